@@ -1,0 +1,1 @@
+"""In which order things happen: Prefect flows and the command line."""

@@ -1,0 +1,43 @@
+"""The backtest as a flow, so that it can be deployed, scheduled and triggered like the loop itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from prefect import flow
+from prefect.artifacts import create_link_artifact, create_markdown_artifact
+
+from flows import reporting
+from flows.backtesting import as_markdown, replay
+from tasks.backtest import Asked, page
+from tasks.runtime import stores
+from tasks.runtime.workspace import Workspace
+
+
+@flow(name="backtest", flow_run_name="backtest-{project}", persist_result=False)
+def backtest(
+    project: str,
+    overrides: list[str] | None = None,
+    policies: list[str] | None = None,
+    begin: str | None = None,
+    period: str = "month",
+    label_delay: str = "0",
+) -> dict[str, Any]:
+    """Replay a project's past under policies of retraining; the advice is put on the run's page.
+
+    Args:
+        project: A name under projects/, or the path of a folder with a project.yaml.
+        overrides: `block.key=value` texts that win over the spec.
+        policies: never, monthly, decay, drift, every, spec, or YAML files; default: all but every.
+        begin: Date from which to replay; what came before trains the first champion.
+        period: month, week, day or a number of rows.
+        label_delay: How long after its row a label comes, such as 7d.
+    """
+    workspace = Workspace.find()
+    stores.configure(workspace)
+    chosen = workspace.project(project)
+    found = replay(chosen, overrides or [], Asked(policies or (), begin, period, label_delay), reporting.current())
+    key = found.project.replace("_", "-")
+    create_markdown_artifact(as_markdown(found), key=f"{key}-backtest", description="What other policies would do")
+    create_link_artifact(page(chosen, found.project).resolve().as_uri(), key=f"{key}-backtest-page")
+    return found.model_dump(mode="json")

@@ -1,0 +1,84 @@
+"""A backtest from the command line or a flow: the data first, then the replay; and the table for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from tasks import ingest as ingesting
+from tasks.backtest import Asked, backtest
+from tasks.runtime.loop import Reporter, open_stage
+from tasks.runtime.workspace import Project
+
+if TYPE_CHECKING:
+    from models.retrain.regret import Spread
+    from models.retrain.result import Backtest
+
+MOST_POLICY = 16
+
+
+def replay(project: Project, overrides: Sequence[str], asked: Asked, report: Reporter) -> Backtest:
+    """Replay the past of a project; one that was never ingested is ingested first.
+
+    Raises:
+        LooplineError: What the ingest or the replay raised.
+    """
+    if not project.raw.is_file():
+        with open_stage(project, report) as loop:
+            ingesting.ingest(loop)
+    return backtest(project, overrides, asked, report)
+
+
+def print_backtest(found: Backtest, page: Path) -> None:
+    """The advice, a line a policy, what each did, and where the page is."""
+    click.secho(f"\n{found.advice.words[0]}", bold=True)
+    for line in found.advice.words[1:]:
+        click.echo(f"  {line}")
+    mean = f"mean {found.metric}"[:16]
+    head = (
+        f"{'policy':<{MOST_POLICY}} {mean:>16} {'regret':>9} {'interval':>22} {'loops':>6} {'won':>4} {'device-s':>9}"
+    )
+    click.secho(f"\n  {head}", dim=True)
+    for each in found.standings:
+        line = (
+            f"  {each.policy[:MOST_POLICY]:<{MOST_POLICY}} {_number(each.mean.value):>16} "
+            f"{_number(each.regret.value):>9} {_interval(each.regret):>22} {each.loops:>6} {each.won:>4} "
+            f"{each.device_seconds:>9.0f}"
+        )
+        click.secho(line, bold=each.policy == found.advice.policy)
+    click.echo()
+    for course in found.courses:
+        loops = ", ".join(f"{loop.period} ({loop.trigger}: {_word(loop.outcome)})" for loop in course.loops)
+        waits = f"; {len(course.waits)} times decided not to" if course.waits else ""
+        click.echo(f"  {course.policy:<{MOST_POLICY}} {course.told}: {loops or 'no loop'}{waits}")
+    click.echo()
+    for note in found.notes:
+        click.echo(f"  Note: {note}.")
+    click.echo(f"  {found.trained} trainings made, {found.found} found, {found.seconds:.1f} s. Page: {page}")
+
+
+def _word(outcome: str) -> str:
+    return {"promoted": "won", "kept": "lost"}.get(outcome, outcome)
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4f}"
+
+
+def _interval(spread: Spread) -> str:
+    return "-" if spread.low is None or spread.high is None else f"{spread.low:+.4f} to {spread.high:+.4f}"
+
+
+def as_markdown(found: Backtest) -> str:
+    """The advice and the table, for an artifact."""
+    rows = "\n".join(
+        f"| {each.policy} | {_number(each.mean.value)} | {_number(each.regret.value)} | {_interval(each.regret)} | "
+        f"{each.loops} | {each.device_seconds:.0f} |"
+        for each in found.standings
+    )
+    words = "\n".join(f"- {line}" for line in found.advice.words[1:])
+    head = f"| policy | mean {found.metric} | regret | interval | loops | device-seconds |\n|---|---|---|---|---|---|"
+    return f"# {found.project}: {found.advice.words[0]}\n\n{words}\n\n{head}\n{rows}\n"

@@ -1,0 +1,115 @@
+"""The `loopline` program: one group, each command imported only when it is called."""
+
+from __future__ import annotations
+
+import importlib
+import signal
+import sys
+from types import FrameType
+
+import click
+
+COMMANDS = {
+    "run": "Carry a project round the loop.",
+    "predict": "Predict every row of a file with the champion.",
+    "ask": "List the predictions whose labels would teach most.",
+    "label": "Take in what turned out, for what was predicted.",
+    "export": "Write a version as a folder that needs onnxruntime alone.",
+    "serve": "Answer with the champions over HTTP.",
+    "plan": "Say what a run would do, and which input changed.",
+    "status": "Show every project: champion, last loop, what is owed.",
+    "backtest": "Replay the past under other policies of retraining.",
+    "new": "Make a project from a CSV or Parquet file.",
+    "trigger": "Ask that a project be trained again, as its policy sees fit.",
+    "watch": "Look at how the champion does: contract, realised metric, drift.",
+    "promote": "Make a registered version the champion.",
+    "release": "Try a version beside the champion: canary, shadow; show how each does.",
+    "rollback": "Give the champion's place back to the one before.",
+    "join": "Lend this machine to a training that another one leads.",
+    "reap": "Put right what killed runs left behind.",
+    "doctor": "Check this machine and workspace.",
+    "stage": "Carry out one data stage (what dvc.yaml calls).",
+    "schema": "Print the JSON Schema of project.yaml.",
+    "env": "Print the environment in which the tools' own programs see this workspace.",
+    "up": "Start the platform: servers, worker, pages; every project on its schedule.",
+    "deploy": "Tell Prefect of the projects' flows and schedules.",
+    "down": "End the platform.",
+}
+
+
+class _Lazy(click.Group):
+    """A group that knows its commands' names and lines, and imports one only to call it."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """In the order of a user's first day."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import `flows.commands.<name>`."""
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = importlib.import_module(f"flows.commands.{cmd_name}").command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Names and lines from the table: help must not import what it describes."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Name the nearest command for one that does not exist."""
+        import difflib
+
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            near = difflib.get_close_matches(args[0], COMMANDS, 1)
+            ctx.fail(f"no command {args[0]!r}" + (f": did you mean {near[0]!r}?" if near else ""))
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="loopline")
+def loopline() -> None:
+    """Loopline: one spec file a model, one loop from raw data to a judged and promoted model.
+
+    Exit codes: 0 done, 1 failed, 2 wrong usage, 3 a gate refused.
+
+    Example: loopline run penguins
+    """
+
+
+def main() -> None:
+    """Run the program; Loopline's own errors are told in a line or two, without a traceback."""
+    from models.errors import LooplineError
+
+    ending: list[int] = []
+
+    def terminated(number: int, _: FrameType | None) -> None:
+        """End as if by an exception, so that locks are let go of and the books say what happened."""
+        ending.append(128 + number)
+        sys.exit(ending[0])
+
+    signal.signal(signal.SIGTERM, terminated)
+    try:
+        loopline()
+    except LooplineError as error:
+        click.echo(f"loopline: {error}{_cure(error)}", err=True)
+        # An error met on the way out, where a server was just being spoken to, is not why the program ends.
+        sys.exit(ending[0] if ending else error.exit_code)
+    except Exception as error:
+        if not ending:
+            raise
+        click.echo(f"loopline: ended by a signal; on the way out: {error}", err=True)
+        sys.exit(ending[0])
+
+
+def _cure(error: BaseException) -> str:
+    """What to do about a full disk, where a tool's own words for it were passed on as they came."""
+    cure, texts = "the disk is full: free some space and run again", ""
+    cause: BaseException | None = error
+    while cause is not None:
+        texts += f"{cause}\n"
+        cause = cause.__cause__ or cause.__context__
+    is_full = any(words in texts for words in ("No space left on device", "database or disk is full"))
+    return f"\n{cure}" if is_full and cure not in str(error) else ""

@@ -1,0 +1,1 @@
+"""The commands of the `loopline` program, one a file, imported when called."""

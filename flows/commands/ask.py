@@ -1,0 +1,38 @@
+"""`loopline ask`: which predictions a person should label next."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from flows.commands import options
+from models.specfile import read_spec
+from tasks.runtime import stores
+from tasks.runtime.workspace import Workspace
+
+
+@click.command()
+@options.project
+@click.option("-n", "count", default=50, show_default=True, type=click.IntRange(1, 10_000), help="How many to ask.")
+@click.option("--out", type=click.Path(path_type=Path), help="A CSV file; default: standard output.")
+def command(project: str, count: int, out: Path | None) -> None:
+    """List the unlabelled predictions of PROJECT whose labels would teach the model most, as a CSV file to fill in.
+
+    The most uncertain ones, and unlike each other. Fill in the column `label` and give it to `loopline label`.
+
+    Example: loopline ask penguins -n 20 --out to-label.csv
+    """
+    from tasks.ask import ask, write_csv
+
+    workspace = Workspace.find()
+    stores.configure(workspace)
+    found = workspace.project(project)
+    spec = read_spec(found.spec_path, (), found.shown_spec)
+    told = ask(found, spec, count)
+    write_csv(told["table"], out or sys.stdout.buffer)
+    asked = told["table"].num_rows
+    click.echo(f"{asked:,} of {told['of']:,} unlabelled predictions: {told['method']}", err=True)
+    if out:
+        click.echo(f"fill in the column `label` of {out}, then: loopline label {project} {out}", err=True)

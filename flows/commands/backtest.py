@@ -1,0 +1,56 @@
+"""`loopline backtest`: what other policies of retraining would have done with this project's past."""
+
+from __future__ import annotations
+
+import click
+
+from flows import reporting
+from flows.commands import options
+from tasks.runtime import stores
+from tasks.runtime.workspace import Workspace
+
+
+@click.command()
+@options.project
+@click.option(
+    "--policy",
+    "policies",
+    multiple=True,
+    metavar="NAME|FILE",
+    help="never, monthly, decay, drift, every, spec (the spec's own), or a YAML file with keys of `retrain`.",
+)
+@click.option("--from", "begin", metavar="DATE", help="Replay from this date on; what came before trains the first.")
+@click.option("--period", default="month", metavar="month|week|day|N", help="How the past is cut; N: so many rows.")
+@click.option("--label-delay", default="0", metavar="DURATION", help="How long after its row a label comes: 12h, 7d.")
+@options.overrides
+@options.as_json
+def command(
+    project: str,
+    policies: tuple[str, ...],
+    begin: str | None,
+    period: str,
+    label_delay: str,
+    overrides: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Replay the past of PROJECT in time order under each policy of retraining, and say which to take.
+
+    Each period is predicted by the champion of its day, watched, and decided on by the same function that decides
+    live; trainings are kept, so that a second replay takes seconds.
+
+    Example: loopline backtest flights --policy never --policy monthly --policy decay
+
+    Example: loopline backtest flights -s retrain.on=[decay] -s retrain.rows=100000
+    """
+    workspace = Workspace.find()
+    stores.configure(workspace)
+    found = workspace.project(project)
+    from flows.backtesting import print_backtest, replay
+    from tasks.backtest import Asked, page
+
+    asked = Asked(policies, begin, period, label_delay)
+    result = replay(found, list(overrides), asked, reporting.for_terminal())
+    if as_json:
+        click.echo(result.model_dump_json(indent=2))
+        return
+    print_backtest(result, page(found, result.project))

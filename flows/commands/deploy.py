@@ -1,0 +1,66 @@
+"""`loopline deploy`: the projects' flows as deployments of Prefect, on the schedules of their specs."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from flows.commands import options
+from models.files import write_text
+from tasks.runtime import stores
+from tasks.runtime.workspace import Project, Workspace
+
+
+@click.command()
+@click.argument("project", required=False)
+@click.option(
+    "--write",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write them as a file for `prefect deploy --prefect-file` and tell no server.",
+)
+@options.as_json
+def command(project: str | None, write: Path | None, as_json: bool) -> None:
+    """Tell Prefect of PROJECT's flows and schedules, or of those of every project, as their specs are now.
+
+    Deployments of projects that are gone are removed. What a person switched off on Prefect's page stays off.
+
+    Example: loopline deploy flights
+    """
+    from flows.platform import tell_prefect
+
+    workspace = Workspace.find()
+    stores.configure(workspace)
+    chosen = [workspace.project(project)] if project else workspace.projects()
+    if write:
+        _write(chosen, write)
+        return
+    tell_prefect(workspace)
+    from flows.deployments import Planned, deploy  # Prefect reads its address as it is imported
+
+    trouble: list[str] = []
+
+    def note(text: str) -> None:
+        trouble.extend([text] if text.startswith("not deployed") else [])
+        click.echo(text, err=True)
+
+    def told(one: Planned) -> dict[str, Any]:
+        schedule = one.schedule.shown if one.schedule else None
+        return {"deployment": f"{one.flow}/{one.name}", "schedule": schedule, "parameters": one.parameters}
+
+    done = [told(one) for one in deploy(workspace, chosen, prune=True, note=note)]
+    if as_json:
+        options.print_json(done)
+    for one in [] if as_json else done:
+        click.echo(f"{one['deployment']:<32} {one['schedule'] or 'on request'}")
+    if trouble:
+        sys.exit(1)
+
+
+def _write(projects: list[Project], path: Path) -> None:
+    from flows.deployments import prefect_file
+
+    write_text(path, prefect_file(projects))
+    click.echo(path)

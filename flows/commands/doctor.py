@@ -1,0 +1,35 @@
+"""`loopline doctor`: what would make a loop fail, found before it does."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from flows.commands import options
+from tasks.runtime import stores
+from tasks.runtime.workspace import Workspace
+
+COLOURS = {"ok": "green", "warn": "yellow", "wrong": "red"}
+
+
+@click.command()
+@options.as_json
+def command(as_json: bool) -> None:
+    """Check Python, packages, disk, stores and specs; exit code 1 if a loop would fail.
+
+    Example: loopline doctor
+    """
+    from tasks.doctor import examine
+
+    workspace = Workspace.find()
+    stores.configure(workspace)
+    findings = examine(workspace)
+    if as_json:
+        options.print_json([finding.model_dump() for finding in findings])
+    else:
+        for finding in findings:
+            click.secho(f"{finding.state:<6}", fg=COLOURS[finding.state], nl=False)
+            click.echo(f"{finding.what:<10} {finding.detail}" + (f": {finding.cure}" if finding.cure else ""))
+    if any(finding.state == "wrong" for finding in findings):
+        sys.exit(1)

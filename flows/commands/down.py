@@ -1,0 +1,37 @@
+"""`loopline down`: the end of the platform that `loopline up` started."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from tasks.runtime import stores
+from tasks.runtime.workspace import Workspace
+
+
+@click.command()
+@click.option("--wait", is_flag=True, help="Let the runs in progress end first; no new ones begin.")
+@click.option("--force", is_flag=True, help="Cut the runs in progress short; they go on with the next `loopline up`.")
+def command(wait: bool, force: bool) -> None:
+    """End every process of the platform, and nothing else. With a loop in progress it asks first.
+
+    Example: loopline down --wait
+    """
+    from flows.platform import take_down
+    from models.errors import UsageError
+    from tasks.runtime.platform import loops
+
+    if wait and force:
+        raise UsageError("got --wait and --force, expected one of them")
+    workspace = Workspace.find()
+    stores.configure(workspace)
+    runs = [] if wait or force else loops(workspace)
+    if runs and sys.stdin.isatty():
+        force = click.confirm(f"in progress: {', '.join(runs)}. Cut short, to go on with the next `loopline up`?")
+    was_up = take_down(workspace, _note, "force" if force else "wait" if wait else "refuse")
+    click.echo("down" if was_up else "nothing of the platform was running")
+
+
+def _note(text: str) -> None:
+    click.echo(text, err=True)

@@ -1,0 +1,41 @@
+"""`loopline export`: a version as a folder that needs onnxruntime alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from flows.commands import options
+from models.specfile import read_spec
+from tasks.runtime import stores
+from tasks.runtime.workspace import Workspace
+
+
+@click.command()
+@options.project
+@click.option("--to", required=True, type=click.Path(path_type=Path), metavar="FOLDER", help="The folder to make.")
+@click.option("--version", default="champion", show_default=True, help="Or challenger, previous, a number.")
+@options.as_json
+def command(project: str, to: Path, version: str, as_json: bool) -> None:
+    """Write the champion of PROJECT as a bundle for a machine without Loopline.
+
+    The folder holds the ONNX file that is served, a JSON Schema of what it takes and gives, an example, and a script of
+    twenty lines that predicts the rows of a CSV or JSON file. It needs onnxruntime alone.
+
+    Example: loopline export penguins --to penguins-edge
+    """
+    from tasks.edge import export_edge
+
+    workspace = Workspace.find()
+    stores.configure(workspace)
+    found = workspace.project(project)
+    name = read_spec(found.spec_path, (), found.shown_spec).name
+    told = export_edge(found.workspace, name, to.resolve(), version)
+    if as_json:
+        options.print_json(told)
+        return
+    if told["note"]:
+        click.echo(told["note"], err=True)
+    click.echo(f"{name} version {told['version']} ({told['size_bytes']:,} bytes): {told['folder']}")
+    click.echo(f"try it: python {to / 'predict.py'} {to / 'example.json'}")

@@ -1,0 +1,38 @@
+"""Arguments and options that several commands share."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def project(function: Function) -> Function:
+    """PROJECT: a name under projects/ or a path."""
+    return click.argument("project")(function)
+
+
+def overrides(function: Function) -> Function:
+    """-s block.key=value, any number of times."""
+    return click.option(
+        "-s",
+        "--set",
+        "overrides",
+        multiple=True,
+        metavar="KEY=VALUE",
+        help="Win over the spec: -s train.epochs=3.",
+    )(function)
+
+
+def as_json(function: Function) -> Function:
+    """--json, for scripts."""
+    return click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output.")(function)
+
+
+def print_json(value: Any) -> None:
+    """JSON on standard output."""
+    click.echo(json.dumps(value, indent=2, default=str))

@@ -1,0 +1,62 @@
+"""`loopline plan`: what a run would do, from the records alone; and how a cluster would train the net."""
+
+from __future__ import annotations
+
+import click
+
+from flows.commands import options
+from models.spec import Spec
+from models.specfile import read_spec
+from tasks.runtime import stores
+from tasks.runtime.ledger import Ledger
+from tasks.runtime.workspace import Project, Workspace
+
+WORDS = {"done": "up to date", "run": "would run", "follow": "depends"}
+MOST_REASONS = 4
+
+
+@click.command()
+@options.project
+@options.overrides
+@click.option(
+    "--cluster",
+    metavar="NAME|FILE|detect",
+    help="Weigh the ways to train on this cluster instead: 8xH100, 2x8xA100, laptop, a YAML or JSON file, detect.",
+)
+@options.as_json
+def command(project: str, overrides: tuple[str, ...], cluster: str | None, as_json: bool) -> None:
+    """Say, step by step, what `loopline run PROJECT` would do and which input changed. Runs nothing.
+
+    A step that depends on one before it may still turn out to be up to date. With --cluster: what each way to divide
+    training over the cluster's ranks would need in memory and take in time, which fit, and which to take.
+
+    Example: loopline plan flights -s train.lr=0.01
+
+    Example: loopline plan mnist --cluster 8xH100
+    """
+    workspace = Workspace.find()
+    stores.configure(workspace)
+    found = workspace.project(project)
+    spec = read_spec(found.spec_path, overrides, found.shown_spec)
+    if cluster:
+        _weigh(found, spec, cluster, project, as_json)
+        return
+    planned = Ledger(found, spec).plan()
+    if as_json:
+        options.print_json([{"step": item.step, "state": item.state, "reasons": item.reasons} for item in planned])
+        return
+    for item in planned:
+        shown = "; ".join(item.reasons[:MOST_REASONS])
+        more = f" (+{len(item.reasons) - MOST_REASONS} more)" if len(item.reasons) > MOST_REASONS else ""
+        click.echo(f"{item.step:<18} {WORDS[item.state]:<10} {shown}{more}".rstrip())
+
+
+def _weigh(found: Project, spec: Spec, cluster: str, name: str, as_json: bool) -> None:
+    from flows.planning import print_planning
+    from tasks.plan import plan_cluster
+
+    weighed = plan_cluster(found, spec, cluster)
+    if as_json:
+        options.print_json(weighed.as_json())
+    else:
+        print_planning(weighed, name)

@@ -1,0 +1,45 @@
+"""`loopline predict`: every row of a file by the champion, into one Parquet file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from flows import reporting
+from flows.commands import options
+from models.specfile import read_spec
+from tasks.runtime import stores
+from tasks.runtime.workspace import Workspace
+
+
+@click.command()
+@options.project
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--out", type=click.Path(path_type=Path), help="A .parquet file; default: beside FILE.")
+@click.option("--id", "id_column", metavar="COLUMN", help="Names each row, so that labels find it; default: ids made.")
+@click.option("--version", default="champion", show_default=True, help="Or challenger, previous, a number.")
+@options.as_json
+def command(project: str, file: Path, out: Path | None, id_column: str | None, version: str, as_json: bool) -> None:
+    """Predict every row of FILE (CSV, Parquet, or a folder of them) with the champion of PROJECT.
+
+    The rows have the project's own raw columns. Each is logged once, for `loopline label` and the watch. A run that was
+    killed goes on where it was; run again on the same file, it has nothing to do.
+
+    Example: loopline predict penguins new.csv --id tag --out predictions.parquet
+    """
+    from tasks.predict import predict
+
+    workspace = Workspace.find()
+    stores.configure(workspace)
+    found = workspace.project(project)
+    spec = read_spec(found.spec_path, (), found.shown_spec)
+    told = predict(found, spec, file, out, id_column=id_column, version=version, reporter=reporting.for_terminal())
+    if as_json:
+        options.print_json(told)
+        return
+    for note in told["notes"]:
+        click.echo(note, err=True)
+    click.echo(
+        f"{told['rows']:,} rows by {spec.name} version {told['version']} ({told['logged']:,} logged): {told['out']}"
+    )

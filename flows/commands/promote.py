@@ -1,0 +1,42 @@
+"""`loopline promote`: a person makes a version the champion, by the same compare-and-swap as a loop."""
+
+from __future__ import annotations
+
+import click
+
+from flows.commands import options
+from models.errors import UsageError
+from models.specfile import read_spec
+from tasks.runtime import stores
+from tasks.runtime.registry_view import aliased
+from tasks.runtime.workspace import Workspace
+
+
+@click.command()
+@options.project
+@click.argument("version", required=False)
+@click.option("--expect", metavar="VERSION", help="Refuse unless this version is the champion now.")
+@click.option("--reason", default="a person asked", show_default=True, help="Kept in the journal.")
+@options.as_json
+def command(project: str, version: str | None, expect: str | None, reason: str, as_json: bool) -> None:
+    """Make VERSION of PROJECT the champion; without VERSION, the challenger.
+
+    Example: loopline promote flights 3 --expect 2 --reason "approved by Ada"
+    """
+    from tasks.adapters.registry import Registry
+
+    workspace = Workspace.find()
+    stores.configure(workspace)
+    found = workspace.project(project)
+    name = read_spec(found.spec_path, (), found.shown_spec).name
+    registry = Registry(workspace, name)
+    chosen = version or registry.alias("challenger")
+    if chosen is None:
+        raise UsageError(f"{name}: there is no challenger: name a version, as in `loopline promote {project} 1`")
+    registry.tags(chosen)
+    champion = aliased(name)
+    entry = registry.promote(chosen, expect or (champion.number if champion else None), reason=reason)
+    if as_json:
+        options.print_json(entry.model_dump())
+    else:
+        click.echo(f"{name}: version {entry.after} is the champion (before: {entry.before or 'none'})")

@@ -1,0 +1,35 @@
+"""`loopline reap`: put right what killed runs left behind."""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+from flows.commands import options
+from tasks.runtime import stores
+from tasks.runtime.prefect_server import Server
+from tasks.runtime.workspace import Workspace
+
+
+@click.command()
+@options.as_json
+def command(as_json: bool) -> None:
+    """End in the books what no longer runs: MLflow runs, trials, Prefect runs, orphan processes, half-written files.
+
+    Acts only on loops whose process is gone. Every `loopline run` does the same for its project.
+
+    Example: loopline reap
+    """
+    from tasks.reap import reap
+
+    workspace = Workspace.find()
+    stores.configure(workspace)
+    url = Server(workspace).url()
+    if url:
+        os.environ.setdefault("PREFECT_API_URL", url)
+    done = reap(workspace)
+    if as_json:
+        options.print_json(done)
+    else:
+        click.echo("\n".join(done) or "nothing to put right")

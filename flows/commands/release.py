@@ -1,0 +1,146 @@
+"""`loopline release`: try a version beside the champion, carefully, and see how it does."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from flows.commands import options
+from models.errors import GateRefused, UsageError
+from models.judge.gates import number as shown
+from models.judge.gates import signed
+from models.report.pages import interval
+from models.specfile import read_spec
+from tasks.runtime import stores
+from tasks.runtime.workspace import Workspace
+
+if TYPE_CHECKING:
+    from models.serving.comparison import Comparison
+    from tasks.adapters.registry import Registry
+    from tasks.serve.standing import Standing
+
+MOST_ENTRIES = 5
+
+
+@click.command()
+@options.project
+@click.option(
+    "--canary",
+    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    metavar="SHARE",
+    help="Let it answer so much.",
+)
+@click.option("--shadow", is_flag=True, help="Have it answer in the background, from the prediction log.")
+@click.option("--version", "number", metavar="N", help="Which version; without it, the challenger.")
+@click.option("--end", "is_end", is_flag=True, help="Try nothing beside the champion any more.")
+@click.option("--return", "is_return", is_flag=True, help="End a canary; without one, roll the champion back.")
+@click.option("--reason", default="a person asked", show_default=True, help="Kept in the journal.")
+@options.as_json
+def command(
+    project: str,
+    canary: float | None,
+    shadow: bool,
+    number: str | None,
+    is_end: bool,
+    is_return: bool,
+    reason: str,
+    as_json: bool,
+) -> None:
+    """Show who answers for PROJECT and how each version does, or change what is tried beside the champion.
+
+    Servers pick a change up within two seconds. It ends with the champion that it was made for.
+
+    Example: loopline release flights --canary 0.1 --version 4
+    """
+    from tasks.adapters.registry import Registry
+    from tasks.serve.standing import standing
+
+    if (canary is not None or shadow) + is_end + is_return > 1:
+        raise UsageError("got several of --canary or --shadow, --end, --return: expected one of the three")
+    if number is not None and canary is None and not shadow:
+        raise UsageError("got --version alone: say what it is for, --canary SHARE or --shadow")
+    workspace = Workspace.find()
+    stores.configure(workspace)
+    found = workspace.project(project)
+    spec = read_spec(found.spec_path, (), found.shown_spec)
+    if canary is not None or shadow:
+        _try(Registry(workspace, spec.name), canary, shadow, number, reason)
+    elif is_end or is_return:
+        _stop(Registry(workspace, spec.name), is_return, reason)
+    told = standing(found, spec)
+    if as_json:
+        options.print_json(told.model_dump())
+    else:
+        _show(told)
+
+
+def _try(registry: Registry, share: float | None, shadow: bool, number: str | None, reason: str) -> None:
+    from models.serving.releases import Canary
+    from tasks.adapters.release_plans import change, plan_of
+    from tasks.runtime.registry_view import aliased
+
+    version = number or registry.alias("challenger")
+    if version is None:
+        raise UsageError(f"{registry.model}: there is no challenger: name a version, as in `--version 4`")
+    plan = plan_of(aliased(registry.model))
+    if share is not None:
+        plan = plan.model_copy(update={"canary": Canary(version=version, share=share)})
+    if shadow:
+        plan = plan.model_copy(update={"shadow": version})
+    change(registry, plan, "shadow" if share is None else "canary", reason)
+
+
+def _stop(registry: Registry, is_return: bool, reason: str) -> None:
+    from tasks.adapters.release_plans import end, plan_of
+    from tasks.runtime.registry_view import aliased
+
+    plan = plan_of(aliased(registry.model))
+    if is_return and plan.canary is None:
+        registry.rollback(reason)
+    elif not plan.versions:
+        raise GateRefused(f"{registry.model}: nothing is tried beside the champion")
+    else:
+        end(registry, reason, "return" if is_return else "end")
+
+
+def _show(told: Standing) -> None:
+    planned = []
+    if told.plan.canary:
+        planned.append(f"{told.plan.canary.share:.0%} by version {told.plan.canary.version}")
+    if told.plan.shadow:
+        planned.append(f"version {told.plan.shadow} as a shadow")
+    beside = f", beside it {' and '.join(planned)}" if planned else ""
+    click.echo(f"{told.project}: champion {told.champion or 'none'}{beside}; workers here: {told.workers}")
+    if told.versions:
+        click.echo(f"\n{'version':<9}{'role':<10}{'share':>6}{'answers':>10}{'failed':>8}{'slow':>7}  realised")
+    for one in told.versions:
+        tally, realised = one.tally, one.realised
+        value = f"{shown(realised.value)} ({interval(realised.low, realised.high)}) {one.state}" if realised else "–"
+        click.echo(
+            f"{one.version:<9}{one.role:<10}{one.share:>6.0%}{tally.answers:>10}{tally.failed:>8}{tally.slow:>7}  "
+            f"{one.why or value}"
+        )
+    if told.comparison:
+        _show_comparison(told.comparison)
+    for entry in told.journal[:MOST_ENTRIES]:
+        click.echo(f"{'' if entry is not told.journal[0] else chr(10)}{entry.number}: {entry.action}: {entry.reason}")
+
+
+def _show_comparison(found: Comparison) -> None:
+    click.echo(f"\nshadow {found.version} on the last {found.num_rows} predictions, beside what was answered:")
+    if found.agreement is not None:
+        click.echo(f"  same class       {found.agreement:.2%}")
+    if found.distance is not None:
+        click.echo(f"  mean difference  {shown(found.distance)} of the scores")
+    if found.difference is not None:
+        gain = found.difference
+        between = "" if gain.low is None or gain.high is None else f" ({signed(gain.low)} to {signed(gain.high)})"
+        click.echo(
+            f"  {found.metric:<17}{shown(found.shadow)} against {shown(found.answered)}: "
+            f"{signed(gain.value or 0.0)}{between}, {found.num_labelled} labels"
+        )
+    elif found.num_rows:
+        click.echo(f"  {found.num_labelled} labels: too few to say who is right")
+    if found.note:
+        click.echo(f"  {found.note}")

@@ -1,0 +1,35 @@
+"""`loopline rollback`: undo the last promotion."""
+
+from __future__ import annotations
+
+import click
+
+from flows.commands import options
+from models.specfile import read_spec
+from tasks.runtime import stores
+from tasks.runtime.workspace import Workspace
+
+
+@click.command()
+@options.project
+@click.option("--expect", metavar="VERSION", help="Refuse unless this version is the champion now.")
+@click.option("--reason", default="a person asked", show_default=True, help="Kept in the journal.")
+@options.as_json
+def command(project: str, expect: str | None, reason: str, as_json: bool) -> None:
+    """Give the champion's place of PROJECT back to the version that held it before.
+
+    Again goes one further back. Exit code 3 when there is nothing to go back to.
+
+    Example: loopline rollback flights --reason "complaints from Boston"
+    """
+    from tasks.adapters.registry import Registry
+
+    workspace = Workspace.find()
+    stores.configure(workspace)
+    found = workspace.project(project)
+    name = read_spec(found.spec_path, (), found.shown_spec).name
+    entry = Registry(workspace, name).rollback(reason, expect)
+    if as_json:
+        options.print_json(entry.model_dump())
+    else:
+        click.echo(f"{name}: version {entry.after} is the champion again (taken back: {entry.before})")

@@ -1,0 +1,71 @@
+"""`loopline run`: carry a project round the loop, or answer from the records that there is nothing to do."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+import click
+
+from flows.commands import options
+from models.errors import GateRefused
+from models.specfile import read_spec
+from tasks.reap import is_owed
+from tasks.runtime import stores
+from tasks.runtime.ledger import Ledger
+from tasks.runtime.workspace import Project, Workspace
+
+
+@click.command()
+@options.project
+@options.overrides
+@click.option(
+    "--refresh",
+    multiple=True,
+    metavar="STEP",
+    help="Carry out this step again, e.g. ingest for a source that grew.",
+)
+@options.as_json
+def command(project: str, overrides: tuple[str, ...], refresh: tuple[str, ...], as_json: bool) -> None:
+    """Carry PROJECT round the loop: validate, version, search, train, judge, register, promote.
+
+    Steps whose recorded result stands are not repeated; a run that was killed goes on where it was.
+
+    Example: loopline run flights -s train.epochs=3
+    """
+    workspace = Workspace.find()
+    stores.configure(workspace)
+    found = workspace.project(project)
+    _check_refresh(refresh)
+    spec = read_spec(found.spec_path, overrides, found.shown_spec)
+    ledger = Ledger(found, spec)
+    done = not refresh and all(planned.state == "done" for planned in ledger.plan()) and not is_owed(workspace, spec)
+    if not done:
+        from flows.running import carry_round
+
+        carry_round(found, spec.name, list(overrides), list(refresh))
+    _tell(found, Ledger(found, spec) if not done else ledger, as_json, ran=not done)
+
+
+def _check_refresh(refresh: tuple[str, ...]) -> None:
+    from models.steps import BY_NAME
+
+    for name in refresh:
+        if name not in BY_NAME:
+            raise click.BadParameter(f"no step {name!r}: one of {', '.join(BY_NAME)}", param_hint="--refresh")
+
+
+def _tell(project: Project, ledger: Ledger, as_json: bool, ran: bool) -> None:
+    """Say what was found, what was decided and why, where the model is; exit with 3 if the verdict was to keep."""
+    from flows.looking import summary
+
+    told: dict[str, Any] = summary(project, ledger, ran)
+    if as_json:
+        click.echo(json.dumps(told, indent=2, default=str))
+    else:
+        from flows.looking import print_summary
+
+        print_summary(told)
+    if told["decision"] != "promote":
+        sys.exit(GateRefused.exit_code)

@@ -1,0 +1,17 @@
+"""`loopline schema`: the JSON Schema of `project.yaml`, for editors."""
+
+from __future__ import annotations
+
+import click
+
+from flows.commands import options
+from models.specfile import json_schema
+
+
+@click.command()
+def command() -> None:
+    """Print the JSON Schema of project.yaml, with which editors complete and check it.
+
+    Example: loopline schema > infra/project.schema.json
+    """
+    options.print_json(json_schema())

@@ -1,0 +1,38 @@
+"""`loopline serve`: the champions answer over HTTP, and over gRPC where it is asked for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from models.specfile import read_spec
+from tasks.runtime.workspace import Workspace
+
+
+@click.command()
+@click.argument("projects", nargs=-1, required=True, metavar="PROJECT...")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen; off loopback a token is asked.")
+@click.option("--port", default=8000, show_default=True, type=click.IntRange(1, 65535), help="Of HTTP.")
+@click.option("--grpc-port", default=0, type=click.IntRange(0, 65535), help="Also answer over gRPC, on this port.")
+@click.option("--workers", default=1, show_default=True, type=click.IntRange(1, 64), help="Processes that answer.")
+@click.option("--name", "names", multiple=True, metavar="NAME", help="A further Host name, such as a proxy's.")
+@click.option("--tls-cert", metavar="FILE", help="The server's certificate with its chain, PEM.")
+@click.option("--tls-key", metavar="FILE", help="The certificate's key, PEM.")
+@click.option("--tls-client-ca", metavar="FILE", help="Let in clients by certificates of this authority, not by token.")
+@click.option("--rate", type=click.FloatRange(0, min_open=True), help="Requests a second for each token.")
+def command(projects: tuple[str, ...], names: tuple[str, ...], **given: Any) -> None:
+    """Answer with the champion of each PROJECT until ended; a promotion is picked up by itself.
+
+    Example: loopline serve penguins --port 8000
+    """
+    from tasks.serve.__main__ import serve
+    from tasks.serve.settings import Settings
+
+    workspace = Workspace.find()
+    found = [workspace.project(name) for name in projects]
+    specs = [read_spec(one.spec_path, (), one.shown_spec) for one in found]
+    logs = {spec.name: spec.serve.log.model_dump() for spec in specs}
+    scheme = "https" if given["tls_cert"] else "http"
+    click.echo(f"{', '.join(logs)}: {scheme}://{given['host']}:{given['port']}, /openapi.json says how", err=True)
+    serve(Settings(str(workspace.root), tuple(logs), names=names, logs=logs, **given))

@@ -1,0 +1,32 @@
+"""`loopline stage`: one data stage by itself, which is what `dvc repro` calls."""
+
+from __future__ import annotations
+
+import click
+
+from flows import reporting
+from flows.commands import options
+from tasks.runtime import stores
+from tasks.runtime.loop import open_stage
+from tasks.runtime.workspace import Workspace
+
+
+@click.command()
+@click.argument("name", type=click.Choice(["ingest", "prepare"]))
+@options.project
+def command(name: str, project: str) -> None:
+    """Carry out the data stage NAME of PROJECT and record it, so that the next loop has nothing to prepare.
+
+    Example: loopline stage prepare flights
+    """
+    from tasks.ingest import ingest
+    from tasks.prepare import prepare
+    from tasks.validate import validate_raw
+
+    workspace = Workspace.find()
+    stores.configure(workspace)
+    with open_stage(workspace.project(project), reporting.for_terminal()) as loop:
+        raw, _ = ingest(loop)
+        if name == "prepare":
+            validate_raw(loop, raw)
+            prepare(loop, raw)

@@ -1,0 +1,160 @@
+"""`loopline status`: every project at a glance."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from flows.commands import options
+from models.overview.facts import Overview, ProjectFacts
+from models.report.overview_page import TITLES, ago, clock, coverage, measured, size, upcoming
+from models.report.pages import interval, show
+from tasks.overview import overview
+from tasks.runtime import stores
+from tasks.runtime.workspace import Workspace
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+SIGNS = {"green": "✓", "amber": "!", "red": "✕"}
+COLOURS = {"green": "green", "amber": "yellow", "red": "red"}
+
+
+@click.command()
+@click.argument("project", required=False)
+@options.as_json
+def command(project: str | None, as_json: bool) -> None:
+    """Show every project, or PROJECT: its light and why, champion, loops, and what is owed; then the services.
+
+    Read from the records alone: it answers with no server up.
+
+    Example: loopline status --json
+    """
+    workspace = Workspace.find()
+    stores.configure(workspace)
+    told = overview(workspace, [workspace.project(project)] if project else workspace.projects())
+    if as_json:
+        options.print_json(as_plain(told))
+        return
+    from rich.console import Console
+
+    console = Console(highlight=False, soft_wrap=True)
+    for one in told.projects:
+        _print_project(console, one, told.at, at_length=project is not None)
+    _print_platform(console, told)
+
+
+def as_plain(told: Overview) -> dict[str, Any]:
+    """What a script reads; keys are only ever added."""
+    prefect = told.services["prefect"].url if "prefect" in told.services else None
+    return {
+        "workspace": told.workspace,
+        "prefect": f"{prefect.rstrip('/')}/api" if prefect else None,
+        "light": told.light.colour,
+        "reasons": told.light.reasons,
+        "services": {name: service.model_dump() for name, service in told.services.items()},
+        "disk": told.disk.model_dump(),
+        "projects": [_plain_project(one) for one in told.projects],
+    }
+
+
+def _plain_project(one: ProjectFacts) -> dict[str, Any]:
+    light = {"light": one.light.colour, "light_reason": one.light.reason}
+    if one.error:
+        return {"project": one.name, "error": one.error, **light}
+    champion, move = one.champion, one.champion_since
+    return {
+        "project": one.name,
+        **light,
+        "state": one.loop.state,
+        "loop_id": one.loop.loop_id,
+        "began": one.loop.began,
+        "champion": champion.version if champion else None,
+        "champion_metric": champion.metric if champion else None,
+        "champion_since": move.at if move else None,
+        "champion_why": move.reason if move else None,
+        "challenger": one.challenger.version if one.challenger else None,
+        "decision": one.loop.decision,
+        "reasons": one.loop.reasons,
+        "owed": one.owed,
+        "next_loop": one.next_loop,
+        "last_decision": one.decisions[0].model_dump(mode="json") if one.decisions else None,
+        "waiting": one.waiting.model_dump() if one.waiting else None,
+        "data": one.data.model_dump(),
+        "backtest": one.backtest or None,
+        "serving": one.serving.model_dump() if one.serving else None,
+        "watch": one.watch.model_dump(exclude={"windows"}) if one.watch else None,
+    }
+
+
+def _print_project(console: Console, one: ProjectFacts, now: float, *, at_length: bool) -> None:
+    colour = COLOURS[one.light.colour]
+    console.print(f"{SIGNS[one.light.colour]} {one.name}", style=f"bold {colour}", markup=False)
+    for reason in one.light.reasons:
+        console.print(f"  {reason}", style="" if one.light.colour == "green" else colour, markup=False)
+    for name, text in _lines(one, now, at_length=at_length):
+        console.print(f"  {name:<12} {text}", markup=False)
+    console.print()
+
+
+def _lines(one: ProjectFacts, now: float, *, at_length: bool) -> list[tuple[str, str]]:
+    if one.error:
+        return []
+    at = f" at {one.loop.step}" if one.loop.step else ""
+    began = f", began {ago(one.loop.began, now)}" if one.loop.began else ""
+    lines = [
+        ("champion", _champion(one, now)),
+        ("last loop", f"{one.loop.state}{at}{began}"),
+    ]
+    if one.loop.decision and one.loop.reasons:
+        lines.append(("verdict", f"{one.loop.decision}: {one.loop.reasons[0]}"))
+    window = measured(one)
+    if window and window.realised and one.watch:
+        value = f"{one.watch.metric} {show(window.realised.value)}"
+        span = interval(window.realised.low, window.realised.high)
+        lines.append(("measured", f"{value} ({span}), {coverage(window)} of its window labelled"))
+    if one.decisions:
+        last = one.decisions[0]
+        lines.append(("decided", f"{last.action}, {ago(last.at, now)}: {'; '.join(last.reasons)}"))
+    if one.serving:
+        now_or_last = f"workers: {one.serving.workers}" if one.serving.workers else "when it was served last"
+        lines.append(("served", f"{one.serving.answers} ({now_or_last})"))
+    lines.append(("next loop", upcoming(one)))
+    lines.append(("plan", "up to date" if not one.owed else f"a run would begin at {one.owed[0]}"))
+    return lines + (_more(one, now) if at_length else [])
+
+
+def _more(one: ProjectFacts, now: float) -> list[tuple[str, str]]:
+    """What only the look at one project tells."""
+    lines = [("data", f"{one.data.dataset or 'none'}{f', {one.data.status}' if one.data.status else ''}")]
+    lines += [("failing", line) for line in one.data.failing]
+    if one.challenger:
+        lines.append(("challenger", f"version {one.challenger.version} ({one.challenger.metric.replace('=', ' ')})"))
+    if one.search.trials:
+        best = f"{show(one.search.value)}, " if one.search.value is not None else ""
+        lines.append(("best trial", f"{best}{show(one.search.params)} ({one.search.trials} trials)"))
+    if one.backtest:
+        lines.append(("backtest", f"{one.backtest} (page: .loopline/projects/{one.name}/backtest/backtest.html)"))
+    lines += [("move", f"{move.action} to version {move.after}, {ago(move.at, now)}") for move in one.moves[:5]]
+    return lines
+
+
+def _champion(one: ProjectFacts, now: float) -> str:
+    if one.champion is None:
+        return "none"
+    estimate = one.champion.estimate
+    span = f", {interval(estimate.low, estimate.high)}" if estimate and estimate.low is not None else ""
+    since = f" since {ago(one.champion_since.at, now)}" if one.champion_since else ""
+    return f"v{one.champion.version} ({one.champion.metric.replace('=', ' ')}{span}){since}"
+
+
+def _print_platform(console: Console, told: Overview) -> None:
+    console.print(f"workspace {told.workspace}   as of {clock(told.at)}", markup=False)
+    console.print(f"disk      {size(told.disk.free_bytes)} free of {size(told.disk.total_bytes)}", markup=False)
+    up = {name: service for name, service in told.services.items() if service.state != "stopped"}
+    if not up:
+        console.print("platform  down: `loopline up` starts it", markup=False)
+    for name, service in up.items():
+        detail = f"   {service.detail}" if service.detail else ""
+        console.print(f"{TITLES.get(name, name):<9} {service.state:<12} {service.url or ''}{detail}", markup=False)

@@ -1,0 +1,59 @@
+"""`loopline trigger`: ask for a loop, as a person or because data came; the policy weighs it on the platform."""
+
+from __future__ import annotations
+
+import getpass
+import time
+import uuid
+
+import click
+
+from flows.commands import options
+from models.specfile import read_spec
+from tasks.runtime import stores
+from tasks.runtime.workspace import Workspace
+
+REASONS = {"person": "a person asked", "new_data": "data came"}
+
+
+@click.command()
+@options.project
+@click.option("--kind", type=click.Choice(list(REASONS)), default="person", show_default=True, help="What asks.")
+@click.option("--reason", default="", metavar="TEXT", help="In words; kept with the decision.")
+@click.option("--if-grown", is_flag=True, help="Only if data came at the source since it was last read.")
+@options.as_json
+def command(project: str, kind: str, reason: str, if_grown: bool, as_json: bool) -> None:
+    """Ask that PROJECT be trained again. What came of it is on Prefect's page, and in `loopline status`.
+
+    A person's word overrides cooldown, quiet hours, missing labels and the circuit breaker, but not a loop that runs,
+    nor the budget. While the platform is down the event waits on disk.
+
+    Example: loopline trigger flights --reason "the airline changed its codes"
+    """
+    from models.retrain.signal import Signal
+    from tasks import arrivals
+    from tasks.runtime import events
+
+    workspace = Workspace.find()
+    stores.configure(workspace)
+    workspace.make()
+    found = workspace.project(project)
+    name = read_spec(found.spec_path, (), found.shown_spec).name
+    if if_grown:
+        signals = arrivals.announce(found)
+    else:
+        words = reason or f"{REASONS[kind]} ({getpass.getuser()})"
+        signals = [
+            Signal.model_validate({"id": f"{kind}-{uuid.uuid4()}", "kind": kind, "at": time.time(), "reason": words})
+        ]
+        events.send(workspace, events.of_signal(name, signals[0]))
+    waiting = events.waiting(workspace)
+    if as_json:
+        options.print_json({"signals": [signal.model_dump() for signal in signals], "waiting": waiting})
+        return
+    for signal in signals:
+        click.echo(f"{name}: {signal.reason}")
+    if not signals:
+        click.echo(f"{name}: nothing came since the source was last read")
+    elif waiting:
+        click.echo(f"Prefect has not taken it yet: {waiting} events wait until `loopline up`", err=True)

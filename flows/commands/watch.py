@@ -1,0 +1,57 @@
+"""`loopline watch`: one look at how the champion does, now."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from flows.commands import options
+from models.specfile import read_spec
+from tasks.runtime import stores
+from tasks.runtime.workspace import Workspace
+
+if TYPE_CHECKING:
+    from models.watch.findings import Findings
+
+COLOURS = {"green": "green", "amber": "yellow", "red": "red"}
+
+
+@click.command()
+@options.project
+@options.as_json
+def command(project: str, as_json: bool) -> None:
+    """Look at what PROJECT's champion predicted since the last look: contract, realised metric, drift.
+
+    Writes a page; tells MLflow, and Prefect where something asks for a loop. Ends with 0 whatever it saw.
+
+    Example: loopline watch flights
+    """
+    from tasks.watch import look
+
+    workspace = Workspace.find()
+    workspace.make()
+    stores.configure(workspace)
+    found = workspace.project(project)
+    spec = read_spec(found.spec_path, (), found.shown_spec)
+    findings = look(found, spec)
+    page = found.state(spec.name) / "watch" / "watch.html"
+    if as_json:
+        options.print_json({**findings.model_dump(mode="json"), "page": str(page)})
+        return
+    _print(findings, page)
+
+
+def _print(findings: Findings, page: Path) -> None:
+    click.secho(f"{findings.project}: {findings.reason}", fg=COLOURS[findings.state], bold=True)
+    for note in findings.notes:
+        click.echo(f"  {note}")
+    for window in findings.of_champion()[-5:]:
+        realised = window.realised.value if window.realised else None
+        told = f"{findings.metric} {realised:.4f}" if realised is not None else "no metric yet"
+        click.echo(
+            f"  {window.id:<14} {window.num_predictions:>9,} predictions {window.num_labels:>9,} labels  "
+            f"{told:<20} {window.reason}"
+        )
+    click.echo(f"  page: {page}")

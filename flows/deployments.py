@@ -1,0 +1,314 @@
+"""Prefect deployments of the projects: which there are, from the spec alone, and how Prefect is told of them."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import importlib.util
+import io
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Literal
+from uuid import UUID
+
+from models.errors import LooplineError, StoreError
+from models.retrain.schedule import Schedule, parse
+from models.spec import Spec
+from models.specfile import read_spec
+from tasks.runtime.worker import MOST_RUNS, POOL, pool_environment, pool_of
+from tasks.runtime.workspace import Project, Workspace
+
+if TYPE_CHECKING:
+    from prefect.client.orchestration import SyncPrefectClient
+    from prefect.client.schemas.responses import DeploymentResponse
+
+TAG = "loopline"
+SLUG = "spec"
+OTHERS = "default"
+HEAD = """\
+# What `loopline deploy` tells Prefect, for Prefect's own command line, once `loopline up` has made the work pool:
+#   eval "$(loopline env)" && prefect --no-prompt deploy --prefect-file infra/prefect.yaml --all
+# Written by `loopline deploy --write infra/prefect.yaml`.
+"""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A flow that each project has a deployment of.
+
+    `when` gives the schedule's text from the spec. `collision` says what becomes of a run that finds another of its
+    deployment running: it waits its turn, or is cancelled where the one that runs does its work too.
+    """
+
+    flow: str
+    module: str
+    does: str
+    when: Callable[[Spec], str | None]
+    collision: Literal["ENQUEUE", "CANCEL_NEW"]
+    is_loop: bool
+
+
+KINDS = (
+    Kind(
+        "train", "flows.train", "Carry {name} round the loop, as `loopline run` does.", lambda _: None, "ENQUEUE", True
+    ),
+    Kind(
+        "retrain",
+        "flows.retrain",
+        "Weigh whether {name} is trained again, by the policy of its spec, and do so.",
+        lambda spec: spec.retrain.schedule,
+        "ENQUEUE",
+        True,
+    ),
+    Kind(
+        "watch",
+        "flows.watch",
+        "Look at the newest predictions of {name}: contract, realised metric, drift.",
+        lambda spec: spec.watch.schedule,
+        "CANCEL_NEW",
+        False,
+    ),
+    Kind("predict", "flows.predict", "Predict a file with the champion of {name}.", lambda _: None, "ENQUEUE", False),
+    Kind(
+        "backtest",
+        "flows.backtest",
+        "Replay the past of {name} under other policies of retraining.",
+        lambda _: None,
+        "ENQUEUE",
+        False,
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A deployment as the spec wants it."""
+
+    flow: str
+    name: str
+    entrypoint: str
+    description: str
+    tags: list[str]
+    queue: str
+    collision: str
+    schedule: Schedule | None
+    parameters: dict[str, Any]
+
+
+def planned(project: Project, spec: Spec) -> list[Planned]:
+    """The deployments of a project: one for each flow that there is."""
+    return [
+        Planned(
+            flow=kind.flow,
+            name=spec.name,
+            entrypoint=f"{kind.module}.{kind.flow}",
+            description=kind.does.format(name=spec.name) + (f"\n\n{spec.description}" if spec.description else ""),
+            tags=[TAG, spec.name],
+            queue=spec.name if kind.is_loop else OTHERS,
+            collision=kind.collision,
+            schedule=parse(text, spec.retrain.timezone) if (text := kind.when(spec)) else None,
+            parameters={"project": project.folder.name if project.inside else str(project.folder)},
+        )
+        for kind in KINDS
+        if importlib.util.find_spec(kind.module)
+    ]
+
+
+def prefect_file(projects: list[Project]) -> str:
+    """The deployments of these projects as a file for Prefect's own `prefect deploy`.
+
+    Raises:
+        UsageError: A spec is wrong.
+    """
+    from ruamel.yaml import YAML
+
+    specs = [(project, read_spec(project.spec_path, (), project.shown_spec)) for project in projects]
+    told = [_as_yaml(one) for project, spec in specs for one in planned(project, spec)]
+    text = io.StringIO()
+    yaml = YAML()
+    yaml.default_flow_style = False
+    yaml.width = 120
+    yaml.dump({"name": TAG, "pull": [], "deployments": told}, text)
+    return f"{HEAD}{text.getvalue()}"
+
+
+def _as_yaml(one: Planned) -> dict[str, Any]:
+    return {
+        "name": one.name,
+        "entrypoint": one.entrypoint,
+        "description": one.description,
+        "tags": one.tags,
+        "parameters": one.parameters,
+        "schedules": [_schedule_as_yaml(one.schedule)] if one.schedule else [],
+        "concurrency_limit": {"limit": 1, "collision_strategy": one.collision},
+        "work_pool": {"name": POOL, "work_queue_name": one.queue},
+    }
+
+
+def _schedule_as_yaml(schedule: Schedule) -> dict[str, Any]:
+    if schedule.kind == "interval":
+        anchor = datetime.fromtimestamp(schedule.anchor, UTC).isoformat()
+        return {"interval": int(schedule.interval_s), "anchor_date": anchor, "timezone": "UTC", "slug": SLUG}
+    return {schedule.kind: schedule.text, "timezone": schedule.timezone, "slug": SLUG}
+
+
+def deploy(workspace: Workspace, projects: list[Project], prune: bool, note: Callable[[str], None]) -> list[Planned]:
+    """Tell Prefect's server of these projects' deployments; what a person switched off there stays off.
+
+    Args:
+        workspace: Whose work pool is used; it is made if there is none.
+        projects: Which; one whose spec is wrong is noted and passed over.
+        prune: Whether deployments of the pool whose project is gone are removed.
+        note: Hears what there is to say.
+
+    Raises:
+        StoreError: Prefect's server does not answer, or refused.
+    """
+    import httpx
+    from prefect.client.orchestration import get_client
+    from prefect.deployments.runner import DeploymentApplyError
+    from prefect.exceptions import PrefectHTTPStatusError
+
+    pool, wanted = pool_of(workspace), list(_all_planned(projects, note))
+    try:
+        with get_client(sync_client=True) as client:
+            _make_pool(client, workspace, pool)
+            for queue in sorted({one.queue for one in wanted} - {OTHERS}):
+                _make_queue(client, queue, pool)
+            before = _existing(client, pool)
+            made = {(one.flow, one.name): _apply(one, pool, before.get((one.flow, one.name))) for one in wanted}
+            if prune:
+                _remove(client, workspace, before, note)
+            _automate(client, pool, projects, {name: made[flow, name] for flow, name in made if flow == "retrain"})
+    except (httpx.HTTPError, PrefectHTTPStatusError, DeploymentApplyError) as error:
+        raise StoreError(f"Prefect's server did not take the deployments: {error}") from error
+    return wanted
+
+
+def _all_planned(projects: list[Project], note: Callable[[str], None]) -> Iterator[Planned]:
+    for project in projects:
+        try:
+            yield from planned(project, read_spec(project.spec_path, (), project.shown_spec))
+        except LooplineError as error:
+            note(f"not deployed: {error}")
+
+
+def _make_pool(client: SyncPrefectClient, workspace: Workspace, pool: str) -> None:
+    """Create the pool, or bring it up to date: flow runs find the workspace by its environment."""
+    import sys
+
+    from prefect.client.schemas.actions import WorkPoolCreate, WorkPoolUpdate
+    from prefect.exceptions import ObjectNotFound
+    from prefect.workers.process import ProcessWorker
+
+    template = ProcessWorker.get_default_base_job_template()
+    variables = template["variables"]["properties"]
+    variables["env"]["default"] = pool_environment(workspace)
+    variables["command"]["default"] = f"{sys.executable} -m prefect.engine"
+    description = f"Loops of {workspace.root}"
+    try:
+        client.read_work_pool(pool)
+    except ObjectNotFound:
+        client.create_work_pool(
+            WorkPoolCreate(
+                name=pool,
+                type="process",
+                description=description,
+                base_job_template=template,
+                concurrency_limit=MOST_RUNS,
+            )
+        )
+    else:
+        client.update_work_pool(pool, WorkPoolUpdate(description=description, base_job_template=template))
+
+
+def _make_queue(client: SyncPrefectClient, name: str, pool: str) -> None:
+    """A queue for each project's loops, which gives out one at a time, whichever flow it is of."""
+    from prefect.exceptions import ObjectAlreadyExists
+
+    try:
+        client.create_work_queue(
+            name, description=f"Loops of {name}: one at a time", concurrency_limit=1, work_pool_name=pool
+        )
+    except ObjectAlreadyExists:
+        found = client.read_work_queue_by_name(name, work_pool_name=pool)
+        if found.concurrency_limit is None:  # Prefect made it by itself, for `prefect deploy`
+            client.update_work_queue(found.id, concurrency_limit=1)
+
+
+def _existing(client: SyncPrefectClient, pool: str) -> dict[tuple[str, str], DeploymentResponse]:
+    """The pool's deployments that are ours, by flow and name."""
+    from prefect.client.schemas.filters import WorkPoolFilter, WorkPoolFilterName
+
+    which = WorkPoolFilter(name=WorkPoolFilterName(any_=[pool]))
+    found: list[DeploymentResponse] = []
+    while page := client.read_deployments(work_pool_filter=which, limit=200, offset=len(found)):
+        found += page
+    return {(one.entrypoint.rpartition(".")[2], one.name): one for one in found if TAG in one.tags and one.entrypoint}
+
+
+def _automate(client: SyncPrefectClient, pool: str, projects: list[Project], retraining: dict[str, UUID]) -> None:
+    """The automations of these projects, and those of all; the ones of projects that are gone go too."""
+    import os
+
+    from tasks.adapters import automations
+    from tasks.adapters.notifications import make_blocks
+
+    wanted = automations.of_pool(pool, os.environ["PREFECT_API_URL"].removesuffix("/api"), make_blocks(client, pool))
+    others = {name for flow, name in _existing(client, pool) if flow == "retrain"}
+    for project in projects:
+        with contextlib.suppress(LooplineError):
+            spec = read_spec(project.spec_path, (), project.shown_spec)
+            if spec.name in retraining:
+                wanted += automations.of_project(spec.name, spec.retrain, retraining[spec.name])
+                others.discard(spec.name)
+    automations.apply(client, pool, wanted, keep=others)
+
+
+def _apply(one: Planned, pool: str, before: DeploymentResponse | None) -> UUID:
+    from prefect.client.schemas.objects import ConcurrencyLimitConfig, ConcurrencyLimitStrategy
+    from prefect.flows import EntrypointType
+
+    flow = getattr(importlib.import_module(one.entrypoint.rpartition(".")[0]), one.flow)
+    is_active = not any(not schedule.active for schedule in before.schedules) if before else True
+    made: UUID = flow.to_deployment(
+        one.name,
+        schedules=[_schedule(one.schedule, is_active)] if one.schedule else [],
+        paused=before.paused if before else False,
+        parameters=one.parameters,
+        description=one.description,
+        tags=one.tags,
+        concurrency_limit=ConcurrencyLimitConfig(limit=1, collision_strategy=ConcurrencyLimitStrategy(one.collision)),
+        work_pool_name=pool,
+        work_queue_name=one.queue,
+        entrypoint_type=EntrypointType.MODULE_PATH,
+    ).apply()
+    return made
+
+
+def _schedule(schedule: Schedule, is_active: bool) -> Any:
+    """The same schedule in Prefect's terms. Intervals are told in UTC: their length does not change with the clocks."""
+    from prefect.schedules import Cron, Interval, RRule
+
+    if schedule.kind == "interval":
+        anchor = datetime.fromtimestamp(schedule.anchor, UTC)
+        every = timedelta(seconds=schedule.interval_s)
+        return Interval(every, anchor_date=anchor, timezone="UTC", active=is_active, slug=SLUG)
+    make = Cron if schedule.kind == "cron" else RRule
+    return make(schedule.text, timezone=schedule.timezone, active=is_active, slug=SLUG)
+
+
+def _remove(
+    client: SyncPrefectClient,
+    workspace: Workspace,
+    before: dict[tuple[str, str], DeploymentResponse],
+    note: Callable[[str], None],
+) -> None:
+    """Take away the deployments whose project is gone; one whose spec is merely wrong keeps them."""
+    for (flow, name), found in before.items():
+        with contextlib.suppress(LooplineError):
+            workspace.project(str(found.parameters.get("project", "")))
+            continue
+        client.delete_deployment(found.id)
+        note(f"{flow}/{name}: its project is gone; deployment removed")

@@ -1,0 +1,157 @@
+"""Looking at what a loop did: the summary at its end, and its artifacts on Prefect's page."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+
+from models.records import Record
+from models.training.costs import of_results
+from tasks.runtime.ledger import Ledger
+from tasks.runtime.loop import Loop
+from tasks.runtime.workspace import Project
+
+
+def summary(project: Project, ledger: Ledger, ran: bool) -> dict[str, Any]:
+    """What the project's last loop found and decided, as plain data. `ran` is false when nothing had to be done."""
+    found = {planned.step: planned.record for planned in ledger.plan()}
+    results = {step: record.result if record else {} for step, record in found.items()}
+    judged, trained = results["judge"], results["train"]
+    champion = ledger.champion()
+    return {
+        "project": ledger.spec.name,
+        "loop_id": _loop_id(found),
+        "ran": ran,
+        "decision": judged.get("decision"),
+        "reasons": judged.get("reasons", []),
+        "metric": judged.get("metric"),
+        "value": judged.get("value"),
+        "champion_value": judged.get("champion_value"),
+        "baseline_value": judged.get("baseline_value"),
+        "references": judged.get("references", {}),
+        "metrics": {
+            **{f"test_{name}": value for name, value in judged.get("metrics", {}).items()},
+            **{name: value for name, value in _best_epoch(trained).items() if name.startswith(("val_", "train_"))},
+        },
+        "version": results["register"].get("version"),
+        "champion": champion.number if champion else None,
+        "dataset": results["version"].get("prepared"),
+        "rows": results["prepare"].get("rows"),
+        "params": results["search"].get("params", {}),
+        "trials": results["search"].get("trials", 0),
+        "costs": {part: costs.figures() for part, costs in of_results(results["search"], trained).items()},
+        "card": str(ledger.state / "card.html") if (ledger.state / "card.html").exists() else None,
+        "validation": [str(path) for path in sorted((ledger.state / "reports").glob("*.html"))],
+        "workspace": str(project.workspace.root),
+    }
+
+
+def print_summary(told: dict[str, Any]) -> None:
+    """The summary for a person: decision and why, the numbers, where things are, how to look."""
+    verdict = {"promote": "promoted", "keep": "not promoted"}.get(str(told["decision"]), "not judged")
+    colour = "green" if told["decision"] == "promote" else "yellow"
+    if not told["ran"]:
+        click.echo("Nothing to do: every step is up to date.")
+    click.secho(f"\n{told['project']} version {told['version']}: {verdict}", fg=colour, bold=True)
+    for reason in told["reasons"]:
+        click.echo(f"  {reason}")
+    click.echo()
+    for name, value in _lines(told):
+        click.echo(f"  {name:<12} {value}")
+    click.echo(
+        '\n  Look: open the card in a browser; `loopline up` shows Prefect and MLflow; `eval "$(loopline env)"` points'
+    )
+    click.echo("  the mlflow, prefect and dvc programs here; `loopline plan` says what would run next and why.")
+
+
+@contextlib.contextmanager
+def published(loop: Loop) -> Iterator[None]:
+    """Put what the loop found on its page in Prefect, also when it ends early: verdict, reports, card."""
+    try:
+        yield
+    finally:
+        _publish(loop)
+
+
+def _publish(loop: Loop) -> None:
+    from prefect.artifacts import create_link_artifact, create_markdown_artifact
+
+    key = loop.spec.name.replace("_", "-")
+    if "promote" in loop.done:
+        description = f"The verdict of loop {loop.id}"
+        create_markdown_artifact(_markdown(loop), key=f"{key}-verdict", description=description)
+    pages = {path.stem: path for path in (loop.state / "reports").glob("*.html")}
+    if "card" in loop.done:
+        pages["card"] = loop.state / "card.html"
+    for name, page in pages.items():
+        create_link_artifact(page.resolve().as_uri(), link_text=page.name, key=f"{key}-{name.replace('_', '-')}")
+
+
+def _markdown(loop: Loop) -> str:
+    judged, promoted = loop.done["judge"].result, loop.done["promote"].result
+    rows = "\n".join(f"| {name} | {value} |" for name, value in judged["metrics"].items())
+    reasons = "\n".join(f"- {reason}" for reason in judged["reasons"])
+    return (
+        f"# {loop.spec.name}: {promoted['decision']} version {promoted['version']}\n\n{reasons}\n\n"
+        f"| metric (test) | value |\n|---|---|\n{rows}\n\nLoop `{loop.id}`"
+    )
+
+
+def _loop_id(found: dict[str, Record | None]) -> str | None:
+    last = max((record for record in found.values() if record), key=lambda record: record.finished, default=None)
+    return last.loop_id if last else None
+
+
+def _best_epoch(trained: dict[str, Any]) -> dict[str, float]:
+    """The values of the epoch whose weights were kept: `val_loss`, the goal's metric on validation, and the rest."""
+    epochs: list[dict[str, float]] = trained.get("epochs", [])
+    best = int(trained.get("best_epoch", 0))
+    return epochs[best - 1] if 1 <= best <= len(epochs) else {}
+
+
+def _cost(costs: dict[str, dict[str, float]]) -> str:
+    """What the model took, in one line; what was not measured is not said."""
+    train, total = costs.get("train", {}), costs["total"]
+    said = [f"{total['device_seconds']:,.1f} device-seconds with the search"]
+    if "petaflop_s_days" in total:
+        said.append(f"{total['petaflop_s_days']:.2g} petaflop/s-days")
+    for name, unit, words in (("samples_per_s", 1, "{:,.0f} samples/s"), ("mfu", 100, "MFU {:.2g} %")):
+        if name in train:
+            said.append(words.format(train[name] * unit))
+    if "energy_j" in total:
+        said.append(f"{total['energy_j'] / 1e3:,.1f} kJ")
+    return ", ".join(said)
+
+
+def _lines(told: dict[str, Any]) -> list[tuple[str, str]]:
+    number = "{:.4f}".format
+    lines = []
+    if told["value"] is not None:
+        beside = [
+            f"{name} {number(told[f'{name}_value'])}"
+            for name in ("champion", "baseline")
+            if told.get(f"{name}_value") is not None
+        ]
+        beside += [f"{name} {number(value)}" for name, value in told["references"].items() if value is not None]
+        lines.append((told["metric"], number(told["value"]) + (f"  ({', '.join(beside)})" if beside else "")))
+    if told["rows"]:
+        lines.append(("rows", ", ".join(f"{split} {count:,}" for split, count in told["rows"].items())))
+    if told["costs"]:
+        lines.append(("cost", _cost(told["costs"])))
+    lines += [("dataset", f"{told['dataset']} (DVC)"), ("loop", str(told["loop_id"]))]
+    lines.append(
+        (
+            "champion",
+            f"version {told['champion']} of registered model {told['project']} (MLflow)"
+            if told["champion"]
+            else "none",
+        )
+    )
+    if told["card"]:
+        lines.append(("card", str(told["card"])))
+    lines += [("report", page) for page in told["validation"] if Path(page).exists()]
+    return lines

@@ -1,0 +1,81 @@
+"""Showing what the planner found: one line a plan, the one to take, and how to take it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from models.planner.planning import Estimate, Planning
+
+_GB = 1e9
+_HEADS = ("plan", "ranks", "weights", "gradients", "optimiser", "activations", "needs", "step", "sends", "samples/s")
+
+
+def print_planning(found: Planning, project: str) -> None:
+    """The table, the recommendation with its reasons, and what the figures rest on."""
+    machine = found.machine
+    click.echo(
+        f"{found.parameters:,} parameters on {machine.name}: {machine.world_size} x {machine.device}, "
+        f"{machine.memory_gb:.3g} GB each\n"
+    )
+    weighed = [one for one in found.estimates if not one.obstacle]
+    head, *lines = _aligned([_HEADS, *(_row(one) for one in weighed)])
+    click.echo(head)
+    for line, one in zip(lines, weighed, strict=True):
+        click.secho(line if one.fits else f"{line}  does not fit", dim=not one.fits)
+    for one in found.estimates:
+        if one.obstacle:
+            click.secho(f"{_name(one)}: {one.obstacle}", dim=True)
+    click.echo()
+    if found.best:
+        asked = " ".join(f"-s {key}={value}" for key, value in found.best.candidate.overrides().items())
+        click.secho(f"Take {_name(found.best)}: loopline run {project} {asked}", fg="green", bold=True)
+    for reason in found.reasons:
+        click.echo(f"  {reason}")
+    click.secho(
+        f"\n  GB of one rank at its peak; seconds at {machine.efficiency:.0%} of the peak arithmetic, an assumption; "
+        f"{machine.within_gb_per_s:g} GB/s within a node, {machine.between_gb_per_s:g} between.",
+        dim=True,
+    )
+
+
+def _aligned(rows: list[tuple[str, ...]]) -> list[str]:
+    """Rows as lines, names to the left and figures to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(
+            cell.rjust(width) if index else cell.ljust(width)
+            for index, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        for row in rows
+    ]
+
+
+def _name(one: Estimate) -> str:
+    candidate = one.candidate
+    said = [candidate.parallel]
+    said += [f"tensor {candidate.tensor}"] if candidate.tensor > 1 else []
+    said += [f"stages {candidate.stages}"] if candidate.stages > 1 else []
+    said += [f"replicas {candidate.replicas}"] if candidate.replicas > 1 else []
+    said += [f"accumulate {candidate.accumulate}"] if candidate.accumulate > 1 else []
+    said += [f"recompute {candidate.recompute}"] if candidate.recompute != "none" else []
+    return ", ".join(said)
+
+
+def _row(one: Estimate) -> tuple[str, ...]:
+    memory, duration = one.memory, one.duration
+    assert memory is not None
+    activations = memory.activations + memory.gathered + memory.host
+    sizes = (memory.weights, memory.gradients, memory.optimiser, activations)
+    times = ("", "", "")
+    if duration:
+        times = (f"{duration.step_s:.3g} s", f"{duration.sent_bytes / _GB:.3g} GB", f"{one.samples_per_s:,.4g}")
+    return (
+        _name(one),
+        str(one.candidate.ranks),
+        *(f"{size / _GB:.3g}" for size in sizes),
+        f"{one.needed_gb:.3g} GB",
+        *times,
+    )

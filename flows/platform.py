@@ -1,0 +1,96 @@
+"""The platform brought up and taken down: services, then deployments; running loops first settled."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from typing import Literal
+
+from models.errors import StoreError
+from tasks.reap import reap
+from tasks.runtime import platform
+from tasks.runtime.prefect_server import Server
+from tasks.runtime.services import ServiceState
+from tasks.runtime.workspace import Workspace
+
+POLL_S = 1.0
+Ending = Literal["refuse", "wait", "force"]
+
+
+def bring_up(
+    workspace: Workspace,
+    asked: dict[str, int],
+    note: Callable[[str], None],
+    tell: Callable[[ServiceState], None],
+) -> None:
+    """Start the services, wait until each is healthy, and deploy every project.
+
+    Raises:
+        UsageError: A port asked for cannot be had.
+        StoreError: A service did not come up; those that did go on.
+    """
+    low = platform.low_disk(workspace)
+    for line in ([low] if low else []) + platform.start(workspace, asked):
+        note(line)
+    platform.wait(workspace, tell)
+    tell_prefect(workspace)
+    from flows.deployments import deploy
+
+    done = deploy(workspace, workspace.projects(), prune=True, note=note)
+    scheduled = sum(one.schedule is not None for one in done)
+    note(f"{len(done)} deployments of {len({one.name for one in done})} projects, {scheduled} on a schedule")
+
+
+def take_down(workspace: Workspace, note: Callable[[str], None], ending: Ending = "force") -> bool:
+    """End the platform; says whether any of it was there.
+
+    Args:
+        workspace: Whose.
+        note: Hears what there is to say.
+        ending: What becomes of flow runs in progress: nothing is ended (refuse), they end by themselves first (wait),
+            or they are cut short, to go on with the next `up` where they were (force).
+
+    Raises:
+        StoreError: Loops are in progress, and `ending` is refuse.
+    """
+    runs = platform.loops(workspace) if ending == "refuse" else platform.flow_runs(workspace)
+    if runs and ending == "refuse":
+        raise StoreError(
+            f"in progress: {', '.join(runs)}: `loopline down --wait` lets them end first, `loopline down --force` cuts "
+            "them short, to go on with the next `loopline up`"
+        )
+    if runs and ending == "wait":
+        _let_end(workspace, note)
+    platform.stop_worker(workspace)
+    if Server(workspace).url():
+        tell_prefect(workspace)
+    for line in reap(workspace):
+        note(line)
+    return platform.stop(workspace)
+
+
+def tell_prefect(workspace: Workspace) -> None:
+    """Have this process speak to the platform's Prefect server; to be called before Prefect is imported.
+
+    Raises:
+        StoreError: There is none.
+    """
+    url = Server(workspace).api()
+    if not url:
+        raise StoreError("no Prefect server runs for this workspace: `loopline up` starts one")
+    os.environ["PREFECT_API_URL"] = url
+
+
+def _let_end(workspace: Workspace, note: Callable[[str], None]) -> None:
+    platform.pause(workspace, True)
+    try:
+        told: list[str] = []
+        while runs := platform.flow_runs(workspace):
+            if runs != told:
+                note(f"waiting for {', '.join(runs)}")
+            told = runs
+            time.sleep(POLL_S)
+        platform.stop_worker(workspace)
+    finally:
+        platform.pause(workspace, False)

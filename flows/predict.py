@@ -1,0 +1,40 @@
+"""Batch prediction as a flow, for a deployment with a schedule or by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from prefect import flow
+
+from flows import reporting
+from models.specfile import read_spec
+from tasks import predict as predicting
+from tasks.runtime import stores
+from tasks.runtime.workspace import Workspace
+
+
+@flow(name="predict", persist_result=False)
+def predict(
+    project: str,
+    file: str,
+    out: str | None = None,
+    id_column: str | None = None,
+    version: str = "champion",
+) -> dict[str, Any]:
+    """Predict every row of a file or folder with a project's champion; on the same rows again it has nothing to do.
+
+    Args:
+        project: A name under projects/, or the path of a folder with a project.yaml.
+        file: CSV, Parquet, or a folder of them, with the project's own raw columns; relative to the project's folder.
+        out: The Parquet file to write, relative to the project's folder; default: beside `file`.
+        id_column: The column that names each row; default: ids are made.
+        version: `champion`, another alias, or a number.
+    """
+    workspace = Workspace.find()
+    stores.configure(workspace)
+    found = workspace.project(project)
+    spec = read_spec(found.spec_path, (), found.shown_spec)
+    target = found.folder / out if out else None
+    return predicting.predict(
+        found, spec, found.folder / file, target, id_column=id_column, version=version, reporter=reporting.current()
+    )

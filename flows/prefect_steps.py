@@ -1,0 +1,77 @@
+"""A step of the loop as a Prefect task: retries where the world may mend, `Cached` where the record stands."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from prefect import State, Task, task
+from prefect.cache_policies import NO_CACHE
+from prefect.client.schemas.objects import TaskRun
+from prefect.exceptions import TerminationSignal
+from prefect.states import Completed
+
+from models.errors import StoreError
+from models.records import Record
+
+RETRY_DELAYS_S = [2.0, 10.0]
+
+
+def step(
+    act: Callable[..., tuple[Record, bool]], name: str, retries: int = 0, timeout_s: float | None = None
+) -> Callable[..., Record]:
+    """The step `act` as a task of that name; calling it gives the step's record.
+
+    Whether work is done is for the loop's records to say, which check that outputs exist with their hashes; Prefect's
+    own cache is off, and a step found done ends in Prefect's state `Cached`.
+    """
+
+    @task(
+        name=name,
+        cache_policy=NO_CACHE,
+        persist_result=False,
+        retries=retries,
+        retry_delay_seconds=RETRY_DELAYS_S[: max(1, retries)],
+        retry_condition_fn=_may_mend,
+        timeout_seconds=timeout_s,
+        task_run_name=name,
+    )
+    def run(*arguments: Any) -> Any:
+        record, was_done = act(*arguments)
+        if was_done:
+            return Completed(name="Cached", message=f"recorded by {record.loop_id}, outputs intact", data=record)
+        return record
+
+    def call(*arguments: Any) -> Record:
+        with unmasked():
+            given = run(*arguments)
+        record: Record = given.result() if isinstance(given, State) else given
+        return record
+
+    return call
+
+
+@contextlib.contextmanager
+def unmasked() -> Iterator[None]:
+    """Let a SIGTERM through that met Prefect while it began a task run, where it fails by a ValueError of its own."""
+    try:
+        yield
+    except ValueError as error:
+        cause: BaseException | None = error
+        while cause is not None:
+            if isinstance(cause, TerminationSignal):
+                raise cause from None
+            cause = cause.__context__
+        raise
+
+
+async def _may_mend(_: Task[..., Any], __: TaskRun, state: State[Any]) -> bool:
+    """Only a store that was away is worth asking again; bad data stays bad."""
+    try:
+        await state.aresult()
+    except StoreError:
+        return True
+    except BaseException:  # noqa: BLE001 - any other failure is final
+        return False
+    return False

@@ -1,0 +1,131 @@
+"""How a loop is seen while it runs: a live display in a terminal, else plain lines, Prefect's log in a worker."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+from tasks.runtime.loop import Reporter
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+MARKS = {"run": "…", "done": "=", "ok": "+", "failed": "!"}
+LINE_INTERVAL_S = 2.0
+_current: Reporter | None = None
+
+
+def use(reporter: Reporter | None) -> None:
+    """Make `reporter` the one that loops of this process report to."""
+    global _current
+    _current = reporter
+
+
+def current() -> Reporter:
+    """The reporter in use; Prefect's run logger when nobody set one."""
+    return _current or PrefectLog()
+
+
+def for_terminal() -> Reporter:
+    """A live display where standard error is a terminal, else plain lines."""
+    return Live() if sys.stderr.isatty() else Lines()
+
+
+class PrefectLog:
+    """Reports to the log of the Prefect run."""
+
+    def step(self, name: str, state: str, detail: str = "") -> None:
+        """A line when a step ends."""
+        if state != "run":
+            _logger().info("%s: %s %s", name, "up to date" if state == "done" else state, detail)
+
+    def progress(self, name: str, done: int, total: int, detail: str = "") -> None:
+        """A line for each unit."""
+        _logger().info("%s %d/%d %s", name, done, total, detail)
+
+    def note(self, text: str) -> None:
+        """A line."""
+        _logger().info(text)
+
+
+class Lines:
+    """Plain lines on standard error, not more often than every two seconds for progress."""
+
+    def __init__(self) -> None:
+        self._last = 0.0
+
+    def step(self, name: str, state: str, detail: str = "") -> None:
+        """A line when a step begins and when it ends."""
+        words = {"run": "...", "done": "up to date", "ok": "done", "failed": "FAILED"}[state]
+        self._say(f"{name:<18} {words} {detail}".rstrip())
+
+    def progress(self, name: str, done: int, total: int, detail: str = "") -> None:
+        """A line now and then, and always the last."""
+        if done >= total or time.monotonic() - self._last > LINE_INTERVAL_S:
+            self._last = time.monotonic()
+            self._say(f"{name:<18} {done}/{total} {detail}".rstrip())
+
+    def note(self, text: str) -> None:
+        """A line."""
+        self._say(text)
+
+    def _say(self, text: str) -> None:
+        print(text, file=sys.stderr, flush=True)  # noqa: T201 - this is the display
+
+
+class Live:
+    """rich's live display: finished steps as lines above, the running one with a bar."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
+        from rich.progress import Progress as RichProgress
+
+        self._console = Console(stderr=True)
+        self._progress: Progress = RichProgress(
+            SpinnerColumn(),
+            TextColumn("[bold]{task.description:<18}"),
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TextColumn("{task.fields[detail]}"),
+            console=self._console,
+            transient=True,
+        )
+        self._task: TaskID | None = None
+
+    def step(self, name: str, state: str, detail: str = "") -> None:
+        """Begin the bar of a step, or put a line where it was."""
+        if state == "run":
+            self._progress.start()
+            self._task = self._progress.add_task(name, total=None, detail="")
+            return
+        if self._task is not None and state != "done":
+            self._progress.remove_task(self._task)
+            self._task = None
+            self._progress.stop()
+        colours = {"done": "dim", "ok": "green", "failed": "red"}
+        words = "up to date" if state == "done" else detail
+        self._console.print(f"[{colours[state]}]{MARKS[state]} {name:<18}[/] {words}", highlight=False)
+
+    def progress(self, name: str, done: int, total: int, detail: str = "") -> None:
+        """Move the bar."""
+        if self._task is not None:
+            self._progress.update(self._task, completed=done, total=total, detail=detail)
+
+    def note(self, text: str) -> None:
+        """A line above the bar."""
+        self._console.print(f"  {text}", style="dim", highlight=False, markup=False)
+
+
+def _logger() -> Any:
+    import logging
+
+    from prefect import get_run_logger
+    from prefect.exceptions import MissingContextError
+
+    try:
+        return get_run_logger()
+    except MissingContextError:
+        return logging.getLogger("loopline")

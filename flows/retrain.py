@@ -1,0 +1,172 @@
+"""Retraining: a signal is weighed by the policy; a loop is carried round, a person is asked, or it is said why not."""
+
+from __future__ import annotations
+
+import math
+import time
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from prefect import State, flow, get_run_logger, task
+from prefect.cache_policies import NO_CACHE
+from prefect.context import FlowRunContext
+from prefect.flow_runs import suspend_flow_run
+from prefect.input.run_input import RunInput
+from prefect.runtime import flow_run
+from prefect.states import Completed
+
+from models.errors import DataError, GateRefused
+from models.retrain.signal import Decision, Kind, Signal, clock
+from tasks import retrain as retraining
+from tasks.runtime import stores
+from tasks.runtime.workspace import Project, Workspace
+
+
+class Approval(RunInput):  # type: ignore[misc]  # seen as Any: Prefect loads it lazily
+    """What Prefect's page asks a person for."""
+
+    approve: bool = True
+    name: str = ""
+    comment: str = ""
+
+
+def _run_name() -> str:
+    given = flow_run.parameters
+    kind = (given.get("signal") or {}).get("kind") or _kind(given.get("trigger") or "person")
+    return f"{Workspace.find().project(given['project']).folder.name}-{kind}-{str(flow_run.id)[:8]}"
+
+
+@flow(name="retrain", flow_run_name=_run_name, persist_result=False)
+def retrain(
+    project: str, signal: dict[str, Any] | None = None, trigger: Kind = "person", reason: str = ""
+) -> dict[str, Any] | State[Any]:
+    """Weigh what asks for a loop, and carry the loop round if the policy, or the person it asks, says so.
+
+    Args:
+        project: A name under projects/, or the path of a folder with a project.yaml.
+        signal: What asked, as its event carried it; none: `trigger` and `reason` make one.
+        trigger: What asked where there is no signal.
+        reason: In words.
+    """
+    workspace = Workspace.find()
+    stores.configure(workspace)
+    found = workspace.project(project)
+    decision = weigh(found, _signal(signal, trigger, reason))
+    if decision.action == "ask":
+        said = suspend_flow_run(
+            wait_for_input=Approval.with_initial_data(description=_question(decision)),
+            timeout=math.ceil(retraining.spec_of(found).retrain.ask_timeout_s),
+            key="approval",
+        )
+        decision = retraining.answered(found, decision, said.approve, said.name, said.comment)
+    _publish(decision, found)
+    if decision.action == "wait":
+        _weigh_again(decision)
+        return Completed(name="Waited", message="; ".join(decision.reasons))
+    return _carried_round(found, decision)
+
+
+@task(name="weigh", task_run_name="weigh", cache_policy=NO_CACHE, persist_result=False)
+def weigh(project: Project, signal: Signal) -> Decision:
+    """The decision on a signal; a question whose run is gone no longer keeps it waiting."""
+    _close_lost_question(project)
+    decision = retraining.weigh(project, signal, str(flow_run.id))
+    get_run_logger().info("%s: %s", decision.action, "; ".join(decision.reasons))
+    return decision
+
+
+def _signal(given: dict[str, Any] | None, trigger: Kind, reason: str) -> Signal:
+    if given is not None:
+        return Signal.model_validate(given)
+    planned = flow_run.scheduled_start_time
+    at = planned.timestamp() if planned is not None else time.time()
+    return retraining.asked_by(_kind(trigger), at, str(flow_run.id), reason)
+
+
+def _kind(trigger: Kind) -> Kind:
+    """What asked where no signal came: Prefect's scheduler, or whom the run's parameters name."""
+    context = FlowRunContext.get()
+    by_schedule = context is not None and context.flow_run is not None and context.flow_run.auto_scheduled
+    return "schedule" if by_schedule else trigger
+
+
+def _carried_round(project: Project, decision: Decision) -> dict[str, Any] | State[Any]:
+    """The loop, with what the policy changes of the spec; rejected data ends the run in a state of that name."""
+    from flows.train import opened, round_trip  # numpy, pyarrow: a run that waits must not load them to say so
+    from tasks.reap import reap
+
+    overrides, refresh = retraining.loop_overrides(project)
+    for line in reap(project.workspace, retraining.spec_of(project).name):
+        get_run_logger().info(line)
+    _name_run(str(decision.loop_id))
+    try:
+        with opened(project, overrides, decision.signal.kind, refresh, decision.loop_id) as loop:
+            return round_trip(loop)
+    except (GateRefused, DataError) as error:
+        return Completed(name="Rejected", message=f"the champion stays: {error}")
+
+
+def _name_run(name: str) -> None:
+    from prefect.client.orchestration import get_client
+
+    with get_client(sync_client=True) as client:
+        client.update_flow_run(flow_run.id, name=name)
+
+
+def _publish(decision: Decision, project: Project) -> None:
+    """The decision as an artifact on the run's page, and one page of all of the project's decisions."""
+    from prefect.artifacts import create_markdown_artifact
+
+    key = f"{project.folder.name.replace('_', '-')}-decision"
+    create_markdown_artifact(_told(decision), key=key, description=f"{decision.signal.kind}: {decision.action}")
+
+
+def _told(decision: Decision) -> str:
+    reasons = "\n".join(f"- {reason}" for reason in decision.reasons)
+    again = f"\n\nWeighed again {clock(decision.until)}." if decision.until else ""
+    numbers = "\n".join(f"| {name} | {value} |" for name, value in decision.signal.evidence.items())
+    evidence = f"\n\n| evidence | |\n|---|---|\n{numbers}" if numbers else ""
+    signal = f"Signal `{decision.signal.kind}` ({decision.signal.id}): {decision.signal.reason}"
+    return f"# {decision.action}\n\n{signal}\n\n{reasons}{again}{evidence}"
+
+
+def _question(decision: Decision) -> str:
+    return f"**Retrain?** {_told(decision)}"
+
+
+def _weigh_again(decision: Decision) -> None:
+    """Have Prefect run this signal again when it will be weighed otherwise; signals of the same minute share a run."""
+    from prefect.client.orchestration import get_client
+    from prefect.states import Scheduled
+
+    context = FlowRunContext.get()
+    deployment = context.flow_run.deployment_id if context and context.flow_run else None
+    if decision.until is None or deployment is None or decision.signal.kind == "person":
+        return
+    at = datetime.fromtimestamp(decision.until, UTC) + timedelta(seconds=1)
+    with get_client(sync_client=True) as client:
+        client.create_flow_run_from_deployment(
+            deployment,
+            parameters={**flow_run.parameters, "signal": decision.signal.model_dump(mode="json")},
+            state=Scheduled(scheduled_time=at, message="; ".join(decision.reasons)),
+            name=f"{decision.signal.kind}-weighed-again",
+            idempotency_key=f"again-{deployment}-{at:%Y%m%d%H%M}",  # of the flow, which all projects share
+        )
+
+
+def _close_lost_question(project: Project) -> None:
+    """A question whose run was cancelled, timed out or deleted will not be answered any more."""
+    from prefect.client.orchestration import get_client
+    from prefect.exceptions import ObjectNotFound
+
+    question = retraining.open_question(project)
+    if question is None or question.flow_run is None or question.flow_run == str(flow_run.id):
+        return
+    with get_client(sync_client=True) as client:
+        try:
+            state = client.read_flow_run(question.flow_run).state
+        except ObjectNotFound:
+            retraining.unanswered(project, question, "its run was deleted")
+            return
+    if state is not None and state.is_final():
+        retraining.unanswered(project, question, f"its run ended as {state.name}")

@@ -1,0 +1,98 @@
+"""Starting a loop from the command line: the Prefect server beside the first imports, then the flow."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from flows import reporting
+from models.errors import LooplineError, StoreError
+from tasks.reap import reap
+from tasks.runtime import processes
+from tasks.runtime.loop import read_book
+from tasks.runtime.prefect_server import Server, is_healthy
+from tasks.runtime.workspace import Project, Workspace
+
+if TYPE_CHECKING:
+    from prefect import Flow
+
+
+def carry_round(project: Project, name: str, overrides: list[str], refresh: list[str]) -> None:
+    """Run the `train` flow here, seen by the workspace's own Prefect server or the one that PREFECT_API_URL names.
+
+    What an earlier run of the project left behind is put right first. `name` is the spec's.
+
+    Raises:
+        LooplineError: What the loop raised.
+    """
+    project.workspace.make()
+    reporting.use(reporting.for_terminal())
+    with _prefect(project.workspace):
+        from flows.train import train  # heavy: imported while the server starts
+
+        _wait(project.workspace)
+        for line in reap(project.workspace, name):
+            reporting.current().note(line)
+        _carry(train, project, name, overrides, refresh)
+
+
+def _carry(train: Flow[..., Any], project: Project, name: str, overrides: list[str], refresh: list[str]) -> None:
+    """Call the flow. A Prefect server that goes away meanwhile costs its page the end of the loop, not the loop."""
+    import httpx
+    from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
+
+    # Joining the heartbeat's thread costs a second a flow; this run needs none: the reaper looks at its process.
+    with temporary_settings({PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}):
+        try:
+            state = train(str(project.folder), overrides, refresh=refresh, return_state=True)
+        except httpx.TransportError as error:
+            _settle_without_prefect(error, project.state(name))
+            return
+    if not state.is_completed():
+        state.result()
+
+
+def _settle_without_prefect(error: Exception, state: Path) -> None:
+    """What became of the loop, by its own book, when Prefect could not be told.
+
+    Raises:
+        LooplineError: What the loop raised, or that it could not begin.
+    """
+    book = read_book(state) or {}
+    if book.get("process") == processes.identity() and book["state"] == "finished":
+        reporting.current().note("the Prefect server went away: its page does not show how the loop ended")
+        return
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, LooplineError):
+            raise cause
+        cause = cause.__context__
+    raise StoreError(
+        f"the Prefect server at {os.environ.get('PREFECT_API_URL')} cannot be reached ({error}): run again; the steps "
+        "that are done are kept"
+    ) from error
+
+
+@contextlib.contextmanager
+def _prefect(workspace: Workspace) -> Iterator[None]:
+    """See that a Prefect server is there or on its way, and keep it up meanwhile.
+
+    Its address is set before Prefect is imported, which is when Prefect reads it.
+    """
+    named = os.environ.get("PREFECT_API_URL", "").rstrip("/")
+    if named and is_healthy(named):
+        yield
+        return
+    if named:
+        reporting.current().note(f"no Prefect server answers at {named}: going on with the workspace's own")
+    with Server(workspace).kept_up() as address:
+        os.environ["PREFECT_API_URL"] = address
+        yield
+
+
+def _wait(workspace: Workspace) -> None:
+    if Server(workspace).url() == os.environ["PREFECT_API_URL"]:
+        Server(workspace).wait()

@@ -1,0 +1,100 @@
+"""The loop: one trip round for one project, from its raw data to a judged and promoted model."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+from prefect import flow
+from prefect.runtime import deployment, flow_run
+
+from flows import looking, reporting
+from flows.prefect_steps import step
+from models.specfile import read_spec
+from tasks import card as carding
+from tasks import export as exporting
+from tasks import ingest as ingesting
+from tasks import judge as judging
+from tasks import prepare as preparing
+from tasks import promote as promoting
+from tasks import register as registering
+from tasks import search as searching
+from tasks import train as training
+from tasks import validate as validating
+from tasks import version as versioning
+from tasks.reap import reap
+from tasks.runtime.loop import Loop, name_loop, open_loop
+from tasks.runtime.workspace import Project, Workspace
+
+ingest = step(ingesting.ingest, "ingest", retries=2, timeout_s=3600)
+validate_raw = step(validating.validate_raw, "validate-raw")
+prepare = step(preparing.prepare, "prepare")
+validate_prepared = step(validating.validate_prepared, "validate-prepared")
+version = step(versioning.version, "version", retries=1)
+search = step(searching.search, "search")
+fit = step(training.fit, "train")
+export = step(exporting.export, "export")
+judge = step(judging.judge, "judge")
+register = step(registering.register, "register", retries=2)
+promote = step(promoting.promote, "promote", retries=2)
+card = step(carding.write_card, "card")
+
+
+def _loop_id() -> str:
+    parameters = flow_run.parameters
+    project = Workspace.find().project(parameters["project"])
+    return name_loop(project, parameters.get("overrides") or [])
+
+
+@contextlib.contextmanager
+def opened(
+    project: Project, overrides: list[str], trigger: str, refresh: list[str], loop_id: str | None = None
+) -> Iterator[Loop]:
+    """The loop that this flow run carries round, its findings put on the run's page however it ends."""
+    names = {"loop_id": loop_id or flow_run.name, "flow_run_id": flow_run.id}
+    reporter = reporting.current()
+    with (
+        open_loop(project, overrides, trigger=trigger, reporter=reporter, refresh=refresh, **names) as loop,
+        looking.published(loop),
+    ):
+        yield loop
+
+
+def round_trip(loop: Loop) -> dict[str, Any]:
+    """The steps, in order; what the last but one decided. Those whose recorded result stands are not repeated."""
+    raw = ingest(loop)
+    validate_raw(loop, raw)
+    prepared = prepare(loop, raw)
+    validate_prepared(loop, prepared)
+    dataset = version(loop, raw, prepared)
+    best = search(loop, prepared)
+    weights = fit(loop, prepared, best)
+    exported = export(loop, prepared, weights)
+    verdict = judge(loop, prepared, weights, exported)
+    registered = register(loop, dataset, weights, exported, verdict)
+    outcome = promote(loop, verdict, registered)
+    card(loop, verdict, registered, outcome)
+    return outcome.result
+
+
+@flow(name="train", flow_run_name=_loop_id, persist_result=False)
+def train(
+    project: str,
+    overrides: list[str] | None = None,
+    trigger: str = "person",
+    refresh: list[str] | None = None,
+) -> dict[str, Any]:
+    """Carry one project once round the loop. Steps whose recorded result stands are not repeated.
+
+    Args:
+        project: A name under projects/, or the path of a folder with a project.yaml.
+        overrides: `block.key=value` texts that win over the spec.
+        trigger: What asked for this loop.
+        refresh: Steps to carry out again although their result stands, such as `ingest` for a source that grew.
+    """
+    found = Workspace.find().project(project)
+    if deployment.id:  # begun by a worker; the command line has done it before
+        reap(found.workspace, read_spec(found.spec_path, (), found.shown_spec).name)
+    with opened(found, overrides or [], trigger, refresh or []) as loop:
+        return round_trip(loop)

@@ -1,0 +1,120 @@
+"""Watching: one look at what the champion predicted since the last one, and what was found on the run's page."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from prefect import State, flow, task
+from prefect.cache_policies import NO_CACHE
+from prefect.runtime import flow_run
+from prefect.states import Completed
+
+from flows import reporting
+from models.specfile import read_spec
+from tasks.runtime import stores
+from tasks.runtime.workspace import Project, Workspace
+
+if TYPE_CHECKING:
+    from models.watch.findings import Findings, Window
+
+STATES = {"green": "Well", "amber": "Warned", "red": "Alarmed"}
+MOST_WINDOWS = 20
+
+
+def _run_name() -> str:
+    folder = Workspace.find().project(flow_run.parameters["project"]).folder
+    return f"{folder.name}-watch-{datetime.now(UTC):%Y%m%d-%H%M%S}"
+
+
+@flow(name="watch", flow_run_name=_run_name, persist_result=False)
+def watch(project: str) -> State[Any]:
+    """Look at the champion's newest predictions: contract, realised metric, drift. What asks for a loop is an event.
+
+    The run ends as Well, Warned or Alarmed; that it looked is success whatever it saw.
+
+    Args:
+        project: A name under projects/, or the path of a folder with a project.yaml.
+    """
+    workspace = Workspace.find()
+    stores.configure(workspace)
+    found = workspace.project(project)
+    arrive(found)
+    findings = look(found)
+    publish(found, findings)
+    return Completed(name=STATES[findings.state], message=findings.reason, data=_summary(findings))
+
+
+@task(name="arrive", task_run_name="arrive", cache_policy=NO_CACHE, persist_result=False)
+def arrive(project: Project) -> list[str]:
+    """Tell of data that came at the source; what goes wrong there is said, and keeps nobody from looking."""
+    from models.errors import LooplineError
+    from tasks.arrivals import announce
+
+    try:
+        return [signal.reason for signal in announce(project)]
+    except LooplineError as error:
+        reporting.current().note(f"the source cannot be looked at: {error}")
+        return []
+
+
+@task(name="look", task_run_name="look", cache_policy=NO_CACHE, persist_result=False, retries=2, retry_delay_seconds=5)
+def look(project: Project) -> Findings:
+    """Count, judge, write `watch.json` and `watch.html`, tell MLflow and Prefect; again where a store was away."""
+    from tasks.watch import look as act
+
+    return act(project, read_spec(project.spec_path, (), project.shown_spec))
+
+
+@task(name="publish", task_run_name="publish", cache_policy=NO_CACHE, persist_result=False)
+def publish(project: Project, findings: Findings) -> None:
+    """What was found as artifacts: in words, window by window, and where the page is."""
+    from prefect.artifacts import create_link_artifact, create_markdown_artifact, create_table_artifact
+
+    key = f"{findings.project.replace('_', '-')}-watch"
+    create_markdown_artifact(in_words(findings), key=key, description=f"{findings.project}: {findings.reason}")
+    windows = findings.of_champion()[-MOST_WINDOWS:]
+    if windows:
+        create_table_artifact([_row(window) for window in windows], key=f"{key}-windows")
+    page = project.state(findings.project) / "watch" / "watch.html"
+    create_link_artifact(page.resolve().as_uri(), link_text=page.name, key=f"{key}-page")
+
+
+def in_words(findings: Findings) -> str:
+    """The findings as Markdown."""
+    last = next(reversed(findings.of_champion()), None)
+    light = {"green": "🟢", "amber": "🟠", "red": "🔴"}[findings.state]
+    lines = [f"# {light} {findings.reason}", ""]
+    lines.append(f"Version {findings.champion or 'none'}; {findings.num_predictions:,} predictions, ")
+    lines[-1] += f"{findings.num_labels:,} labels, {findings.num_unknown_labels:,} labels of unknown predictions."
+    lines += [f"- {note}" for note in findings.notes]
+    if last and last.features:
+        lines += ["", "| feature | PSI | p (Holm) | |", "|---|---|---|---|"]
+        lines += [
+            f"| {drift.name} | {_short(drift.psi)} | {_short(drift.p_holm)} | {drift.level} |"
+            for drift in last.features[:10]
+        ]
+    return "\n".join(lines)
+
+
+def _row(window: Window) -> dict[str, Any]:
+    realised = window.realised
+    return {
+        "begin": f"{datetime.fromtimestamp(window.begin, UTC):%Y-%m-%d %H:%M}",
+        "state": window.state,
+        "predictions": window.num_predictions,
+        "labels": window.num_labels,
+        "realised": _short(realised.value if realised else None),
+        "estimated": _short(window.estimated),
+        "drifted features": sum(drift.level != "none" for drift in window.features),
+        "why": window.reason,
+    }
+
+
+def _summary(findings: Findings) -> dict[str, Any]:
+    kept = {"project", "at", "champion", "state", "reason", "num_predictions", "num_labels"}
+    return findings.model_dump(mode="json", include=kept)
+
+
+def _short(value: float | None) -> str:
+    return "–" if value is None else f"{value:.4g}"

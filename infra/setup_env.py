@@ -1,0 +1,105 @@
+"""Makes `.venv` with every locked package; run by make, with whatever Python 3.11 to 3.13 the machine has.
+
+Does nothing when the environment already matches the lock file. uv does the installing; it does not read pip's
+own settings, so those that decide where packages come from (index, find-links) are handed on to it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+VENV = ROOT / ".venv"
+STAMP = VENV / "loopline-lock.sha256"
+SUPPORTED = ((3, 11), (3, 13))
+UV_VERSION = "0.13.9"
+
+
+def main() -> int:
+    """Create or update the environment; returns the exit code."""
+    if not SUPPORTED[0] <= sys.version_info[:2] <= SUPPORTED[1]:
+        return _with_a_supported_python()
+    want = _fingerprint()
+    if STAMP.exists() and STAMP.read_text() == want and (VENV / "bin" / "loopline").exists():
+        return 0
+    print("loopline: setting up .venv (locked packages)", flush=True)
+    if not (VENV / "bin" / "python").exists():
+        venv.create(VENV, with_pip=True)
+    _run(VENV / "bin" / "python", "-m", "pip", "install", "--quiet", f"uv=={UV_VERSION}")
+    env = _uv_environment()
+    _uv(env, "-r", "requirements.lock", *_torch_backend(env))
+    _uv(env, "--no-deps", "--editable", ".")
+    STAMP.write_text(want)
+    return 0
+
+
+def _with_a_supported_python() -> int:
+    for minor in range(SUPPORTED[0][1], SUPPORTED[1][1] + 1):
+        found = shutil.which(f"python3.{minor}")
+        if found and subprocess.run([found, "-c", ""], capture_output=True, check=False).returncode == 0:
+            return subprocess.run([found, __file__], check=False).returncode
+    got = ".".join(map(str, sys.version_info[:3]))
+    print(
+        f"loopline: got Python {got}, expected 3.11, 3.12 or 3.13: install one and name it, "
+        "as in `make run PYTHON=python3.11`",
+        file=sys.stderr,
+    )
+    return 2
+
+
+def _fingerprint() -> str:
+    parts = [(ROOT / name).read_bytes() for name in ("requirements.lock", "pyproject.toml")]
+    return hashlib.sha256(b"".join([*parts, sys.version.encode(), str(ROOT).encode()])).hexdigest()
+
+
+def _uv_environment() -> dict[str, str]:
+    """The environment for uv: this one, with pip's settings in the words that uv reads."""
+    env = dict(os.environ, VIRTUAL_ENV=str(VENV))
+    words = {
+        "UV_FIND_LINKS": ("PIP_FIND_LINKS", "find-links"),
+        "UV_DEFAULT_INDEX": ("PIP_INDEX_URL", "index-url"),
+    }
+    for uv_name, (pip_name, setting) in words.items():
+        value = env.get(uv_name) or env.get(pip_name) or _pip_config(setting)
+        if value:
+            env[uv_name] = " ".join(value.split()) if uv_name == "UV_DEFAULT_INDEX" else ",".join(value.split())
+    return env
+
+
+def _pip_config(setting: str) -> str:
+    asked = [VENV / "bin" / "python", "-m", "pip", "config", "get", f"global.{setting}"]
+    return subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip()
+
+
+def _torch_backend(env: dict[str, str]) -> list[str]:
+    """No CUDA on a machine without a GPU: torch's CPU wheels, unless the machine already offers its own."""
+    offered = any(
+        path.name.startswith("torch-")
+        for place in env.get("UV_FIND_LINKS", "").split(",")
+        if place
+        for path in (Path(place).glob("torch-*") if Path(place).is_dir() else ())
+    )
+    if offered or sys.platform != "linux" or shutil.which("nvidia-smi"):
+        return []
+    return ["--torch-backend", "cpu"]
+
+
+def _uv(env: dict[str, str], *arguments: str) -> None:
+    _run(VENV / "bin" / "uv", "pip", "install", "--quiet", "--compile-bytecode", *arguments, env=env)
+
+
+def _run(*command: str | Path, env: dict[str, str] | None = None) -> None:
+    done = subprocess.run([str(part) for part in command], cwd=ROOT, env=env, check=False)
+    if done.returncode:
+        print(f"loopline: setting up failed at: {' '.join(map(str, command))}", file=sys.stderr)
+        raise SystemExit(1)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

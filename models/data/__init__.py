@@ -1,0 +1,1 @@
+"""Data: sources, reading, cleaning, splits, preparation, tensors."""

@@ -1,0 +1,89 @@
+"""Does the raw table hold what the spec names, and the types it held before?"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from models.errors import DataError
+from models.spec import Data
+
+MIN_ROWS = 10
+
+
+def least_rows(data: Data) -> int:
+    """Fewer rows cannot be divided; the length of a text is not its number of lines."""
+    return 1 if data.kind == "text" else MIN_ROWS
+
+
+def table_schema(table: pa.Table) -> list[dict[str, Any]]:
+    """Name, type and number of missing values of each column, as plain data for the record."""
+    return [
+        {"name": field.name, "dtype": str(field.type), "nulls": table.column(field.name).null_count}
+        for field in table.schema
+    ]
+
+
+def check_schema(schema: list[dict[str, Any]], earlier: list[dict[str, Any]]) -> None:
+    """Refuse a column whose type changed since `earlier`, the last dataset accepted.
+
+    Wider numbers (int32 to int64, whole to broken) and another string type are the same kind of column.
+
+    Raises:
+        DataError: Names every such column with both types.
+    """
+    before = {column["name"]: column["dtype"] for column in earlier}
+    changed = [
+        f"{column['name']!r} was {before[column['name']]} and is {column['dtype']}"
+        for column in schema
+        if column["name"] in before and _family(column["dtype"]) != _family(before[column["name"]])
+    ]
+    if changed:
+        raise DataError(
+            f"the type of a column changed: {'; '.join(changed)}: put the source right, or, if it is meant, "
+            "say the new kind in data.features.kinds and rename the column"
+        )
+
+
+def check_columns(table: pa.Table, data: Data, slices: Sequence[str] = ()) -> None:
+    """Refuse a table without a column that the spec names, or with too few rows.
+
+    Raises:
+        DataError: Names the key of the spec, the column and the nearest one there is.
+    """
+    if table.num_rows < least_rows(data):
+        raise DataError(f"the table has {table.num_rows} rows, expected at least {least_rows(data)}: give more data")
+    features = data.features
+    named: dict[str, list[str]] = {
+        "data.text.column" if data.kind == "text" else "data.target": [data.target],
+        "data.split.column": [data.split.column] if data.split.column else [],
+        "data.features.columns": features.columns or [],
+        "data.features.drop": features.drop,
+        "data.features.kinds": list(features.kinds),
+        "data.image.column": [data.image.column] if data.image else [],
+        "judge.slices": list(slices),
+    }
+    for key, columns in named.items():
+        for column in columns:
+            if column not in table.column_names:
+                raise DataError(f"{key}: {no_such_column(column, table.column_names)}")
+
+
+def no_such_column(column: str, names: list[str]) -> str:
+    """What to tell of a column that is not there: the nearest name, or all of them."""
+    near = difflib.get_close_matches(column, names, 1)
+    cure = f"did you mean {near[0]!r}?" if near else "correct the name, or add the column to the source"
+    return f"no column {column!r} in the data, which has {', '.join(names[:40])}: {cure}"
+
+
+def _family(dtype: str) -> str:
+    if dtype.startswith(("int", "uint", "float", "double", "half", "decimal")):
+        return "number"
+    if dtype.startswith(("string", "large_string", "dictionary")):
+        return "text"
+    if dtype.startswith(("timestamp", "date")):
+        return "date"
+    return dtype.removeprefix("large_")

@@ -1,0 +1,84 @@
+"""Which raw rows are kept, and the columns that a user's own function makes of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from models import refs
+from models.data.check import no_such_column
+from models.data.hashing import hash_rows, missing
+from models.data.read import read_source
+from models.errors import DataError, UserCodeError
+from models.spec import Data
+
+
+def kept_rows(table: pa.Table, data: Data, columns: list[str] | None = None) -> tuple[pa.Table, np.ndarray]:
+    """Drop rows without target, then rows that repeat an earlier one in every column.
+
+    A series keeps rows without target: its steps must stay evenly apart.
+
+    Args:
+        table: The raw table.
+        data: The spec's data block.
+        columns: The columns to give back; default: all. Repeated rows are always told by all.
+
+    Returns:
+        The rows kept, in their order, and the raw position of each, int64 (rows,).
+
+    Raises:
+        DataError: No row has a target.
+    """
+    kept = np.arange(table.num_rows)
+    if data.kind != "series":
+        kept = np.flatnonzero(~missing(table.column(data.target)))
+        if not len(kept):
+            raise DataError(
+                f"data.target {data.target!r} has no value at all in {table.num_rows} rows: name another column"
+            )
+    if data.deduplicate:
+        _, first = np.unique(hash_rows(table, table.column_names)[kept], return_index=True)
+        kept = kept[np.sort(first)]
+    num_rows = table.num_rows
+    table = table.select(columns or table.column_names)
+    if len(kept) == num_rows:
+        return table, kept
+    mask = np.zeros(num_rows, dtype=bool)
+    mask[kept] = True
+    return table.filter(pa.array(mask)), kept
+
+
+def made_features(table: pa.Table, reference: str, base: Path) -> pa.Table:
+    """The table with what the user's function `make(frame) -> frame` adds to it.
+
+    Raises:
+        UserCodeError: It raised, gave back no data frame, or changed the number or the order of the rows.
+    """
+    function = refs.resolve(reference, base)
+    frame = table.to_pandas()
+    made = refs.call(function, reference, frame)
+    if not hasattr(made, "columns") or not hasattr(made, "index"):
+        raise UserCodeError(
+            f"data.features.make {reference}: got a {type(made).__name__}, expected the pandas DataFrame "
+            "with more "
+            "columns: end it with `return frame`"
+        )
+    if len(made) != table.num_rows or not np.array_equal(np.asarray(made.index), np.arange(table.num_rows)):
+        raise UserCodeError(
+            f"data.features.make {reference}: got {len(made)} rows, expected the {table.num_rows} of its "
+            "argument in "
+            "the same order: drop or sort rows in a source function instead"
+        )
+    lost = [name for name in table.column_names if name not in made.columns]
+    if lost:
+        raise UserCodeError(
+            f"data.features.make {reference}: "
+            f"{no_such_column(lost[0], [str(name) for name in made.columns])}; "
+            "keep every raw column and leave it out with data.features.drop"
+        )
+    try:
+        return read_source(made, told_as=f"data.features.make {reference}")
+    except DataError as error:
+        raise UserCodeError(str(error)) from error

@@ -1,0 +1,176 @@
+"""Which columns a model sees and as what kind, and one text for each category."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from models.errors import DataError
+from models.spec import Data
+
+ColumnType = Literal["numeric", "categorical"]
+Dtype = Literal["string", "integer", "boolean"]
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Input columns by kind, in the table's order, and the reason why each other one is left out."""
+
+    numeric: list[str] = field(default_factory=list)
+    categorical: list[str] = field(default_factory=list)
+    left_out: dict[str, str] = field(default_factory=dict)
+
+
+def choose(schema: pa.Schema, data: Data) -> Columns:
+    """Divide the columns of a table into inputs and the rest, by the spec and by type alone.
+
+    Numbers are numeric; text and booleans are categorical; dates are left out (a graph takes numbers and
+    text: give their parts with `data.features.make`). The split's own column is left out unless
+    `features.columns` or `features.kinds` names it. A series sees its target's past.
+
+    Raises:
+        DataError: A column was asked for that no net can take, or none is left.
+    """
+    columns = Columns()
+    if data.kind == "image":
+        return columns
+    for position in schema:
+        reason = _reason_to_leave_out(position.name, position.type, data)
+        if reason:
+            columns.left_out[position.name] = reason
+        elif position.name != data.target or data.kind == "series":
+            kind = _kind(position.name, position.type, data)
+            (columns.numeric if kind == "numeric" else columns.categorical).append(position.name)
+    if not columns.numeric and not columns.categorical:
+        told = "; ".join(f"{name}: {reason}" for name, reason in columns.left_out.items())
+        raise DataError(f"data.features leaves no input column ({told}): name some in data.features.columns")
+    return columns
+
+
+def dtype_of(kind: pa.DataType) -> Dtype:
+    """What a categorical column's values are, before they become text."""
+    if pa.types.is_boolean(kind):
+        return "boolean"
+    return "integer" if is_number(kind) else "string"
+
+
+def as_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Categories as text: null for missing and for empty text; whole numbers lose a trailing `.0`."""
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        column, kind = column.cast(kind.value_type), kind.value_type
+    if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+        return _numbers_as_text(column.cast(pa.float64()))
+    if not pa.types.is_string(kind):
+        column = column.cast(pa.string())
+    if pc.any(pc.equal(column, "")).as_py():
+        column = pc.if_else(pc.equal(column, ""), pa.scalar(None, pa.string()), column)
+    return column
+
+
+def as_float64(column: pa.ChunkedArray, name: str) -> np.ndarray:
+    """A numeric column as float64 (rows,), NaN for missing.
+
+    Raises:
+        DataError: Text that is no number (of a column declared numeric), or infinite values; names the first
+            rows.
+    """
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        column = column.cast(kind.value_type)
+    if not is_number(kind):
+        column = _text_to_numbers(column, name)
+    values: np.ndarray = column.cast(pa.float64(), safe=False).to_numpy()
+    infinite = np.flatnonzero(np.isinf(values))
+    if len(infinite):
+        rows = ", ".join(str(row) for row in infinite[:5])
+        raise DataError(
+            f"column {name!r}: {len(infinite)} infinite values, first in rows {rows}, expected finite "
+            "numbers "
+            "(missing ones are fine): replace them in the source, or drop the column in data.features.drop"
+        )
+    return values
+
+
+def is_number(kind: pa.DataType) -> bool:
+    """True for integers, floats and decimals."""
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """True for text, dictionary-encoded text too."""
+    if pa.types.is_dictionary(kind):
+        return is_text(kind.value_type)
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+def all_missing(name: str) -> str:
+    """What to tell of a column without values."""
+    return (
+        f"column {name!r} has no value at all in the training rows: put it right in the source, or name it "
+        "in "
+        "data.features.drop"
+    )
+
+
+def _reason_to_leave_out(name: str, kind: pa.DataType, data: Data) -> str | None:
+    features = data.features
+    if name in features.drop:
+        return "dropped by the spec"
+    asked = name in (features.columns or []) or name in features.kinds
+    if (
+        features.columns is not None
+        and name not in features.columns
+        and not (data.kind == "series" and name == data.target)
+    ):
+        return "not in data.features.columns"
+    if name == data.target:
+        return None
+    if name == data.split.column and not asked:
+        return f"it is what the split is by ({data.split.by})"
+    if pa.types.is_null(kind):
+        raise DataError(all_missing(name))
+    unfit = _unfit(kind, data)
+    if unfit and asked:
+        raise DataError(f"data.features: column {name!r} is asked for, but {unfit}")
+    return unfit
+
+
+def _unfit(kind: pa.DataType, data: Data) -> str | None:
+    if data.kind == "series" and not (is_number(kind) or pa.types.is_boolean(kind)):
+        return f"its type is {kind}, and a series takes numbers: encode it in your source function"
+    if is_number(kind) or is_text(kind) or pa.types.is_boolean(kind):
+        return None
+    if pa.types.is_temporal(kind):
+        return f"it is a date or time ({kind}): give its parts (month, weekday, hour) with data.features.make"
+    return f"its type is {kind}: turn it into numbers or text with data.features.make"
+
+
+def _kind(name: str, kind: pa.DataType, data: Data) -> ColumnType:
+    if data.kind == "series":
+        return "numeric"
+    guess: ColumnType = "numeric" if is_number(kind) else "categorical"
+    return data.features.kinds.get(name, guess)
+
+
+def _numbers_as_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    values = column.to_numpy()
+    whole = pa.array(values, mask=np.isnan(values) | (values != np.round(values)) | (np.abs(values) >= 2.0**53))
+    as_whole = whole.cast(pa.int64()).cast(pa.string())
+    return pa.chunked_array([pc.coalesce(as_whole, pa.array(values, from_pandas=True).cast(pa.string()))])
+
+
+def _text_to_numbers(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
+    if pa.types.is_boolean(column.type):
+        return column.cast(pa.float64())
+    try:
+        return pc.if_else(pc.equal(column, ""), None, column).cast(pa.float64())
+    except pa.ArrowInvalid as error:
+        raise DataError(
+            f"column {name!r}: declared numeric, but {str(error).splitlines()[0]}: declare it categorical in "
+            "data.features.kinds, or clean it in the source"
+        ) from error

@@ -1,0 +1,197 @@
+"""Prepared rows as the tensors that nets train on."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from models.data.code_points import code_points
+from models.data.pixels import pixels_of
+from models.data.preparation import (
+    KEY_COLUMN,
+    ROWS_FILE,
+    SPLIT_COLUMN,
+    SPLITS,
+    Categorical,
+    Characters,
+    Numeric,
+    Preparation,
+)
+from models.data.read import read_table
+from models.data.series import first_target
+from models.data.target import class_indices
+from models.data.tensor_file import RowWriter
+from models.data.text import indices_of, text_of, window_starts
+from models.data.unlabelled import UNLABELLED, read_unlabelled
+from models.data.write import whole_file
+from models.errors import DataError
+
+Tensors = dict[str, np.ndarray]
+
+_BATCH_ROWS = 65_536
+
+
+def encode(folder: Path, split: str) -> Tensors:
+    """The tensors of one split of a prepared folder.
+
+    Table: `numeric` float32 (rows, num_numeric), `categorical` int32 (rows, num_categorical). Image: `image`
+    uint8 (rows, channel, height, width). Series: `series` float32 (time, feature), the whole of it, and
+    `end` int64 (examples,), the last input row of each. Text: `tokens` (character,), indices of the alphabet in the
+    smallest type that holds them, and `start` int64 (examples,), the first of each. All but text: `target`, int64
+    classes or float32 standardised. Tables and images split by time or group: `key` int64, its order or the group.
+
+    Raises:
+        DataError: The folder is not whole.
+    """
+    preparation = Preparation.load(folder)
+    if preparation.kind == "series":
+        return _encode_series(folder, split, preparation)
+    if preparation.characters is not None:
+        return _encode_text(folder, split, preparation.characters)
+    return _encode_rows(rows_of(folder, split), preparation)
+
+
+def write_tensors(prepared: Path, out: Path) -> dict[str, Path]:
+    """Write one safetensors file for each split into `out`; each is whole or absent.
+
+    Rows without a target, if they are kept, make a file of their own, `unlabelled`. Tables and images are encoded a
+    stretch at a time, so that memory does not grow with their rows.
+
+    Raises:
+        DataError: The prepared folder is not whole.
+        StoreError: `out` cannot be written.
+    """
+    from safetensors.numpy import save_file
+
+    preparation = Preparation.load(prepared)
+    paths = {split: out / f"{split}.safetensors" for split in SPLITS}
+    with contextlib.ExitStack() as files:
+        temporary = {split: files.enter_context(whole_file(path)) for split, path in paths.items()}
+        if preparation.kind in ("series", "text"):
+            for split, path in temporary.items():
+                save_file(encode(prepared, split), path)
+        else:
+            _write_rows(prepared, preparation, temporary)
+    unlabelled = read_unlabelled(prepared)
+    if unlabelled is not None:
+        paths[UNLABELLED] = out / f"{UNLABELLED}.safetensors"
+        with whole_file(paths[UNLABELLED]) as path:
+            save_file(_encode_inputs(unlabelled, preparation), path)
+    return paths
+
+
+def rows_of(folder: Path, split: str, columns: list[str] | None = None) -> pa.Table:
+    """The prepared rows of one split, in their order.
+
+    Raises:
+        DataError: No such split, or the file is absent or cut short.
+    """
+    if split not in SPLITS:
+        raise DataError(f"got split {split!r}, expected one of {', '.join(SPLITS)}")
+    path = folder / ROWS_FILE
+    try:
+        return pq.read_table(path, columns=columns, filters=[(SPLIT_COLUMN, "==", SPLITS.index(split))])
+    except (pa.ArrowInvalid, OSError) as error:
+        raise DataError(f"{path}: not a whole Parquet file: remove {folder} and run again") from error
+
+
+def encode_numeric(values: np.ndarray, part: Numeric) -> np.ndarray:
+    """`(value or fill - shift) / scale` in float64, then float32 (rows,)."""
+    filled = np.where(np.isnan(values), part.fill, values)
+    encoded: np.ndarray = ((filled - part.shift) / part.scale).astype(np.float32)
+    return encoded
+
+
+def category_indices(column: pa.ChunkedArray, part: Categorical) -> np.ndarray:
+    """Texts as int32 indices (rows,): 0 unseen or missing, i + 1 for `categories[i]`."""
+    found = pc.index_in(column, pa.array(part.categories, pa.string()), skip_nulls=True)
+    indices: np.ndarray = pc.fill_null(pc.add(found, 1), 0).to_numpy().astype(np.int32)
+    return indices
+
+
+def _encode_rows(rows: pa.Table, preparation: Preparation) -> Tensors:
+    tensors = {"target": _target(rows.column(preparation.target.name), preparation)}
+    if KEY_COLUMN in rows.column_names:
+        tensors["key"] = rows.column(KEY_COLUMN).to_numpy()
+    return tensors | _encode_inputs(rows, preparation)
+
+
+def _encode_inputs(rows: pa.Table, preparation: Preparation) -> Tensors:
+    tensors: Tensors = {}
+    if preparation.pixels is not None:
+        images = pixels_of(rows.column(preparation.pixels.image.column), preparation.pixels.image)
+        tensors["image"] = np.ascontiguousarray(images.transpose(0, 3, 1, 2))
+        return tensors
+    tensors["numeric"] = _numeric_matrix(rows, preparation.numeric)
+    tensors["categorical"] = np.empty((rows.num_rows, len(preparation.categorical)), dtype=np.int32)
+    for position, part in enumerate(preparation.categorical):
+        tensors["categorical"][:, position] = category_indices(rows.column(part.name), part)
+    return tensors
+
+
+def _write_rows(prepared: Path, preparation: Preparation, paths: Mapping[str, Path]) -> None:
+    splits = read_table(prepared / ROWS_FILE, [SPLIT_COLUMN]).column(SPLIT_COLUMN).to_numpy()
+    counts = np.bincount(splits[splits >= 0], minlength=len(SPLITS))
+    empty = _encode_rows(pq.read_schema(prepared / ROWS_FILE).empty_table(), preparation)
+    written = dict.fromkeys(SPLITS, 0)
+    with contextlib.ExitStack() as files:
+        writers = {}
+        for split, count in zip(SPLITS, counts, strict=True):
+            layout = {name: (each.dtype, (int(count), *each.shape[1:])) for name, each in empty.items()}
+            writers[split] = files.enter_context(RowWriter(paths[split], layout))
+        for batch in _batches(prepared):
+            for number, split in enumerate(SPLITS):
+                rows = batch.filter(pc.equal(batch.column(SPLIT_COLUMN), number))
+                if rows.num_rows:
+                    writers[split].put(written[split], _encode_rows(rows, preparation))
+                    written[split] += rows.num_rows
+
+
+def _batches(prepared: Path) -> Iterator[pa.Table]:
+    try:
+        with pq.ParquetFile(prepared / ROWS_FILE) as file:
+            for batch in file.iter_batches(_BATCH_ROWS):
+                yield pa.Table.from_batches([batch])
+    except (pa.ArrowInvalid, OSError) as error:
+        raise DataError(f"{prepared / ROWS_FILE}: not a whole Parquet file: remove {prepared} and run again") from error
+
+
+def _numeric_matrix(rows: pa.Table, parts: list[Numeric]) -> np.ndarray:
+    matrix = np.empty((rows.num_rows, len(parts)), dtype=np.float32)
+    for position, part in enumerate(parts):
+        matrix[:, position] = encode_numeric(rows.column(part.name).to_numpy(), part)
+    return matrix
+
+
+def _encode_series(folder: Path, split: str, preparation: Preparation) -> Tensors:
+    window = preparation.window
+    if window is None:
+        raise DataError(f"{folder}: a series without window: remove the folder and run again")
+    rows = pq.read_table(folder / ROWS_FILE)
+    targets = np.flatnonzero(rows.column(SPLIT_COLUMN).to_numpy() == SPLITS.index(split))
+    targets = targets[targets >= first_target(window)]
+    chosen = rows.column(preparation.target.name).take(pa.array(targets))
+    return {
+        "series": _numeric_matrix(rows, preparation.numeric),
+        "end": (targets - window.horizon).astype(np.int64),
+        "target": _target(chosen, preparation),
+    }
+
+
+def _encode_text(folder: Path, split: str, characters: Characters) -> Tensors:
+    points = code_points(text_of(folder, split, characters))
+    return {"tokens": indices_of(points, characters), "start": window_starts(len(points), characters, split)}
+
+
+def _target(column: pa.ChunkedArray, preparation: Preparation) -> np.ndarray:
+    target = preparation.target
+    if preparation.task != "regression":
+        return class_indices(column, target)
+    values: np.ndarray = ((column.to_numpy() - target.shift) / target.scale).astype(np.float32)
+    return values

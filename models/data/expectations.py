@@ -1,0 +1,174 @@
+"""What valid data means for one project, as a list of checks: nothing here runs them (tasks/expectations.py does).
+
+A check is a Great Expectations check by its snake_case name, without `expect_`. Besides the spec's own there are
+those that every project gets, and those that compare with the data of the champion.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pydantic import BaseModel, ConfigDict, Field
+
+from models.data.check import least_rows
+from models.data.preparation import ROW_COLUMN, ROWS_FILE, SPLIT_COLUMN, Preparation
+from models.data.read import read_table
+from models.spec import Data
+
+TARGET_PRESENT = 0.9
+MAX_DIVERGENCE = 0.1
+MAX_NULLS_MORE = 0.05
+LEAST_ROWS = 0.5
+_NUM_BINS = 10
+_MAX_VALUES = 50
+_TAIL = 0.0005
+_UNSEEN = 0.001
+
+
+class Check(BaseModel):
+    """One check to run, where it came from, and what it means when it fails."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    expectation: str = Field(description="Snake case, such as `column_values_to_be_between`.")
+    arguments: dict[str, Any] = Field(default_factory=dict)
+    severity: Literal["reject", "warn"] = "reject"
+    origin: Literal["default", "spec", "champion"] = "default"
+
+
+def raw_checks(data: Data) -> list[Check]:
+    """The checks of the raw table: rows, the columns that the spec names, a target in nine rows of ten, the spec's."""
+    needed = [data.target, data.split.column, *(data.features.columns or []), data.image and data.image.column]
+    made = bool(data.features.make)
+    return [
+        Check(expectation="table_row_count_to_be_between", arguments={"min_value": least_rows(data)}),
+        *(
+            Check(expectation="column_to_exist", arguments={"column": column})
+            for column in dict.fromkeys(needed)
+            if column and not made
+        ),
+        *([] if made else [_present(data.target, TARGET_PRESENT, "reject", "default")]),
+        *_of_spec(data, "raw"),
+    ]
+
+
+def prepared_checks(
+    data: Data,
+    preparation: Preparation,
+    reference: dict[str, Any] | None = None,
+    seasonal: Sequence[str] = (),
+) -> list[Check]:
+    """The checks of the prepared rows.
+
+    Args:
+        data: The spec's data block.
+        preparation: That of the prepared rows.
+        reference: What `reference` said of the champion's data, if there is a champion.
+        seasonal: Columns whose drift is expected (`watch.seasonal`): their distribution is not compared.
+    """
+    target = preparation.target
+    checks = [
+        Check(expectation="table_row_count_to_be_between", arguments={"min_value": least_rows(data)}),
+        Check(expectation="column_values_to_be_unique", arguments={"column": ROW_COLUMN}),
+        Check(
+            expectation="column_values_to_be_in_set",
+            arguments={"column": SPLIT_COLUMN, "value_set": [-1, 0, 1, 2]},
+        ),
+    ]
+    if target.classes:
+        arguments = {"column": target.name, "value_set": target.classes}
+        checks.append(Check(expectation="column_values_to_be_in_set", arguments=arguments))
+    return [*checks, *_of_spec(data, "prepared"), *_against(reference, preparation, seasonal)]
+
+
+def reference(prepared: Path) -> dict[str, Any]:
+    """What prepared rows look like: rows, and of each input column its missing share and distribution. Plain data."""
+    preparation = Preparation.load(prepared)
+    numeric = [part.name for part in preparation.numeric]
+    categorical = [part.name for part in preparation.categorical]
+    table = read_table(prepared / ROWS_FILE, [*numeric, *categorical, ROW_COLUMN])
+    columns = {name: _numeric_shape(table.column(name)) for name in numeric}
+    columns.update({name: _categorical_shape(table.column(name)) for name in categorical})
+    return {"rows": table.num_rows, "columns": columns}
+
+
+def _of_spec(data: Data, on: str) -> Iterator[Check]:
+    for one in data.expectations:
+        if one.on == on:
+            yield Check(
+                expectation=one.expect.removeprefix("expect_"),
+                arguments=one.arguments,
+                severity=one.severity,
+                origin="spec",
+            )
+
+
+def _present(column: str, share: float, severity: Any, origin: Any) -> Check:
+    arguments = {"column": column, "mostly": round(share, 4)}
+    return Check(expectation="column_values_to_not_be_null", arguments=arguments, severity=severity, origin=origin)
+
+
+def _against(reference: dict[str, Any] | None, preparation: Preparation, seasonal: Sequence[str]) -> Iterator[Check]:
+    """Drift is a warning: data may change for good reasons, and the verdict decides about the model."""
+    if reference is None:
+        return
+    yield Check(
+        expectation="table_row_count_to_be_between",
+        arguments={"min_value": int(reference["rows"] * LEAST_ROWS)},
+        severity="warn",
+        origin="champion",
+    )
+    kinds = {part.name: "bins" for part in preparation.numeric}
+    kinds.update({part.name: "values" for part in preparation.categorical})
+    for name, kind in kinds.items():
+        shape = reference["columns"].get(name)
+        if shape is None:
+            continue
+        yield _present(name, max(0.0, 1 - shape["missing"] - MAX_NULLS_MORE), "warn", "champion")
+        if kind in (shape["partition"] or ()) and name not in seasonal:
+            yield _divergence(name, shape["partition"])
+
+
+def _divergence(column: str, partition: dict[str, Any]) -> Check:
+    """Kullback-Leibler divergence under 0.1, half of the population stability index that is called a change.
+
+    Source: Siddiqi, "Credit Risk Scorecards", 2006: an index over 0.2 to 0.25; it is the sum of both divergences.
+    """
+    arguments: dict[str, Any] = {"column": column, "partition_object": partition, "threshold": MAX_DIVERGENCE}
+    if "values" in partition:
+        arguments["tail_weight_holdout"] = _UNSEEN
+    return Check(
+        expectation="column_kl_divergence_to_be_less_than",
+        arguments=arguments,
+        severity="warn",
+        origin="champion",
+    )
+
+
+def _numeric_shape(column: pa.ChunkedArray) -> dict[str, Any]:
+    values = column.to_numpy()
+    present = values[~np.isnan(values)]
+    edges = np.unique(np.quantile(present, np.linspace(0, 1, _NUM_BINS + 1))) if len(present) else present
+    partition = None
+    if len(edges) > 2:
+        # Half a row more in each bin: a bin that was empty by chance must not make the divergence infinite.
+        counts = np.histogram(present, edges)[0] + 0.5
+        weights = counts / counts.sum() * (1 - 2 * _TAIL)
+        partition = {"bins": edges.tolist(), "weights": weights.tolist(), "tail_weights": [_TAIL, _TAIL]}
+    return {"missing": 1 - len(present) / max(len(values), 1), "partition": partition}
+
+
+def _categorical_shape(column: pa.ChunkedArray) -> dict[str, Any]:
+    counts = pc.value_counts(column.drop_null())
+    pairs = zip(counts.field("values").to_pylist(), counts.field("counts").to_pylist(), strict=True)
+    commonest = sorted(pairs, key=lambda pair: (-pair[1], pair[0]))[:_MAX_VALUES]
+    total = sum(count for _, count in commonest)
+    partition = None
+    if 1 < len(counts) <= _MAX_VALUES:
+        partition = {"values": [text for text, _ in commonest], "weights": [n / total for _, n in commonest]}
+    return {"missing": column.null_count / max(len(column), 1), "partition": partition}

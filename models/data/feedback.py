@@ -1,0 +1,138 @@
+"""Labelled predictions joined to the raw table of the source: rows with the source's own columns and types.
+
+Which rows they are is told beside the table, not in it, so that no model can learn from where a row came.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from models.data.hashing import hash_rows, missing
+from models.data.log_names import INPUT, LABEL, RAW
+from models.errors import DataError
+from models.spec import Data
+
+FEEDBACK_FILE = "feedback.parquet"
+_TOLD = {"id": "id", "version": "version", "at": "predicted_at", "labelled_at": "labelled_at", "by": "labelled_by"}
+
+
+@dataclass(frozen=True)
+class Joined:
+    """The source's rows and then those of labelled predictions, in `table`.
+
+    `origin`: for each of the latter its `row` in the table, `id`, `version`, `predicted_at`, `labelled_at`,
+    `labelled_by`. `known`: how many were left out because the source has them by now; `unfit`: because a value is not
+    of its column's type, or what the split goes by is missing.
+    """
+
+    table: pa.Table
+    origin: pa.Table
+    known: int
+    unfit: int
+
+
+def with_feedback(table: pa.Table, labelled: pa.Table, data: Data) -> Joined:
+    """The raw table with labelled predictions as further rows.
+
+    A column that the predicted rows did not have is missing in theirs; the time by which the data is split is that of
+    the prediction then. A row is known when the source has one that is equal in the target and in every column that
+    the predicted rows had.
+
+    Args:
+        table: The source's raw table.
+        labelled: Rows of the prediction log with `label`, `labelled_at` and `by`.
+        data: The spec's data block.
+
+    Raises:
+        DataError: The predicted rows share no column with the source.
+    """
+    carried = [name for name in table.column_names if name != data.target and _held(labelled, name)]
+    if not carried:
+        raise DataError(
+            "labelled predictions: their rows have no column of the source, which has "
+            f"{', '.join(table.column_names)}: were they made by another project? `retrain.feedback: false` leaves "
+            "them out"
+        )
+    rows, unfit = _as_source(table.schema, labelled, carried, data)
+    known = _known(table, rows, [*carried, data.target])
+    rows, unfit = _with_time(rows, labelled.column("at"), data, unfit)
+    kept = pa.array(~known & ~unfit)
+    told = labelled.select(list(_TOLD)).rename_columns(list(_TOLD.values())).filter(kept)
+    places = pa.array(np.arange(table.num_rows, table.num_rows + told.num_rows), pa.int64())
+    return Joined(
+        pa.concat_tables([table, rows.filter(kept)]),
+        told.add_column(0, "row", places),
+        int((known & ~unfit).sum()),
+        int(unfit.sum()),
+    )
+
+
+def _held(labelled: pa.Table, name: str) -> bool:
+    return any(f"{prefix}{name}" in labelled.column_names for prefix in (RAW, INPUT))
+
+
+def _as_source(
+    schema: pa.Schema, labelled: pa.Table, carried: Sequence[str], data: Data
+) -> tuple[pa.Table, np.ndarray]:
+    """The rows with the source's columns and types, and which of them do not fit (rows,)."""
+    unfit = np.zeros(labelled.num_rows, dtype=bool)
+    columns = {}
+    for field in schema:
+        column = pa.chunked_array([pa.nulls(labelled.num_rows, field.type)])
+        given = [f"{prefix}{field.name}" for prefix in (INPUT, RAW)] if field.name in carried else []
+        for name in [LABEL] if field.name == data.target else given:  # what was given raw wins over what the graph saw
+            if name in labelled.column_names:
+                cast, bad = _cast(labelled.column(name), field.type)
+                column, unfit = pc.coalesce(cast, column), unfit | bad
+        columns[field.name] = column
+    return pa.table(columns, schema=schema), unfit
+
+
+def _cast(column: pa.ChunkedArray, kind: pa.DataType) -> tuple[pa.ChunkedArray, np.ndarray]:
+    """Values as another type, and which cannot be; missing ones, as the log writes them ("" and NaN), are null."""
+    column = column.filter(pa.array(np.ones(len(column), dtype=bool)))  # a chunk at least
+    if pa.types.is_floating(column.type):
+        column = pc.if_else(pc.is_nan(column), None, column)
+    elif pa.types.is_string(column.type):
+        column = pc.if_else(pc.equal(column, ""), None, column)
+    good = np.zeros(len(column), dtype=bool)
+    try:
+        return column.cast(kind), good
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        found = [_value(value, kind) for value in column]
+        cast = pa.chunked_array([pa.array([value.as_py() if value is not None else None for value in found], kind)])
+        return cast, (cast.is_null().to_numpy() & column.is_valid().to_numpy())
+
+
+def _value(value: pa.Scalar, kind: pa.DataType) -> pa.Scalar | None:
+    try:
+        return value.cast(kind)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return None
+
+
+def _known(table: pa.Table, rows: pa.Table, columns: list[str]) -> np.ndarray:
+    source = np.sort(hash_rows(table, columns))
+    hashes = hash_rows(rows, columns)
+    places = np.minimum(source.searchsorted(hashes), len(source) - 1)
+    known: np.ndarray = source[places] == hashes
+    return known
+
+
+def _with_time(
+    rows: pa.Table, predicted: pa.ChunkedArray, data: Data, unfit: np.ndarray
+) -> tuple[pa.Table, np.ndarray]:
+    """Rows that the split can place: one that lacks its time has that of its prediction."""
+    name = data.split.column
+    if name is None or name not in rows.column_names:
+        return rows, unfit
+    column = rows.column(name)
+    if data.split.by == "time" and pa.types.is_temporal(column.type) and not pa.types.is_time(column.type):
+        column = pc.coalesce(column, predicted.cast(column.type, safe=False))
+        rows = rows.set_column(rows.column_names.index(name), name, column)
+    return rows, unfit | missing(column)

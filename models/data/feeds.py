@@ -1,0 +1,235 @@
+"""Prepared rows as the exported graph takes them: by column name, in the data's own units."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from models.data.check import no_such_column
+from models.data.code_points import code_points
+from models.data.columns import as_text, is_number
+from models.data.encode import rows_of
+from models.data.pixels import pixels_of
+from models.data.preparation import ROW_COLUMN, ROWS_FILE, SPLIT_COLUMN, SPLITS, Characters, Preparation
+from models.data.read import read_table
+from models.data.series import first_target
+from models.data.target import class_indices
+from models.data.text import text_of, window_starts, windows_of
+from models.errors import DataError
+
+Feed = dict[str, np.ndarray]
+
+TEXT_BATCH = 64
+"""Windows of text in a feed at most: for each of their characters the graph gives the chances of the whole alphabet."""
+
+
+def feeds(prepared: Path, split: str, preparation: Preparation | None = None, batch: int = 65536) -> Iterator[Feed]:
+    """The rows of a split, batch by batch, as inputs of an exported graph.
+
+    Table: a column an input, (batch,): float64 with NaN, or text with "" for missing. Image: `image` uint8
+    (batch, height, width, channel). Series: `series` float64 (batch, length, feature). Text: `text` int64 (batch,
+    length + 1), the code points of a window and of the character after it.
+
+    Args:
+        prepared: The prepared folder that the rows come from.
+        split: `train`, `validation` or `test`.
+        preparation: That of the graph; default: the folder's own. A champion's may want other columns.
+        batch: Examples in each, but for the last.
+
+    Raises:
+        DataError: The graph wants a column that these rows lack, or of another kind.
+    """
+    preparation = preparation or Preparation.load(prepared)
+    if preparation.kind == "series":
+        yield from _series_feeds(prepared, split, preparation, batch)
+        return
+    if preparation.characters is not None:
+        yield from _text_feeds(prepared, split, preparation.characters, batch)
+        return
+    names = _input_names(preparation)
+    _check_inputs(prepared, names, preparation)
+    rows = rows_of(prepared, split, names)
+    for start in range(0, rows.num_rows, batch):
+        yield _feed(rows.slice(start, batch), preparation)
+
+
+def feed_at(prepared: Path, split: str, preparation: Preparation, positions: np.ndarray) -> Feed:
+    """Some examples of a split in one feed, as `feeds` gives all.
+
+    Args:
+        prepared: The prepared folder that the rows come from.
+        split: `train`, `validation` or `test`.
+        preparation: That of the graph.
+        positions: Which examples, int64 (example,), ascending.
+    """
+    if preparation.kind == "series":
+        values, ends = _series(prepared, split, preparation)
+        return {"series": values[ends[positions, None] + _steps(preparation)]}
+    if preparation.characters is not None:
+        return {"text": text_windows(prepared, split, positions)}
+    rows = rows_of(prepared, split, _input_names(preparation))
+    return _feed(rows.take(positions), preparation)
+
+
+def targets(prepared: Path, split: str) -> np.ndarray:
+    """What predictions are compared with: int64 class indices, or float64 in the target's own unit.
+
+    Text: the code points to be predicted, int64 (windows, length).
+    """
+    preparation = Preparation.load(prepared)
+    if preparation.characters is not None:
+        return text_windows(prepared, split)[:, 1:]
+    column = rows_of(prepared, split, [preparation.target.name]).column(0)
+    if preparation.task != "regression":
+        return class_indices(column, preparation.target)
+    values: np.ndarray = column.to_numpy()
+    return values
+
+
+def series_targets(prepared: Path, split: str) -> tuple[np.ndarray, np.ndarray]:
+    """The target over all steps of a series (step,), and the steps (example,) that a split predicts."""
+    preparation = Preparation.load(prepared)
+    table = read_table(prepared / ROWS_FILE, [preparation.target.name, SPLIT_COLUMN])
+    codes = table.column(SPLIT_COLUMN).to_numpy()
+    return table.column(preparation.target.name).to_numpy(), np.flatnonzero(codes == SPLITS.index(split))
+
+
+def text_windows(prepared: Path, split: str, positions: np.ndarray | None = None) -> np.ndarray:
+    """The code points of each window of a split and of the character after it, int64 (windows, length + 1).
+
+    Args:
+        prepared: The prepared folder.
+        split: `train`, `validation` or `test`.
+        positions: Which windows; None: all.
+    """
+    characters = _characters(prepared)
+    points = code_points(text_of(prepared, split, characters))
+    starts = window_starts(len(points), characters, split)
+    return windows_of(points, starts if positions is None else starts[positions], characters.length)
+
+
+def slice_values(raw: Path, prepared: Path, split: str, columns: list[str]) -> dict[str, np.ndarray]:
+    """The value of each slice column in each row of a split, as text in an object array (rows,).
+
+    Missing values are "". A window of text has the value of the line in which it starts. A column comes
+    from the prepared rows when it is there (made features are), else from the raw table.
+
+    Raises:
+        DataError: No such column in either.
+    """
+    there = pq.read_schema(prepared / ROWS_FILE).names
+    raw_names = pq.read_schema(raw).names if raw.is_file() else []
+    for name in columns:
+        if name not in there and name not in raw_names:
+            raise DataError(f"judge.slices: {no_such_column(name, raw_names + there)}")
+    from_raw = [name for name in columns if name not in there]
+    rows = rows_of(prepared, split, [*(name for name in columns if name in there), ROW_COLUMN])
+    if columns and Preparation.load(prepared).characters is not None:
+        rows = rows.take(_lines_of_windows(prepared, split))
+    if from_raw:
+        positions = rows.column(ROW_COLUMN)
+        for name, column in zip(from_raw, read_table(raw, from_raw).take(positions).columns, strict=True):
+            rows = rows.append_column(name, column)
+    return {name: _text_input(rows.column(name)) for name in columns}
+
+
+def _input_names(preparation: Preparation) -> list[str]:
+    if preparation.pixels is not None:
+        return [preparation.pixels.image.column]
+    return [*(part.name for part in preparation.numeric), *(part.name for part in preparation.categorical)]
+
+
+def _check_inputs(prepared: Path, names: list[str], preparation: Preparation) -> None:
+    schema = pq.read_schema(prepared / ROWS_FILE)
+    for name in names:
+        if name not in schema.names:
+            raise DataError(f"the model takes a column that these rows lack: {no_such_column(name, schema.names)}")
+    for part in preparation.numeric:
+        kind = schema.field(part.name).type
+        if not is_number(kind):
+            raise DataError(
+                f"the model takes {part.name!r} as a number, but these rows hold {kind}: give the column "
+                "its former "
+                "kind in data.features.kinds, or another name"
+            )
+
+
+def _feed(rows: pa.Table, preparation: Preparation) -> Feed:
+    if preparation.pixels is not None:
+        image = preparation.pixels.image
+        return {"image": pixels_of(rows.column(image.column), image)}
+    feed: Feed = {part.name: rows.column(part.name).to_numpy() for part in preparation.numeric}
+    feed.update({part.name: _text_input(rows.column(part.name)) for part in preparation.categorical})
+    return feed
+
+
+def _text_input(column: pa.ChunkedArray) -> np.ndarray:
+    values: np.ndarray = pc.fill_null(as_text(column), "").to_numpy()
+    return values
+
+
+def _characters(prepared: Path) -> Characters:
+    characters = Preparation.load(prepared).characters
+    if characters is None:
+        raise DataError(f"{prepared}: holds no text: the model reads text, these rows are of another kind")
+    return characters
+
+
+def _lines_of_windows(prepared: Path, split: str) -> np.ndarray:
+    characters = _characters(prepared)
+    lines = rows_of(prepared, split, [characters.column]).column(0)
+    ends = np.cumsum(pc.utf8_length(lines).to_numpy().astype(np.int64) + 1)
+    starts = window_starts(int(ends[-1]), characters, split)
+    found: np.ndarray = np.searchsorted(ends, starts, side="right")
+    return found
+
+
+def _text_feeds(prepared: Path, split: str, characters: Characters, batch: int) -> Iterator[Feed]:
+    own = _characters(prepared)
+    if characters.length < own.length:
+        raise DataError(
+            f"data.text: the model reads {characters.length} characters and these windows are of {own.length}: they "
+            "cannot be compared; shorten data.text.length, or start a new project"
+        )
+    windows = text_windows(prepared, split)
+    for start in range(0, len(windows), min(batch, TEXT_BATCH)):
+        yield {"text": windows[start : start + min(batch, TEXT_BATCH)]}
+
+
+def _series_feeds(prepared: Path, split: str, preparation: Preparation, batch: int) -> Iterator[Feed]:
+    values, ends = _series(prepared, split, preparation)
+    steps = _steps(preparation)
+    for start in range(0, len(ends), batch):
+        yield {"series": values[ends[start : start + batch, None] + steps]}
+
+
+def _steps(preparation: Preparation) -> np.ndarray:
+    """The steps of a window, counted from its last."""
+    assert preparation.window is not None
+    return np.arange(1 - preparation.window.length, 1)
+
+
+def _series(prepared: Path, split: str, preparation: Preparation) -> tuple[np.ndarray, np.ndarray]:
+    """The values (step, feature) of all steps, and the last step (example,) of each window of a split."""
+    own = Preparation.load(prepared)
+    window = preparation.window
+    if window is None or own.window is None or window.horizon != own.window.horizon:
+        raise DataError(
+            "data.window: the model looks "
+            f"{window.horizon if window else '?'} steps ahead and these rows "
+            f"{own.window and own.window.horizon}: "
+            "they cannot be compared; keep the horizon, or start a new project"
+        )
+    names = _input_names(preparation)
+    _check_inputs(prepared, names, preparation)
+    rows = read_table(prepared / ROWS_FILE, [*names, SPLIT_COLUMN])
+    values = np.stack([rows.column(name).to_numpy() for name in names], axis=1)
+    ends = np.flatnonzero(rows.column(SPLIT_COLUMN).to_numpy() == SPLITS.index(split)) - window.horizon
+    if len(ends) and ends[0] < first_target(window) - window.horizon:
+        raise DataError(f"data.window: the model's window of {window.length} steps starts before the series does")
+    return values, ends

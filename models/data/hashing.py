@@ -1,0 +1,126 @@
+"""Keyed 64-bit hashes of rows, in numpy: what splits and deduplication stand on.
+
+A hash depends on the values alone: not on the column order, the chunking, the machine, or whether a whole
+number is stored as integer or float. A missing value adds nothing, so a column that is added later leaves
+old rows alone.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from models.errors import DataError
+
+Hashes = np.ndarray[tuple[int], np.dtype[np.uint64]]
+
+_BLOCK_BYTES = 1 << 18
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+
+
+def hash_rows(table: pa.Table, columns: list[str], seed: int = 0) -> Hashes:
+    """One hash a row over `columns`, equal for equal rows."""
+    total = np.zeros(table.num_rows, dtype=np.uint64)
+    for name in columns:
+        total += hash_values(table.column(name), name, seed)
+    return _mix(total)
+
+
+def hash_values(column: pa.ChunkedArray, name: str, seed: int = 0) -> Hashes:
+    """One hash a value, keyed with the column's name; 0 where the value is missing.
+
+    Raises:
+        DataError: Lists and structs have no hash here.
+    """
+    # An array of one: whole numbers wrap around in arrays, in scalars numpy warns.
+    keyed = np.array([seed % 2**64], dtype=np.uint64) * _GOLDEN
+    key = _mix(_hash_text(pa.array([name]).cast(pa.large_binary())) + keyed)
+    parts = [_hash_chunk(chunk, name) for chunk in column.chunks]
+    values = np.concatenate(parts) if parts else np.zeros(0, dtype=np.uint64)
+    hashes = _mix(values ^ key)
+    hashes[missing(column)] = 0
+    return hashes
+
+
+def unit_interval(hashes: Hashes) -> np.ndarray:
+    """Hashes as float64, uniform in [0, 1)."""
+    return (hashes >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+def missing(column: pa.ChunkedArray) -> np.ndarray:
+    """True where a value is null or NaN (rows,)."""
+    flags: np.ndarray = pc.is_null(column, nan_is_null=True).to_numpy()
+    return flags
+
+
+def _hash_chunk(chunk: pa.Array, name: str) -> Hashes:
+    kind = chunk.type
+    if pa.types.is_dictionary(kind):
+        chunk, kind = chunk.dictionary_decode(), kind.value_type
+    if pa.types.is_temporal(kind) and not pa.types.is_time(kind) and not pa.types.is_duration(kind):
+        chunk = chunk.cast(pa.timestamp("us", tz=getattr(kind, "tz", None)), safe=False).cast(pa.int64())
+    elif pa.types.is_decimal(kind) or pa.types.is_boolean(kind):
+        chunk = chunk.cast(pa.float64())
+    if pa.types.is_integer(chunk.type) or pa.types.is_floating(chunk.type):
+        return _hash_numbers(chunk)
+    try:
+        encoded = chunk.cast(pa.large_binary()).dictionary_encode()
+    except (pa.ArrowNotImplementedError, pa.ArrowInvalid) as error:
+        raise DataError(
+            f"column {name!r}: got type {kind}, expected numbers, text, dates, booleans or bytes: "
+            "flatten it in your source function, or leave it out there"
+        ) from error
+    if not len(encoded.dictionary):
+        return np.zeros(len(chunk), dtype=np.uint64)
+    hashes: Hashes = _hash_text(encoded.dictionary)[encoded.indices.fill_null(0).to_numpy()]
+    return hashes
+
+
+def _hash_numbers(chunk: pa.Array) -> Hashes:
+    values: np.ndarray = chunk.fill_null(0).to_numpy()
+    floats = values.astype(np.float64) + 0.0  # -0.0 becomes 0.0
+    bits = floats.view(np.uint64)
+    if pa.types.is_integer(chunk.type):
+        # Above 2**53 two integers share one float: keep the integer itself.
+        bits = np.where(np.abs(floats) < 2.0**53, bits, values.astype(np.uint64))
+    return _mix(bits)
+
+
+def _hash_text(array: pa.Array) -> Hashes:
+    """A multilinear hash: each byte times a random factor of its position, summed, mixed with the length."""
+    _, offset_buffer, data_buffer = array.buffers()
+    stop = array.offset + len(array) + 1
+    offsets = np.frombuffer(offset_buffer, dtype=np.int64)[array.offset : stop]
+    data = np.frombuffer(data_buffer or b"", dtype=np.uint8)
+    lengths = np.diff(offsets)
+    factors = _mix(np.arange(1, int(lengths.max(initial=0)) + 1, dtype=np.uint64)) | np.uint64(1)
+    sums = np.zeros(len(lengths), dtype=np.uint64)
+    start = 0
+    while start < len(lengths):
+        end = max(start + 1, int(np.searchsorted(offsets, offsets[start] + _BLOCK_BYTES)) - 1)
+        end = min(end, len(lengths))
+        sums[start:end] = _weighted_sums(data, offsets[start : end + 1], lengths[start:end], factors)
+        start = end
+    return _mix(sums + lengths.astype(np.uint64) * _GOLDEN)
+
+
+def _weighted_sums(data: np.ndarray, offsets: np.ndarray, lengths: np.ndarray, factors: Hashes) -> Hashes:
+    block = data[offsets[0] : offsets[-1]].astype(np.uint64) + np.uint64(1)
+    starts = offsets[:-1] - offsets[0]
+    positions = np.arange(len(block)) - np.repeat(starts, lengths)
+    running = np.zeros(len(block) + 1, dtype=np.uint64)
+    np.cumsum(block * factors[positions], out=running[1:])
+    sums: Hashes = running[starts + lengths] - running[starts]
+    return sums
+
+
+def _mix(values: Hashes) -> Hashes:
+    """The finaliser of splitmix64.
+
+    Source: Steele, Lea, Flood, "Fast splittable pseudorandom number generators", 2014.
+    """
+    mixed = values + _GOLDEN
+    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return mixed ^ (mixed >> np.uint64(31))

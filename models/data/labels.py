@@ -1,0 +1,151 @@
+"""Labels as somebody gives them: checked against the target, one for each id."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from models.data.check import no_such_column
+from models.data.columns import as_text, is_number, is_text
+from models.data.log_names import LABEL
+from models.data.preparation import Preparation, Target
+from models.errors import DataError, UsageError
+
+_SHOWN = 20
+_BOOLEANS = {"true": "true", "1": "true", "yes": "true", "false": "false", "0": "false", "no": "false"}
+
+
+def label_column(names: Sequence[str], preparation: Preparation) -> str:
+    """The column of labels: called like the target, else `label`.
+
+    Raises:
+        UsageError: The model is of text, whose every character is its own label.
+        DataError: There is none, or these are predictions.
+    """
+    if preparation.characters is not None:
+        raise UsageError("a model of text has no labels: more text at the source is what it learns from")
+    target = preparation.target.name
+    if target in names:
+        return target
+    if LABEL in names and not any(name.startswith("probability_") for name in names):
+        return LABEL
+    if LABEL in names:
+        raise DataError(
+            f"column {LABEL!r} stands beside probabilities: these are predictions, not what turned out; call the "
+            f"column of true values {target!r}"
+        )
+    raise DataError(f"expected a column {target!r} or {LABEL!r}: {no_such_column(target, list(names))}")
+
+
+def checked_labels(rows: pa.Table, id_column: str, preparation: Preparation, told_as: str) -> pa.Table:
+    """`id` and `label`, both text, one row an id; rows whose label is empty are left out.
+
+    A class is as the target's classes are written, a number in digits that read back exactly.
+
+    Args:
+        rows: With the id column and one of labels; others are passed over.
+        id_column: Names the row that was predicted.
+        preparation: Of the model or the project: its target says what a label may be.
+        told_as: What messages call the rows.
+
+    Raises:
+        DataError: A label is no class or number, an id is missing, or an id has two labels; names the row.
+    """
+    if id_column not in rows.column_names:
+        raise DataError(f"{told_as}: {no_such_column(id_column, rows.column_names)}")
+    try:
+        column = rows.column(label_column(rows.column_names, preparation))
+    except DataError as error:
+        raise DataError(f"{told_as}: {error}") from error
+    for one in (rows.column(id_column), column):
+        _refuse_unfit(one.type, told_as)
+    ids = as_text(rows.column(id_column))
+    given = pc.invert(pc.is_null(as_text(column), nan_is_null=True)).to_numpy(zero_copy_only=False)
+    numbers = np.flatnonzero(given) + 1
+    ids, column = ids.filter(pa.array(given)), column.filter(pa.array(given))
+    if ids.null_count:
+        row = numbers[np.flatnonzero(pc.is_null(ids).to_numpy())[0]]
+        raise DataError(f"{told_as}, row {row}, column {id_column!r}: no id: say which prediction the label is of")
+    target = preparation.target
+    labels = (
+        _numbers(column, target, numbers, told_as)
+        if target.classes is None
+        else _classes(column, target, numbers, told_as)
+    )
+    return _one_each(pa.table({"id": ids, LABEL: labels}), numbers, told_as)
+
+
+def _refuse_unfit(kind: pa.DataType, told_as: str) -> None:
+    if not (is_text(kind) or is_number(kind) or pa.types.is_boolean(kind) or pa.types.is_null(kind)):
+        raise DataError(
+            f"{told_as}: got ids or labels of type {kind}, expected text, numbers or booleans: convert them"
+        )
+
+
+def _numbers(column: pa.ChunkedArray, target: Target, numbers: np.ndarray, told_as: str) -> pa.Array:
+    texts = as_text(column).to_pylist() if is_text(column.type) else column.cast(pa.float64()).to_pylist()
+    found = []
+    for row, text in zip(numbers, texts, strict=True):
+        try:
+            value = float(text)
+        except ValueError:
+            value = float("nan")
+        if not np.isfinite(value):
+            raise DataError(
+                f"{told_as}, row {row}: got label {text!r} of {target.name!r}, expected a number: correct it"
+            )
+        found.append(repr(value))
+    return pa.array(found, pa.string())
+
+
+def _classes(column: pa.ChunkedArray, target: Target, numbers: np.ndarray, told_as: str) -> pa.ChunkedArray:
+    texts = _as_written(column, target)
+    classes = target.classes or []
+    strange = np.flatnonzero(pc.is_null(pc.index_in(texts, pa.array(classes, pa.string()))).to_numpy())
+    if len(strange):
+        got = str(as_text(column)[int(strange[0])].as_py())
+        near = difflib.get_close_matches(got, classes, 1)
+        cure = f"did you mean {near[0]!r}?" if near else "correct it; a new class comes by rows at the source"
+        raise DataError(
+            f"{told_as}, row {numbers[strange[0]]}: got label {got!r} of {target.name!r}, expected one of "
+            f"{', '.join(classes[:_SHOWN])}: {cure}"
+        )
+    return texts
+
+
+def _as_written(column: pa.ChunkedArray, target: Target) -> pa.ChunkedArray:
+    """Values as the classes are written: `True` is `true`, `5.0` is `5`, where the target's own type is such."""
+    texts = as_text(column)
+    if target.dtype == "boolean":
+        return pa.chunked_array([[_BOOLEANS.get(str(text).lower(), text) for text in texts.to_pylist()]], pa.string())
+    if target.dtype == "integer" and not is_number(column.type):
+        try:
+            return as_text(texts.cast(pa.float64()))
+        except pa.ArrowInvalid:
+            return texts
+    return texts
+
+
+def _one_each(table: pa.Table, numbers: np.ndarray, told_as: str) -> pa.Table:
+    ids = table.column("id").combine_chunks()
+    if not len(ids):
+        return table
+    first = np.sort(np.unique(ids.to_numpy(zero_copy_only=False).astype(str), return_index=True)[1])
+    if len(first) == len(ids):
+        return table
+    kept = table.take(first)
+    place = pc.index_in(ids, kept.column("id"))
+    differs = pc.not_equal(kept.column(LABEL).take(place), table.column(LABEL)).to_numpy()
+    if differs.any():
+        row = int(np.flatnonzero(differs)[0])
+        earlier = int(first[place[row].as_py()])
+        here, there = (table.column(LABEL)[one].as_py() for one in (row, earlier))
+        raise DataError(
+            f"{told_as}, row {numbers[row]}: id {ids[row].as_py()!r} has label {here!r} here and {there!r} in row "
+            f"{numbers[earlier]}: keep one"
+        )
+    return kept

@@ -1,0 +1,10 @@
+"""Names of columns in the prediction log and in the label store."""
+
+from __future__ import annotations
+
+INPUT = "input."
+"""Before the name of an input of the graph."""
+RAW = "raw."
+"""Before the name of a column as it was given."""
+LABEL = "label"
+LABELLED_AT = "labelled_at"

@@ -1,0 +1,42 @@
+"""Image columns: bytes in height, width, channel order to arrays."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from models.errors import DataError
+from models.spec import Image
+
+
+def pixels_of(column: pa.ChunkedArray, image: Image) -> np.ndarray:
+    """Images as uint8 (rows, height, width, channel).
+
+    Raises:
+        DataError: Not bytes, missing, or of another length than the spec's shape; names the first rows.
+    """
+    kind, size = column.type, image.height * image.width * image.channels
+    if not (pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind)):
+        raise DataError(
+            f"data.image.column {image.column!r}: got type {kind}, expected bytes ({size} for each image, "
+            "height x "
+            "width x channel): give them as in `array.astype('uint8').tobytes()`"
+        )
+    column = column.cast(pa.large_binary())
+    wrong = np.flatnonzero(pc.fill_null(pc.not_equal(pc.binary_length(column), size), True).to_numpy())
+    if len(wrong):
+        got = pc.binary_length(column)[int(wrong[0])].as_py()
+        raise DataError(
+            f"data.image.column {image.column!r}: {len(wrong)} images have another size, first in rows "
+            f"{', '.join(map(str, wrong[:5]))} ({got} bytes), expected {size} = {image.height} x "
+            f"{image.width} x "
+            f"{image.channels}: correct data.image, or the source"
+        )
+    flat = np.concatenate([_bytes(chunk, size) for chunk in column.chunks] or [np.zeros(0, dtype=np.uint8)])
+    return flat.reshape(-1, image.height, image.width, image.channels)
+
+
+def _bytes(chunk: pa.Array, size: int) -> np.ndarray:
+    start = int(np.frombuffer(chunk.buffers()[1], dtype=np.int64)[chunk.offset]) if len(chunk) else 0
+    return np.frombuffer(chunk.buffers()[2] or b"", dtype=np.uint8)[start : start + len(chunk) * size]

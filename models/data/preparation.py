@@ -1,0 +1,121 @@
+"""The schema that travels with a model: which inputs it takes and how each is made into numbers.
+
+Every statistic in it comes from the training split alone. `models/data/encode.py` applies it to rows; the
+exported graph (`models/export/`) applies the same arithmetic, so that serving needs nothing but the graph.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from models.spec import Image, Kind, Task, Window
+
+ROWS_FILE = "rows.parquet"
+PREPARATION_FILE = "preparation.json"
+ROW_COLUMN = "__row"
+SPLIT_COLUMN = "__split"
+KEY_COLUMN = "__key"
+SPLITS = ("train", "validation", "test")
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Numeric(_Part):
+    """A numeric input: `(value or fill - shift) / scale`, in float64, then float32."""
+
+    name: str
+    fill: float
+    shift: float = 0.0
+    scale: float = 1.0
+
+
+class Categorical(_Part):
+    """A categorical input: index 0 is unseen or missing, index i + 1 is `categories[i]`.
+
+    Values are compared as text; `dtype` says what the raw column held (integers lose a trailing `.0`).
+    """
+
+    name: str
+    categories: list[str]
+    dtype: Literal["string", "integer", "boolean"] = "string"
+
+    @property
+    def cardinality(self) -> int:
+        """Number of indices, the one for unseen values included."""
+        return len(self.categories) + 1
+
+
+class Target(_Part):
+    """What is predicted.
+
+    Classification: `classes` in the order of the outputs (binary: [negative, positive]).
+    Regression: the net learns `(value - shift) / scale`.
+    """
+
+    name: str
+    classes: list[str] | None = None
+    dtype: Literal["string", "integer", "boolean", "float"] = "float"
+    shift: float = 0.0
+    scale: float = 1.0
+
+
+class Pixels(_Part):
+    """Images: uint8 (channel, height, width); the net sees `(pixel / 255 - mean) / std` by channel."""
+
+    image: Image
+    mean: list[float]
+    std: list[float]
+
+
+class Characters(_Part):
+    """A text: index 0 is a character unseen in training, index i + 1 is `alphabet[i]`.
+
+    A window is `length` characters of input, each of which predicts the one after it.
+    """
+
+    column: str
+    length: int
+    stride: int
+    alphabet: str = Field(description="The characters of the training text, by code point.")
+
+    @property
+    def cardinality(self) -> int:
+        """Number of indices, the one for unseen characters included."""
+        return len(self.alphabet) + 1
+
+
+class Preparation(_Part):
+    """Everything between a raw record and the tensors of a net."""
+
+    version: int = 1
+    kind: Kind
+    task: Task
+    target: Target
+    numeric: list[Numeric] = Field(default_factory=list)
+    categorical: list[Categorical] = Field(default_factory=list)
+    pixels: Pixels | None = None
+    window: Window | None = None
+    characters: Characters | None = None
+    rows: dict[str, int] = Field(default_factory=dict, description="Examples in train, validation and test.")
+    left_out: dict[str, str] = Field(default_factory=dict, description="Columns that are no input, and why.")
+
+    @property
+    def num_outputs(self) -> int:
+        """Width of the net's output: 1 for binary (a logit) and regression, else the classes or characters."""
+        if self.characters is not None:
+            return self.characters.cardinality
+        return len(self.target.classes or ()) if self.task == "multiclass" else 1
+
+    def save(self, folder: Path) -> None:
+        """Write `preparation.json` into `folder`."""
+        (folder / PREPARATION_FILE).write_text(self.model_dump_json(indent=1) + "\n")
+
+    @classmethod
+    def load(cls, folder: Path) -> Preparation:
+        """Read `preparation.json` from `folder`."""
+        return cls.model_validate_json((folder / PREPARATION_FILE).read_text())

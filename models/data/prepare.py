@@ -1,0 +1,197 @@
+"""From the raw table to the prepared one: clean rows, their splits, and statistics of the training rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from models.data.check import check_columns
+from models.data.clean import kept_rows, made_features
+from models.data.columns import Columns, all_missing, as_float64, as_text, choose, dtype_of
+from models.data.fit import fit_categorical, fit_numeric, fit_pixels, names_each_row
+from models.data.pixels import pixels_of
+from models.data.preparation import (
+    KEY_COLUMN,
+    ROW_COLUMN,
+    ROWS_FILE,
+    SPLIT_COLUMN,
+    SPLITS,
+    Categorical,
+    Numeric,
+    Pixels,
+    Preparation,
+    Target,
+)
+from models.data.read import ROW_GROUP, read_table
+from models.data.series import example_splits, time_order
+from models.data.split import TRAIN, assign, check_not_empty, newest, split_key
+from models.data.target import class_indices, fit_target, infer_task
+from models.data.text import prepare_text
+from models.data.unlabelled import write_unlabelled
+from models.errors import DataError
+from models.files import replacing_folder
+from models.spec import Data, Spec, Task
+
+
+def prepare(raw: Path, spec: Spec, base: Path, out: Path) -> Preparation:
+    """Make the prepared folder (`rows.parquet`, `preparation.json`) from `raw.parquet`, whole or not at all.
+
+    Every statistic is taken from the training rows alone. `unlabelled.parquet` is there when the spec wants rows
+    without a target and the data has some.
+
+    Args:
+        raw: The raw table as Parquet.
+        spec: The project's spec; its `data` block and `judge.slices` are read.
+        base: The folder of the spec, where references start.
+        out: The folder to make; one that is there is replaced.
+
+    Raises:
+        DataError: The data is not what the spec says.
+        UserCodeError: The spec's own feature function failed.
+        StoreError: `out` cannot be written.
+    """
+    table = read_table(raw)
+    rows, preparation = prepare_table(table, spec, base)
+    with replacing_folder(out) as folder:
+        pq.write_table(rows, folder / ROWS_FILE, compression="zstd", row_group_size=ROW_GROUP)
+        preparation.save(folder)
+        write_unlabelled(table, spec.data, base, preparation, folder)
+    return preparation
+
+
+def prepare_table(table: pa.Table, spec: Spec, base: Path) -> tuple[pa.Table, Preparation]:
+    """The rows and the preparation of a raw table; see `prepare`."""
+    data = spec.data
+    if data.kind == "text":
+        return prepare_text(table, data, spec.judge.slices)
+    if data.features.make:
+        table = made_features(table, data.features.make, base)
+    check_columns(table, data, spec.judge.slices)
+    columns = choose(table.schema, data)
+    table, positions = kept_rows(table, data, _needed(table, data, columns))
+    if data.kind == "series":
+        order = time_order(table, data)
+        table, positions = table.take(order), positions[order]
+    codes = assign(table, data.split, data.target)
+    kept = newest(codes, split_key(table, data.split), data.newest)
+    if not kept.all():
+        table, positions, codes = table.filter(pa.array(kept)), positions[kept], codes[kept]
+    if data.kind == "series":
+        codes = example_splits(codes, table, data)
+        check_not_empty(codes, data.split)
+    return _fit(table, data, _Rows(codes, positions, split_key(table, data.split)), columns)
+
+
+def _needed(table: pa.Table, data: Data, columns: Columns) -> list[str]:
+    """The columns that decide a row's split, and those that the prepared rows hold."""
+    if data.split.by == "random" and data.split.column is None:
+        return list(table.column_names)
+    named = [*columns.numeric, *columns.categorical, data.target, data.split.column, data.image and data.image.column]
+    return [name for name in table.column_names if name in named]
+
+
+@dataclass(frozen=True)
+class _Rows:
+    codes: np.ndarray
+    positions: np.ndarray
+    key: np.ndarray | None = None
+
+    @property
+    def train(self) -> np.ndarray:
+        train: np.ndarray = self.codes == TRAIN
+        return train
+
+    def counts(self) -> dict[str, int]:
+        return {name: int((self.codes == code).sum()) for code, name in enumerate(SPLITS)}
+
+
+def _fit(table: pa.Table, data: Data, rows: _Rows, columns: Columns) -> tuple[pa.Table, Preparation]:
+    made: dict[str, pa.ChunkedArray | pa.Array] = {}
+    numeric = [_numeric(table, name, data, rows, made) for name in columns.numeric]
+    categorical = [_categorical(table, name, data, rows, made, columns.left_out) for name in columns.categorical]
+    pixels = _pixels(table, data, rows, made)
+    kept = [part for part in categorical if part is not None]
+    if not numeric and not kept and pixels is None:
+        told = "; ".join(f"{name}: {reason}" for name, reason in columns.left_out.items())
+        raise DataError(f"data.features leaves no input column ({told}): name some in data.features.columns")
+    task, target = _target(table, data, rows, made)
+    preparation = Preparation(
+        kind=data.kind,
+        task=task,
+        target=target,
+        numeric=numeric,
+        categorical=kept,
+        pixels=pixels,
+        window=data.window,
+        rows=rows.counts(),
+        left_out=columns.left_out,
+    )
+    made[ROW_COLUMN] = pa.array(rows.positions, pa.int64())
+    made[SPLIT_COLUMN] = pa.array(rows.codes, pa.int8())
+    if rows.key is not None:
+        made[KEY_COLUMN] = pa.array(rows.key, pa.int64())
+    return pa.table(made), preparation
+
+
+def _numeric(
+    table: pa.Table, name: str, data: Data, rows: _Rows, made: dict[str, pa.ChunkedArray | pa.Array]
+) -> Numeric:
+    column = table.column(name)
+    if column.null_count == len(column):
+        raise DataError(all_missing(name))
+    values = as_float64(column, name)
+    made[name] = pa.array(values)
+    seen = rows.train if data.kind != "series" else _seen_in_training(rows.codes)
+    return fit_numeric(name, values[seen], data.features)
+
+
+def _seen_in_training(codes: np.ndarray) -> np.ndarray:
+    """Rows of a series up to its last training target: its first steps are inputs only, yet seen."""
+    last = int(np.flatnonzero(codes == TRAIN)[-1])
+    return np.arange(len(codes)) <= last
+
+
+def _categorical(
+    table: pa.Table,
+    name: str,
+    data: Data,
+    rows: _Rows,
+    made: dict[str, pa.ChunkedArray | pa.Array],
+    left_out: dict[str, str],
+) -> Categorical | None:
+    texts = as_text(table.column(name))
+    training = texts.filter(pa.array(rows.train))
+    if name not in data.features.kinds and names_each_row(training):
+        left_out[name] = "every training row has another value (an id or free text)"
+        return None
+    part = fit_categorical(name, training, dtype_of(table.column(name).type), data.features)
+    made[name] = texts
+    return part
+
+
+def _pixels(table: pa.Table, data: Data, rows: _Rows, made: dict[str, pa.ChunkedArray | pa.Array]) -> Pixels | None:
+    if data.kind != "image" or data.image is None:
+        return None
+    column = table.column(data.image.column)
+    images = pixels_of(column, data.image)
+    made[data.image.column] = column.cast(pa.binary())
+    return fit_pixels(images[rows.train], data.image)
+
+
+def _target(
+    table: pa.Table, data: Data, rows: _Rows, made: dict[str, pa.ChunkedArray | pa.Array]
+) -> tuple[Task, Target]:
+    column = table.column(data.target)
+    training = column.filter(pa.array(rows.train))
+    task = infer_task(training, data)
+    target = fit_target(training, data, task)
+    if task == "regression":
+        made[data.target] = pa.array(as_float64(column, data.target))
+    else:
+        made[data.target] = as_text(column)
+        class_indices(made[data.target], target)
+    return task, target

@@ -1,0 +1,101 @@
+"""R's own files, read without R: `.rda` and `.rds`, and the two files (`.rdb`, `.rdx`) of an installed package's data.
+
+Nothing in them is run. Source: "R Internals", sections 1.8 (serialization) and 1.9 (lazy loading).
+"""
+
+from __future__ import annotations
+
+import bz2
+import lzma
+import warnings
+import zlib
+from pathlib import Path
+from typing import Any
+
+from models.data.text_files import table_of
+from models.errors import DataError
+
+SUFFIXES = (".rda", ".rdata", ".rds", ".rdb")
+# What R writes when it packs a lazy-load object by xz.
+_XZ = [{"id": lzma.FILTER_LZMA2, "preset": 6 | lzma.PRESET_EXTREME}]
+_NOT_WHOLE = (OSError, EOFError, ValueError, KeyError, IndexError, NotImplementedError, lzma.LZMAError, zlib.error)
+
+
+def read_r(path: Path) -> dict[str, Any]:
+    """The objects of an R file by name: arrays, pandas data frames, dicts. An `.rds` file's only one is called `""`.
+
+    Beside an `.rdb` file lies the `.rdx` file that says where its objects are.
+
+    Raises:
+        DataError: It is damaged, or of no format that R writes.
+    """
+    try:
+        if path.suffix.lower() == ".rdb":
+            return _lazy_load(path)
+        found = _parsed(path.read_bytes())
+    except _NOT_WHOLE as error:
+        raise DataError(
+            f"{path}: cannot be read as R's data ({type(error).__name__}: {error}): it was cut short or is of another "
+            "format; copy or make it again"
+        ) from error
+    return _named(found) if path.suffix.lower() != ".rds" else {"": found}
+
+
+def r_table(path: Path) -> Any:
+    """An R file as one table: its only data frame (pandas), or the lines of its text vectors (Arrow).
+
+    Raises:
+        DataError: Damaged, or it holds other things, or several data frames.
+    """
+    import pandas as pd
+    import pyarrow as pa
+
+    objects = read_r(path)
+    frames = [value for value in objects.values() if isinstance(value, pd.DataFrame)]
+    if len(frames) == len(objects) == 1:
+        return frames[0]
+    if objects and all(_is_lines(value) for value in objects.values()):
+        return pa.concat_tables(table_of(name, value.tolist()) for name, value in objects.items())
+    told = ", ".join(f"{name} ({type(value).__name__})" for name, value in list(objects.items())[:10])
+    raise DataError(
+        f"{path}: holds {told}, expected one data frame, or text vectors alone: choose in a source function, with "
+        "`models.data.r_data.read_r`"
+    )
+
+
+def _is_lines(value: Any) -> bool:
+    return getattr(value, "ndim", 0) == 1 and all(isinstance(line, str) for line in value)
+
+
+def _lazy_load(path: Path) -> dict[str, Any]:
+    places = _named(_named(_parsed(path.with_suffix(".rdx").read_bytes()))["variables"])
+    content = path.read_bytes()
+    return {name: _parsed(_unpacked(content[start : start + size])) for name, (start, size) in places.items()}
+
+
+def _unpacked(part: bytes) -> bytes:
+    """One object: four bytes of its length, then zlib, or `2` and bzip2, `Z` and xz, `0` and nothing."""
+    kind = part[4:5]
+    if kind == b"2":
+        whole = bz2.decompress(part[5:])
+    elif kind == b"Z":
+        whole = lzma.decompress(part[5:], format=lzma.FORMAT_RAW, filters=_XZ)
+    else:
+        whole = part[5:] if kind == b"0" else zlib.decompress(part[4:])
+    if len(whole) != int.from_bytes(part[:4], "big"):
+        raise ValueError(f"an object of {len(whole)} bytes where {int.from_bytes(part[:4], 'big')} were announced")
+    return whole
+
+
+def _parsed(content: bytes) -> Any:
+    import rdata
+
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Unknown file type: assumed RDS")  # a bare object has no file type
+        return rdata.conversion.convert(rdata.parser.parse_data(content))
+
+
+def _named(found: Any) -> dict[str, Any]:
+    if not isinstance(found, dict):
+        raise ValueError(f"got one {type(found).__name__}, expected objects with names")
+    return {str(name): value for name, value in found.items()}

@@ -1,0 +1,176 @@
+"""Rows of files batch by batch, each of the same size, so that memory does not grow with the files."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+
+from models.errors import DataError
+
+_DELIMITERS = {".csv": ",", ".tsv": "\t"}
+_PARQUET = (".parquet", ".pq")
+_EXPECTED = "a .csv or .tsv (also .gz), a .txt, a .parquet file, or a folder of them"
+_BLOCK_BYTES = 1 << 22
+_CSV_PLACE = re.compile(r"In CSV column #(\d+): (?:Row #(\d+): )?(?:CSV conversion error to )?")
+
+
+def data_files(source: Path) -> list[Path]:
+    """The file, or all readable ones of the folder, by name.
+
+    Raises:
+        DataError: Not there, of another kind, or a folder without any.
+    """
+    if not source.exists():
+        raise DataError(f"{source}: no such file or folder: correct the path")
+    if not source.is_dir():
+        if _suffix(source) not in (*_DELIMITERS, *_PARQUET, ".txt"):
+            raise DataError(f"{source}: got a {source.suffix or 'nameless'} file, expected {_EXPECTED}: convert it")
+        return [source]
+    found = [path for path in source.rglob("*") if _suffix(path) in (*_DELIMITERS, *_PARQUET) and path.is_file()]
+    if not found:
+        raise DataError(f"{source}: got no file to read in it, expected {_EXPECTED}")
+    return sorted(found)
+
+
+def column_names(path: Path) -> list[str]:
+    """The columns of a file.
+
+    Raises:
+        DataError: It cannot be read, or two columns share a name.
+    """
+    try:
+        names = _names(path)
+    except (pa.ArrowInvalid, OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{path}: cannot be read ({_first_line(error)}): copy or make it again") from error
+    shared = sorted({name for name in names if names.count(name) > 1})
+    if shared:
+        raise DataError(f"{path}: several columns are called {shared[0]!r}: rename or drop one of each")
+    return names
+
+
+def count_rows(path: Path) -> int:
+    """How many rows a file has; of a CSV file its lines, which is more where a value holds a line feed."""
+    if _suffix(path) in _PARQUET:
+        return int(pq.read_metadata(path).num_rows)
+    lines, last = 0, b"\n"
+    with pa.input_stream(str(path), compression="detect") as stream:
+        while block := stream.read(_BLOCK_BYTES):
+            lines, last = lines + block.count(b"\n"), block[-1:]
+    return lines + (last != b"\n") - (_suffix(path) != ".txt")
+
+
+def row_batches(paths: Sequence[Path], types: Mapping[str, pa.DataType], rows: int) -> Iterator[pa.Table]:
+    """The rows of the files one after the other, `rows` at a time but for the last.
+
+    Args:
+        paths: As `data_files` gives them.
+        types: Of columns of CSV files, which have none of their own; a column that is not named here is text.
+        rows: Rows in each table.
+
+    Raises:
+        DataError: A file is cut short, not UTF-8, or a value is not of its column's type; names file, row and column.
+    """
+    yield from sized((table for path in paths for table in _tables(path, types, rows)), rows)
+
+
+def sized(tables: Iterator[pa.Table], rows: int) -> Iterator[pa.Table]:
+    """The same rows in tables of `rows` each, but for the last."""
+    held: list[pa.Table] = []
+    count = 0
+    for table in tables:
+        held.append(table)
+        count += table.num_rows
+        if count < rows:
+            continue
+        whole = concatenated(held)
+        start = 0
+        while count - start >= rows:
+            yield whole.slice(start, rows)
+            start += rows
+        held, count = [whole.slice(start)], count - start
+    if count:
+        yield concatenated(held)
+
+
+def concatenated(tables: Sequence[pa.Table]) -> pa.Table:
+    """Tables one below the other: a column that some lack is null there, one of several types becomes text."""
+    try:
+        return pa.concat_tables(tables, promote_options="permissive")
+    except (pa.ArrowTypeError, pa.ArrowInvalid):
+        return pa.concat_tables([_as_text(table, tables) for table in tables], promote_options="permissive")
+
+
+def _as_text(table: pa.Table, tables: Sequence[pa.Table]) -> pa.Table:
+    """`table` with those columns as text whose types differ between `tables`."""
+    for position, field in enumerate(table.schema):
+        kinds = {other.schema.field(field.name).type for other in tables if field.name in other.column_names}
+        if len(kinds - {pa.null()}) > 1:
+            table = table.set_column(position, field.name, table.column(position).cast(pa.string()))
+    return table
+
+
+def _tables(path: Path, types: Mapping[str, pa.DataType], rows: int) -> Iterator[pa.Table]:
+    try:
+        if _suffix(path) in _PARQUET:
+            with pq.ParquetFile(path) as file:
+                for batch in file.iter_batches(rows):
+                    yield pa.Table.from_batches([batch]).replace_schema_metadata(None)
+            return
+        names = _names(path)
+        for batch in _csv(path, {name: types.get(name, pa.string()) for name in names}):
+            yield pa.Table.from_batches([batch])
+    except (pa.ArrowInvalid, OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{path}: {_complaint(path, error)}") from error
+
+
+def _names(path: Path) -> list[str]:
+    if _suffix(path) in _PARQUET:
+        return list(pq.read_schema(path).names)
+    if _suffix(path) == ".txt":
+        return ["text"]
+    if not path.stat().st_size:
+        raise DataError(f"{path}: the file is empty, expected a header and rows: make it again")
+    with _csv(path, {}) as reader:
+        return list(reader.schema.names)
+
+
+def _csv(path: Path, types: Mapping[str, pa.DataType]) -> pyarrow.csv.CSVStreamingReader:
+    is_text = _suffix(path) == ".txt"
+    return pyarrow.csv.open_csv(
+        path,
+        # One thread: only then an error names its row.
+        read_options=pyarrow.csv.ReadOptions(
+            use_threads=False, block_size=_BLOCK_BYTES, column_names=["text"] if is_text else None
+        ),
+        parse_options=pyarrow.csv.ParseOptions(
+            delimiter="\x1f" if is_text else _DELIMITERS[_suffix(path)],
+            quote_char=False if is_text else '"',
+            newlines_in_values=not is_text,
+            ignore_empty_lines=not is_text,
+        ),
+        convert_options=pyarrow.csv.ConvertOptions(column_types=types, strings_can_be_null=not is_text),
+    )
+
+
+def _complaint(path: Path, error: Exception) -> str:
+    """What pyarrow says, with the column's name instead of its number."""
+    said = _first_line(error)
+    place = _CSV_PLACE.match(said)
+    if not place:
+        return f"cannot be read ({said}): correct that line, or copy or make the file again"
+    name = _names(path)[int(place.group(1))]
+    row = f"line {place.group(2)}, " if place.group(2) else ""
+    return f"{row}column {name!r}: expected {said[place.end() :]}: correct the value, or leave it empty for missing"
+
+
+def _suffix(path: Path) -> str:
+    return (path.with_suffix("") if path.suffix == ".gz" else path).suffix.lower()
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).splitlines()[0] if str(error) else type(error).__name__

@@ -1,0 +1,67 @@
+"""Ids of rows: those they were given, each its own; or made, UUIDs of version 7, the same when work is done again."""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from models.data.columns import as_text
+from models.data.hashing import hash_values
+from models.data.seen import Seen
+from models.errors import DataError
+
+
+def row_ids(work: str, began_ms: int, first: int, count: int) -> list[str]:
+    """Ids of the rows `first` to `first + count - 1` of a piece of work.
+
+    The 74 bits that are otherwise random come from a hash of the work and the row, so that a row whose prediction is
+    made again after a kill has its id again.
+
+    Source: RFC 9562, section 5.7.
+
+    Args:
+        work: What is unique to the work.
+        began_ms: When it was begun, milliseconds since 1970.
+        first: Number of the first row.
+        count: Rows.
+    """
+    return [_row_id(work, began_ms, row) for row in range(first, first + count)]
+
+
+def given_ids(column: pa.ChunkedArray, seen: Seen, first_row: int, told_as: str, name: str) -> pa.ChunkedArray:
+    """The ids that rows were given, as text.
+
+    Args:
+        column: As it was given.
+        seen: Ids of the rows before; these are added.
+        first_row: Number of the first row, for messages.
+        told_as: What messages call the rows.
+        name: The column's.
+
+    Raises:
+        DataError: One is missing, or names an earlier row too.
+    """
+    texts = as_text(column)
+    if texts.null_count:
+        row = first_row + int(np.flatnonzero(pc.is_null(texts).to_numpy())[0])
+        raise DataError(f"{told_as}, row {row}, column {name!r}: no id: give one to every row")
+    first = seen.first_places(hash_values(texts, "id"))
+    if len(first) < len(texts):
+        row = int(np.setdiff1d(np.arange(len(texts)), first)[0])
+        raise DataError(
+            f"{told_as}, row {first_row + row}, column {name!r}: {texts[row].as_py()!r} names an earlier row too, "
+            "expected an id of its own for each (labels find their prediction by it): remove the repeated rows"
+        )
+    return texts
+
+
+def _row_id(work: str, began_ms: int, row: int) -> str:
+    drawn = int.from_bytes(hashlib.blake2b(f"{work}\0{row}".encode(), digest_size=10).digest(), "big")
+    value = (
+        (began_ms & (1 << 48) - 1) << 80 | 7 << 76 | (drawn & 0xFFF) << 64 | 0b10 << 62 | (drawn >> 12) & (1 << 62) - 1
+    )
+    return str(uuid.UUID(int=value))

@@ -1,0 +1,192 @@
+"""A first spec for a table that nobody has described yet: guesses, each with a comment that says why."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from models.data.check import no_such_column
+from models.data.columns import as_text, is_number, is_text
+from models.data.fit import MIN_ROWS_OF_IDENTITY
+from models.data.read import read_source
+from models.data.target import infer_task
+from models.errors import UsageError
+from models.spec import Data
+
+_TARGET_NAMES = ("target", "label", "class", "y", "outcome", "churn", "price")
+_MAX_LISTED = 20
+_MAX_SLICE = 10
+_SLACK = 0.5
+_NULLS_MORE = 0.05
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_ -]*[A-Za-z0-9_]|[A-Za-z]")
+_WORDS = {"true", "false", "yes", "no", "on", "off", "null", "y", "n"}
+
+
+def guess_spec(path: Path, name: str, target: str | None = None, source: str | None = None) -> str:
+    """The text of a `project.yaml` for a file, with comments; it is valid as it stands.
+
+    Args:
+        path: A CSV or Parquet file, or a folder of Parquet.
+        name: The project's name.
+        target: The column to predict; default: `guess_target`.
+        source: What to write as `data.source`; default: the path.
+
+    Raises:
+        DataError: The file cannot be read.
+        UsageError: No such target.
+    """
+    table = read_source(path)
+    target = target or guess_target(table)
+    if target not in table.column_names:
+        raise UsageError(f"--target: {no_such_column(target, table.column_names)}")
+    data = Data(source=source or str(path), target=target)
+    known = table.filter(pc.is_valid(table.column(target)))
+    task = infer_task(known.column(target), data)
+    drop = dict(_not_features(table, target))
+    kept = [column for column in table.column_names if column not in drop and column != target]
+    lines = [
+        f"# {table.num_rows} rows, {table.num_columns} columns. Everything here is a guess: read it, then change it.",
+        f"name: {name}",
+        "",
+        "data:",
+        f"  source: {_text(data.source)}",
+        f"  target: {_text(target)}",
+        f"  task: {task}  # {_why(known.column(target), task)}",
+        *_split_lines(table, task),
+        *_drop_lines(drop),
+        *_expectation_lines(table, kept),
+        "",
+        *_slice_lines(table, kept),
+    ]
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def guess_target(table: pa.Table) -> str:
+    """The column that is likeliest meant to be predicted: one with a usual name, else the last."""
+    lowered = {name.lower(): name for name in table.column_names}
+    for usual in _TARGET_NAMES:
+        if usual in lowered:
+            return str(lowered[usual])
+    return str(table.column_names[-1])
+
+
+def _not_features(table: pa.Table, target: str) -> Iterator[tuple[str, str]]:
+    for name in table.column_names:
+        column = table.column(name)
+        if name == target:
+            continue
+        num_values = pc.count_distinct(column).as_py() if not pa.types.is_nested(column.type) else None
+        if column.null_count == len(column):
+            yield name, "no value at all"
+        elif num_values is None:
+            yield name, f"of type {column.type}"
+        elif num_values == 1 and not column.null_count:
+            yield name, "always the same"
+        elif _is_id(name, column, num_values):
+            yield name, "an id: every row has another value"
+
+
+def _is_id(name: str, column: pa.ChunkedArray, num_values: int) -> bool:
+    if num_values < len(column) or len(column) < MIN_ROWS_OF_IDENTITY:
+        return False
+    named = re.search(r"(^|_|\b)(id|uuid|key|index|rownames?)($|_|\b)", name.lower()) is not None
+    return is_text(column.type) or (pa.types.is_integer(column.type) and named)
+
+
+def _why(column: pa.ChunkedArray, task: str) -> str:
+    num_values = pc.count_distinct(column).as_py()
+    return f"{num_values} different values" if task == "regression" else f"{num_values} classes"
+
+
+def _split_lines(table: pa.Table, task: str) -> Iterator[str]:
+    times = [field.name for field in table.schema if pa.types.is_timestamp(field.type) or pa.types.is_date(field.type)]
+    if times:
+        yield f"  # If the model will predict the future, keep this; else say `by: {_by(task)}`."
+        yield f"  split: {{by: time, column: {_text(times[0])}}}"
+    else:
+        yield "  # If rows belong together (of one person, one machine), say `{by: group, column: ...}`."
+        yield f"  split: {{by: {_by(task)}}}"
+
+
+def _by(task: str) -> str:
+    return "random" if task == "regression" else "stratified"
+
+
+def _drop_lines(drop: dict[str, str]) -> Iterator[str]:
+    yield "  features:"
+    yield "    # Also drop what is only known after the event: such a column leaks the answer."
+    if not drop:
+        yield "    drop: []"
+        return
+    yield "    drop:"
+    for name, reason in drop.items():
+        yield f"      - {_text(name)}  # {reason}"
+
+
+def _expectation_lines(table: pa.Table, columns: list[str]) -> Iterator[str]:
+    yield "  # What was seen, with some slack. A warning goes on; `reject` stops the loop: say it where you are sure."
+    yield "  expectations:"
+    yield _expectation("table_row_count_to_be_between", {"min_value": max(10, table.num_rows // 2)}, "reject")
+    for name in columns:
+        column = table.column(name)
+        share = 1 - column.null_count / len(column)
+        present = 1.0 if share == 1 else max(0.0, math.floor((share - _NULLS_MORE) * 100) / 100)
+        if present > 0:
+            arguments: dict[str, Any] = {"column": name}
+            yield _expectation("column_values_to_not_be_null", arguments | ({"mostly": present} if share < 1 else {}))
+        yield from _range_or_categories(name, column)
+
+
+def _range_or_categories(name: str, column: pa.ChunkedArray) -> Iterator[str]:
+    if is_number(column.type):
+        low, high = _range(column.cast(pa.float64(), safe=False))
+        yield _expectation("column_values_to_be_between", {"column": name, "min_value": low, "max_value": high})
+    elif is_text(column.type):
+        values = sorted(text for text in pc.unique(as_text(column)).to_pylist() if text is not None)
+        if len(values) <= _MAX_LISTED:
+            yield _expectation("column_values_to_be_in_set", {"column": name, "value_set": values})
+
+
+def _range(column: pa.ChunkedArray) -> tuple[float, float]:
+    extent = pc.min_max(column.filter(pc.is_finite(column)))
+    low, high = extent["min"].as_py() or 0.0, extent["max"].as_py() or 0.0
+    span = high - low or abs(high) or 1.0
+    step = 10.0 ** math.floor(math.log10(span) - 1)
+    least = round(math.floor((low - span * _SLACK) / step) * step, 12)
+    most = round(math.ceil((high + span * _SLACK) / step) * step, 12)
+    return (max(least, 0.0) if low >= 0 else least), most  # what was never negative stays so
+
+
+def _expectation(name: str, arguments: dict[str, Any], severity: str = "warn") -> str:
+    told = ", ".join(f"{key}: {_value(value)}" for key, value in arguments.items())
+    return f"    - {{expect: {name}, severity: {severity}, arguments: {{{told}}}}}"
+
+
+def _slice_lines(table: pa.Table, columns: list[str]) -> Iterator[str]:
+    few = [name for name in columns if is_text(table.schema.field(name).type)]
+    few = [name for name in few if 2 <= pc.count_distinct(table.column(name)).as_py() <= _MAX_SLICE]
+    if few:
+        yield "judge:"
+        yield "  # Each value of these is judged by itself, so that no group pays for the average."
+        yield f"  slices: {_value(few[:2])}"
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, list):
+        return f"[{', '.join(_value(one) for one in value)}]"
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
+        return str(int(value))
+    return _text(value) if isinstance(value, str) else json.dumps(value)
+
+
+def _text(text: str) -> str:
+    """Plain where YAML reads it back as the same text, else quoted."""
+    plain = _PLAIN.fullmatch(text) is not None and text.lower() not in _WORDS
+    return text if plain else json.dumps(text, ensure_ascii=False)

@@ -1,0 +1,103 @@
+"""Records that servers wrote (`models.serving.records`) as rows of the prediction log and of the label store."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from models.data.log_names import INPUT, LABEL, RAW
+from models.data.row_batches import concatenated
+
+ORIGIN = "serve"
+MOST_RAW = 200
+_TIME = pa.timestamp("us", tz="UTC")
+_BYTES = "bytes"
+
+
+def prediction_rows(records: Iterable[Mapping[str, Any]]) -> pa.Table:
+    """Rows of the prediction log, in the order of the records; columns as batch prediction has them.
+
+    A number that was missing is NaN, as the graph was given it; a column that a request lacked is null. Of columns that
+    are no inputs the commonest `MOST_RAW` names are kept: what callers send must not make a table of any width.
+    """
+    records = list(records)
+    named = Counter(name for record in records for name in record["raw"])
+    kept = {name for name, _ in named.most_common(MOST_RAW)}
+    groups: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
+    for record in records:
+        raw = {name: values for name, values in record["raw"].items() if name in kept}
+        shape = (record["version"], "scores" in record, *record["names"], None, *record["texts"], None, *raw)
+        groups.setdefault(shape, []).append({**record, "raw": raw})
+    return concatenated([_table(group) for group in groups.values()])
+
+
+def label_rows(records: Iterable[Mapping[str, Any]]) -> pa.Table:
+    """`id`, `label`, `at` and `by` of labels, in the order in which they came."""
+    ordered = sorted(records, key=lambda record: int(record["at"]))
+    columns = {
+        "id": pa.array(_chained(ordered, "ids"), pa.string()),
+        LABEL: pa.array(_chained(ordered, "labels"), pa.string()),
+        "at": _repeated(ordered, "at", pa.int64()).cast(_TIME),
+        "by": _repeated(ordered, "by", pa.string()),
+    }
+    return pa.table(columns)
+
+
+def _table(records: Sequence[Mapping[str, Any]]) -> pa.Table:
+    ids = _chained(records, "ids")
+    columns = {
+        "id": pa.array(ids, pa.string()),
+        "at": _repeated(records, "at", pa.int64()).cast(_TIME),
+        "version": _repeated(records, "version", pa.string()),
+        "origin": pa.array([ORIGIN] * len(ids), pa.string()),
+    }
+    if "score" in records[0]:
+        columns["score"] = pa.array(np.array(_chained(records, "score"), np.float64))
+    if "scores" in records[0]:
+        columns["scores"] = pa.array(_chained(records, "scores"), pa.list_(pa.float64()))
+    numbers = _numbers(records)
+    columns |= {f"{INPUT}{name}": pa.array(numbers[at]) for at, name in enumerate(records[0]["names"])}
+    for name in records[0]["texts"]:
+        texts = [value for record in records for value in record["texts"][name]]
+        columns[f"{INPUT}{name}"] = pa.array(texts, pa.string())
+    for name in records[0]["raw"]:
+        columns[f"{RAW}{name}"] = _raw([value for record in records for value in record["raw"][name]])
+    return pa.table(columns)
+
+
+def _chained(records: Iterable[Mapping[str, Any]], name: str) -> list[Any]:
+    return [value for record in records for value in record[name]]
+
+
+def _repeated(records: Iterable[Mapping[str, Any]], name: str, kind: pa.DataType) -> pa.Array:
+    """A value of each record, once for each of its rows."""
+    return pa.array([record[name] for record in records for _ in record["ids"]], kind)
+
+
+def _numbers(records: Sequence[Mapping[str, Any]]) -> np.ndarray:
+    """The inputs that are numbers (column, row), with NaN for missing: JSON has no NaN, and says null."""
+    names = len(records[0]["names"])
+    shaped = [np.array(record["numbers"], np.float64).reshape(names, len(record["ids"])) for record in records]
+    return np.concatenate(shaped, axis=1)
+
+
+def _raw(values: list[Any]) -> pa.Array:
+    """Numbers, texts, truths or bytes; as text where they are of several kinds, or lists or objects."""
+    if any(isinstance(value, dict) and set(value) == {_BYTES} for value in values):
+        values = [base64.b64decode(value[_BYTES]) if isinstance(value, dict) else None for value in values]
+    with contextlib.suppress(pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
+        found = pa.array(values)
+        if not pa.types.is_nested(found.type):
+            return found
+    return pa.array([_text(value) for value in values], pa.string())
+
+
+def _text(value: Any) -> str | None:
+    return value if value is None or isinstance(value, str) else json.dumps(value)

@@ -1,0 +1,123 @@
+"""Text as examples: lines in their order, cut into contiguous splits, and windows of characters within each.
+
+No window reaches from one split into another, so nothing that is judged was trained on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from models.data.check import check_columns
+from models.data.code_points import code_points
+from models.data.columns import is_text
+from models.data.preparation import (
+    ROW_COLUMN,
+    ROWS_FILE,
+    SPLIT_COLUMN,
+    SPLITS,
+    Characters,
+    Preparation,
+    Target,
+)
+from models.data.split import by_position
+from models.errors import DataError
+from models.spec import Data, Text
+
+NEXT = "the next character"
+
+
+def prepare_text(table: pa.Table, data: Data, slices: Sequence[str] = ()) -> tuple[pa.Table, Preparation]:
+    """The rows and the preparation of a raw table of text: one row a line, in the order of the table.
+
+    The alphabet is that of the training lines alone.
+
+    Raises:
+        DataError: No such column, no text in it, or a split too short for a window.
+    """
+    check_columns(table, data, slices)
+    shape = data.text or Text()
+    lines = _lines(table, shape.column)
+    codes = by_position(np.asarray(pc.utf8_length(lines).to_numpy(), dtype=np.int64) + 1, data.split)
+    texts = {name: joined(lines.filter(pa.array(codes == code))) for code, name in enumerate(SPLITS)}
+    characters = Characters(
+        column=shape.column,
+        length=shape.length,
+        stride=shape.stride or shape.length,
+        alphabet="".join(sorted(set(texts["train"]))),
+    )
+    counts = {name: len(window_starts(len(text), characters, name)) for name, text in texts.items()}
+    _check_windows(counts, {name: len(text) for name, text in texts.items()}, shape.length, table.num_rows)
+    preparation = Preparation(
+        kind="text",
+        task="language",
+        target=Target(name=NEXT),
+        characters=characters,
+        rows=counts,
+        left_out={name: "not the text" for name in table.column_names if name != shape.column},
+    )
+    rows = {
+        shape.column: lines,
+        ROW_COLUMN: pa.array(np.arange(table.num_rows), pa.int64()),
+        SPLIT_COLUMN: pa.array(codes, pa.int8()),
+    }
+    return pa.table(rows), preparation
+
+
+def joined(lines: pa.ChunkedArray) -> str:
+    """Lines as one text; each ends with a line feed."""
+    return "".join(f"{line}\n" for line in lines.to_pylist())
+
+
+def text_of(prepared: Path, split: str, characters: Characters) -> str:
+    """The text of one split of a prepared folder."""
+    filters = [(SPLIT_COLUMN, "==", SPLITS.index(split))]
+    return joined(pq.read_table(prepared / ROWS_FILE, columns=[characters.column], filters=filters).column(0))
+
+
+def indices_of(points: np.ndarray, characters: Characters) -> np.ndarray:
+    """Code points as indices of the alphabet, 0 for one unseen in training; in the smallest type that holds them."""
+    known = code_points(characters.alphabet)
+    place = np.minimum(np.searchsorted(known, points), len(known) - 1)
+    found = np.where(known[place] == points, place + 1, 0)
+    kinds = (np.uint8, np.int16, np.int32)
+    return found.astype(next(kind for kind in kinds if characters.cardinality - 1 <= np.iinfo(kind).max))
+
+
+def window_starts(num_characters: int, characters: Characters, split: str) -> np.ndarray:
+    """Where the windows of a split's text start, int64 (windows,).
+
+    Only training windows may overlap: elsewhere every character is predicted once.
+    """
+    stride = characters.stride if split == "train" else characters.length
+    return np.arange(0, max(0, num_characters - characters.length), stride, dtype=np.int64)
+
+
+def windows_of(points: np.ndarray, starts: np.ndarray, length: int) -> np.ndarray:
+    """Code points of windows and of the character after each, int64 (windows, length + 1)."""
+    return points[starts[:, None] + np.arange(length + 1)]
+
+
+def _lines(table: pa.Table, column: str) -> pa.ChunkedArray:
+    lines = table.column(column)
+    if not is_text(lines.type):
+        raise DataError(f"data.text.column {column!r}: got type {lines.type}, expected text: name another column")
+    return pc.fill_null(lines.cast(pa.string()), "")
+
+
+def _check_windows(counts: dict[str, int], lengths: dict[str, int], length: int, num_lines: int) -> None:
+    for split, count in counts.items():
+        if not count:
+            told = ", ".join(f"{name} {number}" for name, number in lengths.items())
+            cure = "give more text, a shorter data.text.length, or another data.split"
+            if num_lines < len(SPLITS) * 2:
+                cure += f" (the text has {num_lines} line(s), and cuts lie between lines: break long ones, `fold -s`)"
+            raise DataError(
+                f"data.text: one window takes {length + 1} characters, but {split} has {lengths[split]} "
+                f"(characters: {told}): {cure}"
+            )

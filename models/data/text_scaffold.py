@@ -1,0 +1,102 @@
+"""A first spec for a text that nobody has described yet: a language model of its characters."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow.compute as pc
+
+from models.data.text_files import is_text_file, read_text, text_files
+from models.errors import DataError
+from models.spec import Split
+
+LENGTH = 128
+LEAST_LENGTH = 16
+# So many windows of test text make enough independent stretches for a verdict.
+TEST_WINDOWS = 64
+SMALL = 300_000
+# What a small net has learnt most of what it can from; in passes over the text, but no more than so many.
+READ = 4_000_000
+MOST_PASSES = 30
+# More characters make an epoch long to wait for.
+EPOCH = 500_000
+
+SPLIT = Split(by="position")
+SPEC = """\
+# {size} characters in {lines} lines. Everything here is a guess: read it, then change it.
+name: {name}
+
+data:
+  source: {source}
+  kind: text
+  text: {{length: {length}}}  # characters that the model sees at most
+  # In the order of the text, so that what is judged was never read.
+  split: {{by: position}}
+  expectations:
+    - {{expect: table_row_count_to_be_between, severity: reject, arguments: {{min_value: {fewest}}}}}
+    - {{expect: column_value_lengths_to_be_between, severity: warn, arguments: {{column: text, max_value: {longest}}}}}
+    # What is left of text that was read in the wrong encoding.
+    - {{expect: column_values_to_not_match_regex, severity: warn, arguments: {{column: text, regex: "\\uFFFD"}}}}
+
+model:
+  net: decoder
+  arguments: {net}
+
+search:
+  trials: 3
+  epochs: 1
+  space:
+    train.lr: {{low: 0.001, high: 0.008, log: true}}
+
+train:
+  epochs: {epochs}
+  epochs_per_pass: {parts}
+  batch: 16
+  lr: 0.004
+"""
+
+
+def is_text(path: Path) -> bool:
+    """True for a text file, and for a folder of them that holds no Parquet."""
+    if path.is_dir():
+        return bool(text_files(path)) and next(path.rglob("*.parquet"), None) is None
+    return is_text_file(path)
+
+
+def guess_text_spec(path: Path, name: str, source: str) -> str:
+    """The text of a `project.yaml` for a text file, or a folder of them; it is valid as it stands.
+
+    Args:
+        path: The file or folder.
+        name: The project's name.
+        source: What to write as `data.source`.
+
+    Raises:
+        DataError: The text cannot be read, or is too short to be split.
+    """
+    table = read_text(path)
+    lengths = pc.utf8_length(table.column("text"))
+    size = pc.sum(lengths).as_py() + table.num_rows
+    train = size * (1 - SPLIT.validation - SPLIT.test)
+    parts = max(1, round(train / EPOCH))
+    return SPEC.format(
+        size=size,
+        lines=table.num_rows,
+        name=name,
+        source=json.dumps(source, ensure_ascii=False),
+        length=_length(path, size),
+        fewest=max(1, table.num_rows // 2),
+        longest=2 * max(80, pc.max(lengths).as_py()),
+        net="{width: 64, layers: 2}" if size < SMALL else "{width: 128, layers: 4}",
+        epochs=max(1, min(MOST_PASSES, round(READ / train))) * parts,
+        parts=parts,
+    )
+
+
+def _length(path: Path, size: int) -> int:
+    length = min(LENGTH, int(size * SPLIT.test) // (TEST_WINDOWS + 1))
+    if length < LEAST_LENGTH:
+        least = int(LEAST_LENGTH * (TEST_WINDOWS + 1) / SPLIT.test) + 1
+        raise DataError(f"{path}: the text has {size} characters, expected at least {least} to learn and judge from")
+    return length

@@ -1,0 +1,76 @@
+"""Rows without a target: dropped, or kept aside as inputs to learn from when the spec says so (`data.unlabelled`)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from models.data.clean import made_features
+from models.data.columns import as_float64, as_text
+from models.data.hashing import hash_values, missing, unit_interval
+from models.data.pixels import pixels_of
+from models.data.preparation import Preparation
+from models.data.split import times
+from models.errors import DataError
+from models.spec import Data
+
+UNLABELLED = "unlabelled"
+UNLABELLED_FILE = "unlabelled.parquet"
+
+
+def write_unlabelled(table: pa.Table, data: Data, base: Path, preparation: Preparation, folder: Path) -> None:
+    """Write the raw rows without a target into a prepared folder, if there are any and the spec wants them.
+
+    Rows that stand where validation or test rows do (a later time, one of their groups or keys) are left out: what a
+    model is judged on is not learnt from, not even without its answer.
+
+    Raises:
+        DataError: A column is not what the spec says.
+        UserCodeError: The spec's own feature function failed.
+    """
+    if not data.unlabelled:
+        return
+    if data.features.make:
+        table = made_features(table, data.features.make, base)
+    rows = table.filter(pa.array(missing(table.column(data.target)) & _seen_in_training(table, data)))
+    if rows.num_rows:
+        pq.write_table(_inputs(rows, data, preparation), folder / UNLABELLED_FILE, compression="zstd")
+
+
+def read_unlabelled(prepared: Path) -> pa.Table | None:
+    """The inputs of the rows without a target, as `rows.parquet` holds inputs; None when there are none."""
+    path = prepared / UNLABELLED_FILE
+    if not path.exists():
+        return None
+    try:
+        return pq.read_table(path)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise DataError(f"{path}: not a whole Parquet file: remove {prepared} and run again") from error
+
+
+def _seen_in_training(table: pa.Table, data: Data) -> np.ndarray:
+    split = data.split
+    if split.column is None or split.by == "stratified":
+        return np.ones(table.num_rows, dtype=bool)
+    column = table.column(split.column)
+    if split.by != "time":
+        points = unit_interval(hash_values(column, split.column, split.seed))
+        seen: np.ndarray = (points >= split.test + split.validation) & ~missing(column)
+        return seen
+    when = times(column, split.column)
+    known = np.sort(when[~missing(table.column(data.target))])
+    last = known[max(0, round(len(known) * (1 - split.validation - split.test)) - 1)]
+    before: np.ndarray = (when <= last) & ~missing(column)
+    return before
+
+
+def _inputs(rows: pa.Table, data: Data, preparation: Preparation) -> pa.Table:
+    if data.image is not None and preparation.pixels is not None:
+        column = rows.column(data.image.column)
+        pixels_of(column, data.image)  # says which row has another shape
+        return pa.table({data.image.column: column.cast(pa.binary())})
+    numeric = {part.name: pa.array(as_float64(rows.column(part.name), part.name)) for part in preparation.numeric}
+    return pa.table(numeric | {part.name: as_text(rows.column(part.name)) for part in preparation.categorical})

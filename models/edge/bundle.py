@@ -1,0 +1,82 @@
+"""The edge bundle: a served version as a folder that needs onnxruntime alone."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from models.data.preparation import Preparation
+from models.edge.scripts import SCRIPTS
+from models.serving.open_api import prediction_schema
+from models.serving.served import Served
+
+MODEL, SCRIPT, SCHEMA, EXAMPLE, README = "model.onnx", "predict.py", "schema.json", "example.json", "README.md"
+FILES = (MODEL, SCRIPT, SCHEMA, EXAMPLE, README)
+
+
+def bundle(served: Served, facts: Mapping[str, str]) -> dict[str, str]:
+    """The texts of a bundle by file name, all but the model.
+
+    Args:
+        served: The version.
+        facts: What the README tells of it, in order.
+    """
+    preparation = served.preparation
+    shown = json.dumps(example(preparation), ensure_ascii=False, indent=1)
+    return {
+        SCRIPT: SCRIPTS[preparation.kind],
+        SCHEMA: json.dumps(schema(served), ensure_ascii=False, indent=1) + "\n",
+        EXAMPLE: shown + "\n",
+        README: _readme(served, facts),
+    }
+
+
+def schema(served: Served) -> dict[str, Any]:
+    """JSON Schema of what the script reads and prints, and the graph's own tensors."""
+    record = served.reader.record_schema()
+    steps = served.preparation.window.length if served.preparation.window else 1
+    rows = {"type": "array", "items": {"$ref": "#/$defs/record"}, "minItems": steps}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": f"{served.project} version {served.version}: a file of rows",
+        **(rows if steps > 1 else {"anyOf": [rows, {"$ref": "#/$defs/record"}]}),
+        "$defs": {"record": record, "prediction": prediction_schema(served)},
+        "tensors": {
+            "inputs": [{"name": port.name, "dtype": port.dtype, "shape": port.shape} for port in served.graph_inputs],
+            "outputs": [{"name": port.name, "dtype": port.dtype, "shape": port.shape} for port in served.graph_outputs],
+        },
+    }
+
+
+def example(preparation: Preparation) -> list[dict[str, Any]]:
+    """Rows that the script reads: of usual values, none of the training data's own rows."""
+    if preparation.characters is not None:
+        return [{preparation.characters.column: "Once upon a time"}]
+    if preparation.pixels is not None:
+        image = preparation.pixels.image
+        blank = bytes(image.height * image.width * image.channels)
+        return [{image.column: base64.b64encode(blank).decode()}]
+    row: dict[str, Any] = {part.name: part.fill for part in preparation.numeric}
+    row |= {part.name: part.categories[0] if part.categories else "" for part in preparation.categorical}
+    return [row] * (preparation.window.length if preparation.window else 1)
+
+
+def _readme(served: Served, facts: Mapping[str, str]) -> str:
+    told = "\n".join(f"* {name}: {value}" for name, value in facts.items())
+    return f"""# {served.project}, version {served.version}
+
+    pip install onnxruntime
+    python {SCRIPT} {EXAMPLE}
+
+`{SCRIPT}` reads rows as the server of the model does{_formats(served.preparation)}, and prints one prediction a line as
+JSON. What it reads and prints, and the tensors of the graph for other languages, stand in `{SCHEMA}`. Preparation of
+the columns is inside `{MODEL}`: give them in the data's own units, null or an empty cell for missing.
+
+{told}
+"""
+
+
+def _formats(preparation: Preparation) -> str:
+    return " (CSV or JSON)" if preparation.kind in ("table", "series") else " (JSON)"

@@ -1,0 +1,46 @@
+"""The tree of errors. A class exists only where somebody catches it.
+
+LooplineError             anything that Loopline itself says no to; the command line prints it without a traceback
+├── UsageError            the spec, the command or a name is wrong; nothing was started (exit code 2)
+├── DataError             the data is not what the spec says it is (exit code 1)
+├── UserCodeError         a function that the spec names raised, or gave back the wrong thing (exit code 1)
+├── TrainingError         training cannot go on: NaN, a dead rank, every trial failed (exit code 1)
+├── StoreError            a store is away, locked, full or not writable; the work done so far is kept (exit code 1)
+└── GateRefused           a gate said no: validation rejected, the verdict or the compare-and-swap refused (exit code 3)
+"""
+
+from __future__ import annotations
+
+
+class LooplineError(Exception):
+    """Something that a person can put right; `str(error)` says where, what was got, what was expected, the cure."""
+
+    exit_code = 1
+
+
+class UsageError(LooplineError):
+    """The spec, the command line or a name is wrong; nothing was started."""
+
+    exit_code = 2
+
+
+class DataError(LooplineError):
+    """The data is not what the spec says it is."""
+
+
+class UserCodeError(LooplineError):
+    """A function that the spec names raised, or gave back the wrong thing."""
+
+
+class TrainingError(LooplineError):
+    """Training cannot go on."""
+
+
+class StoreError(LooplineError):
+    """A store is away, locked, full or not writable; what was done so far is kept."""
+
+
+class GateRefused(LooplineError):  # noqa: N818 - a refusal is the gate doing its work, not an error
+    """A gate of the loop said no; the champion stays."""
+
+    exit_code = 3

@@ -1,0 +1,1 @@
+"""Export: ONNX graphs with the preparation inside."""

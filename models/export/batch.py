@@ -1,0 +1,186 @@
+"""Batches of given rows and what a model says of them: columns a caller reads, and columns that the log keeps."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from models.data.clean import made_features
+from models.data.log_names import INPUT, RAW
+from models.data.preparation import Preparation
+from models.data.row_batches import concatenated, row_batches, sized
+from models.data.row_wise import is_row_wise
+from models.data.series import time_order
+from models.export import given_rows
+from models.export.predict import Feed
+from models.export.scoring import Scored, Scorer
+from models.spec import Data
+
+PART_ROWS = 1 << 16
+PART_BYTES = 1 << 26
+"""Of the pixels of one part."""
+SHOWN = b"loopline.shown"
+"""In a part's metadata: how many of its first columns a caller reads."""
+ORIGIN = "batch"
+
+
+@dataclass
+class Reading:
+    """How rows are read for a model.
+
+    `types`: of the columns of CSV files. `base`: where the spec's references start. `notes`: what a person should know,
+    added to while rows are read.
+    """
+
+    data: Data
+    preparation: Preparation
+    base: Path
+    types: Mapping[str, pa.DataType]
+    notes: list[str] = field(default_factory=list)
+
+    def note(self, text: str) -> None:
+        """Keep a note, once."""
+        if text not in self.notes:
+            self.notes.append(text)
+
+
+def examples(reading: Reading, files: Sequence[Path], told_as: str) -> Iterator[tuple[pa.Table, Feed | None]]:
+    """Rows as they were given, some tens of thousands at a time, with what the graph takes of them; None for text.
+
+    A row of a series is the last step of a window.
+
+    Args:
+        reading: How.
+        files: Read one after the other, as one table.
+        told_as: What messages call them.
+
+    Raises:
+        DataError: A value is not what the model takes.
+        UserCodeError: The spec's own feature function failed.
+    """
+    preparation = reading.preparation
+    if preparation.kind == "series":
+        yield from _windows(reading, files, told_as)
+        return
+    first = 1
+    for given, made in _featured(reading, row_batches(files, reading.types, _part_rows(preparation))):
+        if preparation.characters is not None:
+            yield given, None
+        else:
+            given_rows.check_names(made.column_names, preparation, told_as)
+            yield given, given_rows.feed_of_rows(made, preparation, first, told_as)
+        first += given.num_rows
+
+
+def part_of(
+    scorer: Scorer, given: pa.Table, feed: Feed | None, ids: Any, version: str, at: datetime, data: Data
+) -> pa.Table:
+    """What is shown and what is logged of some rows, side by side; `SHOWN` says where the one ends.
+
+    Args:
+        scorer: The model.
+        given: The rows.
+        feed: What the graph takes of them; None for text.
+        ids: Of the rows.
+        version: Of the model.
+        at: When.
+        data: The spec's data block.
+    """
+    characters = scorer.preparation.characters
+    if characters is not None:
+        scored = scorer.read(given_rows.lines_of(given, characters))
+    else:
+        assert feed is not None
+        scored = scorer.score(feed)
+    columns = {"id": ids, **dict(zip(scored.shown.column_names, scored.shown.columns, strict=True))}
+    columns["version"] = pa.array([version] * given.num_rows, pa.string())
+    told = {SHOWN: str(len(columns)).encode()}
+    columns |= _logged(scorer.preparation, scored, given, feed, at, data)
+    return pa.table(columns).replace_schema_metadata(told)
+
+
+def shown_columns(schema: pa.Schema) -> list[str]:
+    """The columns of a part that a caller reads."""
+    return list(schema.names[: int(schema.metadata[SHOWN])])
+
+
+def logged_columns(schema: pa.Schema) -> list[str]:
+    """The columns of a part that the prediction log keeps."""
+    shown = int(schema.metadata[SHOWN])
+    return ["id", "version", *schema.names[shown:]]
+
+
+def _part_rows(preparation: Preparation) -> int:
+    if preparation.pixels is None:
+        return PART_ROWS
+    image = preparation.pixels.image
+    return max(1, min(PART_ROWS, PART_BYTES // (image.height * image.width * image.channels)))
+
+
+def _featured(reading: Reading, batches: Iterator[pa.Table]) -> Iterator[tuple[pa.Table, pa.Table]]:
+    """Rows as given, and with what the spec's own function adds: in pieces if it looks at one row at a time."""
+    make, first = reading.data.features.make, next(batches, None)
+    if first is None:
+        return
+    batches = itertools.chain([first], batches)
+    if not make:
+        yield from ((rows, rows) for rows in batches)
+        return
+    if is_row_wise(first, make, reading.base):
+        reading.note(f"data.features.make {make}: called on pieces (it makes the same of rows by themselves)")
+        for rows in batches:
+            yield rows, made_features(rows, make, reading.base)
+        return
+    reading.note(
+        f"data.features.make {make}: called on the whole at once, in memory (what it makes of a row depends on others)"
+    )
+    whole = concatenated(list(batches))
+    made = made_features(whole, make, reading.base)
+    yield from zip(sized(iter([whole]), PART_ROWS), sized(iter([made]), PART_ROWS), strict=True)
+
+
+def _windows(reading: Reading, files: Sequence[Path], told_as: str) -> Iterator[tuple[pa.Table, Feed | None]]:
+    found = list(row_batches(files, reading.types, PART_ROWS))
+    if not found:
+        return
+    whole = concatenated(found)
+    whole = whole.take(time_order(whole, reading.data))
+    for ends, feed in given_rows.series_feeds(whole, reading.preparation, told_as):
+        yield whole.take(ends), feed
+
+
+def _logged(
+    preparation: Preparation, scored: Scored, given: pa.Table, feed: Feed | None, at: datetime, data: Data
+) -> dict[str, Any]:
+    """The columns of the prediction log but for id and version."""
+    rows = given.num_rows
+    columns: dict[str, Any] = {
+        "at": pa.array([at] * rows, pa.timestamp("us", tz="UTC")),
+        "origin": pa.array([ORIGIN] * rows, pa.string()),
+        "score": pa.nulls(rows, pa.float64()) if scored.score is None else pa.array(scored.score, pa.float64()),
+        "scores": _lists(scored, rows),
+    }
+    inputs: set[str] = set()
+    if preparation.kind == "table" and feed is not None:
+        columns |= {f"{INPUT}{name}": pa.array(values) for name, values in feed.items()}
+        inputs = set(feed)
+    as_given = data.features.make is not None  # a made column may have the name of a given one
+    for name in given.column_names:
+        if (as_given or name not in inputs) and name != data.target:
+            columns[f"{RAW}{name}"] = given.column(name)
+    return columns
+
+
+def _lists(scored: Scored, rows: int) -> pa.Array:
+    kind = pa.list_(pa.float64())
+    if scored.scores is None:
+        return pa.nulls(rows, kind)
+    width = scored.scores.shape[1]
+    offsets = pa.array(range(0, rows * width + 1, width), pa.int32())
+    return pa.ListArray.from_arrays(offsets, pa.array(scored.scores.ravel()))

@@ -1,0 +1,110 @@
+"""Export: from a finished job to one ONNX file, proved against the model that was trained."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from models.data.feeds import feeds
+from models.data.preparation import PREPARATION_FILE, Preparation
+from models.data.text import text_of
+from models.errors import TrainingError
+from models.export.graph import assemble
+from models.export.parity import parity
+from models.export.predict import Feed
+from models.export.signature import input_example, served_text, signature, text_example
+from models.export.trained import core_of, net_of, num_validation_examples, validation_predictions
+from models.files import storing, write_bytes
+from models.training.job import Job
+
+MODEL_FILE = "model.onnx"
+PARITY_EXAMPLES = 2000
+PARITY_WINDOWS = 100
+PROMPT = 64
+
+
+def export(job: dict[str, Any], out: str, metadata: dict[str, str]) -> dict[str, Any]:
+    """Write `model.onnx` and `preparation.json` into a folder; plain data in and out, for a child process.
+
+    The same weights, preparation and metadata give the same bytes.
+
+    Args:
+        job: The finished `Job` as JSON; its folder holds the weights.
+        out: The folder to write into.
+        metadata: Keys and values for the file's metadata: no times, no run ids that change the hash.
+
+    Returns:
+        `path`, `sha256`, `size_bytes`; `inputs` and `outputs` (name, dtype, shape); `input_example`; `parity`
+        and `max_difference` (the worst difference), `tolerance`, `num_examples`, `label_flips`. For text inputs,
+        outputs and example are those of the MLflow model, which takes a column of text; and `samples`.
+
+    Raises:
+        StoreError: The weights cannot be read, or the folder not written.
+        UserCodeError: The net cannot be exported.
+        TrainingError: The graph's predictions differ from the trained model's.
+    """
+    finished = Job.model_validate_json(json.dumps(job))
+    preparation = Preparation.load(finished.prepared)
+    core, output = core_of(finished, preparation)
+    model = assemble(preparation, core, output, metadata)
+    content = model.SerializeToString(deterministic=True)
+    path = Path(out) / MODEL_FILE
+    write_bytes(path, content)
+    with storing(path):
+        shutil.copyfile(finished.prepared / PREPARATION_FILE, Path(out) / PREPARATION_FILE)
+    proof = _prove(path, finished, preparation)
+    if preparation.characters is not None:
+        return {**_of_file(path, content), **served_text(), **proof, "samples": _samples(finished, preparation)}
+    return {
+        **_of_file(path, content),
+        "inputs": signature(model.graph.input),
+        "outputs": signature(model.graph.output),
+        **proof,
+    }
+
+
+def _of_file(path: Path, content: bytes) -> dict[str, Any]:
+    return {"path": str(path), "sha256": hashlib.sha256(content).hexdigest(), "size_bytes": len(content)}
+
+
+def _samples(job: Job, preparation: Preparation) -> list[dict[str, Any]]:
+    """What the net makes of the beginning of the validation text."""
+    from models.export.samples import write_samples
+
+    characters = preparation.characters
+    assert characters is not None
+    prompt = text_of(job.prepared, "validation", characters)[: min(PROMPT, characters.length // 2)]
+    made = write_samples(net_of(job, preparation), characters, prompt, job.train.seed)
+    return [sample.model_dump() for sample in made]
+
+
+def _prove(path: Path, job: Job, preparation: Preparation) -> dict[str, Any]:
+    """Parity on validation rows spread evenly over the split, and an example from the first of them."""
+    count = num_validation_examples(job)
+    most = PARITY_WINDOWS if preparation.characters else PARITY_EXAMPLES
+    positions = np.unique(np.linspace(0, count - 1, min(count, most)).astype(np.int64))
+    rows = list(_rows_at(job, preparation, positions))
+    found = parity(path, rows, validation_predictions(job, preparation, positions), preparation)
+    example = text_example(rows[0]["text"]) if preparation.characters else input_example(rows[0])
+    return {**found.model_dump(), "parity": found.max_difference, "input_example": example}
+
+
+def _rows_at(job: Job, preparation: Preparation, positions: np.ndarray) -> Iterator[Feed]:
+    """The raw validation rows at ascending positions."""
+    start = 0
+    for feed in feeds(job.prepared, "validation", preparation):
+        stop = start + len(next(iter(feed.values())))
+        here = positions[(positions >= start) & (positions < stop)] - start
+        if len(here):
+            yield {name: values[here] for name, values in feed.items()}
+        start = stop
+    if start <= positions[-1]:
+        raise TrainingError(
+            f"{job.prepared}: {start} validation rows, but tensors of more: remove the tensors and run again"
+        )

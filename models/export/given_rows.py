@@ -1,0 +1,182 @@
+"""Rows as somebody gives them to a served model: checked against its schema, and made into what its graph takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from models.data.check import no_such_column
+from models.data.columns import as_text, is_number, is_text
+from models.data.pixels import pixels_of
+from models.data.preparation import Categorical, Characters, Pixels, Preparation
+from models.errors import DataError
+from models.export.predict import Feed
+
+SERIES_BATCH = 4096
+
+
+def input_columns(preparation: Preparation) -> list[str]:
+    """The columns that a row must have."""
+    if preparation.pixels is not None:
+        return [preparation.pixels.image.column]
+    if preparation.characters is not None:
+        return [preparation.characters.column]
+    return [*(part.name for part in preparation.numeric), *(part.name for part in preparation.categorical)]
+
+
+def check_names(names: Sequence[str], preparation: Preparation, told_as: str) -> None:
+    """Refuse rows without a column that the model takes.
+
+    Raises:
+        DataError: Names it, and the nearest that is there.
+    """
+    for name in input_columns(preparation):
+        if name not in names:
+            raise DataError(f"{told_as}: the model takes {name!r}: {no_such_column(name, list(names))}")
+
+
+def csv_types(preparation: Preparation, raw: pa.Schema | None) -> dict[str, pa.DataType]:
+    """The types of columns that come as text: as the graph takes them, others as the project's raw table has them.
+
+    Args:
+        preparation: That of the model.
+        raw: The schema of the project's raw table, where it is known.
+    """
+    types = {field.name: _plain(field.type) for field in raw or []}
+    dtypes = {"string": pa.string(), "integer": pa.float64(), "boolean": pa.bool_()}
+    types.update({part.name: dtypes[part.dtype] for part in preparation.categorical})
+    flags = {name for name, kind in types.items() if pa.types.is_boolean(kind)}
+    types.update({part.name: pa.float64() for part in preparation.numeric if part.name not in flags})
+    return types
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    """A type that text can be read as; text itself for any other."""
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    readable = is_number(kind) or pa.types.is_boolean(kind) or pa.types.is_timestamp(kind) or pa.types.is_date(kind)
+    return kind if readable else pa.string()
+
+
+def feed_of_rows(rows: pa.Table, preparation: Preparation, first_row: int = 1, told_as: str = "rows") -> Feed:
+    """Rows of a table or of images as inputs of the graph: float64 with NaN, text with "", or uint8 images.
+
+    Args:
+        rows: With every column of `input_columns`.
+        preparation: That of the model.
+        first_row: Number of the first row, for messages.
+        told_as: What messages call the rows.
+
+    Raises:
+        DataError: A value is not what the model takes; names row, column, value and cure.
+    """
+    if preparation.pixels is not None:
+        return {"image": _image(rows, preparation.pixels, first_row, told_as)}
+    where = (first_row, told_as)
+    feed = {part.name: _numbers(rows.column(part.name), part.name, *where) for part in preparation.numeric}
+    feed.update({part.name: _texts(rows.column(part.name), part, told_as) for part in preparation.categorical})
+    return feed
+
+
+def series_feeds(rows: pa.Table, preparation: Preparation, told_as: str = "rows") -> Iterator[tuple[np.ndarray, Feed]]:
+    """Every window of a series, as the rows (window,) at which each ends and `series` (window, length, feature).
+
+    Args:
+        rows: The steps of one series, oldest first.
+        preparation: That of the model.
+        told_as: What messages call the rows.
+
+    Raises:
+        DataError: A value is not what the model takes, or there are fewer rows than a window has.
+    """
+    assert preparation.window is not None
+    length = preparation.window.length
+    values = np.stack([_numbers(rows.column(part.name), part.name, 1, told_as) for part in preparation.numeric], axis=1)
+    if len(values) < length:
+        raise DataError(f"{told_as}: {len(values)} rows, expected at least {length}: the model looks at so many steps")
+    ends = np.arange(length - 1, len(values))
+    steps = np.arange(1 - length, 1)
+    for start in range(0, len(ends), SERIES_BATCH):
+        chosen = ends[start : start + SERIES_BATCH]
+        yield chosen, {"series": values[chosen[:, None] + steps]}
+
+
+def lines_of(rows: pa.Table, characters: Characters, told_as: str = "rows") -> list[str]:
+    """The texts of rows; a missing one is empty.
+
+    Raises:
+        DataError: The column holds no text.
+    """
+    column = rows.column(characters.column)
+    if not is_text(column.type) and not pa.types.is_null(column.type):
+        raise DataError(f"{told_as}: column {characters.column!r} is {column.type}, expected text: convert it")
+    return [text or "" for text in column.to_pylist()]
+
+
+def _image(rows: pa.Table, pixels: Pixels, first_row: int, told_as: str) -> np.ndarray:
+    try:
+        return pixels_of(rows.column(pixels.image.column), pixels.image)
+    except DataError as error:
+        raise DataError(f"{told_as}, rows from {first_row} (counted from 0): {error}") from error
+
+
+def _numbers(column: pa.ChunkedArray, name: str, first_row: int, told_as: str) -> np.ndarray:
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        column, kind = column.cast(kind.value_type), kind.value_type
+    if is_text(kind):
+        column = _parsed(column, name, first_row, told_as)
+    elif not (is_number(kind) or pa.types.is_boolean(kind) or pa.types.is_null(kind)):
+        raise DataError(f"{told_as}: column {name!r} is {kind}, expected numbers: convert it")
+    values: np.ndarray = column.cast(pa.float64(), safe=False).to_numpy()
+    infinite = np.flatnonzero(np.isinf(values))
+    if len(infinite):
+        raise DataError(
+            f"{told_as}, row {first_row + infinite[0]}, column {name!r}: got an infinite value, expected a finite "
+            "number, or nothing for missing: correct it"
+        )
+    return values
+
+
+def _parsed(column: pa.ChunkedArray, name: str, first_row: int, told_as: str) -> pa.ChunkedArray:
+    column = pc.if_else(pc.equal(column, ""), None, column)
+    try:
+        return column.cast(pa.float64())
+    except pa.ArrowInvalid as error:
+        for row, text in enumerate(column.to_pylist(), start=first_row):
+            if text is not None and not _is_numeric(text):
+                raise DataError(
+                    f"{told_as}, row {row}, column {name!r}: got {text[:40]!r}, expected a number, or nothing for "
+                    "missing: correct it"
+                ) from error
+        raise DataError(f"{told_as}: column {name!r}: {str(error).splitlines()[0]}: expected numbers") from error
+
+
+def _is_numeric(text: str) -> bool:
+    try:
+        pa.array([text]).cast(pa.float64())
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def _texts(column: pa.ChunkedArray, part: Categorical, told_as: str) -> np.ndarray:
+    try:
+        texts = _as_written(as_text(column), part)
+    except (pa.ArrowNotImplementedError, pa.ArrowInvalid) as error:
+        raise DataError(
+            f"{told_as}: column {part.name!r} is {column.type}, expected text, whole numbers or booleans: convert it"
+        ) from error
+    values: np.ndarray = pc.fill_null(texts, "").to_numpy()
+    return values
+
+
+def _as_written(texts: pa.ChunkedArray, part: Categorical) -> pa.ChunkedArray:
+    """Categories that were booleans or whole numbers in training are known when they come as text too."""
+    if part.dtype == "boolean":
+        return pc.utf8_lower(texts)
+    if part.dtype == "integer":
+        return pc.replace_substring_regex(texts, r"^(-?\d+)\.0+$", r"\1")
+    return texts

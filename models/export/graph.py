@@ -1,0 +1,67 @@
+"""The whole exported graph: preparation, core and head in one ONNX model.
+
+The same weights, preparation and metadata always give the same bytes: the file's hash can stand in records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import onnx
+from onnx import helper
+
+from models.data.preparation import Preparation
+from models.errors import TrainingError
+from models.export.head_graph import graph_outputs, head_stretch
+from models.export.names import refuse_taken_names
+from models.export.preparation_graph import CORE_PREFIX, graph_inputs, preparation_stretch
+from models.export.stretch import ML_DOMAIN, Stretch
+
+OPSET = 20
+ML_OPSET = 5
+IR_VERSION = 10
+PREPARATION_KEY = "loopline.preparation"
+LIMIT_BYTES = (1 << 31) - 1
+
+
+def assemble(preparation: Preparation, core: Stretch, output: str, metadata: Mapping[str, str]) -> onnx.ModelProto:
+    """Join the three stretches into a checked model.
+
+    Args:
+        preparation: The schema that travels with the model; it is kept in the file's metadata too.
+        core: The net or the trees; reads `core/numeric` and so on, writes `output`.
+        output: Name of the core's output (batch, num_outputs).
+        metadata: Further keys for the file's metadata, `loopline.project` and such; no times.
+
+    Raises:
+        UsageError: An input column has the name of an output of the graph.
+        TrainingError: The graph is over ONNX's 2 GB, or the checker refuses it.
+    """
+    refuse_taken_names(preparation)
+    read = {name.removeprefix(CORE_PREFIX) for node in core.nodes for name in node.input}
+    stretches = [preparation_stretch(preparation, read), core, head_stretch(preparation, output)]
+    graph = helper.make_graph(
+        [node for stretch in stretches for node in stretch.nodes],
+        "loopline",
+        graph_inputs(preparation),
+        graph_outputs(preparation),
+        [constant for stretch in stretches for constant in stretch.constants],
+    )
+    opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid(ML_DOMAIN, ML_OPSET)]
+    model = helper.make_model(
+        graph, opset_imports=opsets, ir_version=IR_VERSION, producer_name="loopline", producer_version="1"
+    )
+    properties = {**metadata, PREPARATION_KEY: preparation.model_dump_json()}
+    helper.set_model_props(model, dict(sorted(properties.items())))
+    _check(model)
+    return model
+
+
+def _check(model: onnx.ModelProto) -> None:
+    size_bytes = model.ByteSize()
+    if size_bytes > LIMIT_BYTES:
+        raise TrainingError(f"export: the model takes {size_bytes:,} bytes, over ONNX's 2 GB: use a smaller net")
+    try:
+        onnx.checker.check_model(model, full_check=True)
+    except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
+        raise TrainingError(f"export: the ONNX checker refuses the graph: {error}") from error

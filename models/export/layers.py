@@ -1,0 +1,53 @@
+"""The net's part of an exported graph, as the makers of smaller variants see it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+
+from models.export.preparation_graph import CORE_PREFIX
+
+FLOAT = onnx.TensorProto.FLOAT
+
+
+class Layers:
+    """The nodes and constants of a graph whose names begin with `core/`; preparation and head stay as they are."""
+
+    def __init__(self, model: onnx.ModelProto) -> None:
+        self.graph = model.graph
+        self.constants = {each.name: each for each in self.graph.initializer if each.name.startswith(CORE_PREFIX)}
+
+    def nodes(self, *kinds: str) -> Iterator[onnx.NodeProto]:
+        """The net's nodes, those of the operators named if any are."""
+        for node in self.graph.node:
+            if node.name.startswith(CORE_PREFIX) and (not kinds or node.op_type in kinds):
+                yield node
+
+    def readers(self, tensor: str) -> list[onnx.NodeProto]:
+        """The nodes that read a tensor."""
+        return [node for node in self.graph.node if tensor in node.input]
+
+    def array(self, name: str) -> np.ndarray | None:
+        """A constant's value; None if the name is no constant of the net."""
+        found = self.constants.get(name)
+        return None if found is None else numpy_helper.to_array(found)
+
+    def put(self, name: str, value: np.ndarray) -> None:
+        """Give a constant a value: another one, or that of a new constant."""
+        tensor = numpy_helper.from_array(np.ascontiguousarray(value), name)
+        if name in self.constants:
+            self.constants[name].CopyFrom(tensor)
+        else:
+            self.graph.initializer.append(tensor)
+            self.constants[name] = self.graph.initializer[-1]
+
+    def drop_unread(self) -> None:
+        """Take out the net's constants that nothing reads any more."""
+        read = {name for node in self.graph.node for name in node.input}
+        kept = [each for each in self.graph.initializer if each.name in read or each.name not in self.constants]
+        del self.graph.initializer[:]
+        self.graph.initializer.extend(kept)
+        self.constants = {each.name: each for each in self.graph.initializer if each.name.startswith(CORE_PREFIX)}

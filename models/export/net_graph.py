@@ -1,0 +1,128 @@
+"""A torch net as a stretch of ONNX graph, through torch.export with a dynamic batch."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import warnings
+from collections.abc import Iterator
+
+import onnx
+import onnx.compose
+import torch
+from torch import nn
+
+from models.data.preparation import Preparation
+from models.errors import UserCodeError
+from models.export.graph import OPSET
+from models.export.preparation_graph import CORE_PREFIX
+from models.export.recurrent import translations, with_whole_cells
+from models.export.stretch import Stretch
+
+EXAMPLE_ROWS = 3  # 0 and 1 would be specialised by torch.export; three also differs from most layer sizes
+
+
+class _Positional(nn.Module):
+    """Takes the named tensors by position: torch's exporter loses the shapes of `**inputs`."""
+
+    def __init__(self, net: nn.Module, names: list[str]) -> None:
+        super().__init__()
+        self.net = net
+        self.names = names
+
+    def forward(self, *tensors: torch.Tensor) -> torch.Tensor:
+        output: torch.Tensor = self.net(**dict(zip(self.names, tensors, strict=True)))
+        return output
+
+
+def net_stretch(net: nn.Module, preparation: Preparation) -> tuple[Stretch, str]:
+    """The net's nodes and the name of its output (batch, num_outputs), of text (batch, length, num_outputs).
+
+    Cost: 1 to 5 s of CPU, and 5 more the first time in a process.
+
+    Raises:
+        UserCodeError: torch.export cannot trace the net, or it fixes the batch size.
+    """
+    model = _torch_export(net.eval(), example_batch(preparation))
+    _strip(model.graph)
+    onnx.compose.add_prefix(model, CORE_PREFIX, inplace=True)
+    stretch = Stretch(CORE_PREFIX, list(model.graph.node), list(model.graph.initializer))
+    return stretch, model.graph.output[0].name
+
+
+def example_batch(preparation: Preparation) -> dict[str, torch.Tensor]:
+    """Three rows of zeros in the shapes and dtypes that a net of this preparation is called with."""
+    if preparation.characters is not None:
+        return {"tokens": torch.zeros(EXAMPLE_ROWS, preparation.characters.length, dtype=torch.int64)}
+    if preparation.kind == "image" and preparation.pixels:
+        image = preparation.pixels.image
+        return {"image": torch.zeros(EXAMPLE_ROWS, image.channels, image.height, image.width)}
+    if preparation.kind == "series" and preparation.window:
+        return {"series": torch.zeros(EXAMPLE_ROWS, preparation.window.length, len(preparation.numeric))}
+    return {
+        "numeric": torch.zeros(EXAMPLE_ROWS, len(preparation.numeric)),
+        "categorical": torch.zeros(EXAMPLE_ROWS, len(preparation.categorical), dtype=torch.int64),
+    }
+
+
+def _torch_export(net: nn.Module, batch: dict[str, torch.Tensor]) -> onnx.ModelProto:
+    sizes = {0: torch.export.Dim("batch")}
+    if "tokens" in batch:
+        sizes[1] = torch.export.Dim("length", min=2)
+    with _quiet():
+        try:
+            program = torch.onnx.export(
+                _Positional(with_whole_cells(net), list(batch)).eval(),
+                tuple(batch.values()),
+                input_names=list(batch),
+                output_names=["output"],
+                dynamo=True,
+                dynamic_shapes=(tuple(sizes for _ in batch),),
+                opset_version=OPSET,
+                custom_translation_table=translations(),
+                verbose=False,
+            )
+        except Exception as error:
+            raise UserCodeError(_refusal(net, str(error))) from error
+    model = program.model_proto if program else None
+    dims = model.graph.output[0].type.tensor_type.shape.dim if model else []
+    if model is None or any(dims[at].HasField("dim_value") for at in sizes):
+        raise UserCodeError(_refusal(net, f"its output has a fixed {' or '.join(map(str, sizes.values()))}"))
+    return model
+
+
+def _refusal(net: nn.Module, why: str) -> str:
+    return (
+        f"export: torch cannot turn {type(net).__name__} into a graph for any batch size ({why}): write its "
+        "forward without branches on values and without the batch size (of text also the length) as a number"
+    )
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """The exporter warns of torch's own deprecations and of torchvision's absence: nothing to act on."""
+    logger = logging.getLogger("torch.onnx")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(level)
+
+
+def _strip(graph: onnx.GraphProto) -> None:
+    """Drop stack traces (they hold this machine's paths) and stale shapes from a graph and its subgraphs."""
+    del graph.metadata_props[:], graph.value_info[:]
+    graph.doc_string = ""
+    for named in (*graph.input, *graph.output, *graph.initializer):
+        named.doc_string = ""
+        del named.metadata_props[:]
+    for node in graph.node:
+        node.doc_string = ""
+        del node.metadata_props[:]
+        for attribute in node.attribute:
+            inner = [attribute.g] if attribute.HasField("g") else []
+            for subgraph in (*inner, *attribute.graphs):
+                _strip(subgraph)

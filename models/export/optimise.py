@@ -1,0 +1,208 @@
+"""Smaller variants of an exported model: made, measured on validation rows, and the one that pays put in its place."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import onnx
+
+from models.data.feeds import TEXT_BATCH, feed_at, targets
+from models.data.preparation import Preparation
+from models.errors import DataError, LooplineError, TrainingError
+from models.export.export import MODEL_FILE
+from models.export.half import LEAST_WEIGHTS, halved
+from models.export.int8 import dynamic_int8, static_int8
+from models.export.layers import FLOAT, Layers
+from models.export.names import FP32, UNCHANGED_FILE
+from models.export.predict import Feed, predict, session
+from models.export.prune import pruned
+from models.export.variants import Measured, are_same, choose, loss_of, refusal
+from models.files import write_bytes
+from models.judge.metrics import Array, Metric, measure
+from models.spec_serve import Serve
+
+MOST_ROWS = {"table": 10_000, "image": 2_000, "series": 5_000, "text": TEXT_BATCH}
+"""Of the validation rows, spread evenly."""
+CALIBRATION_ROWS = {"table": 512, "image": 128, "series": 256, "text": 8}
+PASS_ROWS = 2_048
+SHARES = {0.75: "three quarters", 0.5: "half", 0.25: "a quarter"}
+"""Of the hidden units that are taken out: the most that passes, else the least is told of."""
+LEAST_SHARE = min(SHARES)
+ROUNDS, FEWEST_ROUNDS, MOST_SECONDS = 200, 20, 1.0
+MOST_SAID = 200
+"""Characters of a reason."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """What variants are made and measured with."""
+
+    preparation: Preparation
+    calibration: Sequence[Feed]
+    validation: Sequence[Feed]
+    target: Array
+
+    @classmethod
+    def of(cls, prepared: Path, preparation: Preparation) -> Rows:
+        """Rows of the training split to calibrate with, and of the validation split to measure on."""
+        train = _spread(preparation.rows["train"], CALIBRATION_ROWS[preparation.kind])
+        target = targets(prepared, "validation")
+        at = _spread(len(target), MOST_ROWS[preparation.kind])
+        some = feed_at(prepared, "validation", preparation, at)
+        pieces = [_cut(some, start, start + PASS_ROWS) for start in range(0, len(at), PASS_ROWS)]
+        return cls(preparation, [feed_at(prepared, "train", preparation, train)], pieces, target[at])
+
+    def predictions(self, path: Path) -> Array:
+        """A file's predictions of the validation rows."""
+        return predict(path, self.validation, self.preparation)
+
+
+def optimise(folder: Path, prepared: Path, metric: Metric, serve: Serve, seed: int) -> list[Measured]:
+    """Make and measure the variants that the spec names; `model.onnx` is afterwards the one to serve.
+
+    Where that is not fp32, the exported file goes on as `model.fp32.onnx`.
+
+    Args:
+        folder: With `model.onnx` and `preparation.json` as `export` wrote them.
+        prepared: The prepared rows.
+        metric: The goal's.
+        serve: What may be lost.
+        seed: Of the resamples.
+
+    Returns:
+        A row a variant, fp32 first; none for trees, which have no weights to make smaller, or if none is asked for.
+
+    Cost: a fraction of a second for nets of tables, some seconds for a decoder of 3 MB.
+    """
+    exported = folder / MODEL_FILE
+    model = onnx.load(exported)
+    if not serve.variants or not _has_weights(model):
+        return []
+    rows = Rows.of(prepared, Preparation.load(folder))
+    place = folder / "variants"
+    shutil.rmtree(place, ignore_errors=True)
+    bench = _Bench(model, place, rows, metric, serve, seed, rows.predictions(exported))
+    try:
+        table = [bench.unchanged(exported)]
+    except DataError as error:  # one class among the validation rows, say: nothing can be compared
+        return [Measured(name=FP32, size_bytes=exported.stat().st_size, refused=str(error), served=True)]
+    table += [bench.variant(name) for name in serve.variants]
+    table = choose(bench.timed(table))
+    best = next(each.name for each in table if each.served)
+    if best != FP32:
+        exported.replace(folder / UNCHANGED_FILE)
+        bench.files[best].replace(exported)
+    shutil.rmtree(place, ignore_errors=True)
+    return table
+
+
+class _Bench:
+    """Makes variants one by one and measures all but their latency."""
+
+    def __init__(
+        self, model: onnx.ModelProto, place: Path, rows: Rows, metric: Metric, serve: Serve, seed: int, before: Array
+    ) -> None:
+        self.model, self.place, self.rows, self.metric = model, place, rows, metric
+        self.serve, self.seed, self.before = serve, seed, before
+        self.files: dict[str, Path] = {}
+        self.same: dict[str, bool] = {}
+
+    def unchanged(self, path: Path) -> Measured:
+        """The exported file itself."""
+        value = measure(self.metric, self.rows.target, self.before)
+        self.files[FP32], self.same[FP32] = path, True
+        size = path.stat().st_size
+        return Measured(name=FP32, size_bytes=size, value=value, loss=0.0, most_lost=0.0)
+
+    def variant(self, name: str) -> Measured:
+        """A variant; one that cannot be made or does not run has its reason."""
+        makers: dict[str, Callable[[], Measured]] = {
+            "int8_dynamic": lambda: self._measured(name, partial(dynamic_int8, self.model)),
+            "int8_static": lambda: self._measured(name, partial(static_int8, self.model, self.rows.calibration)),
+            "fp16": lambda: self._measured(name, partial(halved, self.model)),
+            "pruned": self._pruned,
+        }
+        return makers[name]()
+
+    def _pruned(self) -> Measured:
+        for share, words in SHARES.items():
+            if share > LEAST_SHARE and self.serve.max_metric_loss == 0:
+                continue  # more would hardly leave the predictions as they are
+            make = partial(pruned, self.model, self.rows.calibration, share)
+            found = self._measured("pruned", make, f"{words} of the hidden units taken out")
+            if found.most_lost is None or self._keeps(found):
+                break
+        return found
+
+    def timed(self, table: list[Measured]) -> list[Measured]:
+        """The table with latencies, and with what they and the losses forbid."""
+        took = latencies(self.files, _cut(self.rows.validation[0], 0, 1))
+        told = []
+        for each in table:
+            found = each.model_copy(update={"latency_ms": took.get(each.name)})
+            same = self.same.get(each.name, False)
+            why = refusal(found, same, self.serve.max_metric_loss, self.serve.max_latency_ms)
+            told.append(found.model_copy(update={"refused": why}))
+        return told
+
+    def _keeps(self, found: Measured) -> bool:
+        limit = self.serve.max_metric_loss
+        return not refusal(found.model_copy(update={"latency_ms": 0.0}), self.same[found.name], limit, None)
+
+    def _measured(self, name: str, make: Callable[[], onnx.ModelProto], how: str = "") -> Measured:
+        try:
+            content = _made(make).SerializeToString(deterministic=True)
+            path = self.place / f"{name}.onnx"
+            self.place.mkdir(exist_ok=True)
+            write_bytes(path, content)
+            after = self.rows.predictions(path)
+            loss, most = loss_of(self.metric, self.rows.target, self.before, after, self.seed)
+            value = measure(self.metric, self.rows.target, after)
+        except LooplineError as error:
+            return Measured(name=name, how=how, refused=str(error).splitlines()[0][:MOST_SAID])
+        self.files[name], self.same[name] = path, are_same(self.before, after)
+        return Measured(name=name, how=how, size_bytes=len(content), value=value, loss=loss, most_lost=most)
+
+
+def latencies(files: Mapping[str, Path], example: Feed) -> dict[str, float]:
+    """Median milliseconds of a call of each file, one thread, in turns: what else the machine does meets all alike."""
+    running = {name: session(path) for name, path in files.items()}
+    took: dict[str, list[float]] = {name: [] for name in files}
+    feed = dict(example)
+    began = time.perf_counter()
+    for done in range(ROUNDS + 1):
+        for name, each in running.items():
+            start = time.perf_counter()
+            each.run(None, feed)
+            took[name].append(time.perf_counter() - start)
+        if done >= FEWEST_ROUNDS and time.perf_counter() - began > MOST_SECONDS:
+            break
+    return {name: float(np.median(seconds[1:])) * 1e3 for name, seconds in took.items()}
+
+
+def _has_weights(model: onnx.ModelProto) -> bool:
+    constants = Layers(model).constants.values()
+    return any(each.data_type == FLOAT and int(np.prod(each.dims)) >= LEAST_WEIGHTS for each in constants)
+
+
+def _spread(count: int, most: int) -> np.ndarray:
+    return np.unique(np.linspace(0, count - 1, min(count, most)).astype(np.int64))
+
+
+def _cut(feed: Feed, start: int, stop: int) -> Feed:
+    return {name: values[start:stop] for name, values in feed.items()}
+
+
+def _made(make: Callable[[], onnx.ModelProto]) -> onnx.ModelProto:
+    try:
+        return make()
+    except LooplineError:
+        raise
+    except Exception as error:  # the tools raise errors of many kinds; no variant is worth a lost loop
+        raise TrainingError(f"cannot be made: {type(error).__name__}: {error}") from error

@@ -1,0 +1,57 @@
+"""Text that a trained net writes by itself: how good it is, for people to see."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from pydantic import BaseModel, ConfigDict
+
+from models.data.code_points import code_points
+from models.data.preparation import Characters
+from models.data.text import indices_of
+
+if TYPE_CHECKING:
+    from torch import nn
+
+TEMPERATURES = (0.5, 0.8, 1.0)
+LENGTH = 240
+
+
+class Sample(BaseModel):
+    """A text that begins with a prompt and goes on with what was drawn at a temperature (under 1: safer choices)."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    temperature: float
+    prompt: str
+    text: str
+
+
+def write_samples(
+    net: nn.Module, characters: Characters, prompt: str, seed: int = 0, length: int = LENGTH
+) -> list[Sample]:
+    """Let the net continue a prompt, once for each temperature; the same seed gives the same texts.
+
+    Cost: one forward pass of a window for each character.
+    """
+    source = torch.Generator().manual_seed(seed)
+    first = torch.from_numpy(indices_of(code_points(prompt), characters)).long()
+    tokens = first.repeat(len(TEMPERATURES), 1)
+    scale = torch.tensor(TEMPERATURES).unsqueeze(1)
+    with torch.inference_mode():
+        for _ in range(length):
+            logits = net(tokens=tokens[:, -characters.length :])[:, -1].float() / scale
+            logits[:, 0] = float("-inf")  # no character stands behind the index of unseen ones
+            tokens = torch.cat([tokens, torch.multinomial(logits.softmax(dim=1), 1, generator=source)], dim=1)
+    drawn = tokens[:, len(first) :].tolist()
+    return [
+        Sample(temperature=temperature, prompt=prompt, text="".join(characters.alphabet[index - 1] for index in row))
+        for temperature, row in zip(TEMPERATURES, drawn, strict=True)
+    ]
+
+
+def as_plain_text(samples: list[Sample]) -> str:
+    """All samples on one page."""
+    parts = [f"=== temperature {sample.temperature:g} ===\n{sample.prompt}|{sample.text}\n" for sample in samples]
+    return "The prompt, which is the beginning of the validation text, ends at the first bar.\n\n" + "\n".join(parts)

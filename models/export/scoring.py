@@ -1,0 +1,87 @@
+"""Scoring of given rows by an exported model: what a caller reads, and what the prediction log keeps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from models.data.preparation import Preparation
+from models.errors import TrainingError
+from models.export.names import output_names
+from models.export.predict import Feed, session
+from models.export.pyfunc import Predictor
+
+RUN_ROWS = 4096
+"""Rows of one run of the graph: a net's activations stay in the processor's cache, and small in memory."""
+
+
+@dataclass(frozen=True)
+class Scored:
+    """Predictions of some rows.
+
+    `shown`: the columns a caller reads: classification `label` and `probability_<class>` of each class, regression
+    `prediction`, text `next_character`, `probability` and `bits_per_char`. `score` (rows,): what the log keeps, the
+    probability of the positive class, the prediction, or the bits a character. `scores` (rows, num_classes):
+    multiclass instead.
+    """
+
+    shown: pa.Table
+    score: np.ndarray | None
+    scores: np.ndarray | None
+
+
+class Scorer:
+    """An exported model, ready to score.
+
+    Args:
+        folder: With `model.onnx` and `preparation.json`.
+        threads: Threads of ONNX Runtime.
+
+    Raises:
+        StoreError: The file is absent or is no ONNX model.
+    """
+
+    def __init__(self, folder: Path, threads: int = 1) -> None:
+        self.preparation = Preparation.load(folder)
+        self._names = output_names(self.preparation)
+        if self.preparation.characters is not None:
+            self._reader = Predictor(folder)
+        else:
+            self._session = session(folder / "model.onnx", threads)
+
+    def score(self, feed: Feed) -> Scored:
+        """Score rows as `models.export.given_rows` makes them.
+
+        Raises:
+            TrainingError: The model cannot run on these rows.
+        """
+        found = self._run(feed)
+        if "prediction" in found:
+            shown = pa.table({"prediction": pa.array(found["prediction"].astype(np.float64))})
+            return Scored(shown, found["prediction"].astype(np.float64), None)
+        chances = found["probabilities"].astype(np.float64)
+        columns = {"label": pa.array(found["label"], pa.string())}
+        classes = self.preparation.target.classes or []
+        columns |= {f"probability_{name}": pa.array(chances[:, at]) for at, name in enumerate(classes)}
+        if self.preparation.task == "binary":
+            return Scored(pa.table(columns), chances[:, 1], None)
+        return Scored(pa.table(columns), None, chances)
+
+    def read(self, lines: list[str]) -> Scored:
+        """Score texts by a model of text."""
+        shown = pa.Table.from_pandas(self._reader.predict({"text": lines}), preserve_index=False)
+        return Scored(shown.replace_schema_metadata(None), shown.column("bits_per_char").to_numpy(), None)
+
+    def _run(self, feed: Feed) -> dict[str, np.ndarray]:
+        rows = len(next(iter(feed.values())))
+        parts = []
+        for start in range(0, rows, RUN_ROWS):
+            piece = {name: values[start : start + RUN_ROWS] for name, values in feed.items()}
+            try:
+                parts.append(self._session.run(self._names, piece))
+            except Exception as error:
+                raise TrainingError(f"the exported model cannot run on these rows: {error}") from error
+        return {name: np.concatenate(found) for name, found in zip(self._names, zip(*parts, strict=True), strict=True)}

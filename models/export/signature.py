@@ -1,0 +1,68 @@
+"""What an exported graph takes and gives, as plain JSON: signature and input example."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import onnx
+
+DTYPES = {"double": np.float64, "float": np.float32, "int64": np.int64, "string": np.str_, "uint8": np.uint8}
+
+
+def signature(values: Iterable[onnx.ValueInfoProto]) -> list[dict[str, Any]]:
+    """`{name, dtype, shape}` of each input or output; a dynamic dimension is its name, `batch`.
+
+    dtype is one of `DTYPES`.
+    """
+    return [{"name": value.name, "dtype": _dtype(value), "shape": _shape(value)} for value in values]
+
+
+def input_example(feed: Mapping[str, np.ndarray], rows: int = 3) -> dict[str, list[Any]]:
+    """The first rows of a feed as JSON: nested lists by input name, null for a missing number."""
+    return {name: _plain(values[:rows].tolist()) for name, values in feed.items()}
+
+
+def served_text() -> dict[str, list[dict[str, Any]]]:
+    """`inputs` and `outputs` of the MLflow model of a text, which turns text into the graph's code points."""
+    dtypes = {"next_character": "string", "probability": "double", "bits_per_char": "double"}
+    return {
+        "inputs": [{"name": "text", "dtype": "string", "shape": ["batch"]}],
+        "outputs": [{"name": name, "dtype": dtype, "shape": ["batch"]} for name, dtype in dtypes.items()],
+    }
+
+
+def text_example(points: np.ndarray, rows: int = 3) -> dict[str, list[Any]]:
+    """The first windows (window, position) of code points as texts."""
+    return {"text": ["".join(map(chr, row)) for row in points[:rows].tolist()]}
+
+
+def feed_of(example: Mapping[str, list[Any]], inputs: Iterable[Mapping[str, Any]]) -> dict[str, np.ndarray]:
+    """An input example as arrays again, ready for ONNX Runtime.
+
+    Args:
+        example: What `input_example` gave.
+        inputs: What `signature` gave for the graph's inputs.
+    """
+    feed = {}
+    for entry in inputs:
+        dtype = DTYPES[entry["dtype"]]
+        feed[entry["name"]] = np.array(example[entry["name"]], object if dtype is np.str_ else dtype)
+    return feed
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_plain(part) for part in value]
+    return None if isinstance(value, float) and math.isnan(value) else value
+
+
+def _dtype(value: onnx.ValueInfoProto) -> str:
+    name = onnx.TensorProto.DataType.Name(value.type.tensor_type.elem_type)
+    return str(name).lower()
+
+
+def _shape(value: onnx.ValueInfoProto) -> list[int | str]:
+    return [part.dim_param or part.dim_value for part in value.type.tensor_type.shape.dim]

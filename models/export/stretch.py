@@ -1,0 +1,37 @@
+"""A stretch of an ONNX graph while it is being written: nodes and constants under one prefix."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from onnx import helper, numpy_helper
+
+if TYPE_CHECKING:
+    from onnx import NodeProto, TensorProto
+
+ML_DOMAIN = "ai.onnx.ml"
+
+
+@dataclass
+class Stretch:
+    """Nodes and constants whose names start with `prefix`, so that stretches join without clashes.
+
+    Names are given by the writer, never counted or timed: the same model always has the same bytes.
+    """
+
+    prefix: str
+    nodes: list[NodeProto] = field(default_factory=list)
+    constants: list[TensorProto] = field(default_factory=list)
+
+    def node(self, op: str, inputs: list[str], name: str, *, output: str = "", **attributes: Any) -> str:
+        """Append one operator with one output; returns its name, `prefix + name` unless `output` is given."""
+        output = output or self.prefix + name
+        self.nodes.append(helper.make_node(op, inputs, [output], name=self.prefix + name, **attributes))
+        return output
+
+    def constant(self, name: str, value: np.ndarray) -> str:
+        """Append one constant tensor; returns its name, `prefix + name`."""
+        self.constants.append(numpy_helper.from_array(np.ascontiguousarray(value), self.prefix + name))
+        return self.prefix + name

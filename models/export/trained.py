@@ -1,0 +1,105 @@
+"""A finished job's model, taken up again: its core for the graph, and its predictions to compare with."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from models.data.feeds import TEXT_BATCH
+from models.data.preparation import Preparation
+from models.errors import StoreError
+from models.export.stretch import Stretch
+from models.export.trees import trees_stretch
+from models.nets.catalogue import is_trees, net_name
+from models.training.job import TREES_FILE, WEIGHTS_FILE, Job
+
+if TYPE_CHECKING:
+    from torch import nn
+
+EXAMPLES_A_PASS = 256
+
+
+def core_of(job: Job, preparation: Preparation) -> tuple[Stretch, str]:
+    """The trained model as a stretch of graph, and the name of its output.
+
+    Raises:
+        StoreError: The job's folder lacks the weights, or holds another net's.
+        UserCodeError: The net cannot be exported.
+    """
+    if is_trees(net_name(job.model.net, preparation.kind)):
+        return trees_stretch(_trees_text(job), preparation)
+    from models.export.net_graph import net_stretch
+
+    return net_stretch(net_of(job, preparation), preparation)
+
+
+def validation_predictions(job: Job, preparation: Preparation, positions: np.ndarray) -> np.ndarray:
+    """What the trained model itself predicts for some validation examples, float64 in the contract's form.
+
+    Args:
+        job: The finished job.
+        preparation: The schema that travels with the model.
+        positions: Which examples of the validation split, int64 (examples,).
+    """
+    if is_trees(net_name(job.model.net, preparation.kind)):
+        return _trees_predictions(job, preparation, positions)
+    return _net_predictions(job, preparation, positions)
+
+
+def num_validation_examples(job: Job) -> int:
+    """Examples in the job's validation tensors."""
+    from safetensors import safe_open
+
+    with safe_open(job.tensors["validation"], framework="numpy") as file:
+        name = "target" if "target" in file.keys() else "start"  # noqa: SIM118  not a dict
+        return int(file.get_slice(name).get_shape()[0])
+
+
+def net_of(job: Job, preparation: Preparation) -> nn.Module:
+    """The trained net, in evaluation mode on the CPU.
+
+    Raises:
+        StoreError: The job's folder lacks the weights, or holds another net's.
+    """
+    from models.nets.sizes import Sizes
+    from models.training.weights import load_net
+
+    return load_net(job.model, Sizes.of(preparation), job.project, job.folder / WEIGHTS_FILE)
+
+
+def _net_predictions(job: Job, preparation: Preparation, positions: np.ndarray) -> np.ndarray:
+    import torch
+
+    from models.training.examples import open_examples
+    from models.training.objective import predictions, settle
+
+    net = net_of(job, preparation)
+    whole = job.model_copy(update={"fold": None, "sample": 1.0})
+    examples = open_examples(whole, preparation)[1]
+    at = torch.from_numpy(positions)
+    with torch.inference_mode():
+        passes = torch.split(at, TEXT_BATCH if preparation.kind == "text" else EXAMPLES_A_PASS)
+        parts = [settle(net(**examples.gather(some)), examples.gather_target(some), preparation) for some in passes]
+        output = torch.cat(parts).double()
+    return np.asarray(predictions(output, preparation), np.float64)
+
+
+def _trees_text(job: Job) -> str:
+    path = job.folder / TREES_FILE
+    try:
+        return path.read_text()
+    except OSError as error:
+        raise StoreError(f"{path}: cannot be read ({error.strerror}): train again") from error
+
+
+def _trees_predictions(job: Job, preparation: Preparation, positions: np.ndarray) -> np.ndarray:
+    import lightgbm
+    from safetensors.numpy import load_file
+
+    tensors = load_file(job.tensors["validation"])
+    columns = [tensors[name][positions].astype(np.float64) for name in ("numeric", "categorical")]
+    predicted = lightgbm.Booster(model_str=_trees_text(job)).predict(np.hstack(columns), num_threads=1)
+    if preparation.task == "regression":
+        return np.asarray(predicted) * preparation.target.scale + preparation.target.shift
+    return np.asarray(predicted)

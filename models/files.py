@@ -1,0 +1,161 @@
+"""Files that are whole or not there: atomic writes, hashes, and a memory of hashes by stat."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from models.errors import StoreError
+
+CHUNK_BYTES = 1 << 20
+FILE_MODE = 0o644
+CLOCK_TICK_NS = 20_000_000  # twice the coarsest tick (10 ms) with which file systems stamp times
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write `text` so that `path` holds all of it or what it held before.
+
+    Raises:
+        StoreError: The disk is full or the folder is not writable.
+    """
+    write_bytes(path, text.encode())
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write `content` so that `path` holds all of it or what it held before.
+
+    Raises:
+        StoreError: The disk is full or the folder is not writable.
+    """
+    with storing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(content)
+                os.fchmod(file.fileno(), FILE_MODE)  # mkstemp gives 0600: others may read what we write, as any file
+                file.flush()
+                os.fsync(file.fileno())
+            Path(temporary).replace(path)
+        except BaseException:
+            Path(temporary).unlink(missing_ok=True)
+            raise
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write `value` as JSON with sorted keys, atomically."""
+    write_text(path, json.dumps(value, indent=1, sort_keys=True) + "\n")
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The object in a JSON file; empty where there is none, or none that is whole."""
+    try:
+        found = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+@contextlib.contextmanager
+def storing(path: Path) -> Iterator[None]:
+    """Turn the operating system's refusals to write into a StoreError that names the cure."""
+    try:
+        yield
+    except OSError as error:
+        cures = {
+            errno.ENOSPC: "the disk is full: free some space and run again",
+            errno.EDQUOT: "the disk quota is used up: free some space and run again",
+            errno.EROFS: "the file system is read-only: set LOOPLINE_HOME to a folder that can be written",
+            errno.ENOTDIR: "a file lies where a folder is expected: move it away, or set LOOPLINE_HOME",
+            errno.EEXIST: "a file lies where a folder is expected: move it away, or set LOOPLINE_HOME",
+            errno.EACCES: "the folder cannot be written by this user: change its owner, or set LOOPLINE_HOME",
+        }
+        if error.errno in cures:
+            raise StoreError(f"{error.filename or path}: {cures[error.errno]}") from error
+        raise
+
+
+@contextlib.contextmanager
+def replacing_folder(folder: Path) -> Iterator[Path]:
+    """Give a temporary folder that takes the place of `folder` when the block ends well, and goes if it does not."""
+    with storing(folder):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}.", suffix=".tmp"))
+        try:
+            yield temporary
+            if folder.exists():
+                shutil.rmtree(folder)
+            temporary.chmod(0o755)
+            temporary.replace(folder)
+        except BaseException:
+            shutil.rmtree(temporary, ignore_errors=True)
+            raise
+
+
+def sha256(path: Path) -> str:
+    """SHA-256 of a file, or of a folder: of the sorted (relative name, SHA-256) of its files.
+
+    Cost: reads every byte; about 1.5 s for 1 GB.
+    """
+    digest = hashlib.sha256()
+    if path.is_dir():
+        for inner in sorted(file for file in path.rglob("*") if file.is_file()):
+            digest.update(f"{inner.relative_to(path).as_posix()}\0{sha256(inner)}\n".encode())
+        return digest.hexdigest()
+    with path.open("rb") as file:
+        while chunk := file.read(CHUNK_BYTES):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+class Hashes:
+    """Hashes of files, remembered while device, inode, size and times of change stay the same.
+
+    As in git's index, an entry counts only if the file last changed before this memory was written: a file changed
+    again within the same tick of the clock is read again.
+    """
+
+    def __init__(self, memory: Path) -> None:
+        self._path = memory
+        self._known: dict[str, list[Any]] = {}
+        self._written_ns = 0
+        self._changed = False
+        with contextlib.suppress(OSError, ValueError):
+            known = json.loads(memory.read_text())
+            if isinstance(known, dict):
+                self._known = {name: seen for name, seen in known.items() if isinstance(seen, list)}
+            self._written_ns = memory.stat().st_mtime_ns
+
+    def of(self, path: Path) -> str:
+        """SHA-256 of a file or folder, as `sha256` gives it; only what changed is read again."""
+        if not path.is_dir():
+            return self._of_file(path)
+        digest = hashlib.sha256()
+        for inner in sorted(file for file in path.rglob("*") if file.is_file()):
+            digest.update(f"{inner.relative_to(path).as_posix()}\0{self._of_file(inner)}\n".encode())
+        return digest.hexdigest()
+
+    def save(self) -> None:
+        """Keep what was learnt; failing to is harmless, it only costs time."""
+        if self._changed:
+            with contextlib.suppress(OSError, StoreError):
+                write_text(self._path, json.dumps(self._known))
+
+    def _of_file(self, path: Path) -> str:
+        stat = path.stat()
+        seen = [stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns]
+        known = self._known.get(str(path))
+        if known and known[:-1] == seen and stat.st_ctime_ns + CLOCK_TICK_NS < self._written_ns:
+            return str(known[-1])
+        found = sha256(path)
+        self._known[str(path)] = [*seen, found]
+        self._changed = True
+        return found

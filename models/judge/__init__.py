@@ -1,0 +1,1 @@
+"""Judging: metrics, bootstrap, verdicts."""

@@ -1,0 +1,76 @@
+"""What doing next to nothing predicts: the least that a model must beat, from the training targets alone."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from models.errors import DataError
+from models.judge.language import unigram_bits
+from models.judge.metrics import Array
+from models.spec import Task
+
+
+class Baseline(NamedTuple):
+    """A trivial model: its name in words and its predictions for the test examples, in the metrics' form."""
+
+    name: str
+    prediction: Array
+
+
+def trivial_baseline(
+    task: Task, train_target: Array, num_examples: int, num_classes: int = 2, metric: str = ""
+) -> Baseline:
+    """The same prediction for every example: the classes' shares, or the middle of the training targets.
+
+    Args:
+        task: Decides the form of the predictions.
+        train_target: Class indices, or numbers in the target's own unit (example,).
+        num_examples: Number of test examples.
+        num_classes: Number of classes, those absent from training included.
+        metric: The median is what `mae` and `mape` are least under, the mean everything else.
+
+    Raises:
+        DataError: No training target.
+    """
+    if not len(train_target):
+        raise DataError("the training split is empty: a baseline needs at least one target")
+    if task == "regression":
+        middle = np.median if metric in ("mae", "mape") else np.mean
+        name = "median of the training targets" if middle is np.median else "mean of the training targets"
+        return Baseline(name, np.full(num_examples, float(middle(train_target))))
+    shares = np.bincount(np.asarray(train_target, dtype=np.int64), minlength=num_classes) / len(train_target)
+    if task == "binary":
+        return Baseline("share of the positive class", np.full(num_examples, shares[1]))
+    return Baseline("shares of the classes", np.tile(shares, (num_examples, 1)))
+
+
+def unigram(training: Array, target: Array) -> Baseline:
+    """Each character by its share in the training text: the bits that each of `target` (window, position) costs.
+
+    Raises:
+        DataError: No training text.
+    """
+    if not len(training):
+        raise DataError("the training split is empty: a baseline needs at least one character")
+    return Baseline("characters by their shares in the training text", unigram_bits(training, target))
+
+
+def naive_forecast(series: Array, target_rows: Array, lag: int) -> Baseline:
+    """The target's own value `lag` steps earlier: the last known one, or that of a season ago.
+
+    Args:
+        series: The target over all time steps (step,), in its own unit.
+        target_rows: The step (example,) whose value each example predicts.
+        lag: Steps back; at least the horizon, or the forecast would see the future.
+
+    Raises:
+        DataError: An example lies less than `lag` steps from the start.
+    """
+    earlier = np.asarray(target_rows, dtype=np.int64) - lag
+    if len(earlier) and earlier.min() < 0:
+        raise DataError(f"naive forecast: an example at step {earlier.min() + lag} has no value {lag} steps before it")
+    return Baseline(
+        f"the value {lag} step{'s' if lag > 1 else ''} earlier", np.asarray(series, dtype=np.float64)[earlier]
+    )

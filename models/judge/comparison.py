@@ -1,0 +1,103 @@
+"""How much better is the challenger, and how sure is it: one bootstrap for all models, or McNemar."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from models.judge import mcnemar
+from models.judge.bootstrap import p_value, percentile_interval, resample
+from models.judge.metrics import Array, Metric
+from models.judge.resampling import evaluator
+from models.judge.verdict import Difference, Estimate
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """What the challenger's gain must reach: `gain >= value` or, when strict, `gain > value`."""
+
+    value: float
+    strict: bool
+
+
+@dataclass(frozen=True)
+class Resampled:
+    """Each model's metric, plain and on the same resamples."""
+
+    metric: Metric
+    values: dict[str, float]
+    resampled: dict[str, Array]
+
+    def estimate(self, model: str, confidence: float) -> Estimate:
+        """A model's value with its percentile interval."""
+        low, high = percentile_interval(self.resampled[model], confidence) or (None, None)
+        return Estimate(value=self.values[model], low=low, high=high)
+
+    def gains(self, other: str) -> Array:
+        """Resampled gain (resample,) of the challenger over `other`: more is better, whatever the metric."""
+        return self.metric.sign * (self.resampled["challenger"] - self.resampled[other])
+
+    def difference(self, other: str, threshold: Threshold, confidence: float) -> Difference:
+        """Challenger minus `other`, judged against a threshold."""
+        value = self.values["challenger"] - self.values[other]
+        drawn = self.resampled["challenger"] - self.resampled[other]
+        low, high = percentile_interval(drawn, confidence) or (None, None)
+        p = p_value(self.gains(other), threshold.value, at_threshold=not threshold.strict)
+        reached = p is not None and p < 1 - confidence
+        return Difference(value=value, low=low, high=high, p_value=p, reached=reached)
+
+    def loss_p_value(self, other: str, allowed: float) -> float | None:
+        """Evidence that the challenger lost more than `allowed`, on the two-sided scale.
+
+        From the bootstrap's standard error: counting resamples could not go below 2 / resamples, which a
+        correction for many slices needs.
+
+        Source: Efron and Tibshirani (1993), ch. 13.
+        """
+        gains = self.gains(other)
+        if percentile_interval(gains, 0.5) is None:
+            return None
+        error = float(np.nanstd(gains, ddof=1))
+        distance = self.metric.sign * (self.values["challenger"] - self.values[other]) + allowed
+        if distance >= 0:
+            return 1.0
+        return math.erfc(-distance / error / math.sqrt(2)) if error > 0 else 0.0
+
+
+def resample_models(
+    metric: Metric,
+    target: Array,
+    models: Mapping[str, Array],
+    resamples: int,
+    seed: int = 0,
+    clusters: Array | None = None,
+) -> Resampled:
+    """Take the metric of every model on the examples and on the same resamples of them."""
+    evaluators = [evaluator(metric, target, prediction) for prediction in models.values()]
+    drawn = resample(evaluators, len(target), resamples, seed, clusters)
+    once = np.ones(len(target))
+    values = {name: each(once) for name, each in zip(models, evaluators, strict=True)}
+    return Resampled(metric, values, {name: drawn[:, column] for column, name in enumerate(models)})
+
+
+def mcnemar_difference(
+    target: Array, challenger: Array, champion: Array, threshold: Threshold, confidence: float
+) -> Difference:
+    """Challenger's gain in accuracy, judged by McNemar's mid-p test, or by an interval if there is a margin.
+
+    Each example counts as independent of the others.
+    """
+    counts = mcnemar.discordant(target, challenger, champion)
+    gain, low, high, error = mcnemar.difference(counts, confidence)
+    if threshold.value == 0:
+        p = mcnemar.midp(counts)
+        never_differ = counts.challenger + counts.champion == 0
+        reached = (gain > 0 and p < 1 - confidence) or (never_differ and not threshold.strict)
+    else:
+        beyond = (gain - threshold.value) / error
+        p = math.erfc(beyond / math.sqrt(2)) if beyond > 0 else 1.0
+        reached = p < 1 - confidence
+    return Difference(value=gain, low=low, high=high, p_value=p, reached=reached)

@@ -1,0 +1,168 @@
+"""Judge a challenger: a pure function from evidence and rules to a verdict, and its replay."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from models import spec
+from models.errors import DataError, UsageError
+from models.judge.comparison import Resampled, Threshold, mcnemar_difference, resample_models
+from models.judge.evidence import Evidence
+from models.judge.gates import gates_of, number, sample_gate
+from models.judge.metrics import Metric, measure, metrics_for
+from models.judge.slices import judge_slices
+from models.judge.verdict import Difference, Gate, Verdict
+
+
+def judge(
+    evidence: Evidence,
+    rules: spec.Judge,
+    metric: Metric,
+    good_enough: float | None = None,
+    max_latency_ms: float | None = None,
+    seed: int = 0,
+) -> Verdict:
+    """Whether the challenger shall take the champion's place, with every number and reason.
+
+    Without a champion the goal and the trivial baseline decide.
+
+    Args:
+        evidence: Predictions of all models on the same test examples, and costs.
+        rules: The spec's `judge` block.
+        metric: The metric of the goal.
+        good_enough: The spec's `goal.good_enough`.
+        max_latency_ms: The spec's `serve.max_latency_ms`; the tighter of it and the judge's own counts.
+        seed: Of the resamples.
+
+    Raises:
+        DataError: The arrays cannot be compared, or the metric is undefined on them.
+        UsageError: McNemar's test was asked for another metric than accuracy.
+        UserCodeError: Your own metric raised or gave back no finite number.
+
+    Cost: `resamples` x models x (1 + slice columns) x examples; see `make bench`.
+    """
+    evidence.check()
+    if rules.test == "mcnemar" and metric.name != "accuracy":
+        raise UsageError(f"judge.test: mcnemar is for accuracy, goal.metric is {metric.name}: use bootstrap")
+    limits = [each for each in (rules.max_latency_ms, max_latency_ms) if each is not None]
+    asked = {"good_enough": good_enough, "max_latency_ms": min(limits, default=None)}
+    draft = _measured(evidence, rules, metric, seed).model_copy(update=asked)
+    gates = gates_of(draft)
+    decision = "promote" if all(gate.passed for gate in gates) else "keep"
+    return draft.model_copy(update={"gates": gates, "decision": decision, "reasons": _reasons(draft, gates)})
+
+
+class Replay(NamedTuple):
+    """Whether the same evidence gave the same verdict again, and where it differs if not."""
+
+    same: bool
+    differences: list[str]
+
+
+def replay(verdict: Verdict, evidence: Evidence, metric: Metric) -> Replay:
+    """Judge the evidence again by the verdict's own rules and compare every number (relative 1e-9) and word.
+
+    Raises:
+        DataError: The evidence is not what the verdict rests on; names the arrays that differ.
+    """
+    digests = evidence.digests()
+    changed = [name for name in verdict.digests.keys() | digests if verdict.digests.get(name) != digests.get(name)]
+    if changed:
+        raise DataError(f"not the evidence of this verdict: other values in {', '.join(sorted(changed))}")
+    again = judge(evidence, verdict.rules, metric, verdict.good_enough, verdict.max_latency_ms, verdict.seed)
+    differences = _differences("", verdict.model_dump(mode="json"), again.model_dump(mode="json"))
+    return Replay(not differences, differences)
+
+
+def _measured(evidence: Evidence, rules: spec.Judge, metric: Metric, seed: int) -> Verdict:
+    """A verdict with all its numbers and no decision yet."""
+    clusters = None if evidence.clusters is None else np.unique(evidence.clusters, return_inverse=True)[1]
+    result = resample_models(metric, evidence.target, evidence.models, rules.resamples, seed, clusters)
+    has_champion, has_baseline = evidence.champion is not None, evidence.baseline is not None
+    beaten = Threshold(0.0, strict=True)
+    draft = Verdict(
+        task=evidence.task,
+        metric=metric.name,
+        direction=metric.direction,
+        rules=rules,
+        seed=seed,
+        num_samples=len(evidence.target),
+        num_clusters=None if clusters is None else int(clusters.max()) + 1,
+        challenger_id=evidence.challenger_id,
+        champion_id=evidence.champion_id,
+        challenger=result.estimate("challenger", rules.confidence),
+        champion=result.estimate("champion", rules.confidence) if has_champion else None,
+        baseline=result.estimate("baseline", rules.confidence) if has_baseline else None,
+        baseline_name=evidence.baseline_name if has_baseline else "",
+        references=dict(evidence.references),
+        difference=_against_champion(evidence, rules, result),
+        over_baseline=result.difference("baseline", beaten, rules.confidence) if has_baseline else None,
+        slices=judge_slices(evidence, rules, metric, seed),
+        metrics=_every_metric(evidence, metric, result),
+        challenger_cost=evidence.challenger_cost,
+        champion_cost=evidence.champion_cost,
+        parity=evidence.parity,
+        digests=evidence.digests(),
+    )
+    # With too few examples an undefined metric is no surprise: the gate says why.
+    if sample_gate(draft).passed:
+        for prediction in evidence.models.values():
+            measure(metric, evidence.target, prediction)
+    return draft
+
+
+def _against_champion(evidence: Evidence, rules: spec.Judge, result: Resampled) -> Difference | None:
+    if evidence.champion is None:
+        return None
+    strict = rules.mode == "superiority"
+    threshold = Threshold(rules.margin if strict else -rules.margin, strict)
+    if rules.test == "mcnemar":
+        return mcnemar_difference(evidence.target, evidence.challenger, evidence.champion, threshold, rules.confidence)
+    return result.difference("champion", threshold, rules.confidence)
+
+
+def _every_metric(evidence: Evidence, metric: Metric, result: Resampled) -> dict[str, dict[str, float | None]]:
+    values: dict[str, dict[str, float | None]] = {metric.name: dict(result.values)}
+    for each in metrics_for(evidence.task):
+        if each.name != metric.name:
+            values[each.name] = {name: each.function(evidence.target, p) for name, p in evidence.models.items()}
+    return values
+
+
+def _reasons(draft: Verdict, gates: list[Gate]) -> list[str]:
+    """One sentence that says it all, then the gates that refused, or all when none did."""
+    failed = [gate for gate in gates if not gate.passed]
+    now = f"{draft.metric} {number(draft.challenger.value)}"
+    if draft.champion is None:
+        summary = f"First model, {now}: judged against the goal and the baseline alone"
+    else:
+        summary = f"Challenger {now} against champion {number(draft.champion.value)}"
+    if failed:
+        return [
+            f"Not promoted. {summary}. Refused by: {', '.join(gate.name for gate in failed)}.",
+            *map(_told, failed),
+        ]
+    return [f"Promoted. {summary}.", *map(_told, gates)]
+
+
+def _told(gate: Gate) -> str:
+    return f"{gate.name}: {gate.reason}"
+
+
+def _differences(path: str, before: Any, after: Any) -> list[str]:
+    if isinstance(before, dict) and isinstance(after, dict):
+        keys = sorted(before.keys() | after.keys())
+        return [line for key in keys for line in _differences(f"{path}.{key}", before.get(key), after.get(key))]
+    if isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
+        pairs = enumerate(zip(before, after, strict=True))
+        return [line for place, (old, new) in pairs for line in _differences(f"{path}[{place}]", old, new)]
+    if isinstance(before, float) and isinstance(after, float):
+        return [] if math.isclose(before, after, rel_tol=1e-9, abs_tol=1e-12) else [_changed(path, before, after)]
+    return [] if before == after else [_changed(path, before, after)]
+
+
+def _changed(path: str, before: Any, after: Any) -> str:
+    return f"{path.lstrip('.')}: was {before!r}, is {after!r}"

@@ -1,0 +1,100 @@
+"""What a verdict rests on: predictions of every model on the same frozen test examples, and costs."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from models.errors import DataError
+from models.judge.metrics import Array, check_examples
+from models.judge.verdict import Cost, Parity
+from models.spec import Task
+
+_MISSING = frozenset({"None", "nan", "NaT", "<NA>"})
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Arrays with one entry a test example, in the same order for every model.
+
+    Targets and predictions are in the form that metrics take (`models/judge/metrics.py`).
+    """
+
+    task: Task
+    target: Array
+    challenger: Array
+    champion: Array | None = None
+    baseline: Array | None = None
+    baseline_name: str = "baseline"
+    references: Mapping[str, float] = field(default_factory=dict)
+    """What else the metric may be compared with, by name: nothing is decided by it."""
+    slices: Mapping[str, Array] = field(default_factory=dict)
+    """Raw values (example,) of each slice column."""
+    clusters: Array | None = None
+    """Whole numbers (example,) from 0 on, where examples hang together: groups, or stretches of a series."""
+    challenger_id: str | None = None
+    champion_id: str | None = None
+    challenger_cost: Cost = field(default_factory=Cost)
+    champion_cost: Cost | None = None
+    parity: Parity | None = None
+
+    @property
+    def models(self) -> dict[str, Array]:
+        """Predictions of each model that there is; the challenger first."""
+        all_of_them = {"challenger": self.challenger, "champion": self.champion, "baseline": self.baseline}
+        return {name: prediction for name, prediction in all_of_them.items() if prediction is not None}
+
+    def check(self) -> None:
+        """Refuse what cannot be compared.
+
+        Raises:
+            DataError: Lengths or shapes differ, or a prediction is not finite; names the model.
+        """
+        for name, prediction in self.models.items():
+            try:
+                check_examples(self.target, prediction)
+            except DataError as error:
+                raise DataError(f"{name}: {error}") from error
+            if prediction.shape != self.challenger.shape:
+                raise DataError(
+                    f"{name}: predictions have shape {prediction.shape}, the challenger's "
+                    f"{self.challenger.shape}: predict the same test examples with the same classes"
+                )
+        for column, values in self.slices.items():
+            if len(values) != len(self.target):
+                raise DataError(
+                    f"slice {column}: got {len(values)} values, expected {len(self.target)}, one an example"
+                )
+
+    def digests(self) -> dict[str, str]:
+        """SHA-256 of each array: its dtype, shape and values."""
+        arrays = {"target": self.target, **self.models}
+        if self.clusters is not None:
+            arrays["clusters"] = self.clusters
+        arrays |= {f"slice {column}": as_text(values) for column, values in self.slices.items()}
+        return {name: _digest(array) for name, array in arrays.items()}
+
+
+def as_text(values: Array) -> Array:
+    """Slice values as text: whole floats lose their `.0`, missing ones become `missing`."""
+    return np.array([_text(value) for value in np.asarray(values, dtype=object)], dtype=np.str_)
+
+
+def _text(value: object) -> str:
+    text = str(value)
+    if text in _MISSING:
+        return "missing"
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else text
+
+
+def _digest(array: Array) -> str:
+    if array.dtype.kind == "U":
+        return _sha256(f"text{array.shape}", "\0".join(array.tolist()).encode())
+    return _sha256(f"{array.dtype.str}{array.shape}", np.ascontiguousarray(array).tobytes())
+
+
+def _sha256(kind: str, content: bytes) -> str:
+    return hashlib.sha256(kind.encode() + content).hexdigest()

@@ -1,0 +1,161 @@
+"""The conditions of promotion: each a pure function from a verdict's numbers to yes or no in plain words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+from models.judge.verdict import Difference, Gate, Slice, Verdict
+
+LEAST_CLUSTERS = 10
+"""With fewer, a bootstrap of clusters gives intervals that are far too narrow."""
+
+
+def gates_of(verdict: Verdict) -> list[Gate]:
+    """Every gate that the verdict's rules ask for, in the order in which a reader would ask."""
+    return [gate for find in _GATES if (gate := find(verdict)) is not None]
+
+
+def sample_gate(verdict: Verdict) -> Gate:
+    """Are there enough test examples to say anything?"""
+    num, least = verdict.num_samples, verdict.rules.min_samples
+    if num < least:
+        return _gate("sample", False, f"too few test examples: {num}, judge.min_samples asks for {least}")
+    if verdict.num_clusters is not None and verdict.num_clusters < LEAST_CLUSTERS:
+        clusters = f"{verdict.num_clusters} clusters, at least {LEAST_CLUSTERS} are needed"
+        return _gate("sample", False, f"too few independent test examples: they fall into {clusters}")
+    return _gate("sample", True, f"{num} test examples, {least} are enough")
+
+
+def champion_gate(verdict: Verdict) -> Gate | None:
+    """Is the challenger better (superiority), or not worse (noninferiority), by the margin?"""
+    if verdict.difference is None:
+        return None
+    rules = verdict.rules
+    asked = "better than the champion" if rules.mode == "superiority" else "no worse than the champion"
+    asked += f" by more than {number(rules.margin)}" if rules.margin else ""
+    gain = f"{verdict.metric} {_gain(verdict, verdict.difference)}"
+    if verdict.difference.reached:
+        return _gate("champion", True, f"shown to be {asked}: {gain}")
+    return _gate("champion", False, f"not shown to be {asked}: {gain}{_cure(verdict, verdict.difference)}")
+
+
+def goal_gate(verdict: Verdict) -> Gate | None:
+    """Is the value at least as good as the goal of the spec?"""
+    if verdict.good_enough is None:
+        return None
+    value, bound = verdict.challenger.value, "least" if verdict.sign > 0 else "most"
+    passed = value is not None and verdict.sign * (value - verdict.good_enough) >= 0
+    asked = f"goal.good_enough is {number(verdict.good_enough)} at {bound}"
+    return _gate("goal", passed, f"{verdict.metric} is {number(value)}, {asked}")
+
+
+def baseline_gate(verdict: Verdict) -> Gate | None:
+    """Does the challenger beat doing next to nothing?"""
+    if verdict.over_baseline is None or verdict.baseline is None:
+        return None
+    passed = verdict.over_baseline.reached
+    verb = "beats" if passed else "is not shown to beat"
+    baseline = f"({verdict.baseline_name}, {verdict.metric} {number(verdict.baseline.value)})"
+    return _gate("baseline", passed, f"{verb} the trivial baseline {baseline}: {_gain(verdict, verdict.over_baseline)}")
+
+
+def slices_gate(verdict: Verdict) -> Gate | None:
+    """Did no slice lose more than it may, after correction for their number?"""
+    if verdict.rules.slice_margin is None or verdict.difference is None or not verdict.slices:
+        return None
+    tested = [each for each in verdict.slices if each.p_holm is not None]
+    lost = sorted((each for each in tested if each.lost), key=lambda each: each.p_holm or 0.0)
+    more_than = f"more than {number(verdict.rules.slice_margin)} of {verdict.metric}"
+    if not lost:
+        return _gate("slices", True, f"none of {len(tested)} tested slices is shown to lose {more_than}")
+    told = "; ".join(_slice_in_words(each) for each in lost[:3]) + (" and others" if len(lost) > 3 else "")
+    return _gate("slices", False, f"{len(lost)} of {len(tested)} tested slices lose {more_than}: {told}")
+
+
+def latency_gate(verdict: Verdict) -> Gate | None:
+    """Is one row answered fast enough?"""
+    return _cost_gate("latency", verdict.challenger_cost.latency_ms, verdict.max_latency_ms, "one row takes", "ms")
+
+
+def size_gate(verdict: Verdict) -> Gate | None:
+    """Is the model small enough?"""
+    return _cost_gate("size", verdict.challenger_cost.size_mb, verdict.rules.max_size_mb, "the model takes", "MB")
+
+
+def parity_gate(verdict: Verdict) -> Gate | None:
+    """Does the exported graph predict what the trained net predicts?"""
+    parity = verdict.parity
+    if parity is None:
+        return None
+    allowed = f"{number(parity.tolerance)} is allowed"
+    reason = f"exported and trained model differ by at most {number(parity.max_difference)}, {allowed}"
+    return _gate("parity", parity.max_difference <= parity.tolerance, f"{reason} ({parity.num_examples} examples)")
+
+
+def number(value: float | None) -> str:
+    """Four significant digits, as in `0.7462`; `undefined` for None."""
+    return "undefined" if value is None else f"{value:.4g}".replace("-", "−")
+
+
+def signed(value: float) -> str:
+    """Three significant digits with their sign, as in `+0.012`; zero has none."""
+    return f"{value:+.3g}".replace("-", "−") if value else "0"
+
+
+_GATES: tuple[Callable[[Verdict], Gate | None], ...] = (
+    sample_gate,
+    champion_gate,
+    goal_gate,
+    baseline_gate,
+    slices_gate,
+    latency_gate,
+    size_gate,
+    parity_gate,
+)
+
+
+def _gate(name: str, passed: bool, reason: str) -> Gate:
+    return Gate.model_validate({"name": name, "passed": passed, "reason": reason})
+
+
+def _gain(verdict: Verdict, difference: Difference) -> str:
+    """`is better by 0.012 (...)`: in the sense of the metric, so that more is always better."""
+    if difference.value is None:
+        return "cannot be compared (undefined)"
+    gain = verdict.sign * difference.value
+    word = "is the same" if gain == 0 else f"is {'better' if gain > 0 else 'worse'} by {number(abs(gain))}"
+    if difference.low is None or difference.high is None:
+        return f"{word} (no interval: undefined on too many resamples)"
+    low, high = sorted((verdict.sign * difference.low, verdict.sign * difference.high))
+    interval = f"{verdict.rules.confidence * 100:.4g} % interval of the gain"
+    return f"{word} ({interval} {signed(low)} to {signed(high)})"
+
+
+def _cure(verdict: Verdict, difference: Difference) -> str:
+    rules = verdict.rules
+    if difference.low is None or difference.high is None:
+        return ""
+    threshold = rules.margin if rules.mode == "superiority" else -rules.margin
+    if max(verdict.sign * difference.low, verdict.sign * difference.high) < threshold:
+        return ""
+    if rules.mode == "noninferiority" and rules.margin == 0:
+        return "; set judge.margin to what you could afford to lose, or test on more examples"
+    return "; the interval leaves it open: more test examples would decide"
+
+
+def _slice_in_words(each: Slice) -> str:
+    before = each.champion.value if each.champion else None
+    change = f"{number(before)} to {number(each.challenger.value)}"
+    return f"{each.column} = {each.value} ({change}, {each.num_samples} examples)"
+
+
+def _cost_gate(
+    name: Literal["latency", "size"], value: float | None, most: float | None, what: str, unit: str
+) -> Gate | None:
+    if most is None:
+        return None
+    allowed = f"at most {number(most)} {unit} is allowed"
+    if value is None:
+        return _gate(name, False, f"{name} was not measured, {allowed}")
+    return _gate(name, value <= most, f"{what} {number(value)} {unit}, {allowed}")

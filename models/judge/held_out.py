@@ -1,0 +1,38 @@
+"""What a verdict needs of the held-out rows besides predictions: a trivial baseline, and what hangs together."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from models.data import feeds, text
+from models.data.code_points import code_points
+from models.data.preparation import Preparation
+from models.judge.baseline import Baseline, naive_forecast, trivial_baseline, unigram
+from models.judge.bootstrap import time_blocks
+from models.judge.metrics import Array
+from models.spec import Split
+
+
+def baseline_of(prepared: Path, preparation: Preparation, num_examples: int, metric: str) -> Baseline:
+    """What next to nothing predicts: a series' last known value, a text's shares, else the middle of the targets."""
+    if preparation.characters is not None:
+        training = code_points(text.text_of(prepared, "train", preparation.characters))
+        return unigram(training, feeds.targets(prepared, "test"))
+    if preparation.window is not None:
+        series, rows = feeds.series_targets(prepared, "test")
+        return naive_forecast(series, rows, preparation.window.horizon)
+    num_classes = len(preparation.target.classes or ()) or 2
+    return trivial_baseline(preparation.task, feeds.targets(prepared, "train"), num_examples, num_classes, metric)
+
+
+def clusters_of(raw: Path, prepared: Path, preparation: Preparation, split: Split, num_examples: int) -> Array | None:
+    """Which test examples hang together: stretches of a series or a text, groups of a split by group."""
+    if preparation.window is not None or preparation.characters is not None:
+        horizon = preparation.window.horizon if preparation.window else 1
+        return time_blocks(num_examples, max(horizon, round(num_examples ** (1 / 3))))
+    if split.by == "group" and split.column:
+        groups = feeds.slice_values(raw, prepared, "test", [split.column])[split.column]
+        return np.asarray(np.unique(groups.astype(str), return_inverse=True)[1])
+    return None

@@ -1,0 +1,53 @@
+"""McNemar's test: two classifiers on the same examples, told apart by those that only one gets right."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from models.judge.classification import predicted_class
+from models.judge.metrics import Array
+
+
+class Discordant(NamedTuple):
+    """Numbers of examples that one classifier alone gets right."""
+
+    challenger: int
+    champion: int
+    num_examples: int
+
+
+def discordant(target: Array, challenger: Array, champion: Array) -> Discordant:
+    """Count the examples on which the two differ in being right; predictions as probabilities."""
+    right, before = predicted_class(challenger) == target, predicted_class(champion) == target
+    return Discordant(int((right & ~before).sum()), int((before & ~right).sum()), len(target))
+
+
+def midp(counts: Discordant) -> float:
+    """Two-sided mid-p value of "both err equally often"; 1 when they never differ.
+
+    Source: Fagerland, Lydersen and Laake (2013), BMC Medical Research Methodology 13:91.
+    """
+    from scipy.stats import binom
+
+    total, fewer = counts.challenger + counts.champion, min(counts.challenger, counts.champion)
+    if counts.challenger == counts.champion:
+        return 1.0
+    return float(2 * binom.cdf(fewer, total, 0.5) - binom.pmf(fewer, total, 0.5))
+
+
+def difference(counts: Discordant, confidence: float) -> tuple[float, float, float, float]:
+    """Gain in accuracy, the two ends of its interval, and its standard error.
+
+    Source: Bonett and Price (2012), Statistical Methods in Medical Research 21(5): adjusted Wald interval.
+    """
+    from scipy.special import ndtri
+
+    only, other, num = counts.challenger + 1, counts.champion + 1, counts.num_examples + 2
+    centre = (only - other) / num
+    error = math.sqrt((only / num + other / num - centre**2) / num)
+    reach = float(ndtri((1 + confidence) / 2)) * error
+    gain = (counts.challenger - counts.champion) / max(1, counts.num_examples)
+    return gain, float(np.clip(centre - reach, -1, 1)), float(np.clip(centre + reach, -1, 1)), error

@@ -1,0 +1,185 @@
+"""Which metrics there are, which is meant by a name or a reference, and one safe way to take a value.
+
+The formulas stand in `classification.py`, `regression.py` and `language.py`. Targets are class indices (int64) or
+floats in the target's own unit; predictions are as in `models/judge/classification.py`; text as in `language.py`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from models import refs
+from models.errors import DataError, UsageError, UserCodeError
+from models.judge import classification, language, regression
+from models.spec import Task
+
+Array = NDArray[Any]
+Direction = Literal["maximize", "minimize"]
+
+DEFAULTS: dict[Task, str] = {
+    "binary": "roc_auc",
+    "multiclass": "accuracy",
+    "regression": "mae",
+    "language": "bits_per_char",
+}
+_CLASSES: tuple[Task, ...] = ("binary", "multiclass")
+_NUMBERS: tuple[Task, ...] = ("regression",)
+
+
+class MetricFunction(Protocol):
+    """Takes target, prediction and optional weight, each with one entry an example; gives one number."""
+
+    def __call__(self, target: Array, prediction: Array, weight: Array | None = None) -> float:
+        """The metric's value; NaN where it is undefined."""
+        ...
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A way to say how good predictions are, and which way is better.
+
+    `function` gives NaN where the value is undefined (one class only, constant target);
+    `measure` makes an error of that.
+    """
+
+    name: str
+    direction: Direction
+    tasks: tuple[Task, ...]
+    function: MetricFunction
+    own: bool = False
+
+    @property
+    def sign(self) -> int:
+        """1 when more is better, -1 when less is."""
+        return 1 if self.direction == "maximize" else -1
+
+
+METRICS: dict[str, Metric] = {
+    metric.name: metric
+    for metric in (
+        Metric("roc_auc", "maximize", _CLASSES, classification.roc_auc),
+        Metric("pr_auc", "maximize", _CLASSES, classification.pr_auc),
+        Metric("accuracy", "maximize", _CLASSES, classification.accuracy),
+        Metric("precision", "maximize", _CLASSES, classification.precision),
+        Metric("recall", "maximize", _CLASSES, classification.recall),
+        Metric("f1", "maximize", _CLASSES, classification.f1),
+        Metric("log_loss", "minimize", _CLASSES, classification.log_loss),
+        Metric("brier", "minimize", _CLASSES, classification.brier),
+        Metric("ece", "minimize", _CLASSES, classification.ece),
+        Metric("mae", "minimize", _NUMBERS, regression.mae),
+        Metric("rmse", "minimize", _NUMBERS, regression.rmse),
+        Metric("r2", "maximize", _NUMBERS, regression.r2),
+        Metric("mape", "minimize", _NUMBERS, regression.mape),
+        Metric("bits_per_char", "minimize", ("language",), language.bits_per_char),
+    )
+}
+
+
+def metrics_for(task: Task) -> list[Metric]:
+    """Every ready metric of a task, the usual one first."""
+    fitting = [metric for metric in METRICS.values() if task in metric.tasks]
+    return sorted(fitting, key=lambda metric: metric.name != DEFAULTS[task])
+
+
+def resolve_metric(reference: str | None, task: Task, base: Path, direction: Direction | None = None) -> Metric:
+    """The metric that `goal.metric` names; None is the usual one of the task.
+
+    A metric of your own is a function `(target, prediction) -> float` and needs `direction`.
+
+    Raises:
+        UsageError: No such metric, not one for this task, or a direction that is missing or contradicts.
+        UserCodeError: The file that holds your metric raised on import.
+    """
+    name = reference or DEFAULTS[task]
+    if refs.is_own_code(name):
+        return _own_metric(name, task, base, direction)
+    if name not in METRICS:
+        raise UsageError(_unknown_metric(name, task))
+    metric = METRICS[name]
+    if task not in metric.tasks:
+        fitting = ", ".join(each.name for each in metrics_for(task))
+        raise UsageError(f"goal.metric: got {name!r}, which is for {' and '.join(metric.tasks)}; for {task}: {fitting}")
+    if direction not in (None, metric.direction):
+        raise UsageError(f"goal.direction: got {direction!r}, but {name} is to {metric.direction}: leave it out")
+    return metric
+
+
+def measure(metric: Metric, target: Array, prediction: Array, weight: Array | None = None) -> float:
+    """The metric's value on these examples, or an error that says why there is none.
+
+    Raises:
+        DataError: Empty or ill-shaped arrays, values that are not finite, or a metric undefined here.
+        UserCodeError: Your own metric raised, or gave back no finite number.
+    """
+    check_examples(target, prediction)
+    value = metric.function(target, prediction, weight)
+    if math.isnan(value):
+        num_classes = len(np.unique(target))
+        raise DataError(
+            f"{metric.name} is undefined on {len(target)} examples with {num_classes} distinct target(s): "
+            "expected at least two; take more rows or another split"
+        )
+    return value
+
+
+def check_examples(target: Array, prediction: Array) -> None:
+    """Refuse arrays that no metric can be taken of.
+
+    Raises:
+        DataError: Empty, of different lengths, or with values that are not finite.
+    """
+    if len(target) == 0 or len(target) != len(prediction):
+        raise DataError(
+            f"got {len(target)} targets and {len(prediction)} predictions, expected as many and at least one"
+        )
+    bad = int(np.size(prediction) - np.isfinite(prediction).sum())
+    if bad:
+        raise DataError(f"{bad} of {np.size(prediction)} predictions are NaN or infinite: the model has diverged")
+    if np.asarray(target).dtype.kind == "f" and not np.isfinite(target).all():
+        raise DataError(f"{int((~np.isfinite(target)).sum())} of {len(target)} targets are NaN or infinite: drop them")
+
+
+def _own_metric(reference: str, task: Task, base: Path, direction: Direction | None) -> Metric:
+    function = refs.resolve(reference, base)
+    if not callable(function):
+        raise UsageError(f"goal.metric: {reference} is a {type(function).__name__}, expected a function")
+    if direction is None:
+        raise UsageError(f"goal.direction: needed for your own metric {reference}: maximize or minimize")
+    return Metric(reference, direction, (task,), _weighted(function, reference), own=True)
+
+
+def _weighted(function: Callable[..., Any], reference: str) -> MetricFunction:
+    """A user's unweighted function as a weighted one: whole-number weights repeat the examples."""
+
+    def value(target: Array, prediction: Array, weight: Array | None = None) -> float:
+        if weight is not None:
+            index = np.repeat(np.arange(len(target)), np.asarray(weight).astype(np.int64))
+            target, prediction = target[index], prediction[index]
+        result = refs.call(function, reference, target, prediction)
+        if isinstance(result, (bool, str)) or not np.isscalar(result) or not math.isfinite(_number(result)):
+            raise UserCodeError(f"{reference} gave back {result!r}, expected one finite number")
+        return _number(result)
+
+    return value
+
+
+def _number(result: Any) -> float:
+    try:
+        return float(result)
+    except (TypeError, ValueError):
+        return float("nan")
+
+
+def _unknown_metric(name: str, task: Task) -> str:
+    fitting = [metric.name for metric in metrics_for(task)]
+    near = difflib.get_close_matches(name, fitting, 1)
+    cure = f"did you mean {near[0]!r}?" if near else "for your own function write ./file.py:name"
+    return f"goal.metric: got {name!r}, expected one of {', '.join(fitting)}; {cure}"

@@ -1,0 +1,143 @@
+"""The verdict: everything that was measured, asked and decided about one challenger, as one JSON document.
+
+It holds the rules and the digests of the evidence, so that `models/judge/decide.py` can replay it.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from models import spec
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is None or math.isfinite(value) else None
+
+
+Number = Annotated[float | None, BeforeValidator(_finite)]
+"""A number, or None where it is undefined or was not measured: NaN has no place in JSON."""
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Estimate(_Part):
+    """A metric's value on the test examples, with its interval."""
+
+    value: Number
+    low: Number = None
+    high: Number = None
+
+
+class Difference(_Part):
+    """Challenger minus the other, in the metric's own unit; `p_value` against "does not reach the threshold".
+
+    `reached`: the evidence suffices at the verdict's confidence.
+    """
+
+    value: Number
+    low: Number = None
+    high: Number = None
+    p_value: Number = None
+    reached: bool = False
+
+
+class Slice(_Part):
+    """One value of a slice column. `p_value`: of having lost more than `slice_margin`; Holm over all."""
+
+    column: str
+    value: str
+    num_samples: int
+    challenger: Estimate
+    champion: Estimate | None = None
+    difference: Difference | None = None
+    p_holm: Number = None
+    lost: bool = False
+    note: str = ""
+
+
+class Cost(_Part):
+    """What one model costs to serve: p50 of one row on one thread, and the size of what is loaded."""
+
+    latency_ms: Number = None
+    size_mb: Number = None
+
+
+class Parity(_Part):
+    """How far the exported graph's predictions lie from the trained net's."""
+
+    max_difference: float
+    tolerance: float
+    num_examples: int
+    label_flips: int = Field(0, description="Examples whose predicted class differs.")
+
+
+class Gate(_Part):
+    """One condition of promotion."""
+
+    name: Literal["sample", "champion", "goal", "baseline", "slices", "latency", "size", "parity"]
+    passed: bool
+    reason: str
+
+
+class Verdict(_Part):
+    """The judged comparison of a challenger with the champion, the goal and the trivial baseline."""
+
+    version: int = 1
+    decision: Literal["promote", "keep"] = "keep"
+    reasons: list[str] = Field(default_factory=list, description="In plain words; the first says it all.")
+    gates: list[Gate] = Field(default_factory=list)
+
+    task: spec.Task
+    metric: str
+    direction: Literal["maximize", "minimize"]
+    rules: spec.Judge
+    good_enough: Number = None
+    max_latency_ms: Number = Field(None, description="The tighter of judge.max_latency_ms and serve.max_latency_ms.")
+    seed: int = 0
+
+    num_samples: int
+    num_clusters: int | None = None
+    challenger_id: str | None = None
+    champion_id: str | None = Field(None, description="The champion it was compared with; promotion checks it.")
+    challenger: Estimate
+    champion: Estimate | None = None
+    baseline: Estimate | None = None
+    baseline_name: str = ""
+    references: dict[str, Number] = Field(
+        default_factory=dict, description="Other values of the metric to compare with; they decide nothing."
+    )
+    difference: Difference | None = Field(None, description="Against the champion.")
+    over_baseline: Difference | None = None
+    slices: list[Slice] = Field(default_factory=list)
+    metrics: dict[str, dict[str, Number]] = Field(
+        default_factory=dict, description="Every ready metric of the task: name -> model -> value."
+    )
+    challenger_cost: Cost = Field(default_factory=Cost)
+    champion_cost: Cost | None = None
+    parity: Parity | None = None
+    digests: dict[str, str] = Field(default_factory=dict, description="SHA-256 of each array of the evidence.")
+
+    @property
+    def sign(self) -> int:
+        """1 when more of the metric is better, -1 when less is."""
+        return 1 if self.direction == "maximize" else -1
+
+    @property
+    def promoted(self) -> bool:
+        """True when every gate was passed."""
+        return self.decision == "promote"
+
+    @property
+    def summary(self) -> str:
+        """The verdict in one sentence."""
+        return self.reasons[0]
+
+    @property
+    def failed(self) -> list[Gate]:
+        """The gates that said no."""
+        return [gate for gate in self.gates if not gate.passed]

@@ -1,0 +1,1 @@
+"""Ready nets, one a file."""

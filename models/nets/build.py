@@ -1,0 +1,140 @@
+"""From a spec's `model` block to a net that is known to fit the data."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from models.errors import UsageError, UserCodeError
+from models.nets.adapters import adapt
+from models.nets.catalogue import NETS, is_trees, net_name
+from models.nets.sizes import WHOLE_NUMBERS, Sizes
+from models.refs import call, resolve
+from models.spec import Model
+
+
+def build_net(model: Model, sizes: Sizes, base: Path) -> nn.Module:
+    """The net that the spec names, with fresh weights from torch's generator, checked by one dry forward.
+
+    Args:
+        model: Reference and arguments.
+        sizes: What the data looks like.
+        base: Folder of the spec; own code is found from there.
+
+    Raises:
+        UsageError: No such net, it does not take such data, or it has no such argument.
+        UserCodeError: Own code raised, gave no `nn.Module`, or one whose output has another shape.
+    """
+    name = net_name(model.net, sizes.kind)
+    if is_trees(name):
+        raise UsageError(f"model.net: {name} is not a torch net; it is trained by {NETS[name]}")
+    factory = resolve(name, base, NETS)
+    if name in NETS:
+        check_arguments(name, factory, model.arguments, known=("sizes",))
+        net: nn.Module = factory(sizes, **model.arguments)
+    else:
+        net = adapt(_own_net(name, factory, model.arguments, sizes), sizes, name)
+    _dry_forward(net, sizes, name)
+    if not any(parameter.requires_grad for parameter in net.parameters()):
+        raise UserCodeError(f"{name}: no parameter that can be trained: register layers as attributes")
+    return net
+
+
+def check_arguments(
+    name: str, factory: Callable[..., Any], arguments: dict[str, Any], known: tuple[str, ...] = ()
+) -> None:
+    """Refuse arguments that `factory` does not take.
+
+    Raises:
+        UsageError: Names the argument, the nearest that there is, and all of them.
+    """
+    parameters = inspect.signature(factory).parameters.values()
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
+        return
+    names = [parameter.name for parameter in parameters if parameter.name not in known]
+    for argument in arguments:
+        if argument not in names:
+            near = difflib.get_close_matches(argument, names, 1)
+            cure = f"did you mean {near[0]!r}?" if near else "remove it"
+            raise UsageError(
+                f"model.arguments: {name} has no argument {argument!r}, expected one of {', '.join(names)}; {cure}"
+            )
+
+
+def offered(sizes: Sizes) -> dict[str, Any]:
+    """What a factory of own code may ask for by the names of its parameters."""
+    channels, height, width = sizes.image or (0, 0, 0)
+    length, num_features = sizes.window or (sizes.length, 0)
+    return {
+        "sizes": sizes,
+        "kind": sizes.kind,
+        "task": sizes.task,
+        "num_numeric": sizes.num_numeric,
+        "cardinalities": sizes.cardinalities,
+        "num_inputs": sizes.num_numeric + sum(sizes.cardinalities),
+        "image": sizes.image,
+        "channels": channels,
+        "height": height,
+        "width": width,
+        "window": sizes.window,
+        "length": length,
+        "num_features": num_features,
+        "num_outputs": sizes.num_outputs,
+    }
+
+
+def _own_net(name: str, factory: Any, arguments: dict[str, Any], sizes: Sizes) -> nn.Module:
+    if not callable(factory):
+        raise UserCodeError(
+            f"{name}: got {type(factory).__name__}, expected a class or function that gives an nn.Module"
+        )
+    parameters = inspect.signature(factory).parameters
+    check_arguments(name, factory, arguments)
+    given = {key: value for key, value in offered(sizes).items() if key in parameters} | arguments
+    missing = [
+        parameter.name
+        for parameter in parameters.values()
+        if parameter.default is parameter.empty
+        and parameter.kind not in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL)
+        and parameter.name not in given
+    ]
+    if missing:
+        raise UsageError(
+            f"{name} needs {', '.join(missing)}: give {'it' if len(missing) == 1 else 'them'} in model.arguments "
+            f"(given without asking: {', '.join(offered(sizes))})"
+        )
+    net = call(factory, name, **given)
+    if not isinstance(net, nn.Module):
+        raise UserCodeError(f"{name}: got {type(net).__name__}, expected a torch.nn.Module")
+    return net
+
+
+def example_inputs(sizes: Sizes, batch: int = 2) -> dict[str, torch.Tensor]:
+    """Inputs of zeros, by the names and shapes that a net's forward gets."""
+    return {
+        name: torch.zeros((batch, *shape), dtype=torch.int64 if name in WHOLE_NUMBERS else torch.float32)
+        for name, shape in sizes.inputs.items()
+    }
+
+
+def _dry_forward(net: nn.Module, sizes: Sizes, name: str) -> None:
+    inputs = example_inputs(sizes)
+    net.eval()
+    with torch.no_grad():
+        output = net(**inputs) if name in NETS else call(net, name, **inputs)
+    net.train()
+    expected = (2, *sizes.output)
+    got = tuple(output.shape) if isinstance(output, torch.Tensor) else type(output).__name__
+    if got != expected:
+        told = "batch, position, num_outputs" if sizes.kind == "text" else "batch, num_outputs"
+        shapes = ", ".join(f"{key} {tuple(value.shape)}" for key, value in inputs.items())
+        raise UserCodeError(
+            f"{name}: forward gave {got}, expected {expected} ({told}) from {shapes}: "
+            "let its last layer have num_outputs outputs"
+        )

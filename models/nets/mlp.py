@@ -1,0 +1,148 @@
+"""A multilayer perceptron, for tables first: embeddings, then blocks of linear, norm, activation and dropout."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Any, Literal
+
+import torch
+from torch import nn
+
+from models.errors import UsageError
+from models.nets.sizes import Sizes
+from models.nets.splitting import Style
+
+ACTIVATIONS = {"relu": nn.ReLU, "gelu": nn.GELU, "silu": nn.SiLU}
+
+
+class Mlp(nn.Module):
+    """Images and series are flattened and treated as numbers."""
+
+    def __init__(
+        self, sizes: Sizes, embedding_dims: list[int], first: nn.Module, equal: list[nn.Module], head: nn.Linear
+    ) -> None:
+        super().__init__()
+        self.kind = sizes.kind
+        self.embeddings = nn.ModuleList(
+            nn.Embedding(n, dim) for n, dim in zip(sizes.cardinalities, embedding_dims, strict=True)
+        )
+        for weight in self.embeddings.parameters():
+            nn.init.normal_(weight, std=0.05)
+        self.trunk = nn.ModuleDict({"first": first, "blocks": nn.ModuleList(equal), "head": head})
+
+    def forward(
+        self,
+        numeric: torch.Tensor | None = None,
+        categorical: torch.Tensor | None = None,
+        image: torch.Tensor | None = None,
+        series: torch.Tensor | None = None,
+    ) -> torch.Tensor:
+        """(batch, num_outputs) from the inputs of the net's kind."""
+        return self.leave(self.features(numeric, categorical, image, series))
+
+    def features(
+        self,
+        numeric: torch.Tensor | None = None,
+        categorical: torch.Tensor | None = None,
+        image: torch.Tensor | None = None,
+        series: torch.Tensor | None = None,
+    ) -> torch.Tensor:
+        """(batch, hidden), what the last block gives."""
+        hidden = self.enter(numeric, categorical, image, series)
+        for block in self.blocks():
+            hidden = block(hidden)
+        return hidden
+
+    def blocks(self) -> nn.ModuleList:
+        """All hidden blocks but the first, whose input has another width."""
+        blocks = self.trunk["blocks"]
+        assert isinstance(blocks, nn.ModuleList)
+        return blocks
+
+    def enter(
+        self,
+        numeric: torch.Tensor | None = None,
+        categorical: torch.Tensor | None = None,
+        image: torch.Tensor | None = None,
+        series: torch.Tensor | None = None,
+    ) -> torch.Tensor:
+        """(batch, hidden), through embeddings and the first block."""
+        if numeric is None:
+            flat = image if image is not None else series
+            assert flat is not None
+            flat = flat.flatten(1)
+        else:
+            columns = [numeric]
+            if categorical is not None:
+                columns += [embed(categorical[:, i]) for i, embed in enumerate(self.embeddings)]
+            flat = torch.cat(columns, dim=1) if len(columns) > 1 else numeric
+        hidden: torch.Tensor = self.trunk["first"](flat)
+        return hidden
+
+    def leave(self, hidden: torch.Tensor) -> torch.Tensor:
+        """(batch, num_outputs) from the last hidden block."""
+        output: torch.Tensor = self.trunk["head"](hidden)
+        return output
+
+    def tensor_plan(self) -> dict[str, Style]:
+        """Every hidden layer by its outputs, joined again because norms want whole examples."""
+        return {
+            name: "gathered"
+            for name, module in self.named_modules()
+            if isinstance(module, nn.Linear) and name != "trunk.head"
+        }
+
+    def tensor_parts(self) -> int:
+        """The hidden width."""
+        head = self.trunk["head"]
+        assert isinstance(head, nn.Linear)
+        return head.in_features
+
+
+def embedding_dim(cardinality: int) -> int:
+    """Width of a category's embedding. Source: fastai's rule of thumb, min(600, 1.6 n^0.56), capped at 50 here."""
+    return min(50, max(2, round(1.6 * math.pow(cardinality, 0.56))))
+
+
+def build(
+    sizes: Sizes,
+    hidden: int = 256,
+    layers: int = 2,
+    dropout: float = 0.1,
+    norm: Literal["batch", "layer", "none"] = "batch",
+    activation: Literal["relu", "gelu", "silu"] = "relu",
+) -> nn.Module:
+    """An MLP of `layers` blocks of `hidden` units.
+
+    Raises:
+        UsageError: `norm` or `activation` is none of those named.
+    """
+    norms = {"batch": nn.BatchNorm1d, "layer": nn.LayerNorm, "none": None}
+    layer, act = _chosen("norm", norm, norms), _chosen("activation", activation, ACTIVATIONS)
+    dims = [embedding_dim(n) for n in sizes.cardinalities]
+    width = sum(dims) if sizes.kind == "table" else 0
+    width += sizes.num_numeric if sizes.kind == "table" else _flat(sizes)
+    blocks = [
+        nn.Sequential(
+            nn.Linear(before, after, bias=layer is None),
+            *([layer(after)] if layer is not None else []),
+            act(),
+            *([nn.Dropout(dropout)] if dropout else []),
+        )
+        for before, after in pairwise([width, *[hidden] * layers])
+    ]
+    first = blocks[0] if blocks else nn.Identity()
+    return Mlp(sizes, dims, first, list(blocks[1:]), nn.Linear(hidden if layers else width, sizes.num_outputs))
+
+
+def _chosen(argument: str, value: str, table: Mapping[str, Any]) -> Any:
+    if value not in table:
+        raise UsageError(f"model.arguments.{argument}: got {value!r}, expected one of {', '.join(table)}")
+    return table[value]
+
+
+def _flat(sizes: Sizes) -> int:
+    (shape,) = sizes.inputs.values()
+    return int(torch.Size(shape).numel())

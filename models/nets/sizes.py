@@ -1,0 +1,72 @@
+"""The sizes that a net is built for: all that it needs to know of the data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from models.data.preparation import Preparation
+from models.spec import Kind, Task
+
+INPUTS: dict[Kind, tuple[str, ...]] = {
+    "table": ("numeric", "categorical"),
+    "image": ("image",),
+    "series": ("series",),
+    "text": ("tokens",),
+}
+WHOLE_NUMBERS = ("categorical", "tokens")
+"""The inputs that hold indices, int64; all others are float32."""
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Widths of a net's inputs and output.
+
+    Attributes:
+        num_numeric: Numeric columns of a table; of a series, features a step.
+        cardinalities: Number of indices of each categorical column.
+        image: (channels, height, width), for images.
+        window: (length, features), for series.
+        length: Characters of a window, for text.
+        num_outputs: 1 for binary (a logit) and regression, else the number of classes; for text, of characters.
+    """
+
+    kind: Kind
+    task: Task
+    num_numeric: int = 0
+    cardinalities: tuple[int, ...] = ()
+    image: tuple[int, int, int] | None = None
+    window: tuple[int, int] | None = None
+    length: int = 0
+    num_outputs: int = 1
+
+    @classmethod
+    def of(cls, preparation: Preparation) -> Sizes:
+        """The sizes that prepared data has."""
+        pixels, window = preparation.pixels, preparation.window
+        num_numeric = len(preparation.numeric)
+        return cls(
+            kind=preparation.kind,
+            task=preparation.task,
+            num_numeric=num_numeric,
+            cardinalities=tuple(column.cardinality for column in preparation.categorical),
+            image=(pixels.image.channels, pixels.image.height, pixels.image.width) if pixels else None,
+            window=(window.length, num_numeric) if window else None,
+            length=preparation.characters.length if preparation.characters else 0,
+            num_outputs=preparation.num_outputs,
+        )
+
+    @property
+    def inputs(self) -> dict[str, tuple[int, ...]]:
+        """Name of each input tensor and its shape without the batch; `numeric` and `categorical` may have width 0."""
+        if self.kind == "image":
+            return {"image": self.image or (0, 0, 0)}
+        if self.kind == "series":
+            return {"series": self.window or (0, 0)}
+        if self.kind == "text":
+            return {"tokens": (self.length,)}
+        return {"numeric": (self.num_numeric,), "categorical": (len(self.cardinalities),)}
+
+    @property
+    def output(self) -> tuple[int, ...]:
+        """Shape of a net's output without the batch: (num_outputs,), for text one such a position."""
+        return (self.length, self.num_outputs) if self.kind == "text" else (self.num_outputs,)

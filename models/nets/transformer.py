@@ -1,0 +1,176 @@
+"""A transformer encoder: the columns of a table, the patches of an image or the steps of a series are its tokens.
+
+Source: pre-norm blocks as in Xiong et al. 2020; tables as in Gorishniy et al. 2021 (FT-Transformer); images as in
+Dosovitskiy et al. 2021 (ViT).
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from models.errors import UsageError
+from models.nets.sizes import Sizes
+from models.nets.splitting import Style
+
+
+class Block(nn.Module):
+    """Attention and a feed-forward net, each normed before and added to what came in.
+
+    Queries, keys and values are three layers, so that ranks can share them by whole heads.
+    """
+
+    def __init__(self, width: int, heads: int, dropout: float) -> None:
+        super().__init__()
+        self.head_width = width // heads
+        self.dropout = dropout
+        self.norm_attention = nn.LayerNorm(width)
+        self.query = nn.Linear(width, width)
+        self.key = nn.Linear(width, width)
+        self.value = nn.Linear(width, width)
+        self.project = nn.Linear(width, width)
+        self.norm_feed = nn.LayerNorm(width)
+        self.feed = nn.Sequential(
+            nn.Linear(width, 4 * width), nn.GELU(), nn.Dropout(dropout), nn.Linear(4 * width, width)
+        )
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        """(batch, token, width) from the same."""
+        normed = self.norm_attention(tokens)
+        q, k, v = (
+            layer(normed).unflatten(-1, (-1, self.head_width)).transpose(1, 2)
+            for layer in (self.query, self.key, self.value)
+        )
+        mixed = F.scaled_dot_product_attention(q, k, v, dropout_p=self.dropout if self.training else 0.0)
+        tokens = tokens + self.project(mixed.transpose(1, 2).flatten(2))
+        output: torch.Tensor = tokens + self.feed(self.norm_feed(tokens))
+        return output
+
+
+BLOCK_PLAN: dict[str, Style] = {
+    "query": "column",
+    "key": "column",
+    "value": "column",
+    "project": "row",
+    "feed.0": "column",
+    "feed.3": "row",
+}
+
+
+class TableTokens(nn.Module):
+    """One token a column: a number times a learnt vector, or a category's embedding."""
+
+    def __init__(self, sizes: Sizes, width: int) -> None:
+        super().__init__()
+        self.count = sizes.num_numeric + len(sizes.cardinalities)
+        self.scale = nn.Parameter(torch.randn(sizes.num_numeric, width) * width**-0.5)
+        self.embeddings = nn.ModuleList(nn.Embedding(n, width) for n in sizes.cardinalities)
+
+    def forward(self, numeric: torch.Tensor, categorical: torch.Tensor) -> torch.Tensor:
+        """(batch, column, width)."""
+        columns = [numeric.unsqueeze(-1) * self.scale]
+        columns += [embed(categorical[:, i]).unsqueeze(1) for i, embed in enumerate(self.embeddings)]
+        return torch.cat(columns, dim=1)
+
+
+class PatchTokens(nn.Module):
+    """One token a square of `patch` x `patch` pixels."""
+
+    def __init__(self, sizes: Sizes, width: int, patch: int) -> None:
+        super().__init__()
+        channels, height, breadth = sizes.image or (1, patch, patch)
+        if height % patch or breadth % patch:
+            raise UsageError(f"model.arguments.patch: got {patch}, expected a divisor of {height} and {breadth}")
+        self.count = (height // patch) * (breadth // patch)
+        self.cut = nn.Conv2d(channels, width, patch, stride=patch)
+
+    def forward(self, image: torch.Tensor) -> torch.Tensor:
+        """(batch, patch, width)."""
+        patches: torch.Tensor = self.cut(image).flatten(2).transpose(1, 2)
+        return patches
+
+
+class StepTokens(nn.Module):
+    """One token a time step."""
+
+    def __init__(self, sizes: Sizes, width: int) -> None:
+        super().__init__()
+        self.count, features = sizes.window or (1, 1)
+        self.lift = nn.Linear(features, width)
+
+    def forward(self, series: torch.Tensor) -> torch.Tensor:
+        """(batch, time, width)."""
+        steps: torch.Tensor = self.lift(series)
+        return steps
+
+
+class Encoder(nn.Module):
+    """Tokens with learnt positions and a summary token in front, which the head reads after the last block."""
+
+    def __init__(
+        self, tokens: TableTokens | PatchTokens | StepTokens, blocks: list[Block], width: int, num_outputs: int
+    ) -> None:
+        super().__init__()
+        self.tokens = tokens
+        self.summary = nn.Parameter(torch.zeros(1, 1, width))
+        self.positions = nn.Parameter(torch.randn(1, tokens.count, width) * 0.02)
+        self.layers = nn.ModuleList(blocks)
+        self.heads = width // blocks[0].head_width if blocks else 1
+        self.norm = nn.LayerNorm(width)
+        self.head = nn.Linear(width, num_outputs)
+
+    def forward(self, **inputs: torch.Tensor) -> torch.Tensor:
+        """(batch, num_outputs) from the inputs of the net's kind."""
+        output: torch.Tensor = self.head(self.features(**inputs))
+        return output
+
+    def features(self, **inputs: torch.Tensor) -> torch.Tensor:
+        """(batch, width), the summary normed."""
+        tokens = self.enter(**inputs)
+        for block in self.layers:
+            tokens = block(tokens)
+        summary: torch.Tensor = self.norm(tokens[:, 0])
+        return summary
+
+    def blocks(self) -> nn.ModuleList:
+        """The layers."""
+        return self.layers
+
+    def enter(self, **inputs: torch.Tensor) -> torch.Tensor:
+        """Summary and tokens, (batch, 1 + token, width)."""
+        tokens = self.tokens(**inputs) + self.positions
+        return torch.cat([self.summary.expand(tokens.shape[0], -1, -1), tokens], dim=1)
+
+    def leave(self, hidden: torch.Tensor) -> torch.Tensor:
+        """(batch, num_outputs) from the summary."""
+        output: torch.Tensor = self.head(self.norm(hidden[:, 0]))
+        return output
+
+    def tensor_plan(self) -> dict[str, Style]:
+        """Attention by heads, the feed-forward net by its inner width."""
+        return {f"layers.{i}.{path}": style for i in range(len(self.layers)) for path, style in BLOCK_PLAN.items()}
+
+    def tensor_parts(self) -> int:
+        """Heads."""
+        return self.heads
+
+
+def build(
+    sizes: Sizes, width: int = 64, layers: int = 2, heads: int = 4, dropout: float = 0.1, patch: int = 4
+) -> nn.Module:
+    """An encoder of `layers` blocks over tokens of `width`; `patch` is the side of an image's patches.
+
+    Raises:
+        UsageError: `heads` does not divide `width`, or `patch` not the image.
+    """
+    if width % heads:
+        raise UsageError(f"model.arguments.heads: got {heads}, expected a divisor of width {width}")
+    tokens: TableTokens | PatchTokens | StepTokens
+    if sizes.kind == "table":
+        tokens = TableTokens(sizes, width)
+    elif sizes.kind == "image":
+        tokens = PatchTokens(sizes, width, patch)
+    else:
+        tokens = StepTokens(sizes, width)
+    return Encoder(tokens, [Block(width, heads, dropout) for _ in range(layers)], width, sizes.num_outputs)

@@ -1,0 +1,46 @@
+"""What of a net can learn without labels: its trunk, all but the layer that reads the answer out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol, runtime_checkable
+
+import torch
+from torch import nn
+
+from models.errors import UsageError
+from models.nets.adapters import Adapter
+
+Features = Callable[..., torch.Tensor]
+
+
+@runtime_checkable
+class Trunk(Protocol):
+    """A net that says what it has understood of an example before it answers."""
+
+    def features(self, *ordered: torch.Tensor, **named: torch.Tensor) -> torch.Tensor:
+        """(batch, width) from what `forward` takes; its last layer makes the output of it."""
+        ...
+
+
+def features_of(net: nn.Module, name: str) -> Features:
+    """The trunk of a net as a function of the engine's named inputs, through an adapter where one is round it.
+
+    Raises:
+        UsageError: The net has none.
+    """
+    inner = net.net if isinstance(net, Adapter) else net
+    if not isinstance(inner, Trunk):
+        raise UsageError(
+            f"train.pretrain: {name} has no method `features(**inputs) -> (batch, width)`: give it one (all layers but "
+            "the last), or take mlp, cnn or transformer"
+        )
+    if not isinstance(net, Adapter):
+        return inner.features
+    adapter: Adapter = net
+
+    def features(**inputs: torch.Tensor) -> torch.Tensor:
+        ordered, named = adapter.feed(inputs)
+        return inner.features(*ordered, **named)
+
+    return features

@@ -1,0 +1,1 @@
+"""What is said of a project at one glance, and the light that sums it up."""

@@ -1,0 +1,211 @@
+"""What the overview says of a workspace: plain data, gathered by `tasks/overview.py`, shown by page and terminal."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from models.judge.verdict import Difference, Estimate, Verdict
+from models.retrain.signal import Decision, Outcome
+from models.watch.findings import Findings, Window
+
+Colour = Literal["green", "amber", "red"]
+LoopState = Literal["never run", "running", "finished", "rejected", "failed", "killed"]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Light(_Part):
+    """A traffic light; `reasons` in words, the one that decided the colour first."""
+
+    colour: Colour
+    reasons: list[str] = Field(min_length=1)
+
+    @property
+    def reason(self) -> str:
+        """The reason that decided the colour."""
+        return self.reasons[0]
+
+
+class Standing(_Part):
+    """A registered version as it stands: where it came from and how it was judged. Texts may be empty."""
+
+    version: str
+    loop_id: str = ""
+    metric: str = Field("", description="`name=value`, as it was registered.")
+    dataset: str = ""
+    code: str = Field("", description="Commit, and whether there were changes on it.")
+    verdict: Verdict | None = Field(None, description="None where this machine has not kept it.")
+
+    @property
+    def estimate(self) -> Estimate | None:
+        """Its own value on the frozen test rows."""
+        return self.verdict.challenger if self.verdict else None
+
+    @property
+    def difference(self) -> Difference | None:
+        """How it compared with the champion of its day."""
+        return self.verdict.difference if self.verdict else None
+
+
+class Move(_Part):
+    """One move of the champion, from the registry's journal."""
+
+    number: int
+    action: Literal["promote", "rollback"]
+    before: str | None
+    after: str | None
+    at: float
+    by: str = ""
+    loop_id: str = ""
+    reason: str = ""
+
+
+class Loop(_Part):
+    """The last loop, as its book says. `step` is the one that it is at, or stopped at; empty when it finished."""
+
+    state: LoopState = "never run"
+    loop_id: str | None = None
+    began: float | None = None
+    trigger: str = ""
+    step: str = ""
+    decision: str | None = Field(None, description="Of the last loop that came to a verdict.")
+    reasons: list[str] = Field(default_factory=list)
+
+
+class Ended(_Part):
+    """One loop that came to its end: a row of the history. `reason` is its verdict's, where it came to one."""
+
+    loop_id: str
+    ended: float
+    outcome: Outcome
+    trigger: str = ""
+    seconds: float | None = None
+    device_seconds: float | None = None
+    version: str = ""
+    reason: str = ""
+
+
+class Data(_Part):
+    """The last ingest, and what of it did not hold."""
+
+    ingested: float | None = None
+    rows: int | None = None
+    dataset: str = ""
+    status: str = Field("", description="valid, warned, rejected or error; of raw and prepared the worse.")
+    failing: list[str] = Field(default_factory=list, description="The expectations that failed, in words.")
+    drifting: list[str] = Field(default_factory=list, description="Where it differs from the champion's data.")
+
+
+class Search(_Part):
+    """The last search and its best trial."""
+
+    study: str = ""
+    trials: int = 0
+    value: float | None = None
+    params: dict[str, Any] = Field(default_factory=dict)
+
+
+class Predictions(_Part):
+    """What the prediction log holds, by its files; how many rows there are the watch counts."""
+
+    last: float | None = Field(None, description="When the last prediction was logged.")
+    size_bytes: int = 0
+    labels_last: float | None = Field(None, description="When the last label came.")
+
+
+class Serving(_Part):
+    """What a server of this workspace answers with, or did last."""
+
+    workers: int = Field(0, description="Processes that answer now.")
+    answers: str = Field(description="In words: which versions, and what share each.")
+    troubles: list[str] = Field(default_factory=list, description="Versions that were refused or gave a place back.")
+
+
+class Waiting(_Part):
+    """A run that waits for a person's word."""
+
+    flow_run: str = Field(description="Id of the Prefect run that waits.")
+    reason: str
+    since: float
+    until: float = Field(description="When it stops waiting; Unix time.")
+
+
+class ProjectFacts(_Part):
+    """All that is known of a project, from records, files and registry alone."""
+
+    name: str
+    folder: str
+    description: str = ""
+    error: str | None = Field(None, description="Why its spec or stores could not be read; the rest is then empty.")
+    light: Light = Light(colour="amber", reasons=["nothing is known yet"])
+    champion: Standing | None = None
+    challenger: Standing | None = None
+    previous: str | None = Field(None, description="The version that a rollback would give the place to.")
+    moves: list[Move] = Field(default_factory=list, description="Newest first.")
+    loop: Loop = Loop()
+    history: list[Ended] = Field(default_factory=list, description="Newest first.")
+    owed: list[str] = Field(default_factory=list, description="Steps that a run would carry out now.")
+    data: Data = Data()
+    search: Search = Search()
+    watch: Findings | None = None
+    decisions: list[Decision] = Field(default_factory=list, description="Newest first.")
+    waiting: Waiting | None = None
+    next_loop: float | None = None
+    next_watch: float | None = None
+    schedule: str = Field("", description="The spec's own words of when it is retrained.")
+    triggers: list[str] = Field(default_factory=list, description="What else may begin a loop by itself.")
+    predictions: Predictions = Predictions()
+    serving: Serving | None = Field(None, description="None where no server of this workspace ever answered.")
+    pages: list[str] = Field(default_factory=list, description="The report pages that are there, by name.")
+    backtest: str = Field("", description="What the last backtest advises, in its own first sentence.")
+
+    @property
+    def windows(self) -> list[Window]:
+        """The whole windows of today's champion, oldest first; none before the watch has looked at that version."""
+        champion = self.champion.version if self.champion else None
+        return self.watch.of_champion() if self.watch and self.watch.champion == champion else []
+
+    @property
+    def champion_since(self) -> Move | None:
+        """The move that made the champion what it is."""
+        return self.moves[0] if self.moves else None
+
+
+class Service(_Part):
+    """One service of the platform. `url` is where a person looks, None where there is nothing to look at."""
+
+    state: Literal["running", "starting", "backing off", "failed", "stopped", "elsewhere", "unknown"]
+    url: str | None = None
+    restarts: int = Field(0, description="How often it was started again since the platform is up.")
+    detail: str = Field("", description="Its last trouble in words.")
+
+
+class Store(_Part):
+    """How much a store holds."""
+
+    name: str
+    size_bytes: int
+
+
+class Disk(_Part):
+    """The disk that the workspace lies on."""
+
+    free_bytes: int
+    total_bytes: int
+
+
+class Overview(_Part):
+    """A workspace at one glance."""
+
+    workspace: str
+    at: float
+    light: Light
+    services: dict[str, Service]
+    disk: Disk
+    stores: list[Store]
+    sized: float | None = Field(None, description="When the stores were measured; Unix time.")
+    projects: list[ProjectFacts]

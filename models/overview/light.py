@@ -1,0 +1,107 @@
+"""The traffic light: what of all that is known a person should hear first, in words.
+
+Red: what is served is wrong or gets worse, or nobody can say. Amber: it still serves, but something waits for a person.
+Order of the checks: infra/guides/watching.md (broken contract, realised metric, then what only warns).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from models.overview.facts import Colour, Disk, Light, ProjectFacts, Service, Standing
+from models.report.pages import interval, show
+
+RANK: dict[Colour, int] = {"red": 0, "amber": 1, "green": 2}
+LOW_DISK_BYTES = 2 * 10**9
+FULL_DISK_BYTES = 5 * 10**8
+Found = tuple[Colour, str]
+
+
+def light(facts: ProjectFacts) -> Light:
+    """The light of a project, every reason for its colour told, worst first."""
+    found = sorted(_checks(facts), key=lambda each: RANK[each[0]])  # stable: the order of the checks within a colour
+    worst = [reason for colour, reason in found if colour != "green"]
+    return Light(colour=found[0][0], reasons=worst or [found[0][1]])
+
+
+def workspace_light(projects: list[ProjectFacts], services: dict[str, Service], disk: Disk) -> Light:
+    """The light of a whole workspace: its own troubles, then its projects'."""
+    found = [*_disk(disk), *_services(services)]
+    for colour in ("red", "amber"):
+        names = [facts.name for facts in projects if facts.light.colour == colour]
+        if names:
+            verb = "needs" if len(names) == 1 else "need"
+            found.append((colour, f"{', '.join(names)} {verb} a person" + (" now" if colour == "red" else "")))
+    if not found:
+        found = [
+            ("green", "every project is well" if projects else "there is no project yet: `loopline new` makes one")
+        ]
+    found.sort(key=lambda each: RANK[each[0]])
+    return Light(colour=found[0][0], reasons=[reason for _, reason in found])
+
+
+def _checks(facts: ProjectFacts) -> Iterator[Found]:
+    if facts.error:
+        for line in facts.error.splitlines():
+            yield "red", line
+        return
+    yield from _watched(facts)
+    yield from _looped(facts)
+    if facts.serving and facts.serving.workers:
+        for trouble in facts.serving.troubles:
+            yield "amber", f"the server goes on without it: {trouble}"
+    if facts.waiting:
+        yield "amber", f"a person is asked whether to retrain: {facts.waiting.reason}"
+    if facts.champion is None:
+        yield "amber", "there is no champion" + ("" if facts.loop.state != "never run" else ": no loop was run yet")
+    elif not facts.windows:
+        yet = facts.watch.reason if facts.watch and _is_of_champion(facts) else "not watched yet"
+        yield "green", f"champion {facts.champion.version} holds its verdict{_value(facts.champion)}; {yet}"
+
+
+def _watched(facts: ProjectFacts) -> Iterator[Found]:
+    if facts.watch and _is_of_champion(facts) and (facts.windows or facts.watch.state != "green"):
+        yield facts.watch.state, facts.watch.reason
+
+
+def _is_of_champion(facts: ProjectFacts) -> bool:
+    """Whether the last look was at the version that is champion now: of another one it says nothing."""
+    return bool(facts.watch and facts.champion and facts.watch.champion == facts.champion.version)
+
+
+def _looped(facts: ProjectFacts) -> Iterator[Found]:
+    loop, data = facts.loop, facts.data
+    named = f"loop {loop.loop_id}"
+    if data.status == "rejected":
+        what = f": {data.failing[0]}" if data.failing else ""
+        yield "red", f"the last data was rejected{what}"
+    elif loop.state == "failed":
+        yield "amber", f"{named} failed" + (f" at {loop.step}" if loop.step else "")
+    if data.status == "warned" and data.failing:
+        yield "amber", f"the last data is not all it should be: {data.failing[0]}"
+    if loop.state == "killed":
+        yield (
+            "amber",
+            f"{named} was killed" + (f" at {loop.step}" if loop.step else "") + ": a run goes on where it was",
+        )
+
+
+def _value(standing: Standing) -> str:
+    verdict = standing.verdict
+    if verdict is None:
+        return f" ({standing.metric.replace('=', ' ')})" if standing.metric else ""
+    own = verdict.challenger
+    return f" ({verdict.metric} {show(own.value)}, {interval(own.low, own.high)})"
+
+
+def _disk(disk: Disk) -> Iterator[Found]:
+    if disk.free_bytes < LOW_DISK_BYTES:
+        colour: Colour = "red" if disk.free_bytes < FULL_DISK_BYTES else "amber"
+        yield colour, f"the disk is nearly full: {disk.free_bytes / 1e9:.1f} GB free"
+
+
+def _services(services: dict[str, Service]) -> Iterator[Found]:
+    for name, service in services.items():
+        if service.state in ("backing off", "failed"):
+            detail = f": {service.detail}" if service.detail else ""
+            yield "red" if service.state == "failed" else "amber", f"the service {name} is {service.state}{detail}"

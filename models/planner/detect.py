@@ -1,0 +1,49 @@
+"""The machine that this process runs on, as a cluster of one node."""
+
+from __future__ import annotations
+
+import psutil
+import torch
+
+from models.planner.devices import find_device
+from models.planner.machines import LAPTOP, Machine
+from models.training.peak import measured_peak
+
+_GB = 1e9
+
+
+def detect_machine(ranks: int | None = None) -> Machine:
+    """All GPUs of this machine; without one its cores, one for each rank, and their shares of the memory.
+
+    Links between GPUs are those that the device is known for, else PCIe; between ranks on a CPU those of gloo on the
+    machine that it was measured on.
+
+    Args:
+        ranks: On a CPU, so many instead.
+    """
+    if torch.cuda.is_available():
+        return _gpus()
+    count = ranks or psutil.cpu_count(logical=False) or 1
+    threads = max(1, (psutil.cpu_count() or 1) // count)
+    peak = measured_peak(threads) or 0.0
+    return LAPTOP.model_copy(
+        update={
+            "name": f"this machine, {count} x CPU",
+            "devices": count,
+            "memory_gb": psutil.virtual_memory().total / _GB / count,
+            "peak_tflops": {"fp32": peak / 1e12},
+        }
+    )
+
+
+def _gpus() -> Machine:
+    name = torch.cuda.get_device_name(0)
+    known = find_device(name)
+    fields = {
+        "name": f"this machine, {torch.cuda.device_count()} x {name}",
+        "device": known.name if known else name,
+        "devices": torch.cuda.device_count(),
+        "memory_gb": torch.cuda.get_device_properties(0).total_memory / _GB,
+    }
+    links = {} if known else {"within_gb_per_s": 25.0, "between_gb_per_s": 1.4}
+    return Machine.model_validate({**fields, **links})

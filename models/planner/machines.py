@@ -1,0 +1,142 @@
+"""What there is to train on: nodes, devices, memory, and how fast they talk. Given, named or found."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from models.errors import UsageError
+from models.planner.devices import find_device, known_devices
+
+_NAME = re.compile(r"(?:(?P<nodes>\d+)x)?(?P<devices>\d+)x(?P<device>[A-Za-z]\w*)")
+# GB/s one way for each device: NVLink within a node; between nodes what one adapter a device carries (400, 200, 100
+# Gb/s less a tenth). Source: data sheets of the HGX and DGX boards.
+_NVLINK = {"B200": 900.0, "H200": 450.0, "H100": 450.0, "A100": 300.0, "V100": 150.0}
+_NETWORK = {"B200": 45.0, "H200": 45.0, "H100": 45.0, "A100": 22.0, "V100": 11.0}
+_PCIE = 25.0
+_ETHERNET = 1.4
+
+
+_COUNTS = ("nodes", "devices")
+
+
+def _number(value: Any) -> Any:
+    """YAML's whole numbers are numbers."""
+    return float(value) if type(value) is int else value
+
+
+class Machine(BaseModel):
+    """A cluster of equal nodes with equal devices. One rank takes one device, or its share of a CPU's cores."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    name: str = Field("own", description="What the plan calls it.")
+    kind: Literal["cuda", "cpu"] = "cuda"
+    device: str = Field(description="Known GPUs bring their own memory and peaks: H100, A100, ...; else any name.")
+    nodes: int = Field(1, ge=1)
+    devices: int = Field(8, ge=1, description="In each node.")
+    memory_gb: float = Field(gt=0, description="Of one device, 1e9 bytes; of a CPU, each rank's share.")
+    peak_tflops: dict[Literal["fp32", "tf32", "bf16", "fp16", "fp8"], float] = Field(
+        default_factory=dict, description="Without that of the spec's precision no times are given."
+    )
+    within_gb_per_s: float = Field(gt=0, description="One way, for each device, inside a node (NVLink, PCIe).")
+    between_gb_per_s: float = Field(gt=0, description="The same between nodes (InfiniBand, Ethernet).")
+    latency_s: float = Field(3e-5, ge=0, description="Of one collective operation.")
+    efficiency: float = Field(0.4, gt=0, le=1, description="Share of the peak that a step is taken to reach.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _known_device(cls, given: Any) -> Any:
+        """Fill in what is known of a device by its name."""
+        if not isinstance(given, dict):
+            return given
+        whole = {key: value if key in _COUNTS else _number(value) for key, value in given.items()}
+        if isinstance(whole.get("peak_tflops"), dict):
+            whole["peak_tflops"] = {key: _number(value) for key, value in whole["peak_tflops"].items()}
+        known = find_device(str(given.get("device")))
+        if known is None:
+            return whole
+        links = {
+            "within_gb_per_s": _NVLINK.get(known.name, _PCIE),
+            "between_gb_per_s": _NETWORK.get(known.name, _ETHERNET),
+        }
+        peaks = {key: value / 1e12 for key, value in known.peaks.items()}
+        return {"memory_gb": float(known.memory_gb), "peak_tflops": peaks, **links, **whole}
+
+    @property
+    def world_size(self) -> int:
+        """Ranks when every device has one."""
+        return self.nodes * self.devices
+
+    def peak(self, precision: str) -> float | None:
+        """FLOP/s of one device in a precision of `train.precision`; None when it has none."""
+        value = self.peak_tflops.get(precision)  # type: ignore[call-overload]
+        return None if value is None else value * 1e12
+
+
+LAPTOP = Machine(
+    name="laptop",
+    kind="cpu",
+    device="cpu",
+    nodes=1,
+    devices=4,
+    memory_gb=4.0,
+    peak_tflops={"fp32": 0.1},
+    within_gb_per_s=1.2,
+    between_gb_per_s=0.1,
+    latency_s=2.7e-4,
+    efficiency=0.5,
+)
+PRESETS = ("8xH100", "8xH200", "8xA100", "2x8xH100", "laptop")
+
+
+def read_machine(text: str) -> Machine:
+    """The machine that a preset (`8xH100`, `2x8xA100`, `laptop`) or a YAML or JSON file describes.
+
+    Raises:
+        UsageError: Neither; or the file has an unknown key or a wrong value.
+    """
+    if text == "laptop":
+        return LAPTOP
+    path = Path(text)
+    if path.suffix in (".yaml", ".yml", ".json"):
+        return _of_file(path)
+    named = _NAME.fullmatch(text)
+    device = find_device(named["device"]) if named else None
+    if named is None or device is None:
+        raise UsageError(
+            f"--cluster: got {text!r}, expected detect, a file ending in .yaml or .json, laptop, or "
+            f"[NODES x] DEVICES x NAME such as {', '.join(PRESETS[:4])}, of {', '.join(known_devices())}"
+        )
+    return Machine.model_validate(
+        {"name": text, "device": device.name, "nodes": int(named["nodes"] or 1), "devices": int(named["devices"])}
+    )
+
+
+def _of_file(path: Path) -> Machine:
+    try:
+        text = path.read_text()
+    except OSError as error:
+        raise UsageError(f"--cluster: {path}: cannot be read ({error.strerror}): name a file that is there") from error
+    try:
+        return Machine.model_validate(_parsed(path, text))
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"])) or "the whole"
+        raise UsageError(
+            f"{path}: {where}: {first['msg']}; expected the keys {', '.join(Machine.model_fields)}"
+        ) from error
+
+
+def _parsed(path: Path, text: str) -> Any:
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import YAMLError
+
+    try:
+        return json.loads(text) if path.suffix == ".json" else YAML(typ="safe").load(text)
+    except (ValueError, YAMLError) as error:
+        raise UsageError(f"{path}: cannot be parsed ({error}): expected one mapping of keys to values") from error

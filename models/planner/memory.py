@@ -1,0 +1,120 @@
+"""Memory of one rank under a plan, in bytes.
+
+W, G, O: weights, gradients, optimiser; A: activations. One rank by itself peaks at max(W + O + A', W + G + O), where
+A' is the most that forward and backward pass hold at once, gradients counted; DDP's buckets keep G for good.
+Source: Rajbhandari et al. 2020 (ZeRO) for what is sharded, Narayanan et al. 2021 for pipelines in flight; checked
+against torch's MemTracker.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from models.planner.candidates import Candidate
+from models.planner.profile import Activations, Profiler, Weights
+
+_FULL = 4
+_HALF = 2
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Bytes of one rank at its peak.
+
+    Attributes:
+        activations: All that a micro-batch holds at the moment of the peak.
+        gathered: Weights and gradients that sharding puts together for a while.
+        host: The best weights, kept aside in the memory of a CPU.
+    """
+
+    weights: int
+    gradients: int
+    optimiser: int
+    activations: int
+    gathered: int = 0
+    host: int = 0
+
+    @property
+    def total(self) -> int:
+        """All of it."""
+        return self.weights + self.gradients + self.optimiser + self.activations + self.gathered + self.host
+
+
+@dataclass(frozen=True)
+class Training:
+    """Of the spec's `train`, what memory and time depend on.
+
+    Attributes:
+        batch: Examples of a step, over all ranks.
+        precision: As in the spec.
+        state_ratio: Bytes of optimiser state for each byte of weights.
+        shard_optimiser: Each rank of ddp keeps only its part of the state.
+        on_cpu: Whether what is kept aside is in the same memory.
+    """
+
+    batch: int
+    precision: str = "fp32"
+    state_ratio: float = 2.0
+    shard_optimiser: bool = False
+    on_cpu: bool = False
+
+    @property
+    def compute_bytes(self) -> int:
+        """Of one number in matrix products, and on its way there."""
+        return _FULL if self.precision == "fp32" else _HALF
+
+
+def memory_of(profiler: Profiler, candidate: Candidate, training: Training, exact: bool = False) -> Memory:
+    """What the rank that has most would hold.
+
+    Args:
+        profiler: Of the net.
+        candidate: The plan.
+        training: Batch, precision, optimiser.
+        exact: For one rank by itself: trace its very micro-batch, with the gradients that come to be as activations
+            go; else both are counted in full.
+    """
+    weights = profiler.weights(candidate.tensor)
+    alone = exact and candidate.ranks == 1
+    trace = profiler.exactly if alone else profiler.activations
+    found = trace(candidate.micro_batch(training.batch), candidate.tensor, candidate.recompute)
+    if candidate.stages > 1:
+        weights, held = _stage(weights, found, candidate)
+    else:
+        held = found.apart + found.inputs
+    size = _FULL * weights.total
+    shards = candidate.shards
+    shared_state = candidate.data if training.shard_optimiser and candidate.parallel.startswith("ddp") else shards
+    state = round(training.state_ratio * size / shared_state)
+    host = _FULL * profiler.weights().total if training.on_cpu else 0
+    if alone:
+        # A gradient comes to be as what it was made from goes.
+        held = max(found.peak + found.inputs - size, 0)
+    gathered = _gathered(weights, training) if shards > 1 else 0
+    return Memory(size // shards + weights.buffers, size // shards, state, held, gathered, host)
+
+
+def least(parameters: int, candidate: Candidate, training: Training) -> int:
+    """What a rank holds at the very least, from the number of parameters alone: weights, gradients, optimiser."""
+    size = _FULL * parameters
+    shards = candidate.shards * candidate.tensor * candidate.stages
+    state = size * training.state_ratio / (candidate.data if training.shard_optimiser else shards)
+    return round(2 * size / shards + state)
+
+
+def _stage(weights: Weights, found: Activations, candidate: Candidate) -> tuple[Weights, int]:
+    """Weights and activations of the fullest stage: with more of what stands outside, and all it keeps in flight."""
+    blocks = -(-weights.num_blocks // candidate.stages)
+    outside = max(weights.enter, weights.outside - weights.enter)
+    flying = candidate.microbatches if candidate.pipeline == "gpipe" else min(candidate.microbatches, candidate.stages)
+    ends = found.saved - weights.num_blocks * found.block
+    kept = blocks * found.block + ends + found.hidden
+    held = flying * (kept + found.inputs) + found.transient
+    return Weights(outside, min(weights.enter, outside), weights.block, blocks, weights.buffers), held
+
+
+def _gathered(weights: Weights, training: Training) -> int:
+    """Whole units: one at work, the next under way, and the gradients of one before and while they are reduced."""
+    unit = weights.block or weights.outside
+    ahead = 2 * unit + weights.outside if weights.num_blocks else unit
+    return ahead * training.compute_bytes + 2 * unit * _FULL

@@ -1,0 +1,205 @@
+"""Every plan for a net on a cluster: what it needs, whether it fits, how long a step takes; and the one to take."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from models.planner.candidates import NAMES, Candidate, candidates, obstacle
+from models.planner.duration import Duration, duration_of
+from models.planner.machines import Machine
+from models.planner.memory import Memory, Training, memory_of
+from models.planner.profile import Profiler
+
+# What the allocator, the kernels' workspaces and the libraries' buffers take beside tensors: measured 10 to 13 % of
+# resident memory on CPUs; a CUDA context and NCCL some 1.5 GB.
+_SPARE = 0.12
+_RUNTIME_GB = {"cuda": 1.5, "cpu": 0.4}
+# Of plans within so much of the quickest, the simplest is taken: the estimate is no better than that.
+_AS_QUICK = 1.05
+_MOST_ACCUMULATE = 16
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """One plan weighed. `obstacle` says why it cannot be run at all; then there are no figures."""
+
+    candidate: Candidate
+    obstacle: str = ""
+    memory: Memory | None = None
+    needed_gb: float = 0.0
+    fits: bool = False
+    duration: Duration | None = None
+    samples_per_s: float = 0.0
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain data."""
+        told: dict[str, Any] = {"overrides": self.candidate.overrides(), "fits": self.fits, "obstacle": self.obstacle}
+        if self.memory:
+            parts = ("weights", "gradients", "optimiser", "activations", "gathered", "host")
+            told["memory_bytes"] = {name: getattr(self.memory, name) for name in parts} | {"total": self.memory.total}
+            told["needed_gb"] = round(self.needed_gb, 3)
+        if self.duration:
+            told["step_s"] = self.duration.step_s
+            told["compute_s"] = self.duration.compute_s
+            told["bubble_s"] = self.duration.bubble_s
+            told["communicate_s"] = self.duration.communicate_s
+            told["sent_bytes"] = round(self.duration.sent_bytes)
+            told["samples_per_s"] = self.samples_per_s
+        return told
+
+
+@dataclass(frozen=True)
+class Planning:
+    """What was found for one net on one cluster.
+
+    Attributes:
+        estimates: Those that fit first, quickest first; then those that do not; then those that cannot be run.
+        best: The one to take; None when nothing fits.
+        reasons: Why, a sentence each.
+        flops: Of one example, forward and backward; None when they cannot be counted.
+    """
+
+    machine: Machine
+    parameters: int
+    flops: float | None
+    estimates: list[Estimate]
+    best: Estimate | None
+    reasons: list[str]
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain data."""
+        return {
+            "machine": self.machine.model_dump(),
+            "parameters": self.parameters,
+            "flops_per_example": self.flops,
+            "plans": [estimate.as_json() for estimate in self.estimates],
+            "recommended": self.best.candidate.overrides() if self.best else None,
+            "reasons": self.reasons,
+        }
+
+
+def plan(profiler: Profiler, machine: Machine, training: Training, base: Candidate) -> Planning:
+    """Weigh every candidate of the cluster's ranks.
+
+    Args:
+        profiler: Of the net, in the spec's precision.
+        machine: The cluster.
+        training: The spec's batch, precision and optimiser.
+        base: Accumulation, recomputation and pipeline as the spec has them.
+    """
+    flops = profiler.flops()
+    found = _weighed(profiler, machine, training, base, flops)
+    if not any(one.fits for one in found):
+        for sparing in _sparing(profiler, base):
+            found += [one for one in _weighed(profiler, machine, training, sparing, flops) if one.fits]
+    found = _one_of_each(sorted(found, key=_rank))
+    best = _best(found)
+    return Planning(machine, profiler.weights().total, flops, found, best, _reasons(machine, training, found, best))
+
+
+def needed_gb(memory: Memory, machine: Machine) -> float:
+    """What a device must have for a plan to be safe in it, 1e9 bytes."""
+    return memory.total * (1 + _SPARE) / 1e9 + _RUNTIME_GB[machine.kind]
+
+
+def _one_of_each(ranked: list[Estimate]) -> list[Estimate]:
+    """The first of those that differ only in how they spare memory."""
+    kept: dict[tuple[object, ...], Estimate] = {}
+    for one in ranked:
+        of = one.candidate
+        kept.setdefault((of.parallel, of.ranks, of.tensor, of.stages, of.replicas), one)
+    return list(kept.values())
+
+
+def _sparing(profiler: Profiler, base: Candidate) -> list[Candidate]:
+    """Ways to take less memory with the same devices: smaller micro-batches, and doing the forward pass twice."""
+    ways = []
+    accumulate = base.accumulate
+    while accumulate <= _MOST_ACCUMULATE:
+        ways.append(replace(base, accumulate=accumulate))
+        if profiler.num_blocks:
+            ways.append(replace(base, accumulate=accumulate, recompute="full"))
+        accumulate *= 2
+    return ways[1:]
+
+
+def _weighed(
+    profiler: Profiler, machine: Machine, training: Training, base: Candidate, flops: float | None
+) -> list[Estimate]:
+    return [_estimate(profiler, machine, training, candidate, flops) for candidate in candidates(machine, base)]
+
+
+def _estimate(
+    profiler: Profiler, machine: Machine, training: Training, candidate: Candidate, flops: float | None
+) -> Estimate:
+    against = obstacle(candidate, profiler, training.batch)
+    if against:
+        return Estimate(candidate, against)
+    memory = memory_of(profiler, candidate, training, exact=machine.world_size == 1)
+    needed, peak = needed_gb(memory, machine), machine.peak(training.precision)
+    estimate = Estimate(candidate, "", memory, needed, needed <= machine.memory_gb)
+    if flops is None or peak is None:
+        return estimate
+    duration = duration_of(profiler, candidate, training, machine, flops, peak)
+    return replace(estimate, duration=duration, samples_per_s=training.batch / max(duration.step_s, 1e-12))
+
+
+def _rank(one: Estimate) -> tuple[bool, bool, float, int]:
+    seconds = one.duration.step_s if one.duration else one.needed_gb
+    return bool(one.obstacle), not one.fits, seconds, NAMES.index(one.candidate.parallel)
+
+
+def _best(found: list[Estimate]) -> Estimate | None:
+    fitting = [one for one in found if one.fits]
+    if not fitting:
+        return None
+    quickest = fitting[0].duration.step_s if fitting[0].duration else None
+    if quickest is None:
+        return min(fitting, key=lambda one: (NAMES.index(one.candidate.parallel), -one.candidate.ranks))
+    near = [one for one in fitting if one.duration and one.duration.step_s <= quickest * _AS_QUICK]
+    return min(near, key=lambda one: (NAMES.index(one.candidate.parallel), one.candidate.ranks))
+
+
+def _reasons(machine: Machine, training: Training, found: list[Estimate], best: Estimate | None) -> list[str]:
+    if best is None:
+        least = min((one for one in found if one.memory), key=lambda one: one.needed_gb, default=None)
+        if least is None:
+            return [f"No plan can be run: {found[0].obstacle}."]
+        return [
+            f"Nothing fits: the least is {least.candidate.parallel} with {least.needed_gb:,.1f} GB for each of "
+            f"{least.candidate.ranks} ranks, of {machine.memory_gb:.3g} GB: take more devices, a smaller net or batch."
+        ]
+    reasons = [
+        f"It needs {best.needed_gb:,.1f} of {machine.memory_gb:.3g} GB on each device"
+        + (f" and takes {best.duration.step_s:.3g} s a step." if best.duration else ".")
+    ]
+    for name in ("ddp", "fsdp"):
+        rival = next((one for one in found if one.candidate.parallel == name and one.candidate.ranks > 1), None)
+        if rival is not None and rival.candidate != best.candidate:
+            reasons += _against(rival, best, machine)
+    duration = best.duration
+    if duration and duration.exposed_s > duration.compute_s:
+        reasons.append("It is bound by communication: a larger batch or a faster network would pay.")
+    if duration is None:
+        reasons.append(f"No times: no peak is known for {training.precision}, or the net could not be counted.")
+    return reasons
+
+
+def _against(rival: Estimate, best: Estimate, machine: Machine) -> list[str]:
+    if not rival.memory:
+        return []
+    name = f"{rival.candidate.parallel} over {rival.candidate.ranks} ranks"
+    if not rival.fits:
+        return [f"{name} needs {rival.needed_gb:,.1f} GB on each device: it does not fit."]
+    if rival.duration and best.duration and rival.duration.step_s > best.duration.step_s * _AS_QUICK:
+        more = rival.duration.step_s / best.duration.step_s
+        return [
+            f"{name} takes {more:.2g} times as long "
+            f"({rival.duration.communicate_s:.2g} s of it is sending {rival.duration.sent_bytes / 1e9:.3g} GB)."
+        ]
+    return (
+        [f"{name} is about as quick; {best.candidate.parallel} is simpler."]
+        if (NAMES.index(best.candidate.parallel) < NAMES.index(rival.candidate.parallel))
+        else []
+    )

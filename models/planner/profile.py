@@ -1,0 +1,300 @@
+"""A net's own figures: weights, bytes kept for the backward pass, arithmetic. Traced on shapes alone.
+
+Source: checked against torch's MemTracker (tests/unit/models/planner/test_profile.py), within 5 %.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import functools
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.overrides import TorchFunctionMode
+
+from models.errors import UsageError, UserCodeError
+from models.nets.build import build_net, example_inputs
+from models.nets.sizes import Sizes
+from models.nets.splitting import Stack, tensor_plan
+from models.planner.live import LiveBytes
+from models.spec import Model, Train
+from models.training.flops import count_flops
+from models.training.recompute import prepare_blocks
+
+_AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp8": torch.bfloat16}
+Recompute = Literal["none", "full", "selective"]
+_COUNTED = 2
+# Blocks of a stack are alike: of so many at most the activations are traced, the others are taken to be as these.
+_TRACED = 2
+# Micro-batches that are traced; all others lie on the line through them. What does not grow with the batch, copies of
+# weights in half precision, is in the smaller one.
+_ANCHOR, _SMALL_ANCHOR = 256, 4
+
+
+@dataclass(frozen=True)
+class Weights:
+    """Numbers of parameters that one rank holds. Without blocks all are in `outside`.
+
+    Attributes:
+        outside: In front of the blocks and behind them, together.
+        enter: Of those in front, at most; the rest are behind.
+        block: Of the largest block.
+        num_blocks: 0 for a net that does not say what its blocks are.
+        buffers: Bytes of buffers.
+    """
+
+    outside: int
+    enter: int
+    block: int
+    num_blocks: int
+    buffers: int
+
+    @property
+    def total(self) -> int:
+        """All parameters of the rank."""
+        return self.outside + self.block * self.num_blocks
+
+
+@dataclass(frozen=True)
+class Activations:
+    """Bytes that one micro-batch takes on one rank.
+
+    Attributes:
+        saved: Alive when the forward pass ends.
+        block: Of them, those of one block, on average.
+        peak: The most alive at once in forward and backward pass, weight gradients counted.
+        apart: The same without weight gradients.
+        hidden: Of the tensor between two blocks.
+        inputs: Of the micro-batch itself.
+    """
+
+    saved: int
+    block: int
+    peak: int
+    apart: int
+    hidden: int
+    inputs: int
+
+    @property
+    def transient(self) -> int:
+        """What the backward pass needs beside what was saved."""
+        return self.apart - self.saved
+
+
+class Profiler:
+    """Traces one net as asked: any micro-batch, with its layers shared by any number of ranks.
+
+    Args:
+        model: The spec's net.
+        sizes: What the data looks like.
+        base: Folder of the spec.
+        precision: As `train.precision`.
+        flash: Attention never keeps its matrix, as on GPUs, where its kernels know dropout.
+
+    Raises:
+        UserCodeError: The net cannot be run on shapes alone.
+    """
+
+    def __init__(self, model: Model, sizes: Sizes, base: Path, precision: str = "fp32", flash: bool = False) -> None:
+        self._sizes = sizes
+        self._precision = precision
+        self._flash = flash
+        with _saying_what_failed(model.net), torch.device("meta"):
+            self._net = build_net(model, sizes, base)
+        self._known: dict[tuple[int, int, str], Activations] = {}
+        self._narrow: dict[int, tuple[nn.Module, int]] = {}
+        self._weights: dict[int, Weights] = {}
+        split = tensor_plan(self._net)
+        self.tensor_parts = split[1] if split else 0
+        """What the ranks that share a layer must divide; 0 when layers cannot be shared."""
+        self.num_blocks = self.weights().num_blocks
+
+    def flops(self) -> float | None:
+        """FLOPs of one example, forward and backward, over all ranks."""
+        return count_flops(self._net, self._inputs(_COUNTED, "meta"))
+
+    def weights(self, tensor: int = 1) -> Weights:
+        """The parameters of one of `tensor` ranks that share the layers."""
+        if tensor not in self._weights:
+            self._weights[tensor] = self._weigh(tensor)
+        return self._weights[tensor]
+
+    def _weigh(self, tensor: int) -> Weights:
+        net, gathered = self._narrowed(tensor)
+        stack = Stack.of(net)
+        blocks = list(stack.blocks) if stack else []
+        total = sum(p.numel() for p in net.parameters()) - round(gathered * (1 - 1 / tensor))
+        block = max((sum(p.numel() for p in one.parameters()) for one in blocks), default=0)
+        inside = sum(p.numel() for one in blocks for p in one.parameters())
+        shrink = total / max(1, sum(p.numel() for p in net.parameters()))
+        enter = _used_by_enter(net, stack, self._inputs(_COUNTED, "meta")) if stack else 0
+        return Weights(
+            outside=total - round(inside * shrink),
+            enter=round(enter * shrink),
+            block=round(block * shrink),
+            num_blocks=len(blocks),
+            buffers=sum(b.numel() * b.element_size() for b in net.buffers()),
+        )
+
+    def activations(self, micro_batch: int, tensor: int = 1, recompute: Recompute = "none") -> Activations:
+        """What a micro-batch of so many examples takes on one of `tensor` ranks that share the layers.
+
+        On the line through traces of other micro-batches; `exactly` is dearer.
+        """
+        high, names = self.exactly(_ANCHOR, tensor, recompute), Activations.__dataclass_fields__
+        if self._precision == "fp32":
+            line = {name: getattr(high, name) * micro_batch / _ANCHOR for name in names}
+        else:
+            low, share = self.exactly(_SMALL_ANCHOR, tensor, recompute), (micro_batch - _SMALL_ANCHOR)
+            grown = {name: (getattr(high, name) - getattr(low, name)) / (_ANCHOR - _SMALL_ANCHOR) for name in names}
+            line = {name: getattr(low, name) + share * grown[name] for name in names}
+        return Activations(**{name: max(0, round(value)) for name, value in line.items()})
+
+    def exactly(self, micro_batch: int, tensor: int = 1, recompute: Recompute = "none") -> Activations:
+        """The same from a trace of this very micro-batch."""
+        key = (micro_batch, tensor, recompute)
+        if key not in self._known:
+            with _saying_what_failed("model.net"):
+                self._known[key] = self._trace(micro_batch, tensor, recompute)
+        return self._known[key]
+
+    def _trace(self, micro_batch: int, tensor: int, recompute: Recompute) -> Activations:
+        mode = FakeTensorMode()
+        net = _fake_copy(self._narrowed(tensor)[0], mode)
+        if self._flash:
+            _without_attention_dropout(net)
+        prepare_blocks(net, Train(recompute=recompute))
+        with mode:
+            inputs = self._inputs(micro_batch, "cpu")
+            live = LiveBytes([*net.parameters(), *net.buffers(), *inputs.values()])
+            for parameter in net.parameters():
+                parameter.register_post_accumulate_grad_hook(lambda p: live.is_gradient(p.grad))  # type: ignore[no-untyped-call]
+            with live:
+                with self._autocast():
+                    output, block, hidden = _forward(net, inputs, live)
+                    loss = _loss(output.float())
+                saved = live.now
+                torch.autograd.backward([loss])
+        given = sum(value.numel() * value.element_size() for value in inputs.values())
+        rest = block * max(0, self.num_blocks - _TRACED)
+        return Activations(saved + rest, block, live.peak + rest, live.peak_without_gradients + rest, hidden, given)
+
+    def _narrowed(self, tensor: int) -> tuple[nn.Module, int]:
+        if tensor not in self._narrow:
+            self._narrow[tensor] = _narrowed(self._net, tensor)
+        return self._narrow[tensor]
+
+    def _inputs(self, count: int, device: str) -> dict[str, torch.Tensor]:
+        with torch.device(device):
+            return example_inputs(self._sizes, count)
+
+    def _autocast(self) -> contextlib.AbstractContextManager[Any]:
+        kind = _AUTOCAST.get(self._precision)
+        return torch.autocast("cpu", dtype=kind) if kind else contextlib.nullcontext()
+
+
+class _NoAttentionDropout(TorchFunctionMode):
+    """The CPU's flash kernel knows no dropout and keeps the matrix instead; a GPU's does."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = dict(kwargs or {})
+        if func is F.scaled_dot_product_attention:
+            kwargs["dropout_p"] = 0.0
+        return func(*args, **kwargs)
+
+
+def _without_attention_dropout(net: nn.Module) -> None:
+    """In every block by itself, for the mode that stands around a backward pass is not there when it recomputes."""
+
+    def calling(forward: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        with _NoAttentionDropout():
+            return forward(*args, **kwargs)
+
+    stack = Stack.of(net)
+    for module in list(stack.blocks) if stack else [net]:
+        module.forward = functools.partial(calling, module.forward)
+
+
+def _forward(net: nn.Module, inputs: Mapping[str, torch.Tensor], live: LiveBytes) -> tuple[torch.Tensor, int, int]:
+    """The output, the bytes that a block keeps on average, and those of the tensor between two blocks."""
+    stack = Stack.of(net)
+    if stack is None or not len(stack.blocks):
+        return net(**inputs), 0, 0
+    hidden = stack.enter(**inputs)
+    before, size = live.now, hidden.numel() * hidden.element_size()
+    traced = list(stack.blocks)[:_TRACED]
+    for block in traced:
+        hidden = block(hidden)
+    kept = (live.now - before) // len(traced)
+    return stack.leave(hidden), kept, size
+
+
+def _loss(output: torch.Tensor) -> torch.Tensor:
+    """What keeps as much as the engine's losses do: log-probabilities of classes, or a difference."""
+    return F.log_softmax(output, -1).sum() if output.shape[-1] > 1 else output.square().sum()
+
+
+def _narrowed(net: nn.Module, ranks: int) -> tuple[nn.Module, int]:
+    """The net as one of `ranks` that share its layers sees it, and how many weights are still whole though shared.
+
+    A layer whose outputs are joined again is left whole, for what follows it needs whole examples.
+    """
+    split = tensor_plan(net)
+    if ranks == 1 or split is None:
+        return net, 0
+    narrow, gathered = copy.deepcopy(net), 0
+    for path, style in split[0].items():
+        layer = narrow.get_submodule(path)
+        assert isinstance(layer, nn.Linear)
+        if style == "gathered":
+            gathered += sum(p.numel() for p in layer.parameters())
+            continue
+        dimension = 0 if style == "column" else 1
+        layer.weight = nn.Parameter(layer.weight.detach().chunk(ranks, dimension)[0].clone())
+        if style == "column" and layer.bias is not None:
+            layer.bias = nn.Parameter(layer.bias.detach().chunk(ranks)[0].clone())
+        layer.out_features, layer.in_features = layer.weight.shape
+    return narrow, gathered
+
+
+def _used_by_enter(net: nn.Module, stack: Stack, inputs: Mapping[str, torch.Tensor]) -> int:
+    """Parameters outside the blocks that stand in front of them."""
+    inside = {id(p) for block in stack.blocks for p in block.parameters()}
+    outside = [p for p in net.parameters() if id(p) not in inside and p.requires_grad]
+    hidden = stack.enter(**inputs)
+    if not outside or not hidden.requires_grad:
+        return 0
+    used = torch.autograd.grad(hidden.sum(), outside, allow_unused=True)
+    return sum(p.numel() for p, gradient in zip(outside, used, strict=True) if gradient is not None)
+
+
+def _fake_copy(net: nn.Module, mode: FakeTensorMode) -> nn.Module:
+    """The net with weights that claim to be on the CPU and have no bytes."""
+    memo: dict[int, Any] = {}
+    make: Callable[[torch.Tensor], torch.Tensor] = lambda one: torch.empty(one.shape, dtype=one.dtype, device="cpu")  # noqa: E731
+    with mode:
+        for parameter in net.parameters():
+            memo[id(parameter)] = nn.Parameter(make(parameter), parameter.requires_grad)
+        for buffer in net.buffers():
+            memo[id(buffer)] = make(buffer)
+    return copy.deepcopy(net, memo)
+
+
+@contextlib.contextmanager
+def _saying_what_failed(name: str) -> Iterator[None]:
+    try:
+        yield
+    except UsageError:
+        raise
+    except Exception as error:
+        raise UserCodeError(
+            f"{name}: cannot be run on shapes alone, as the planner does ({type(error).__name__}: {error}): "
+            "make its tensors in forward from the inputs, and read no values from them"
+        ) from error

@@ -1,0 +1,136 @@
+"""References: how a spec names a piece of code.
+
+`short` (a name in a table the caller gives), `package.module:attr`, or `./file.py:attr` beside the spec. Only the
+reference and plain data cross a process boundary; the other side resolves it again.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import importlib
+import importlib.util
+import inspect
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from models.errors import UsageError, UserCodeError
+
+
+def is_own_code(reference: str) -> bool:
+    """True for `package.module:attr` and `./file.py:attr`, false for a short name or a plain path."""
+    target, colon, attr = reference.rpartition(":")
+    return bool(colon) and attr.isidentifier() and (target.endswith(".py") or _is_dotted(target))
+
+
+def resolve(reference: str, base: Path, short: Mapping[str, str] | None = None) -> Any:
+    """The object that `reference` names.
+
+    Args:
+        reference: A key of `short`, `package.module:attr`, or `./file.py:attr`.
+        base: The folder that holds the spec; relative files start there.
+        short: Short names and the full reference each stands for.
+
+    Raises:
+        UsageError: No such name, file, module or attribute; says which names there are.
+        UserCodeError: The module raised while it was imported; the cause is chained.
+    """
+    short = short or {}
+    full = short.get(reference, reference)
+    if not is_own_code(full):
+        raise UsageError(_unknown_name(reference, short))
+    target, _, attr = full.rpartition(":")
+    module = _load_file(base, target) if target.endswith(".py") else _load_module(target, reference)
+    if not hasattr(module, attr):
+        near = difflib.get_close_matches(attr, [name for name in vars(module) if not name.startswith("_")], 1)
+        hint = f"did you mean {near[0]!r}?" if near else "define it there, or correct the name"
+        raise UsageError(f"{reference}: {target} has no {attr!r}: {hint}")
+    return getattr(module, attr)
+
+
+def call(function: Callable[..., Any], reference: str, *arguments: Any, **keywords: Any) -> Any:
+    """Call a user's function; whatever it raises is told as the user's own error, with its line.
+
+    Raises:
+        UserCodeError: It raised; the message carries type, text and the line in the user's file.
+    """
+    try:
+        return function(*arguments, **keywords)
+    except UserCodeError:
+        raise
+    except (Exception, SystemExit) as error:
+        frame = _last_frame(error)
+        raise UserCodeError(f"{reference} raised {type(error).__name__}: {error} ({frame})") from error
+
+
+def source_file(reference: str, base: Path) -> Path | None:
+    """The file behind a reference to own code, for fingerprints; None for short names and compiled modules.
+
+    Raises:
+        UsageError: The package that holds the module is not installed.
+        UserCodeError: The package raised while it was imported.
+    """
+    if not is_own_code(reference):
+        return None
+    target = reference.rpartition(":")[0]
+    if target.endswith(".py"):
+        return (base / target).resolve()
+    try:
+        found = importlib.util.find_spec(target)
+    except ModuleNotFoundError as error:
+        raise UsageError(f"{reference}: no module {error.name!r}: install it, or correct the name") from error
+    except (Exception, SystemExit) as error:
+        raise UserCodeError(f"{target} raised {type(error).__name__} on import: {error}") from error
+    return Path(found.origin) if found and found.origin and found.origin.endswith(".py") else None
+
+
+def _is_dotted(target: str) -> bool:
+    return bool(target) and all(part.isidentifier() for part in target.split("."))
+
+
+def _unknown_name(reference: str, short: Mapping[str, str]) -> str:
+    near = difflib.get_close_matches(reference, list(short), 1)
+    cure = f"did you mean {near[0]!r}?" if near else "for your own code write ./file.py:name"
+    names = f"one of {', '.join(sorted(short))}" if short else "package.module:name or ./file.py:name"
+    return f"got {reference!r}, expected {names}; {cure}"
+
+
+def _load_file(base: Path, target: str) -> ModuleType:
+    path = (base / target).resolve()
+    if not path.is_file():
+        raise UsageError(f"{target}: no such file beside the spec ({path})")
+    # The content is part of the name: an edited file is never answered with the module loaded before the edit.
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()[:12]
+    name = f"_loopline_{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}_{digest}"
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise UsageError(f"{target}: cannot be loaded as Python")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    if str(path.parent) not in sys.path:
+        sys.path.append(str(path.parent))
+    try:
+        spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:
+        del sys.modules[name]
+        raise UserCodeError(f"{target} raised {type(error).__name__} on import: {error}") from error
+    return module
+
+
+def _load_module(target: str, reference: str) -> ModuleType:
+    try:
+        return importlib.import_module(target)
+    except ModuleNotFoundError as error:
+        raise UsageError(f"{reference}: no module {error.name!r}: install it, or correct the name") from error
+    except (Exception, SystemExit) as error:
+        raise UserCodeError(f"{target} raised {type(error).__name__} on import: {error}") from error
+
+
+def _last_frame(error: BaseException) -> str:
+    frames = inspect.getinnerframes(error.__traceback__) if error.__traceback__ else []
+    return f"{frames[-1].filename}:{frames[-1].lineno}" if frames else "no traceback"

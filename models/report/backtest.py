@@ -1,0 +1,66 @@
+"""The backtest's page: which policy of retraining to take, and what each would have done."""
+
+from __future__ import annotations
+
+from models.report.backtest_figures import loops_over_time, metric_over_time, regrets, spent
+from models.report.card import Picture
+from models.report.pages import render
+from models.retrain.advice import rounded
+from models.retrain.periods import iso
+from models.retrain.regret import FEW_PERIODS
+from models.retrain.result import Backtest
+from models.retrain.signal import clock
+
+MOST_WAITS = 60
+
+
+def render_backtest(found: Backtest) -> str:
+    """The page as one self-contained HTML document; no script, nothing fetched."""
+    standing = {each.policy: each for each in found.standings}
+    return render(
+        "backtest.html.j2",
+        found=found,
+        standing=standing,
+        light="green" if _is_clear(found) else "amber",
+        pictures=_pictures(found),
+        courses={course.policy: course for course in found.courses},
+        when=clock(found.made_at) if found.made_at else "",
+        date=iso,
+        rounded=rounded,
+        most_waits=MOST_WAITS,
+    )
+
+
+def _is_clear(found: Backtest) -> bool:
+    """Whether each cheaper policy is shown to be worse, over periods enough to say so."""
+    chosen = next(each for each in found.standings if each.policy == found.advice.policy)
+    cheaper = [each for each in found.standings if each.device_seconds < chosen.device_seconds]
+    return len(found.periods) >= FEW_PERIODS and all((each.regret.low or 0.0) > 0 for each in cheaper)
+
+
+def _pictures(found: Backtest) -> list[Picture]:
+    better = "more" if found.direction == "maximize" else "less"
+    return [
+        Picture(
+            f"{found.metric} of whichever model served",
+            f"Each period's own rows, predicted before their labels were known; {better} is better. "
+            f"Bars: {found.confidence:.0%} interval of resampled rows. A ring: a new champion served from here on.",
+            metric_over_time(found),
+        ),
+        Picture(
+            "Loops run, won and lost",
+            "At the end of each period: a loop whose model was promoted, one whose verdict was lost, one that failed.",
+            loops_over_time(found),
+        ),
+        Picture(
+            "Regret against the best policy in hindsight",
+            "Loss of the mean metric, with the interval of a paired bootstrap over periods and rows; "
+            "left of the line is within judge.margin.",
+            regrets(found),
+        ),
+        Picture(
+            "What it cost, what it gained",
+            "Device-seconds of the loops after the first, and the mean metric; up and to the left is better.",
+            spent(found),
+        ),
+    ]

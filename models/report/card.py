@@ -1,0 +1,103 @@
+"""The model card: one page that says what a model is, what was decided about it and why, and what it came from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+from models.export.variants import Measured
+from models.judge.verdict import Estimate, Verdict
+from models.report.pages import render
+
+Facts = Mapping[str, object]
+"""What to say, in order: a label in plain words -> text, number, list or None."""
+
+Chapter = Literal["verdict", "performance", "slices", "data", "training", "search"]
+_SOFT_GATES = {"champion"}
+_REFERENCE = "for comparison, decides nothing"
+
+
+class Picture(NamedTuple):
+    """A figure of the card. `alt` says in words what a reader who cannot see it misses; default: the caption."""
+
+    title: str
+    caption: str
+    image: bytes
+    chapter: Chapter = "performance"
+    alt: str = ""
+
+
+class Snippet(NamedTuple):
+    """How to use the model: what for, and the command or code."""
+
+    title: str
+    code: str
+
+
+@dataclass(frozen=True)
+class Card:
+    """Everything that a model card shows, as plain data; an empty chapter is left out."""
+
+    project: str
+    verdict: Verdict
+    description: str = ""
+    version: str = ""
+    loop_id: str = ""
+    when: str = ""
+    figures: Sequence[Picture] = ()
+    data: Facts = field(default_factory=dict)
+    schema: Sequence[Facts] = ()
+    """One row an input column; all with the same keys."""
+    training: Facts = field(default_factory=dict)
+    settings: Facts = field(default_factory=dict)
+    """Hyperparameters of the final training."""
+    search: Facts = field(default_factory=dict)
+    provenance: Facts = field(default_factory=dict)
+    samples: Sequence[Snippet] = ()
+    """What the model wrote by itself, where it writes."""
+    variants: Sequence[Measured] = ()
+    """The export and its smaller variants, as measured on validation rows."""
+    usage: Sequence[Snippet] = ()
+    limits: Sequence[str] = ()
+    """What the model is not for, one sentence each."""
+    links: Mapping[str, str] = field(default_factory=dict)
+
+
+class _Row(NamedTuple):
+    name: str
+    estimate: Estimate
+    note: str
+
+
+def render_card(card: Card) -> str:
+    """The card as one self-contained HTML page (no script, nothing fetched); well under 1.5 MB with SVG figures."""
+    by_chapter: dict[str, list[Picture]] = {}
+    for picture in card.figures:
+        by_chapter.setdefault(picture.chapter, []).append(picture)
+    return render(
+        "card.html.j2",
+        card=card,
+        verdict=card.verdict,
+        light=traffic_light(card.verdict),
+        rows=_rows(card.verdict),
+        figures=by_chapter,
+    )
+
+
+def traffic_light(verdict: Verdict) -> Literal["green", "amber", "red"]:
+    """Green: promoted. Amber: sound, but the champion stays. Red: it may not serve at all."""
+    if verdict.promoted:
+        return "green"
+    return "amber" if {gate.name for gate in verdict.failed} <= _SOFT_GATES else "red"
+
+
+def _rows(verdict: Verdict) -> list[_Row]:
+    found = [_Row("challenger", verdict.challenger, "")]
+    if verdict.champion:
+        found.append(
+            _Row("champion", verdict.champion, f"version {verdict.champion_id}" if verdict.champion_id else "")
+        )
+    if verdict.baseline:
+        found.append(_Row("baseline", verdict.baseline, verdict.baseline_name))
+    return found + [_Row(name, Estimate(value=value), _REFERENCE) for name, value in verdict.references.items()]

@@ -1,0 +1,255 @@
+"""Pictures of how well models predict; each function gives the bytes of one SVG.
+
+Predictions are in the metrics' form (`models/judge/classification.py`); `models` maps a model's name
+(challenger, champion, baseline) to its predictions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from models.judge import classification
+from models.judge.gates import signed
+from models.judge.metrics import Array
+from models.judge.verdict import Difference, Estimate, Slice, Verdict
+from models.report.style import DASHES, INK, MODEL_LOOKS, MUTED, PALETTE, SEQUENTIAL, draw, look, shorten
+
+MOST_POINTS = 300
+MOST_SLICES = 40
+MOST_NAMED_CLASSES = 30
+
+
+def difference(verdict: Verdict) -> bytes:
+    """The challenger's gain over champion and baseline with interval, beside what the rules ask for."""
+    rules = verdict.rules
+    asked = rules.margin if rules.mode == "superiority" else -rules.margin
+    rows = [
+        ("gain over the champion", verdict.difference, asked),
+        ("gain over the baseline", verdict.over_baseline, 0.0),
+    ]
+    found = [row for row in rows if row[1] is not None and row[1].value is not None]
+
+    def paint(figure: Any) -> None:
+        panels = figure.subplots(max(1, len(found)), 1, squeeze=False)[:, 0]
+        for axes, (title, each, threshold) in zip(panels, found, strict=False):
+            if each is not None:
+                _gain_panel(axes, verdict.sign, each, threshold)
+            axes.set_title(title, fontweight="normal")
+        panels[-1].set_xlabel(f"{shorten(verdict.metric, 40)}, right is better")
+
+    return draw(paint, height_in=0.5 + 1.05 * max(1, len(found)))
+
+
+def _gain_panel(axes: Any, sign: int, each: Difference, threshold: float) -> None:
+    ends = [sign * end for end in (each.low, each.high) if end is not None]
+    gain, colour = sign * (each.value or 0.0), PALETTE[0] if each.reached else PALETTE[1]
+    axes.axvline(threshold, color=INK, linewidth=1.6)
+    axes.annotate(
+        "asked", (threshold, 1), (3, -9), xycoords=("data", "axes fraction"), textcoords="offset points", fontsize=8
+    )
+    axes.plot(ends, [0] * len(ends), color=colour, linewidth=6, alpha=0.4, solid_capstyle="butt")
+    axes.plot(gain, 0, "o", color=colour, markersize=8)
+    axes.annotate(signed(gain), (gain, 0), (0, 8), textcoords="offset points", ha="center", color=INK)
+    axes.set(yticks=[], ylim=(-1, 1.6))
+    axes.margins(x=0.15)
+
+
+def confusion_matrix(target: Array, prediction: Array, classes: Sequence[str]) -> bytes:
+    """Share of each true class (row) predicted as each class (column), with the counts where they fit."""
+    counts = classification.confusion(target, prediction)
+    size = len(counts)
+    shares = np.divide(counts, counts.sum(axis=1, keepdims=True), out=np.zeros_like(counts), where=counts > 0)
+
+    def paint(figure: Any) -> None:
+        axes = figure.subplots()
+        image = axes.imshow(shares, vmin=0, vmax=1, cmap=SEQUENTIAL)
+        figure.colorbar(image, ax=axes, label="share of the true class", shrink=0.85)
+        if size <= MOST_NAMED_CLASSES:
+            names = [shorten(name, 14) for name in classes]
+            long = sum(map(len, names)) > 40
+            turned = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"} if long else {}
+            axes.set_xticks(range(size), names, **turned)
+            axes.set_yticks(range(size), names)
+        for row, column in np.ndindex(size, size) if size <= 12 else ():
+            share, count = shares[row, column], int(counts[row, column])
+            text = f"{share:.0%}\n{count:,}" if size <= 5 else f"{count:,}" if count else ""
+            colour = "black" if share > 0.55 else "white"
+            axes.text(column, row, text, ha="center", va="center", color=colour, fontsize=9 if size <= 8 else 7)
+        axes.grid(visible=False)
+        axes.set(xlabel="predicted class", ylabel="true class")
+
+    return draw(paint, height_in=3.4 if size <= 4 else 5.0)
+
+
+def roc_and_pr(target: Array, models: Mapping[str, Array], classes: Sequence[str] = ()) -> bytes:
+    """ROC and precision-recall curves: one a model, or for multiclass one a class of the first model."""
+    curves = _curves(target, models, classes)
+
+    def paint(figure: Any) -> None:
+        left, right = figure.subplots(1, 2)
+        for place, (name, (positive, score)) in enumerate(curves.items()):
+            missed, caught, precision = _rates(positive, score)
+            auc, ap = classification.roc_auc(positive, score), classification.pr_auc(positive, score)
+            left.plot(missed, caught, label=f"{shorten(name, 12)} {auc:.3f}", **look(name, place))
+            right.step(caught, precision, where="pre", label=f"{shorten(name, 12)} {ap:.3f}", **look(name, place))
+        left.plot([0, 1], [0, 1], color=MUTED, linewidth=1, linestyle=(0, (1, 3)))
+        left.set(title="ROC", xlabel="false positive rate", ylabel="true positive rate")
+        right.set(title="Precision and recall", xlabel="recall", ylabel="precision")
+        for axes, title in ((left, "area"), (right, "average precision")):
+            axes.set(xlim=(-0.01, 1.01), ylim=(-0.01, 1.02))
+            axes.legend(title=title, loc="best", fontsize=8 if len(curves) > 4 else 9)
+
+    return draw(paint, height_in=3.4)
+
+
+def calibration(target: Array, models: Mapping[str, Array]) -> bytes:
+    """Stated chance against observed frequency (diagonal: honest), and how often each chance is stated."""
+
+    def paint(figure: Any) -> None:
+        top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=[3, 1])
+        top.plot([0, 1], [0, 1], color=MUTED, linewidth=1, linestyle=(0, (1, 3)))
+        for place, (name, prediction) in enumerate(models.items()):
+            stated, observed, weight = classification.reliability(target, prediction)
+            filled = weight > 0
+            error = classification.ece(target, prediction)
+            label = f"{name} (error {error:.3f})"
+            top.plot(stated[filled], observed[filled], marker="o", markersize=4, label=label, **look(name, place))
+            edges = np.linspace(0, 1, len(weight) + 1)
+            bottom.stairs(weight / weight.sum(), edges, **look(name, place))
+        top.set(ylabel="observed frequency", xlim=(0, 1), ylim=(0, 1.02))
+        bottom.set(xlabel="stated chance", ylabel="share of rows", ylim=(0, None))
+        top.legend(loc="upper left")
+
+    return draw(paint, height_in=4.0)
+
+
+def residuals(target: Array, prediction: Array, name: str = "target") -> bytes:
+    """Predicted against true values as a density, and how the errors are spread; in the target's own unit."""
+    truth, guess = np.asarray(target, dtype=np.float64), np.asarray(prediction, dtype=np.float64)
+    error = guess - truth
+
+    def paint(figure: Any) -> None:
+        from matplotlib.colors import LogNorm
+
+        left, right = figure.subplots(1, 2, width_ratios=[1.15, 1])
+        low, high = _padded(np.r_[truth, guess])
+        counts, _, _ = np.histogram2d(truth, guess, bins=60, range=[[low, high], [low, high]])
+        shown = np.where(counts > 0, counts, np.nan).T
+        image = left.imshow(
+            shown,
+            origin="lower",
+            extent=(low, high, low, high),
+            norm=LogNorm(1, max(2, counts.max())),
+            aspect="equal",
+        )
+        figure.colorbar(image, ax=left, label="examples in a cell", shrink=0.8, format="{x:g}")
+        left.plot([low, high], [low, high], color=PALETTE[1], linewidth=1.2, linestyle="--")
+        unit = shorten(name, 24)
+        left.set(title="Predicted and true", xlabel=f"true {unit}", ylabel=f"predicted {unit}")
+        right.hist(error, bins=50, range=_padded(np.quantile(error, [0.001, 0.999])), color=PALETTE[0])
+        right.axvline(0, color=INK, linewidth=1)
+        right.axvline(float(np.median(error)), color=PALETTE[1], linestyle="--")
+        right.set(title=f"Errors (median {signed(float(np.median(error)))})", ylabel="examples")
+        right.set_xlabel(f"predicted − true\n{unit}")
+
+    return draw(paint, height_in=3.3)
+
+
+def scores(target: Array, prediction: Array, classes: Sequence[str], name: str = "target") -> bytes:
+    """How the predictions are spread: by true class, or beside the true values of a regression."""
+    parts = _score_parts(np.asarray(target), prediction, classes)
+    low, high = (0.0, 1.0) if classes else _padded(np.concatenate(list(parts.values())))
+
+    def paint(figure: Any) -> None:
+        axes = figure.subplots()
+        for place, (part, values) in enumerate(parts.items()):
+            share = np.full(len(values), 1 / max(1, len(values)))
+            counts, edges = np.histogram(values, bins=40, range=(low, high), weights=share)
+            colour = look(part, place)["color"]
+            axes.stairs(counts, edges, fill=True, alpha=0.25, color=colour)
+            label = f"{shorten(part)} ({len(values):,})"
+            axes.stairs(counts, edges, color=colour, linestyle=DASHES[place % 2], linewidth=1.6, label=label)
+        chance = f"stated chance of {shorten(classes[1])}" if len(classes) == 2 else "highest stated chance"
+        axes.set(xlabel=chance if classes else shorten(name, 40), ylabel="share of the group", xlim=(low, high))
+        axes.legend(loc="best")
+
+    return draw(paint, height_in=2.8)
+
+
+def slices(verdict: Verdict) -> bytes:
+    """The metric of each slice with its interval, champion beside challenger; dashed: all test examples."""
+    chosen = [each for each in verdict.slices if each.challenger.value is not None][:MOST_SLICES]
+
+    def paint(figure: Any) -> None:
+        axes = figure.subplots()
+        for place, each in enumerate(chosen):
+            _dot(axes, each.challenger, place - 0.14, "challenger", "o")
+            if each.champion:
+                _dot(axes, each.champion, place + 0.14, "champion", "D")
+        if verdict.challenger.value is not None:
+            axes.axvline(
+                verdict.challenger.value,
+                color=MODEL_LOOKS["challenger"]["color"],
+                linewidth=1,
+                linestyle="--",
+            )
+        axes.set_yticks(range(len(chosen)), [_slice_name(each) for each in chosen])
+        for label, each in zip(axes.get_yticklabels(), chosen, strict=True):
+            label.set(fontsize=8.5, fontweight="bold" if each.lost else "normal")
+        axes.set_ylim(max(1, len(chosen)) - 0.4, -0.6)
+        axes.grid(axis="y", visible=False)
+        axes.set_xlabel(f"{shorten(verdict.metric, 40)} ({verdict.rules.confidence:.0%} interval)")
+        handles, labels = axes.get_legend_handles_labels()
+        unique = dict(zip(labels, handles, strict=True))
+        figure.legend(unique.values(), unique.keys(), loc="outside upper right", ncols=2)
+
+    return draw(paint, height_in=1.2 + 0.3 * max(1, len(chosen)))
+
+
+def _slice_name(each: Slice) -> str:
+    lost = "▼ lost  " if each.lost else ""
+    return f"{lost}{shorten(each.column, 14)} = {shorten(each.value, 18)} ({each.num_samples:,})"
+
+
+def _dot(axes: Any, estimate: Estimate, height: float, name: str, marker: str) -> None:
+    colour = MODEL_LOOKS[name]["color"]
+    if estimate.low is not None and estimate.high is not None:
+        axes.plot([estimate.low, estimate.high], [height, height], color=colour, linewidth=1.6)
+    axes.plot(estimate.value, height, marker, color=colour, markersize=5, linestyle="none", label=name)
+
+
+def _curves(target: Array, models: Mapping[str, Array], classes: Sequence[str]) -> dict[str, tuple[Array, Array]]:
+    first = next(iter(models.values()))
+    if first.ndim == 1:
+        return {name: (np.asarray(target) == 1, score) for name, score in models.items()}
+    present = [index for index in range(first.shape[1]) if (np.asarray(target) == index).any()]
+    return {classes[index]: (np.asarray(target) == index, first[:, index]) for index in present[: 2 * len(PALETTE)]}
+
+
+def _rates(positive: Array, score: Array) -> tuple[Array, Array, Array]:
+    """False positive rate, true positive rate and precision at falling thresholds, thinned."""
+    order = np.argsort(-score, kind="stable")
+    ends = np.flatnonzero(np.r_[np.diff(score[order]) != 0, True])
+    caught, false = np.cumsum(positive[order])[ends], np.cumsum(~positive[order])[ends]
+    rate, miss = caught / max(1, caught[-1]), false / max(1, false[-1])
+    kept = np.unique(np.linspace(0, len(ends) - 1, MOST_POINTS).astype(np.int64))
+    precision = caught / (caught + false)
+    return np.r_[0.0, miss[kept]], np.r_[0.0, rate[kept]], np.r_[precision[kept[0]], precision[kept]]
+
+
+def _score_parts(target: Array, prediction: Array, classes: Sequence[str]) -> dict[str, Array]:
+    if not classes:
+        return {"true": target, "predicted": prediction}
+    if prediction.ndim == 1:
+        return {f"{name}": prediction[target == index] for index, name in enumerate(classes)}
+    right, highest = classification.predicted_class(prediction) == target, prediction.max(axis=1)
+    return {"rightly classified": highest[right], "wrongly classified": highest[~right]}
+
+
+def _padded(values: Array) -> tuple[float, float]:
+    low, high = float(np.min(values)), float(np.max(values))
+    pad = 0.03 * (high - low) or max(1e-6, 0.05 * abs(high))
+    return low - pad, high + pad

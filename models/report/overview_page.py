@@ -1,0 +1,223 @@
+"""The overview as HTML: all projects at one glance, and one project with its history."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from markupsafe import Markup
+
+from models.judge.gates import signed
+from models.overview.facts import Data, Loop, Overview, ProjectFacts, Service
+from models.overview.light import RANK
+from models.report import pages
+from models.report.time_chart import metric_chart, spark, volume_chart
+from models.retrain.signal import Outcome
+from models.watch.findings import Drift, Window
+
+STYLESHEET = Path(__file__).parent / "templates" / "overview" / "style.css"
+TITLES = {"prefect": "Prefect", "mlflow": "MLflow", "optuna": "Optuna", "overview": "this page"}
+OUTCOMES: dict[Outcome, tuple[str, str]] = {
+    "promoted": ("green", "promoted"),
+    "kept": ("", "champion kept"),
+    "unchanged": ("", "nothing new"),
+    "rejected": ("red", "data rejected"),
+    "failed": ("amber", "failed"),
+}
+UNITS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"))
+
+
+@dataclass(frozen=True)
+class Link:
+    """Where one may look further."""
+
+    name: str
+    address: str
+
+
+def render_index(told: Overview, logout: str = "") -> str:
+    """All projects at one glance. `logout`: the token of the form that ends the session; empty where there is none."""
+    sparks = {each.name: spark(_windows(each), _metric(each)) for each in told.projects}
+    projects = sorted(told.projects, key=lambda each: RANK[each.light.colour])  # who needs a person comes first
+    return _render("index", told=told, projects=projects, sparks=sparks, now=told.at, logout=logout)
+
+
+def render_project(project: ProjectFacts, now: float, links: Sequence[Link], logout: str = "") -> str:
+    """One project with its history."""
+    windows, watch = _windows(project), project.watch
+    verdict = watch.verdict if watch else None
+    band = (verdict.low, verdict.high) if verdict and verdict.low is not None and verdict.high is not None else None
+    chart = metric_chart(windows, _metric(project), band)
+    legend = Markup(
+        '<span class="key first"></span>measured<span class="key second"></span>estimated without labels'
+        '<span class="key band"></span>its verdict at promotion'
+    )
+    return _render(
+        "project",
+        project=project,
+        now=now,
+        links=links,
+        metric_chart=_figure(f"{_metric(project)} of each window", legend, chart),
+        volume_chart=_figure("Predictions", Markup("those in whole windows"), volume_chart(windows)),
+        logout=logout,
+    )
+
+
+def render_confirm(project: str, question: str, lines: Sequence[str], form: Mapping[str, Any], logout: str = "") -> str:
+    """A page that asks again before something is done. `form`: action, token, word (on the button), fields, back."""
+    return _render("confirm", project=project, question=question, lines=lines, logout=logout, **form)
+
+
+def render_message(title: str, lines: Sequence[str], back: str = "/") -> str:
+    """What was done, or why not."""
+    return _render("message", title=title, lines=lines, back=back, logout="")
+
+
+def render_login(token: str, onward: str, *, wrong: bool) -> str:
+    """The form that asks for the workspace's token."""
+    return _render("login", token=token, next=onward, wrong=wrong, logout="")
+
+
+def ago(seconds: float, now: float) -> str:
+    """`3 h ago`, `in 2 d`, `now`: the largest unit of which there is at least one and a half, else the next smaller."""
+    apart = abs(now - seconds)
+    if apart < 1:
+        return "now"
+    size, unit = next((pair for pair in UNITS if apart >= 1.5 * pair[0]), UNITS[-1])
+    text = f"{apart / size:.0f} {unit}"
+    return f"{text} ago" if seconds < now else f"in {text}"
+
+
+def clock(seconds: float) -> str:
+    """A time in words a person reads: `2026-11-21 18:04:25 UTC`."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def size(size_bytes: int) -> str:
+    """Bytes in a unit that keeps the number short, thousands to the step."""
+    number, units = float(size_bytes), ["B", "kB", "MB", "GB", "TB", "PB"]
+    while number >= 999.5 and len(units) > 1:
+        number, units = number / 1000, units[1:]
+    return f"{number:.3g} {units[0]}"
+
+
+def latest(project: ProjectFacts) -> Window | None:
+    """The champion's last whole window."""
+    return project.windows[-1] if project.windows else None
+
+
+def measured(project: ProjectFacts) -> Window | None:
+    """The champion's last whole window with labels enough for its metric."""
+    return next((window for window in reversed(project.windows) if window.realised), None)
+
+
+def coverage(window: Window) -> str:
+    """How many of a window's predictions have their label by now."""
+    return _percent(window.num_labels / max(1, window.num_predictions))
+
+
+def upcoming(project: ProjectFacts) -> str:
+    """When the next loop is due, or what may begin one."""
+    triggers = [trigger.replace("_", " ") for trigger in project.triggers]
+    if project.next_loop is None:
+        return f"when asked{''.join(f', on {trigger}' for trigger in triggers)}"
+    or_else = f", or on {', '.join(triggers)}" if triggers else ""
+    return f"{clock(project.next_loop).removesuffix(':00 UTC')} UTC ({project.schedule}){or_else}"
+
+
+def _render(template: str, **values: Any) -> str:
+    return pages.render(
+        f"overview/{template}.html.j2",
+        filters=FILTERS,
+        **values,
+        titles=TITLES,
+        interval=pages.interval,
+        latest=latest,
+        measured=measured,
+        coverage=coverage,
+        upcoming=upcoming,
+        drift_colour=_drift_colour,
+        data_colour=_data_colour,
+        loop_colour=_loop_colour,
+        service_colour=_service_colour,
+        outcome_colour=lambda ended: OUTCOMES[ended.outcome][0],
+        outcome_words=lambda ended: OUTCOMES[ended.outcome][1],
+    )
+
+
+def _windows(project: ProjectFacts) -> list[Window]:
+    return [window for window in project.watch.windows if window.whole] if project.watch else []
+
+
+def _metric(project: ProjectFacts) -> str:
+    return (project.watch.metric if project.watch else None) or "metric"
+
+
+def _figure(title: str, caption: Markup, picture: Markup) -> Markup:
+    if not picture:
+        return Markup("")
+    return Markup(
+        '<figure><figcaption><b>{}</b><span>{}</span></figcaption><div class="scroll">{}</div></figure>'
+    ).format(title, caption, picture)
+
+
+def _iso(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.3g} %"
+
+
+def _commit(code: str) -> Markup | str:
+    """A commit as people name it, the whole of it on hovering; after `+` stands a hash of uncommitted changes."""
+    commit, _, changes = code.partition("+")
+    if not commit:
+        return "–"
+    return Markup('<code title="{}">{}</code>{}').format(
+        code, commit[:12], " with uncommitted changes" if changes else ""
+    )
+
+
+def _span(seconds: float | None) -> str:
+    if seconds is None:
+        return "–"
+    return ago(0.0, max(1.0, seconds)).removesuffix(" ago")
+
+
+def _signed(value: float | None) -> str:
+    return "–" if value is None else signed(value)
+
+
+def _drift_colour(drift: Drift) -> str:
+    return {"none": "", "warn": "amber", "strong": "red"}["none" if drift.seasonal else drift.level]
+
+
+def _data_colour(data: Data) -> str:
+    return {"valid": "green", "warned": "amber" if data.failing else "", "rejected": "red", "error": "red"}.get(
+        data.status, ""
+    )
+
+
+def _loop_colour(loop: Loop) -> str:
+    return {"finished": "green", "failed": "red", "rejected": "red", "killed": "amber"}.get(loop.state, "")
+
+
+def _service_colour(service: Service) -> str:
+    colours = {"running": "green", "elsewhere": "green", "starting": "amber", "backing off": "amber", "failed": "red"}
+    return colours.get(service.state, "")
+
+
+FILTERS: dict[str, Callable[..., Any]] = {
+    "commit": _commit,
+    "ago": ago,
+    "clock": clock,
+    "iso": _iso,
+    "size": size,
+    "percent": _percent,
+    "span": _span,
+    "signed": _signed,
+}

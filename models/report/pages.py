@@ -1,0 +1,75 @@
+"""Self-contained HTML pages: templates filled with every value escaped; nothing is fetched and no script is run."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from markupsafe import Markup
+
+_TEMPLATES = Path(__file__).parent / "templates"
+_SAFE_LINKS = ("http://", "https://", "file:///", "#", "./", "../")
+
+
+def render(template: str, filters: Mapping[str, Callable[..., Any]] | None = None, **values: Any) -> str:
+    """The page that a template of `models/report/templates/` makes of these values; `filters` beside the ready ones."""
+    import jinja2  # what only needs `show` and the like does not wait for it
+
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(_TEMPLATES),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {"show": show, "interval": interval, "safe_link": safe_link, "data_uri": data_uri}
+    environment.filters |= filters or {}
+    return environment.get_template(template).render(**values)
+
+
+def show(value: Any) -> str | Markup:
+    """A value as people write it: 4 significant digits, thousands apart, `–` for nothing."""
+    if value is None or value == "":
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return (f"{value:,}".replace(",", "\u202f") if abs(value) >= 10_000 else str(value)).replace("-", "−")
+    if isinstance(value, float):
+        return _decimal(value)
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key}: {show(each)}" for key, each in value.items()) or "–"
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return ", ".join(str(show(each)) for each in value) or "–"
+    return str(value)
+
+
+def interval(low: float | None, high: float | None) -> str:
+    """`0.742 to 0.751`, or `–` where there is none."""
+    return "–" if low is None or high is None else f"{_decimal(low)} to {_decimal(high)}"
+
+
+def safe_link(address: str) -> str:
+    """The address if it can only lead somewhere, `#` if it could run code."""
+    return address if address.startswith(_SAFE_LINKS) else "#"
+
+
+def data_uri(image: bytes) -> str:
+    """A PNG or SVG as an address that holds the picture itself.
+
+    Pictures stand in `img`, where a script inside an SVG never runs and its ids cannot clash with another's.
+    """
+    kind = "png" if image.startswith(b"\x89PNG") else "svg+xml"
+    return f"data:image/{kind};base64,{base64.b64encode(image).decode()}"
+
+
+def _decimal(value: float) -> str:
+    if value != 0 and not 1e-4 <= abs(value) < 1e6:
+        text = f"{value:.3g}"
+    elif abs(value) >= 1000:
+        text = f"{value:,.0f}".replace(",", "\u202f")
+    else:
+        text = f"{value:.4g}"
+    return text.replace("-", "−")

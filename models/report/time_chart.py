@@ -1,0 +1,208 @@
+"""Small charts over time as inline SVG, drawn without matplotlib: a server shows them in a millisecond.
+
+They carry classes and no colours, so that the stylesheet of the page paints them, light or dark.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from markupsafe import Markup, escape
+
+from models.report.pages import show
+from models.watch.findings import Window
+
+WIDTH, HEIGHT = 700.0, 210.0
+LEFT, RIGHT, TOP, BOTTOM = 68.0, 12.0, 12.0, 30.0
+SPARK_WIDTH, SPARK_HEIGHT = 320.0, 36.0
+MOST_WINDOWS = 200
+MOST_SPARK = 60
+DAY_S = 86400.0
+SPANS = {3600.0: "hour", DAY_S: "day", 7 * DAY_S: "week"}
+MOST_BARS = 60
+
+Point = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Where a value lies on the picture: `low` at `begin`, `high` at `end`, in its units."""
+
+    low: float
+    high: float
+    begin: float
+    end: float
+
+    def at(self, value: float) -> float:
+        """The place of a value, to a tenth of a unit."""
+        span = self.high - self.low or 1.0
+        return round(self.begin + (value - self.low) / span * (self.end - self.begin), 1)
+
+
+def metric_chart(windows: Sequence[Window], metric: str, band: tuple[float, float] | None = None) -> Markup:
+    """The realised metric of each window with its interval, the estimate dashed, the verdict's interval behind them.
+
+    Windows stand one beside the other, however long each took to fill. Empty where nothing was measured or estimated.
+    """
+    shown = [window for window in windows if window.realised or window.estimated is not None][-MOST_WINDOWS:]
+    values = [value for window in shown for value in _values(window)]
+    if not values:
+        return Markup("")
+    low, high = _padded([*values, *(band or ())])
+    up, across = Scale(low, high, HEIGHT - BOTTOM, TOP), _places(len(shown), LEFT + 6, WIDTH - RIGHT - 6)
+    placed = list(zip(across, shown, strict=True))
+    estimated = [(x, up.at(window.estimated)) for x, window in placed if window.estimated is not None]
+    measured = [(x, window, value) for x, window in placed if (value := _measured(window)) is not None]
+    parts = [_grid(up), _times([window.end for window in shown])]
+    parts += [_band(up, *band)] if band else []
+    parts += [_line("second", estimated), _line("first", [(x, up.at(value)) for x, _, value in measured])]
+    parts += [_interval(x, window, value, up) for x, window, value in measured]
+    last = f"; the last is {show(measured[-1][2])}" if measured else ""
+    return _picture(f"{metric} over {len(shown)} windows{last}", parts)
+
+
+def volume_chart(windows: Sequence[Window]) -> Markup:
+    """Predictions by hour, day or week, each window where it ended; empty for fewer than two of them."""
+    if not windows:
+        return Markup("")
+    spread = max(window.end for window in windows) - min(window.end for window in windows)
+    span = next((span for span in SPANS if spread <= MOST_BARS * span), 7 * DAY_S)
+    counts: Counter[int] = Counter()
+    for window in windows:
+        counts[int(window.end // span)] += window.num_predictions
+    first, last = min(counts), max(counts) + 1
+    if last - first < 2:
+        return Markup("")
+    across, up = Scale(first, last, LEFT, WIDTH - RIGHT), Scale(0.0, max(counts.values()), HEIGHT - BOTTOM, TOP)
+    bars = [_bar(across.at(place), across.at(place + 1), up, count, SPANS[span]) for place, count in counts.items()]
+    label = f"{show(sum(counts.values()))} predictions, by {SPANS[span]}"
+    return _picture(label, [_grid(up), _times([place * span for place in range(first, last + 1)]), *bars])
+
+
+def spark(windows: Sequence[Window], metric: str) -> Markup:
+    """The realised metric as one small line, windows that decayed as red dots; empty for fewer than two windows."""
+    points = [(window, value) for window in windows if (value := _measured(window)) is not None][-MOST_SPARK:]
+    if len(points) < 2:
+        return Markup("")
+    up = Scale(*_padded([value for _, value in points]), SPARK_HEIGHT - 4, 4)
+    across = _places(len(points), 4, SPARK_WIDTH - 4)
+    line = _line("first", [(x, up.at(value)) for x, (_, value) in zip(across, points, strict=True)])
+    decayed = [(x, up.at(value)) for x, (window, value) in zip(across, points, strict=True) if window.decayed]
+    label = f"{metric} of the last {len(points)} windows, now {show(points[-1][1])}"
+    return Markup('<svg class="spark" viewBox="0 0 {:g} {:g}" role="img" aria-label="{}">{}</svg>').format(
+        SPARK_WIDTH, SPARK_HEIGHT, label, _joined([line, *(_dot("bad", x, y) for x, y in decayed)])
+    )
+
+
+def ticks(low: float, high: float, most: int = 5) -> list[float]:
+    """Round values between two, at most `most`: steps of 1, 2 or 5 times a power of ten."""
+    raw = (high - low) / max(1, most - 1) or 1.0
+    power = 10.0 ** math.floor(math.log10(raw))
+    step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= raw * 0.999)
+    first = math.ceil(low / step - 1e-9)
+    return [round(number * step, 10) for number in range(first, math.floor(high / step + 1e-9) + 1)]
+
+
+def _measured(window: Window) -> float | None:
+    return window.realised.value if window.realised else None
+
+
+def _values(window: Window) -> list[float]:
+    realised = window.realised
+    found = [realised.value, realised.low, realised.high] if realised else []
+    return [value for value in (*found, window.estimated) if value is not None]
+
+
+def _padded(values: Sequence[float]) -> tuple[float, float]:
+    low, high = min(values), max(values)
+    pad = (high - low) * 0.08 or abs(high) * 0.05 or 0.5
+    return low - pad, high + pad
+
+
+def _places(count: int, begin: float, end: float) -> list[float]:
+    """Evenly from `begin` to `end`; a single one in the middle."""
+    if count == 1:
+        return [(begin + end) / 2]
+    return [round(begin + (end - begin) * number / (count - 1), 1) for number in range(count)]
+
+
+def _band(up: Scale, low: float, high: float) -> Markup:
+    height = max(1.0, round(up.at(low) - up.at(high), 1))
+    return Markup('<rect class="band" x="{:g}" y="{}" width="{:g}" height="{}"/>').format(
+        LEFT, up.at(high), WIDTH - LEFT - RIGHT, height
+    )
+
+
+def _bar(begin: float, end: float, up: Scale, count: int, span: str) -> Markup:
+    width, height = max(1.0, round(end - begin - 1, 1)), round(HEIGHT - BOTTOM - up.at(count), 1)
+    return Markup('<rect class="bar" x="{}" y="{}" width="{}" height="{}"><title>{} in that {}</title></rect>').format(
+        begin, up.at(count), width, height, show(count), span
+    )
+
+
+def _interval(x: float, window: Window, value: float, up: Scale) -> Markup:
+    look = "bad" if window.decayed else "first"
+    dot = _dot(look, x, up.at(value), f"{show(value)}, version {window.version}, to {_moment(window.end)}")
+    realised = window.realised
+    if realised is None or realised.low is None or realised.high is None:
+        return dot
+    return Markup('<path class="{}" d="M{} {}V{}"/>').format(look, x, up.at(realised.low), up.at(realised.high)) + dot
+
+
+def _dot(look: str, x: float, y: float, title: str = "") -> Markup:
+    told = Markup("<title>{}</title>").format(title) if title else Markup("")
+    return Markup('<circle class="{} dot" cx="{}" cy="{}" r="3">{}</circle>').format(look, x, y, told)
+
+
+def _line(look: str, points: Sequence[Point]) -> Markup:
+    path = "L".join(f"{x:g} {y:g}" for x, y in points)
+    return Markup('<path class="{}" stroke-width="2" d="M{}"/>').format(look, path) if len(points) > 1 else Markup("")
+
+
+def _grid(up: Scale) -> Markup:
+    return _joined(
+        Markup('<path class="grid" d="M{:g} {}H{:g}"/><text x="{:g}" y="{}" text-anchor="end">{}</text>').format(
+            LEFT, up.at(value), WIDTH - RIGHT, LEFT - 6, up.at(value) + 4, _short(value)
+        )
+        for value in ticks(up.low, up.high)
+    )
+
+
+def _times(times: Sequence[float]) -> Markup:
+    """The first, the middle and the last time below; the hour too where all lie within two days."""
+    marks = [(LEFT, "start", times[0]), ((LEFT + WIDTH - RIGHT) / 2, "middle", times[len(times) // 2])]
+    marks.append((WIDTH - RIGHT, "end", times[-1]))
+    by_hour = times[-1] - times[0] < 2 * DAY_S
+    return _joined(
+        Markup('<text x="{:g}" y="{:g}" text-anchor="{}">{}</text>').format(
+            x, HEIGHT - 8, anchor, _moment(time) if by_hour else _day(time)
+        )
+        for x, anchor, time in (marks if len(times) > 1 else marks[1:2])
+    )
+
+
+def _moment(time: float) -> str:
+    return datetime.fromtimestamp(time, UTC).strftime("%d %b %H:%M")
+
+
+def _day(time: float) -> str:
+    return datetime.fromtimestamp(time, UTC).strftime("%d %b %Y")
+
+
+def _short(value: float) -> str:
+    """`1.5M` for what would not fit beside the picture."""
+    return f"{value / 1e6:g}M" if abs(value) >= 1e6 else str(show(value))
+
+
+def _picture(label: str, parts: Iterable[Markup]) -> Markup:
+    return Markup('<svg viewBox="0 0 {:g} {:g}" role="img" aria-label="{}">{}</svg>').format(
+        WIDTH, HEIGHT, label, _joined(parts)
+    )
+
+
+def _joined(parts: Iterable[Markup]) -> Markup:
+    return Markup("").join(escape(part) for part in parts)

@@ -1,0 +1,175 @@
+"""Pictures of how a model came to be: its epochs, and the search for its settings; each gives one SVG."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+
+from models.report.style import INK, MUTED, PALETTE, SEQUENTIAL, draw, shorten
+
+
+def learning_curves(epochs: Sequence[Mapping[str, float]], metric: str, best_epoch: int | None = None) -> bytes:
+    """Loss and the goal's metric after each epoch; the best epoch is marked.
+
+    Args:
+        epochs: What training reports: `train_loss`, `val_loss`, `val_<metric>`, in order.
+        metric: The goal's metric.
+        best_epoch: Counted from 1: the one whose weights were kept; None or 0: not known.
+    """
+
+    def paint(figure: Any) -> None:
+        left, right = figure.subplots(1, 2)
+        _line(left, epochs, "train_loss", "training", PALETTE[1], "--")
+        _line(left, epochs, "val_loss", "validation", PALETTE[0], "-")
+        _line(right, epochs, f"val_{metric}", "validation", PALETTE[0], "-")
+        left.set(title="Loss", xlabel="epoch", ylabel="loss")
+        right.set(title=shorten(metric, 30), xlabel="epoch", ylabel=shorten(metric, 30))
+        for axes in (left, right):
+            axes.xaxis.get_major_locator().set_params(integer=True)
+            if best_epoch:
+                axes.axvline(best_epoch, color=MUTED, linewidth=1, linestyle=":", label="kept")
+            if axes.get_legend_handles_labels()[0]:
+                axes.legend(loc="best")
+
+    return draw(paint, height_in=2.9)
+
+
+def search_history(
+    values: Sequence[float | None],
+    states: Sequence[str],
+    direction: Literal["maximize", "minimize"],
+    metric: str,
+) -> bytes:
+    """The value of each trial in order, the best so far, and the trials that were pruned or failed.
+
+    Args:
+        values: One a trial; None where it has none.
+        states: `complete`, `pruned` or `fail`, one a trial.
+        direction: Which way is better.
+        metric: The goal's metric.
+    """
+    value = np.array([np.nan if each is None else each for each in values], dtype=np.float64)
+    state = np.array([each.lower() for each in states], dtype=np.str_)
+    number = np.arange(1, len(value) + 1)
+
+    def paint(figure: Any) -> None:
+        axes = figure.subplots()
+        for name, marker, colour in (("complete", "o", PALETTE[0]), ("pruned", "x", MUTED)):
+            chosen = (state == name) & np.isfinite(value)
+            if chosen.any():
+                axes.plot(number[chosen], value[chosen], marker, color=colour, markersize=6, label=name)
+        failed = number[state == "fail"]
+        if len(failed):
+            bottom = axes.get_xaxis_transform()
+            axes.plot(failed, [0.02] * len(failed), "v", color=PALETTE[1], transform=bottom, label="failed")
+        finished = np.where(state == "complete", value, np.nan)
+        if np.isfinite(finished).any():
+            best = np.fmax if direction == "maximize" else np.fmin
+            axes.step(number, best.accumulate(finished), where="post", color=INK, linewidth=1.3, label="best so far")
+        axes.xaxis.get_major_locator().set_params(integer=True)
+        axes.set(xlabel="trial", ylabel=f"validation {shorten(metric, 30)}")
+        if axes.get_legend_handles_labels()[0]:
+            figure.legend(loc="outside upper right", ncols=4)
+
+    return draw(paint, height_in=2.9)
+
+
+def parallel_coordinates(
+    settings: Sequence[Mapping[str, Any]],
+    values: Sequence[float],
+    metric: str,
+    direction: Literal["maximize", "minimize"],
+    log: Sequence[str] = (),
+) -> bytes:
+    """Each finished trial as a line through its settings; brighter lines have better values.
+
+    Args:
+        settings: What was tried, one mapping a trial; numbers or anything that reads as text.
+        values: The trial's metric.
+        metric: Its name.
+        direction: Which way is better.
+        log: Names of settings that were searched on a log scale.
+    """
+    names = sorted({name for each in settings for name in each})
+    columns = [_axis([each.get(name) for each in settings], name in log) for name in names]
+    value = np.asarray(values, dtype=np.float64)
+    order = np.argsort(value if direction == "maximize" else -value)
+
+    def paint(figure: Any) -> None:
+        from matplotlib.cm import ScalarMappable
+        from matplotlib.colors import Normalize
+
+        axes = figure.subplots()
+        low, high = (float(value.min()), float(value.max())) if len(value) else (0.0, 1.0)
+        shades = ScalarMappable(Normalize(low, high if high > low else low + 1e-9), _shades(direction))
+        for place in order:
+            heights = [column[0][place] for column in columns]
+            axes.plot(range(len(names)), heights, color=shades.to_rgba(value[place]), linewidth=1.6, alpha=0.9)
+        for place, (_, ticks) in enumerate(columns):
+            axes.axvline(place, color=MUTED, linewidth=1)
+            for height, text in ticks:
+                axes.text(place + 0.03, height, text, fontsize=8, va="center", color=INK, bbox=_HALO)
+        axes.set_xticks(range(len(names)), [shorten(name, 20) for name in names], rotation=20, ha="right")
+        axes.set(yticks=[], ylim=(-0.06, 1.06), xlim=(-0.1, len(names) - 0.6))
+        axes.grid(visible=False)
+        axes.spines[:].set_visible(False)
+        figure.colorbar(shades, ax=axes, label=f"validation {shorten(metric, 30)}")
+
+    return draw(paint, height_in=3.4)
+
+
+def importance_bars(importance: Mapping[str, float], xlabel: str = "share of the variation explained") -> bytes:
+    """How much each setting or feature matters, most important first; at most 20."""
+    ranked = sorted(importance.items(), key=lambda item: -item[1])[:20]
+
+    def paint(figure: Any) -> None:
+        axes = figure.subplots()
+        shares = [share for _, share in ranked]
+        bars = axes.barh(range(len(ranked)), shares, color=PALETTE[0], height=0.65)
+        axes.bar_label(bars, [f"{share:.2g}" for share in shares], padding=4, fontsize=8.5)
+        axes.set_yticks(range(len(ranked)), [shorten(name, 30) for name, _ in ranked])
+        axes.set_ylim(max(1, len(ranked)) - 0.4, -0.6)
+        axes.margins(x=0.12)
+        axes.grid(axis="y", visible=False)
+        axes.set_xlabel(xlabel)
+
+    return draw(paint, height_in=0.9 + 0.28 * max(1, len(ranked)))
+
+
+_HALO = {"facecolor": "white", "alpha": 0.8, "edgecolor": "none", "pad": 0.8}
+
+
+def _line(axes: Any, epochs: Sequence[Mapping[str, float]], key: str, label: str, colour: str, dash: str) -> None:
+    points = [(place + 1, each[key]) for place, each in enumerate(epochs) if key in each]
+    if points:
+        marker = "o" if len(points) < 25 else None
+        axes.plot(
+            *zip(*points, strict=True),
+            label=label,
+            color=colour,
+            linestyle=dash,
+            marker=marker,
+            markersize=3.5,
+        )
+
+
+def _shades(direction: str) -> str:
+    return SEQUENTIAL if direction == "maximize" else f"{SEQUENTIAL}_r"
+
+
+def _axis(values: list[Any], log: bool) -> tuple[list[float], list[tuple[float, str]]]:
+    """Heights between 0 and 1 (NaN where a trial lacks the setting), and the ticks of one axis."""
+    given = [each for each in values if each is not None]
+    if all(isinstance(each, (int, float)) and not isinstance(each, bool) for each in given):
+        numbers = np.array([np.nan if each is None else each for each in values], dtype=np.float64)
+        low, high = float(np.nanmin(numbers)), float(np.nanmax(numbers))
+        scale = np.log if log and low > 0 else np.asarray
+        span = float(scale(high) - scale(low)) or 1.0
+        heights = ((scale(numbers) - scale(low)) / span).tolist()
+        return heights, [(0.0, f"{low:.3g}"), (1.0, f"{high:.3g}")] if high > low else [(0.0, f"{low:.3g}")]
+    choices = sorted({str(each) for each in given})
+    place = {choice: index / max(1, len(choices) - 1) for index, choice in enumerate(choices)}
+    ticks = [(height, shorten(choice, 16)) for choice, height in place.items()]
+    return [np.nan if each is None else place[str(each)] for each in values], ticks

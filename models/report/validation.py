@@ -1,0 +1,109 @@
+"""The page of a validation report: which expectations the data met, which not, and the rows that broke them.
+
+The report is plain JSON-able data:
+
+    project, dataset, when: text; rows, columns: numbers; success: bool
+    results: a list of
+        expectation (snake_case name), column (text or None), arguments (dict), severity (`reject` or `warn`),
+        on (`raw` or `prepared`), success (bool), observed (anything), unexpected_count (int or None),
+        unexpected_percent (0 to 100, or None), examples (list of failing values, or of dicts of a failing row),
+        error (text when the check itself could not be run, else None)
+
+Keys that are absent read as None.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+from models.report.pages import render
+
+Outcome = Literal["passed", "warned", "rejected", "errored"]
+MOST_EXAMPLES = 20
+
+
+class Line(NamedTuple):
+    """One expectation as the page shows it."""
+
+    outcome: Outcome
+    expectation: str
+    column: str | None
+    arguments: Mapping[str, Any]
+    on: str
+    observed: Any
+    unexpected_count: int | None
+    unexpected_percent: float | None
+    examples: Sequence[Any]
+    error: str | None
+
+
+def render_validation(report: Mapping[str, Any]) -> str:
+    """The report as one self-contained HTML page (no script, nothing fetched), failures first."""
+    lines = sorted(map(_line, report.get("results") or ()), key=lambda line: _ORDER.index(line.outcome))
+    counts = {outcome: sum(line.outcome == outcome for line in lines) for outcome in _ORDER}
+    return render(
+        "validation.html.j2",
+        report={**dict.fromkeys(("project", "dataset", "when", "rows", "columns", "success")), **report},
+        lines=lines,
+        counts=counts,
+        light=_light(bool(report.get("success")), counts),
+        summary=summary(report),
+        most=MOST_EXAMPLES,
+    )
+
+
+def summary(report: Mapping[str, Any]) -> str:
+    """The report in one sentence."""
+    outcomes = [_outcome(result) for result in report.get("results") or ()]
+    if not outcomes:
+        return "Nothing was expected of this data."
+    parts = [f"{outcomes.count('passed')} of {len(outcomes)} expectations met"]
+    for outcome, words in _WORDS.items():
+        if outcome in outcomes:
+            parts.append(f"{outcomes.count(outcome)} {words}")
+    start = "The data is accepted" if report.get("success") else "The data is rejected"
+    return f"{start}: {', '.join(parts)}."
+
+
+_ORDER: tuple[Outcome, ...] = ("errored", "rejected", "warned", "passed")
+_WORDS: dict[Outcome, str] = {
+    "rejected": "broken that must hold",
+    "warned": "broken that only warn",
+    "errored": "that could not be checked",
+}
+
+
+def _line(result: Mapping[str, Any]) -> Line:
+    return Line(
+        outcome=_outcome(result),
+        expectation=_words(str(result.get("expectation") or ""), result.get("column")),
+        column=result.get("column"),
+        arguments={key: each for key, each in (result.get("arguments") or {}).items() if key != "column"},
+        on=str(result.get("on") or ""),
+        observed=result.get("observed"),
+        unexpected_count=result.get("unexpected_count"),
+        unexpected_percent=result.get("unexpected_percent"),
+        examples=list(result.get("examples") or ()),
+        error=result.get("error"),
+    )
+
+
+def _words(expectation: str, column: str | None) -> str:
+    """`expect_column_values_to_be_null` as `values to be null`: the column stands beside it."""
+    words = expectation.removeprefix("expect_").replace("_", " ")
+    return words.removeprefix("column ") if column else words
+
+
+def _outcome(result: Mapping[str, Any]) -> Outcome:
+    if result.get("error"):
+        return "errored"
+    if result.get("success"):
+        return "passed"
+    return "warned" if result.get("severity") == "warn" else "rejected"
+
+
+def _light(success: bool, counts: Mapping[Outcome, int]) -> Literal["green", "amber", "red"]:
+    if not success:
+        return "red"
+    return "amber" if counts["warned"] + counts["rejected"] + counts["errored"] else "green"

@@ -1,0 +1,124 @@
+"""The page of a watched model: traffic light, metric over time, drift of predictions and features, what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from models.report.card import Picture
+from models.report.pages import render, show
+from models.report.watching_figures import feature_map, metric_over_time, prediction_drift
+from models.spec_care import Watch
+from models.watch.alarms import signals
+from models.watch.findings import Drift, Findings, Window
+
+MOST_WINDOWS = 30
+ADVICE = {
+    "broken_data": "Look at what feeds the model now: a contract that breaks is a fault upstream far more often than "
+    "news. Retraining on broken data would teach the fault.",
+    "decay": "The model is worse than it was promoted for, by labels. Run another loop, and see whether the "
+    "challenger wins its verdict; if it does not, new features or labels are needed.",
+    "drift": "The model says other things than it did on its test rows. Look at the realised metric when labels come; "
+    "until then at the features below.",
+}
+
+
+def render_watching(findings: Findings, watch: Watch) -> str:
+    """The findings as one self-contained HTML page (no script, nothing fetched)."""
+    windows = findings.of_champion()
+    asked = signals(findings, watch)
+    return render(
+        "watching.html.j2",
+        {"three": _three, "p_value": _p_value},
+        findings=findings,
+        watch=watch,
+        when=_when(findings.at),
+        facts=_facts(findings, windows),
+        asked=asked,
+        advice=[ADVICE[signal.kind] for signal in asked if signal.kind in ADVICE],
+        pictures=_pictures(findings, windows),
+        last=windows[-1] if windows else None,
+        shown=list(reversed(findings.windows[-MOST_WINDOWS:])),
+        span=_span,
+        lights=[(_light(drift), drift) for drift in windows[-1].features] if windows else [],
+    )
+
+
+def _facts(findings: Findings, windows: Sequence[Window]) -> dict[str, object]:
+    promoted, last = findings.verdict, next((one for one in reversed(windows) if one.realised), None)
+    realised = last.realised if last else None
+    coverage = findings.num_labels / findings.num_predictions if findings.num_predictions else None
+    return {
+        "champion": f"version {findings.champion}" if findings.champion else "none",
+        "predictions": findings.num_predictions,
+        "labels": f"{findings.num_labels:,} ({coverage:.1%} of the predictions)" if coverage is not None else None,
+        "labels without prediction": findings.num_unknown_labels or None,
+        f"{findings.metric or 'metric'} at promotion": _estimate(promoted),
+        f"{findings.metric or 'metric'} realised, last window with labels": _estimate(realised),
+        "windows": f"{len(windows)} whole ones of the champion",
+    }
+
+
+def _pictures(findings: Findings, windows: Sequence[Window]) -> list[Picture]:
+    if not windows:
+        return []
+    metric = findings.metric or "metric"
+    found = [
+        Picture(
+            f"{metric} over time",
+            "Realised by labels, with interval; dashed what is expected without labels; the band is the interval at "
+            "promotion.",
+            metric_over_time(windows, metric, findings.verdict),
+        )
+    ]
+    if any(window.predictions for window in windows):
+        caption = "How far the scores of each window lie from those on the test rows."
+        found.append(Picture("Drift of the predictions", caption, prediction_drift(windows)))
+    if any(window.features for window in windows):
+        caption = "Shown, never acted upon: real data drift all the time, and it hardly says that a model got worse."
+        found.append(Picture("Drift of the features", caption, feature_map(windows)))
+    return found
+
+
+def _light(drift: Drift) -> tuple[str, str]:
+    """Colour and words of a feature's row."""
+    if drift.seasonal:
+        return "quiet", "seasonal"
+    if drift.psi is None:
+        return "quiet", "no values"
+    return {"none": ("green", "✓ as trained"), "warn": ("amber", "! drifts"), "strong": ("red", "! drifts far")}[
+        drift.level
+    ]
+
+
+def _estimate(estimate: object) -> str | None:
+    from models.judge.verdict import Estimate
+
+    if not isinstance(estimate, Estimate) or estimate.value is None:
+        return None
+    ends = f" ({estimate.low:.4g} to {estimate.high:.4g})" if None not in (estimate.low, estimate.high) else ""
+    return f"{estimate.value:.4g}{ends}"
+
+
+def _span(window: Window) -> str:
+    begin, end = (datetime.fromtimestamp(at, UTC) for at in (window.begin, window.end))
+    if begin.date() == end.date():
+        return f"{begin:%d %b %Y, %H:%M} to {end:%H:%M}"
+    return f"{begin:%d %b %Y} to {end:%d %b %Y}"
+
+
+def _three(value: float | None) -> str:
+    """Three decimals where they tell enough."""
+    if value is None:
+        return "–"
+    return f"{value:.3f}" if abs(value) < 100 else str(show(value))
+
+
+def _p_value(value: float | None) -> str:
+    if value is None:
+        return "–"
+    return "< 0.0001" if value < 1e-4 else f"{value:.3g}"
+
+
+def _when(at: float) -> str:
+    return f"{datetime.fromtimestamp(at, UTC):%d %b %Y %H:%M} UTC"

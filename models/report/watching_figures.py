@@ -1,0 +1,130 @@
+"""Pictures of a watched model over its windows; each function gives the bytes of one SVG."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+
+from models.judge.verdict import Estimate
+from models.report.style import INK, MUTED, PALETTE, SEQUENTIAL, draw, shorten
+from models.watch.findings import Window
+
+MOST_FEATURES = 15
+MOST_COLUMNS = 60
+RED = "#a3200d"
+
+
+def metric_over_time(windows: Sequence[Window], metric: str, promoted: Estimate | None) -> bytes:
+    """The realised metric with interval, the estimate dashed, and what the version was promoted with."""
+    times, dates = _times(windows)
+
+    def paint(figure: Any) -> None:
+        axes = figure.subplots()
+        if promoted is not None and promoted.value is not None:
+            axes.axhline(promoted.value, color=INK, linewidth=1, label="at promotion")
+            if promoted.low is not None and promoted.high is not None:
+                axes.axhspan(promoted.low, promoted.high, color=MUTED, alpha=0.15, linewidth=0)
+        for window, at in zip(windows, times, strict=True):
+            now = window.realised
+            if now is not None and now.low is not None:
+                colour = RED if window.decayed else PALETTE[0]
+                axes.plot([at, at], [now.low, now.high], color=colour, linewidth=2.4, alpha=0.45)
+        for chosen, colour, marker, label in ((False, PALETTE[0], "o", "realised"), (True, RED, "v", "decayed")):
+            points = [
+                (at, window.realised.value)
+                for window, at in zip(windows, times, strict=True)
+                if window.realised is not None and window.decayed is chosen
+            ]
+            if points:
+                axes.plot(*zip(*points, strict=True), marker, color=colour, markersize=4.5, label=label)
+        estimated = [np.nan if window.estimated is None else window.estimated for window in windows]
+        if np.isfinite(estimated).any():
+            axes.plot(times, estimated, color=PALETTE[1], linestyle="--", linewidth=1.4, label="estimated, no labels")
+        axes.set_ylabel(shorten(metric, 30))
+        _dated(axes, times, dates)
+        if axes.get_legend_handles_labels()[0]:
+            figure.legend(loc="outside upper right", ncols=4)
+
+    return draw(paint, height_in=3.2)
+
+
+def prediction_drift(windows: Sequence[Window]) -> bytes:
+    """PSI of the score of each window, the limit from which on it is drift, and the windows that passed it."""
+    times, dates = _times(windows)
+    names = list(dict.fromkeys(drift.name for window in windows for drift in window.predictions))
+
+    def paint(figure: Any) -> None:
+        axes = figure.subplots()
+        for place, name in enumerate(names):
+            rows = [next((each for each in window.predictions if each.name == name), None) for window in windows]
+            values = [np.nan if row is None or row.psi is None else row.psi for row in rows]
+            axes.plot(times, values, marker="o", markersize=3.5, color=PALETTE[place], label=name)
+            drifted = [(at, row.psi) for at, row in zip(times, rows, strict=True) if row and row.level != "none"]
+            if drifted:
+                axes.plot(*zip(*drifted, strict=True), "v", color=RED, markersize=7, label=None if place else "drifts")
+            if not place:
+                limits = [np.nan if row is None else row.warn_at for row in rows]
+                axes.step(times, limits, where="mid", color=MUTED, linestyle=":", linewidth=1.4, label="limit")
+        axes.set(ylabel="PSI against the test rows", ylim=(0, None))
+        _dated(axes, times, dates)
+        axes.legend(loc="upper left", ncols=4)
+
+    return draw(paint, height_in=2.6)
+
+
+def feature_map(windows: Sequence[Window]) -> bytes:
+    """PSI of the furthest drifted features (row) in each of the last windows (column)."""
+    shown = windows[-MOST_COLUMNS:]
+    names = _furthest(shown)
+    values = np.full((len(names), len(shown)), np.nan)
+    for column, window in enumerate(shown):
+        for drift in window.features:
+            if drift.name in names and drift.psi is not None:
+                values[names.index(drift.name), column] = drift.psi
+
+    def paint(figure: Any) -> None:
+        axes = figure.subplots()
+        image = axes.imshow(values, aspect="auto", vmin=0, vmax=0.4, cmap=SEQUENTIAL, interpolation="nearest")
+        figure.colorbar(image, ax=axes, label="PSI", extend="max", shrink=0.9)
+        axes.set_yticks(range(len(names)), [shorten(name, 24) for name in names])
+        ticks = np.unique(np.linspace(0, len(shown) - 1, min(5, len(shown))).astype(np.int64))
+        axes.set_xticks(ticks, [_date(shown[tick].begin) for tick in ticks])
+        axes.grid(visible=False)
+
+    return draw(paint, height_in=1.0 + 0.24 * max(3, len(names)))
+
+
+def _furthest(windows: Sequence[Window]) -> list[str]:
+    most: dict[str, float] = {}
+    for window in windows:
+        for drift in window.features:
+            most[drift.name] = max(most.get(drift.name, 0.0), drift.psi or 0.0)
+    return sorted(most, key=lambda name: -most[name])[:MOST_FEATURES]
+
+
+def _times(windows: Sequence[Window]) -> tuple[list[float], bool]:
+    """Where each window stands: at its middle in time, or at its number where times do not tell windows apart."""
+    middles = [(window.begin + window.end) / 2 for window in windows]
+    span = middles[-1] - middles[0] if middles else 0.0
+    apart = all(later > earlier for earlier, later in itertools.pairwise(middles))
+    if apart and span > 0 and min(np.diff(middles), default=0.0) > span / 500:
+        return middles, True
+    return [float(place) for place in range(1, len(windows) + 1)], False
+
+
+def _dated(axes: Any, times: Sequence[float], dates: bool) -> None:
+    if not dates:
+        axes.set_xlabel("window")
+        axes.xaxis.get_major_locator().set_params(integer=True)
+        return
+    ticks = np.linspace(times[0], times[-1], min(5, len(times)))
+    axes.set_xticks(ticks, [_date(float(tick), times[-1] - times[0]) for tick in ticks])
+
+
+def _date(at: float, span: float = 30 * 86_400) -> str:
+    when = datetime.fromtimestamp(at, UTC)
+    return f"{when:%d %b %Y}" if span > 3 * 86_400 else f"{when:%d %b %H:%M}"

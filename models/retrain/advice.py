@@ -1,0 +1,141 @@
+"""Which policy to take, in words that say how sure they are."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from pydantic import BaseModel, ConfigDict
+
+from models.judge.gates import number
+from models.retrain.policies import EVERY
+from models.retrain.regret import FEW_PERIODS, Spread, Standing
+
+
+class Advice(BaseModel):
+    """The policy to take and why; the first sentence says it all."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    policy: str
+    words: list[str]
+
+
+def advise(standings: Sequence[Standing], metric: str, margin: float, confidence: float) -> Advice:
+    """The cheapest policy that is shown to lose no more than `margin` against the best.
+
+    Where the margin is zero, or the past too short to show it, that may be the best alone; then the words name the
+    cheaper ones that cannot be told apart from it.
+
+    Args:
+        standings: At least one.
+        metric: The goal's metric.
+        margin: What may be lost, in the metric's unit: the spec's `judge.margin`.
+        confidence: Of the intervals.
+    """
+    best = min(standings, key=lambda each: (_regret(each), each.device_seconds, each.loops))
+    enough = [each for each in standings if each is best or _is_enough(each, margin)]
+    chosen = min(enough, key=lambda each: (each.device_seconds, each.loops, _regret(each)))
+    words = [_first_sentence(chosen, best, metric, margin)]
+    words += _cheaper(standings, chosen, best, margin)
+    words += _against_every(chosen, metric)
+    words += _cautions(standings, best, confidence)
+    return Advice(policy=chosen.policy, words=words)
+
+
+def rounded(value: float | None, like: Standing, signed: bool = False) -> str:
+    """A difference of metrics with as many decimals as the standing's mean has in four digits."""
+    if value is None:
+        return "–"
+    mean = abs(like.mean.value or 1.0)
+    decimals = max(0, 3 - math.floor(math.log10(mean))) if mean else 4
+    text = f"{value:{'+' if signed else ''}.{decimals}f}"
+    return text.replace("-", "−") if float(text) else f"{0:.{decimals}f}"
+
+
+def _regret(each: Standing) -> float:
+    return each.regret.value if each.regret.value is not None else float("inf")
+
+
+def _is_enough(each: Standing, margin: float) -> bool:
+    return each.regret.high is not None and each.regret.high <= margin
+
+
+def _first_sentence(chosen: Standing, best: Standing, metric: str, margin: float) -> str:
+    did = f"mean {metric} {number(chosen.mean.value)}, {_loops(chosen)}, {chosen.device_seconds:.0f} device-seconds"
+    if chosen is best:
+        return f"Take {chosen.policy}: it was the best ({did})."
+    saved = best.device_seconds - chosen.device_seconds
+    than = f"{saved:.0f} device-seconds less than {best.policy}, the best" if saved > 0 else f"as good as {best.policy}"
+    lost = f"{rounded(chosen.regret.value, chosen)} of {metric} against it"
+    most = f"{rounded(chosen.regret.high, chosen)} by the interval (judge.margin allows {number(margin)})"
+    return f"Take {chosen.policy}: {than}, and it lost {lost}, at most {most}; {did}."
+
+
+def _cheaper(standings: Sequence[Standing], chosen: Standing, best: Standing, margin: float) -> list[str]:
+    """The cheaper ones that were not taken, and whether they are worse or merely not shown to be as good."""
+    words = []
+    for names, each in _alike([one for one in standings if one.device_seconds < chosen.device_seconds]):
+        lost = f"{names} lost {rounded(each.regret.value, each)} ({_interval(each)})"
+        verb = "costs" if names == each.policy else "cost"
+        told = f"{lost} and {verb} {each.device_seconds:.0f} device-seconds"
+        if each.regret.low is not None and each.regret.low > 0:
+            words.append(f"{told}: worse than {best.policy}.")
+        else:
+            near = f"nor shown to be within {number(margin)} of it" if margin else "nor shown to be as good"
+            words.append(f"{told}: not told apart from {best.policy}, {near}.")
+    return words
+
+
+def _alike(standings: Sequence[Standing]) -> list[tuple[str, Standing]]:
+    """Standings with the names of all that did just the same, cheapest first."""
+    found: dict[tuple[float | None, float], list[Standing]] = {}
+    for each in sorted(standings, key=lambda one: one.device_seconds):
+        found.setdefault((each.regret.value, each.device_seconds), []).append(each)
+    return [(_listed([one.policy for one in group]), group[0]) for group in found.values()]
+
+
+def _listed(names: list[str]) -> str:
+    return f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else names[0]
+
+
+def _against_every(chosen: Standing, metric: str) -> list[str]:
+    against = chosen.regret_to_every
+    if against is None or not against.value or chosen.policy == EVERY:
+        return []
+    verb = "gains" if against.value > 0 else "loses"
+    told = f"Retraining every period {verb} {rounded(abs(against.value), chosen)} of {metric} against {chosen.policy}"
+    if against.low is None or against.high is None:
+        return [f"{told}."]
+    sure = "" if against.low > 0 or against.high < 0 else ": the two cannot be told apart"
+    return [f"{told} (interval of the gain {_span(against, chosen)}){sure}."]
+
+
+def _cautions(standings: Sequence[Standing], best: Standing, confidence: float) -> list[str]:
+    periods = len(best.points)
+    words = []
+    if len(standings) > 1:
+        words.append(
+            f"{best.policy} was the best in {best.best_share:.0%} of the resamples; it was picked out of "
+            f"{len(standings)} in hindsight, which flatters it. Intervals hold {confidence:.0%} of the resamples."
+        )
+    if periods < FEW_PERIODS:
+        words.append(
+            f"Only {periods} periods were replayed: the intervals are too narrow for what other periods may bring; "
+            "a longer past or shorter periods would tell more."
+        )
+    return words
+
+
+def _loops(each: Standing) -> str:
+    return f"{each.loops} loop{'' if each.loops == 1 else 's'}"
+
+
+def _interval(each: Standing) -> str:
+    if each.regret.low is None or each.regret.high is None:
+        return "no interval"
+    return _span(each.regret, each)
+
+
+def _span(spread: Spread, like: Standing) -> str:
+    return f"{rounded(spread.low, like, signed=True)} to {rounded(spread.high, like, signed=True)}"

@@ -1,0 +1,157 @@
+"""Active learning: which unlabelled examples to ask a person about, so that few labels teach much."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from models.data.columns import as_text
+from models.data.encode import category_indices, encode_numeric
+from models.data.preparation import Preparation
+
+CANDIDATES = 10
+"""So many times the number asked for are weighed by their diversity. Source: beta in Zhdanov (2019), 10 to 50."""
+CELL = 0.25
+"""Rows within about so many standard deviations of each other in every input are near-duplicates."""
+_ROUNDS = 20
+_BLOCK = 1024
+
+
+def uncertainty(chances: np.ndarray) -> np.ndarray:
+    """One minus the margin between the two likeliest classes (rows,): 1 is a coin's toss, 0 is certain.
+
+    Source: Scheffer, Decomain, Wrobel, "Active hidden Markov models for information extraction", 2001; Settles, "Active
+    learning literature survey", 2009, section 3.1.
+
+    Args:
+        chances: Probabilities (rows, num_classes).
+    """
+    if not len(chances):
+        return np.zeros(0)
+    ordered = np.partition(chances, -2, axis=1)
+    margins: np.ndarray = 1.0 - (ordered[:, -1] - ordered[:, -2])
+    return margins
+
+
+def positions(rows: pa.Table, preparation: Preparation, prefix: str = "") -> np.ndarray:
+    """Rows of a table as points (rows, dimension): standardised numbers, and each category an axis of its own.
+
+    Two rows of different category lie as far apart as two whose number differs by one standard deviation.
+    """
+    parts = [encode_numeric(_float(rows, prefix + part.name), part)[:, None] for part in preparation.numeric]
+    for one in preparation.categorical:
+        texts = as_text(rows.column(prefix + one.name))
+        indices = category_indices(texts, one)
+        present, inverse = np.unique(indices, return_inverse=True)
+        if len(present) > 1:
+            parts.append(np.eye(len(present), dtype=np.float32)[inverse] * np.float32(np.sqrt(0.5)))
+    return np.concatenate([np.zeros((rows.num_rows, 1), np.float32), *parts], axis=1)
+
+
+def thinned(uncertain: np.ndarray, points: np.ndarray) -> np.ndarray:
+    """Indices of the most uncertain example of each cell of a grid of width `CELL`, most uncertain first.
+
+    Before the most uncertain are cut off from the rest: else a crowd of near-duplicates would be all that is left.
+    """
+    order = np.argsort(-uncertain, kind="stable")
+    cells = np.round(points[order] / CELL).astype(np.int64)
+    _, first = np.unique(cells, axis=0, return_index=True)
+    kept: np.ndarray = order[np.sort(first)]
+    return kept
+
+
+def choose_uncertain(uncertain: np.ndarray, points: np.ndarray, count: int, seed: int = 0) -> np.ndarray:
+    """Indices of `count` examples that are uncertain and unlike each other, most uncertain first.
+
+    Of the most uncertain ones that are no near-duplicates, k-means weighted by the uncertainty makes `count` clusters;
+    of each, the one nearest to its middle is asked. Fewer come back where fewer differ.
+
+    Source: Zhdanov, "Diverse mini-batch active learning", 2019, arXiv:1901.05954, algorithm 2.
+
+    Args:
+        uncertain: (rows,), higher is more uncertain.
+        points: (rows, dimension), where rows that are alike lie near.
+        count: How many to ask.
+        seed: Of the first middles.
+    """
+    candidates = thinned(uncertain, points)[: CANDIDATES * count]
+    if len(candidates) <= count:
+        return candidates
+    weights = np.maximum(uncertain[candidates], 1e-9)
+    chosen = candidates[_medoids(points[candidates].astype(np.float64), weights, count, seed)]
+    ranked: np.ndarray = chosen[np.argsort(-uncertain[chosen], kind="stable")]
+    return ranked
+
+
+def choose_novel(
+    points: np.ndarray, predicted: np.ndarray, known_points: np.ndarray, known_values: np.ndarray, count: int
+) -> np.ndarray:
+    """Indices of `count` examples whose inputs and predictions are both far from all that is labelled: for regression.
+
+    One after the other the example with the greatest least product of the two distances; each joins the known ones.
+
+    Source: Wu, Lin, Huang, "Active learning for regression using greedy sampling", Information Sciences 474 (2019),
+    equations 7 to 9 (iGS).
+
+    Args:
+        points: (rows, dimension) of the unlabelled.
+        predicted: (rows,) of the unlabelled.
+        known_points: (known, dimension).
+        known_values: (known,) labels, in the unit of `predicted`.
+        count: How many to ask.
+    """
+    nearest = np.full(len(points), np.inf)
+    for start in range(0, len(known_points), _BLOCK):
+        block = slice(start, start + _BLOCK)
+        away = _distances(points, known_points[block]) * np.abs(predicted[:, None] - known_values[block])
+        nearest = np.minimum(nearest, away.min(axis=1))
+    chosen: list[int] = []
+    for _ in range(min(count, len(points))):
+        best = int(nearest.argmax())
+        if chosen and nearest[best] <= 0:
+            break  # all that is left is like something known
+        chosen.append(best)
+        away = _distances(points, points[[best]])[:, 0] * np.abs(predicted - predicted[best])
+        nearest = np.minimum(nearest, away)
+        nearest[best] = -1.0
+    return np.array(chosen, dtype=np.int64)
+
+
+def _float(rows: pa.Table, name: str) -> np.ndarray:
+    values: np.ndarray = rows.column(name).cast(pa.float64()).to_numpy()
+    return values
+
+
+def _medoids(points: np.ndarray, weights: np.ndarray, count: int, seed: int) -> np.ndarray:
+    """The point nearest to the middle of each cluster of a weighted k-means, begun by k-means++."""
+    rng = np.random.default_rng(seed)
+    middles = [int(weights.argmax())]
+    nearest = _distances(points, points[middles])[:, 0] ** 2
+    while len(middles) < count:
+        chances = nearest * weights
+        middles.append(int(rng.choice(len(points), p=chances / chances.sum())))
+        nearest = np.minimum(nearest, _distances(points, points[middles[-1:]])[:, 0] ** 2)
+    centres = points[middles]
+    for _ in range(_ROUNDS):
+        owner = _distances(points, centres).argmin(axis=1)
+        totals = np.bincount(owner, weights, count)
+        sums = np.stack([np.bincount(owner, weights * axis, count) for axis in points.T], axis=1)
+        moved = np.where(totals[:, None] > 0, sums / np.maximum(totals, 1e-300)[:, None], centres)
+        if np.allclose(moved, centres):
+            break
+        centres = moved
+    away = _distances(points, centres)
+    chosen: list[int] = []
+    for cluster in range(count):
+        for row in np.argsort(away[:, cluster], kind="stable"):
+            if int(row) not in chosen:
+                chosen.append(int(row))
+                break
+    return np.array(chosen, dtype=np.int64)
+
+
+def _distances(points: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """Euclidean distances (points, others)."""
+    squares = (points**2).sum(axis=1)[:, None] + (others**2).sum(axis=1) - 2.0 * points @ others.T
+    distances: np.ndarray = np.sqrt(np.maximum(squares, 0.0))
+    return distances

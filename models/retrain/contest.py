@@ -1,0 +1,80 @@
+"""A replayed challenger against the champion, by the verdict of the live loop."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from models.data.feeds import feeds, slice_values, targets
+from models.data.preparation import Preparation
+from models.errors import DataError
+from models.export.export import MODEL_FILE
+from models.export.predict import latency_ms, predict
+from models.judge.decide import judge
+from models.judge.evidence import Evidence
+from models.judge.held_out import baseline_of, clusters_of
+from models.judge.metrics import Array, Metric, resolve_metric
+from models.judge.verdict import Cost, Verdict
+from models.retrain.rows import SLICES_FILE
+from models.spec import Spec
+
+PREPARED = "prepared"
+
+
+def contest(challenger: Path, champion: Path | None, spec: Spec, base: Path) -> Verdict:
+    """The verdict on a challenger, on the test rows of what it was given.
+
+    Args:
+        challenger: Folder of the trained model: `model.onnx`, `preparation.json` and `prepared/`.
+        champion: Folder of the one that serves; None: there is none yet.
+        spec: Its `goal`, `judge` and `serve` are the rules.
+        base: The folder of the spec.
+
+    Raises:
+        DataError: The predictions cannot be compared.
+        StoreError: A model's files are damaged.
+    """
+    prepared = challenger / PREPARED
+    preparation = Preparation.load(challenger)
+    target = targets(prepared, "test")
+    metric = metric_of(spec, preparation, base)
+    baseline = baseline_of(prepared, preparation, len(target), spec.goal.metric or "mae")
+    slices = prepared / SLICES_FILE
+    evidence = Evidence(
+        task=preparation.task,
+        target=target,
+        challenger=predict(challenger / MODEL_FILE, feeds(prepared, "test", preparation), preparation),
+        champion=_champion(champion, prepared, preparation) if champion else None,
+        baseline=baseline.prediction,
+        baseline_name=baseline.name,
+        slices=slice_values(slices, prepared, "test", spec.judge.slices),
+        clusters=clusters_of(slices, prepared, preparation, spec.data.split, len(target)),
+        challenger_id=challenger.name,
+        champion_id=champion.name if champion else None,
+        challenger_cost=_cost(challenger / MODEL_FILE, prepared, preparation, spec),
+    )
+    return judge(evidence, spec.judge, metric, spec.goal.good_enough, spec.serve.max_latency_ms, spec.train.seed)
+
+
+def metric_of(spec: Spec, preparation: Preparation, base: Path) -> Metric:
+    """The goal's metric for a model's task."""
+    return resolve_metric(spec.goal.metric, preparation.task, base, spec.goal.direction)
+
+
+def _champion(champion: Path, prepared: Path, own: Preparation) -> Array | None:
+    """The champion's predictions of the challenger's test rows, by its own preparation; None if it cannot read them."""
+    theirs = Preparation.load(champion)
+    if (theirs.task, theirs.target.classes) != (own.task, own.target.classes):
+        return None
+    try:
+        return predict(champion / MODEL_FILE, feeds(prepared, "test", theirs), theirs)
+    except DataError:
+        return None
+
+
+def _cost(graph: Path, prepared: Path, preparation: Preparation, spec: Spec) -> Cost:
+    """Size, and latency where a gate asks for it: a measured time would make two replays differ."""
+    size_mb = graph.stat().st_size / 1e6
+    if spec.judge.max_latency_ms is None and spec.serve.max_latency_ms is None:
+        return Cost(size_mb=size_mb)
+    example = {name: values[:1] for name, values in next(feeds(prepared, "test", preparation, batch=1)).items()}
+    return Cost(latency_ms=latency_ms(graph, example), size_mb=size_mb)

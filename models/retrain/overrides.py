@@ -1,0 +1,26 @@
+"""What the policy changes of the spec for a loop that begins by itself, as overrides that anybody could type."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from models.spec import Spec
+
+
+def overrides(spec: Spec, champion: Mapping[str, Any] | None) -> list[str]:
+    """`block.key=value` texts for a retraining, as `loopline run -s` takes them.
+
+    Args:
+        spec: The project's spec; its `retrain` block says where to begin, whether to search again, on which rows.
+        champion: The settings that the champion's own search found; None when there is no champion or it says none.
+    """
+    found = []
+    if spec.retrain.start == "champion" and spec.train.start is None:
+        found.append("train.start.weights=champion")
+    if spec.retrain.search == "reuse" and champion is not None:
+        found += ["search.trials=0", f"search.settings={json.dumps(dict(champion), sort_keys=True)}"]
+    if spec.retrain.rows is not None:
+        found.append(f"data.newest={spec.retrain.rows}")
+    return found

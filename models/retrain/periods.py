@@ -1,0 +1,219 @@
+"""The data's clock: the past in time order, cut in periods, and what was known at each moment of it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Literal
+
+import numpy as np
+
+from models.errors import DataError, UsageError
+
+DAY_S = 86_400.0
+MONTH_S = 30 * DAY_S
+"""What a period counts for where the rows' order is known but no calendar."""
+
+Calendar = Literal["day", "week", "month"]
+_UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": DAY_S, "w": 7 * DAY_S}
+_LONGEST_S = 40 * DAY_S
+_STUB = 0.1
+
+
+@dataclass(frozen=True)
+class Cut:
+    """How the past is cut: by the calendar (UTC), or every `rows` rows."""
+
+    calendar: Calendar | None = None
+    rows: int = 0
+
+    @property
+    def told(self) -> str:
+        """In words, such as `month` or `5000 rows`."""
+        return self.calendar or f"{self.rows} rows"
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows `first` to `stop` (exclusive), in time order."""
+
+    first: int
+    stop: int
+
+
+@dataclass(frozen=True)
+class Period:
+    """Rows `first` to `stop` (exclusive) in time order, which came from `begin` until just before `end` (Unix s)."""
+
+    name: str
+    begin: float
+    end: float
+    first: int
+    stop: int
+
+    @property
+    def num_rows(self) -> int:
+        """How many rows came."""
+        return self.stop - self.first
+
+
+@dataclass(frozen=True)
+class Clock:
+    """The moments of the rows, ascending (Unix s), and how long after its row a label comes."""
+
+    times: np.ndarray
+    delay_s: float = 0.0
+    has_calendar: bool = True
+
+    def arrived(self, at: float) -> int:
+        """How many rows came before the moment `at`."""
+        return int(np.searchsorted(self.times, at, side="left"))
+
+    def labelled(self, at: float) -> int:
+        """How many rows, the oldest, had their labels before the moment `at`."""
+        return int(np.searchsorted(self.times + self.delay_s, at, side="left"))
+
+
+def parse_cut(text: str) -> Cut:
+    """`month`, `week`, `day`, or a number of rows such as `5000 rows`.
+
+    Raises:
+        UsageError: It is none of them.
+    """
+    word = text.strip().lower().removesuffix("ly").removesuffix("s") if not text.strip()[:1].isdigit() else ""
+    if word in ("day", "week", "month"):
+        return Cut(calendar=word)  # type: ignore[arg-type]
+    found = re.fullmatch(r"\s*(\d[\d_,]*)\s*(rows?)?\s*", text, re.IGNORECASE)
+    rows = int(re.sub(r"[_,]", "", found[1])) if found else 0
+    if rows < 1:
+        raise UsageError(f"--period: got {text!r}, expected month, week, day or a number of rows such as '5000 rows'")
+    return Cut(rows=rows)
+
+
+def parse_delay(text: str) -> float:
+    """Seconds of `12h`, `7d` or `2w`; a bare 0 is none.
+
+    Raises:
+        UsageError: It is no such duration.
+    """
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([smhdw]?)[a-z]*\s*", text, re.IGNORECASE)
+    if not found or (not found[2] and float(found[1])):
+        raise UsageError(f"--label-delay: got {text!r}, expected a number and a unit, such as 12h, 7d or 2w")
+    return float(found[1]) * _UNITS_S.get(found[2].lower(), 0.0)
+
+
+def parse_date(text: str) -> float:
+    """Unix seconds of an ISO date or moment; without a zone it is UTC.
+
+    Raises:
+        UsageError: It is none.
+    """
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise UsageError(f"--from: got {text!r}, expected a date such as 2013-03-01") from error
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+
+def positions_as_times(num_rows: int, cut: Cut) -> np.ndarray:
+    """Moments for rows that have none: a period of `cut.rows` rows counts for 30 days.
+
+    Raises:
+        UsageError: The cut is by a calendar that the rows do not have.
+    """
+    if cut.calendar:
+        raise UsageError(
+            f"--period {cut.told}: the rows have no dates, only an order: say --period '5000 rows', or give the data "
+            "a date column and split by it (data.split: {by: time, column: ...})"
+        )
+    return np.arange(num_rows) * (MONTH_S / cut.rows)
+
+
+def cut_periods(clock: Clock, cut: Cut) -> list[Period]:
+    """The past in periods, oldest first; those without rows are left out. Rows of one moment stay together.
+
+    Raises:
+        DataError: No rows.
+    """
+    if not len(clock.times):
+        raise DataError("backtest: no labelled rows: there is no past to replay")
+    return _by_calendar(clock.times, cut.calendar) if cut.calendar else _by_rows(clock, cut.rows)
+
+
+def without_stub(periods: list[Period]) -> list[Period]:
+    """Without a last period that has hardly begun: it holds under a tenth of the rows that periods usually hold."""
+    usual = float(np.median([period.num_rows for period in periods]))
+    return periods[:-1] if len(periods) > 2 and periods[-1].num_rows < _STUB * usual else periods
+
+
+def num_training(periods: list[Period], least_rows: int, begin: float | None = None) -> int:
+    """How many of the first periods train the first champion: those before `begin`, else as few as hold `least_rows`.
+
+    Raises:
+        UsageError: Nothing is left to train on, or nothing to replay.
+    """
+    if begin is not None:
+        count = sum(period.end <= begin for period in periods)
+        told = f"--from {iso(begin)}"
+    else:
+        count = next((n for n, each in enumerate(periods, 1) if each.stop >= least_rows), len(periods))
+        told = f"the first champion needs {least_rows} rows"
+    if not 1 <= count < len(periods):
+        raise UsageError(
+            f"backtest: {told}, but the data has {periods[-1].stop} rows in {len(periods)} periods "
+            f"({periods[0].name} to {periods[-1].name}): at least one must come before and one after it; "
+            "choose another --from or shorter periods"
+        )
+    return count
+
+
+def iso(at: float) -> str:
+    """A moment as a date, with the time of day if it is not midnight UTC."""
+    moment = datetime.fromtimestamp(at, UTC)
+    return f"{moment:%Y-%m-%d}" if at % DAY_S == 0 else f"{moment:%Y-%m-%d %H:%M}"
+
+
+def _by_calendar(times: np.ndarray, calendar: Calendar) -> list[Period]:
+    periods, first = [], 0
+    while first < len(times):
+        begin, end = _around(float(times[first]), calendar)
+        stop = int(np.searchsorted(times, end, side="left"))
+        periods.append(Period(_name(begin, calendar), begin, end, first, stop))
+        first = stop
+    return periods
+
+
+def _around(at: float, calendar: Calendar) -> tuple[float, float]:
+    """Begin and end of the day, week (from Monday) or month that holds a moment."""
+    day = datetime.fromtimestamp(at, UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    if calendar == "month":
+        begin = day.replace(day=1)
+        end = (begin + timedelta(seconds=_LONGEST_S)).replace(day=1)
+    elif calendar == "week":
+        begin = day - timedelta(days=day.weekday())
+        end = begin + timedelta(days=7)
+    else:
+        begin, end = day, day + timedelta(days=1)
+    return begin.timestamp(), end.timestamp()
+
+
+def _name(begin: float, calendar: Calendar) -> str:
+    day = datetime.fromtimestamp(begin, UTC)
+    return f"{day:%Y-%m}" if calendar == "month" else f"{day:%G-W%V}" if calendar == "week" else f"{day:%Y-%m-%d}"
+
+
+def _by_rows(clock: Clock, rows: int) -> list[Period]:
+    times, periods, first = clock.times, [], 0
+    while first < len(times):
+        stop = int(np.searchsorted(times, times[min(first + rows, len(times)) - 1], side="right"))
+        end = float(times[stop]) if stop < len(times) else _after_last(clock, rows)
+        name = iso(float(times[first])) if clock.has_calendar else f"row {first}"
+        periods.append(Period(name, float(times[first]), end, first, stop))
+        first = stop
+    return periods
+
+
+def _after_last(clock: Clock, rows: int) -> float:
+    step = 1.0 if clock.has_calendar else MONTH_S / rows
+    return float(clock.times[-1]) + step

@@ -1,0 +1,104 @@
+"""The policies that a backtest compares: the spec's own, plain ones to measure it against, and a person's draft."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import ValidationError
+
+from models.errors import UsageError
+from models.spec_care import Retrain
+
+MONTHLY = "0 0 1 * *"
+MONTHLY_WITHOUT_CALENDAR = "every 30 days"
+EVERY, SPEC = "every", "spec"
+PLAIN = ("never", "monthly", "decay", "drift", EVERY)
+DEFAULT = ("never", "monthly", "decay", "drift", SPEC)
+
+# A plain policy is one rule alone. What a loop trains on stays the spec's; the guards go, so that the rule shows.
+_UNGUARDED: dict[str, Any] = {
+    "on": [],
+    "schedule": None,
+    "cooldown_s": 0.0,
+    "min_new_labels": 0,
+    "budget_device_s": None,
+    "quiet": None,
+    "ask": False,
+}
+
+
+@dataclass(frozen=True)
+class Policy:
+    """A named rule of when to retrain."""
+
+    name: str
+    rules: Retrain
+
+    @property
+    def told(self) -> str:
+        """The rule in words."""
+        return in_words(self.rules)
+
+
+def plain(name: str, own: Retrain, has_calendar: bool = True) -> Policy:
+    """One of the ready policies: never, monthly, decay, drift, every (at the end of each period), spec.
+
+    Raises:
+        UsageError: There is no such policy.
+    """
+    if name == SPEC:
+        return Policy(name, own)
+    rules: dict[str, dict[str, Any]] = {
+        "never": {},
+        "monthly": {"schedule": MONTHLY if has_calendar else MONTHLY_WITHOUT_CALENDAR},
+        "decay": {"on": ["decay"]},
+        "drift": {"on": ["drift"]},
+        EVERY: {"on": ["new_data"]},
+    }
+    if name not in rules:
+        raise UsageError(
+            f"--policy: got {name!r}, expected one of {', '.join((*PLAIN, SPEC))}, or a YAML file with keys of retrain"
+        )
+    return Policy(name, own.model_copy(update={**_UNGUARDED, **rules[name]}))
+
+
+def drafted(name: str, document: Mapping[str, Any], own: Retrain, told_as: str) -> Policy:
+    """A policy from a file: keys of `retrain` that win over the spec's own.
+
+    Raises:
+        UsageError: A key or value is wrong; one line for each.
+    """
+    keys = document.get("retrain", document)
+    if not isinstance(keys, Mapping):
+        raise UsageError(f"{told_as}: got {type(keys).__name__}, expected keys of retrain, such as `on: [decay]`")
+    try:
+        return Policy(name, Retrain.model_validate({**own.model_dump(), **keys}))
+    except ValidationError as error:
+        lines = [
+            f"{told_as}: {'.'.join(map(str, each['loc'])) or 'retrain'}: got {each['input']!r}: "
+            f"{each['msg'].removeprefix('Value error, ')}; known keys: {', '.join(Retrain.model_fields)}"
+            for each in error.errors()
+        ]
+        raise UsageError("\n".join(lines)) from error
+
+
+def in_words(rules: Retrain) -> str:
+    """What begins a loop and what holds it back, in one line."""
+    begun = [f"schedule {rules.schedule}"] if rules.schedule else []
+    begun += [each.replace("_", " ") for each in rules.on]
+    if not begun:
+        return "nothing begins a loop by itself"
+    told = f"on {', '.join(begun)}"
+    guards = [
+        (rules.cooldown_s > 0, f"cooldown {rules.cooldown_s / 3600:g} h"),
+        (rules.min_new_labels > 0, f"at least {rules.min_new_labels} new labels"),
+        (rules.budget_device_s is not None, f"at most {rules.budget_device_s or 0:g} device-seconds in 30 days"),
+        (rules.quiet is not None, f"not {rules.quiet.begin} to {rules.quiet.end} h" if rules.quiet else ""),
+        (rules.ask, "a person is asked (here: always says yes)"),
+        (rules.rows is not None, f"newest {rules.rows} rows"),
+        (rules.start == "champion", "from the champion's weights"),
+    ]
+    held = [text for applies, text in guards if applies]
+    return f"{told}; {', '.join(held)}" if held else told

@@ -1,0 +1,271 @@
+"""The past replayed under a policy: predict a period, learn its labels, watch, decide, perhaps retrain; then the next.
+
+A pure function over a `World` that trains, predicts, watches and judges. What is decided is the live policy's own
+`decide`; only the clock is the data's. The clock ticks at the end of each period: what a loop makes there serves from
+the next period on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from models.errors import TrainingError
+from models.retrain.periods import Clock, Period, Rows, iso
+from models.retrain.policies import Policy
+from models.retrain.schedule import parse
+from models.retrain.signal import Decision, Outcome, Past, PastLoop, Signal
+from models.spec_care import Retrain
+
+Decide = Callable[[Retrain, Signal, Past, float], Decision]
+
+# A fault in the data is weighed before the metric, the metric before the clock.
+_ORDER = ("broken_data", "decay", "drift", "schedule", "new_data", "person")
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What a training gave: the model's key, and what it took; `failure` says why there is no model."""
+
+    model: str
+    device_seconds: float = 0.0
+    failure: str = ""
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What the verdict said of a challenger."""
+
+    promoted: bool
+    reasons: list[str] = field(default_factory=list)
+
+
+class World(Protocol):
+    """Everything that a replay has done for it. Each call is told how far the past reaches and may read no further."""
+
+    def train(self, rows: Rows, newest: int | None, start: str | None) -> Trained:
+        """A model from the labelled `rows`, of whose training rows only the `newest` are trained on.
+
+        It begins with the weights of the model `start` if there is one.
+        """
+        ...
+
+    def judge(self, challenger: str, champion: str | None, rows: Rows) -> Judged:
+        """The verdict on held-out recent ones of `rows`, those that the challenger was given."""
+        ...
+
+    def predict(self, model: str, period: Period) -> None:
+        """The model predicts the rows of a period, before any of their labels is known."""
+        ...
+
+    def watch(self, model: str, since: Period, now: Period, labelled: int) -> list[Signal]:
+        """What watching `model` finds at the end of `now`, in the periods from `since` on in which it served.
+
+        Of the labels, those of the first `labelled` rows are known.
+        """
+        ...
+
+
+class Told(BaseModel):
+    """Plain data of a replay."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Loop(Told):
+    """A loop that was run in the replay."""
+
+    at: float
+    period: str = Field(description="At whose end it was run.")
+    trigger: str
+    why: str = Field(description="The signal's reason.")
+    rows: int = Field(description="Labelled rows that were known: the oldest so many.")
+    newest: int | None = Field(None, description="Of the training rows among them only so many were trained on.")
+    model: str = ""
+    outcome: Outcome
+    reasons: list[str] = Field(default_factory=list, description="Of the verdict, or why it failed.")
+    device_seconds: float = 0.0
+
+
+class Step(Told):
+    """One period under a policy: which model served it, and what was decided at its end."""
+
+    period: str
+    model: str
+    age: int = Field(description="Periods that the model had served before this one.")
+    decisions: list[Decision] = Field(default_factory=list)
+    loop: Loop | None = None
+
+
+class Course(Told):
+    """What would have happened under one policy."""
+
+    policy: str
+    told: str = Field(description="The policy in words.")
+    first: Loop = Field(description="The loop that made the first champion; its cost is common to all policies.")
+    steps: list[Step]
+
+    @property
+    def loops(self) -> list[Loop]:
+        """Loops after the first."""
+        return [step.loop for step in self.steps if step.loop]
+
+    @property
+    def device_seconds(self) -> float:
+        """Of the loops after the first."""
+        return sum(loop.device_seconds for loop in self.loops)
+
+    @property
+    def waits(self) -> list[Decision]:
+        """Decisions not to retrain."""
+        return [each for step in self.steps for each in step.decisions if each.action == "wait"]
+
+
+def replay(
+    policy: Policy, periods: Sequence[Period], num_first: int, clock: Clock, world: World, decide: Decide
+) -> Course:
+    """Live through `periods` under a policy.
+
+    At the end of the last period nothing is asked: nobody could say whether the answer was good.
+
+    Args:
+        policy: The rule of when to retrain.
+        periods: The past, oldest first.
+        num_first: How many of them train the first champion.
+        clock: When rows and their labels came.
+        world: Trains, predicts, watches, judges.
+        decide: The policy function of the live triggers, `models.retrain.policy.decide`.
+    """
+    player = _Player(policy, clock, world, decide)
+    first = player.begin(periods[num_first - 1])
+    steps = [player.live(period, is_last=period is periods[-1]) for period in periods[num_first:]]
+    return Course(policy=policy.name, told=policy.told, first=first, steps=steps)
+
+
+class _Player:
+    """One life of a project under a policy."""
+
+    def __init__(self, policy: Policy, clock: Clock, world: World, decide: Decide) -> None:
+        self._policy, self._clock, self._world, self._decide = policy, clock, world, decide
+        rules = policy.rules
+        self._schedule = parse(rules.schedule, rules.timezone) if rules.schedule else None
+        self._champion = ""
+        self._since: Period | None = None
+        self._age = 0
+        self._loops: list[PastLoop] = []
+        self._labels_at_loop = 0
+        self._asked: set[str] = set()
+        self._put_off: list[tuple[float, Signal]] = []
+        self._now = 0.0
+
+    def begin(self, period: Period) -> Loop:
+        """Train the first champion at the end of `period`; it serves whatever its verdict says."""
+        self._now = period.end
+        signal = Signal(id="first", kind="person", at=period.end, reason="the first champion")
+        loop = self._run(period, signal, None)
+        if not loop.model:
+            raise TrainingError(f"backtest: the first champion could not be trained: {'; '.join(loop.reasons)}")
+        self._take(loop.model)
+        return loop
+
+    def live(self, period: Period, is_last: bool) -> Step:
+        """Serve a period, then decide at its end."""
+        model, age = self._champion, self._age
+        self._since = self._since or period
+        self._world.predict(model, period)
+        self._age += 1
+        decisions, loop = ([], None) if is_last else self._settle(period)
+        return Step(period=period.name, model=model, age=age, decisions=decisions, loop=loop)
+
+    def _settle(self, period: Period) -> tuple[list[Decision], Loop | None]:
+        """Weigh every signal there is at the end of a period; at most one of them begins a loop."""
+        before, self._now = self._now, period.end
+        decisions: list[Decision] = []
+        loop: Loop | None = None
+        for signal in self._signals(period, before):
+            past = self._past(loop is not None)
+            decision = self._decide(self._policy.rules, signal, past, self._now)
+            if decision.action != "wait" and loop is None:
+                loop = self._run(period, signal, self._champion)
+                decision = decision.model_copy(update={"loop_id": self._loops[-1].loop_id})
+            elif decision.until is not None:
+                self._put_off.append((decision.until, signal))
+            self._asked.add(signal.id)
+            decisions.append(decision)
+        if loop is not None and loop.outcome == "promoted":
+            self._take(loop.model)
+        return decisions, loop
+
+    def _take(self, model: str) -> None:
+        self._champion, self._since, self._age = model, None, 0
+
+    def _signals(self, period: Period, before: float) -> list[Signal]:
+        """What asks for a loop now: what was put off until now, and what is new; each once."""
+        assert self._since is not None
+        labelled = self._clock.labelled(period.end)
+        due = [signal for until, signal in self._put_off if until <= period.end]
+        self._put_off = [(until, signal) for until, signal in self._put_off if until > period.end]
+        self._asked -= {signal.id for signal in due}
+        fresh = [
+            *self._world.watch(self._champion, self._since, period, labelled),
+            *self._scheduled(before, period.end),
+            *([new_rows(period)] if "new_data" in self._policy.rules.on else []),
+        ]
+        signals = {signal.id: signal for signal in [*due, *fresh] if signal.id not in self._asked}
+        return sorted(signals.values(), key=lambda each: (_ORDER.index(each.kind), each.at))
+
+    def _scheduled(self, after: float, until: float) -> Iterable[Signal]:
+        """One signal for all the times that the schedule came round: catch-up is off."""
+        if self._schedule is None or (at := self._schedule.next(after)) > until:
+            return []
+        reason = f"{self._policy.rules.schedule} came round"
+        return [Signal(id=f"schedule {at:.0f}", kind="schedule", at=at, reason=reason)]
+
+    def _past(self, has_run: bool) -> Past:
+        running = self._loops[-1].loop_id if has_run else None
+        new = self._clock.labelled(self._now) - self._labels_at_loop
+        return Past(loops=self._loops, new_labels=new, running=running, signals=frozenset(self._asked))
+
+    def _run(self, period: Period, signal: Signal, champion: str | None) -> Loop:
+        rules, rows = self._policy.rules, Rows(0, self._clock.labelled(self._now))
+        newest = rules.rows if champion else None  # the first loop is a person's, not the policy's
+        trained = self._world.train(rows, newest, champion if rules.start == "champion" else None)
+        judged = self._world.judge(trained.model, champion, rows) if not trained.failure else None
+        outcome: Outcome = "failed" if judged is None else "promoted" if judged.promoted else "kept"
+        self._labels_at_loop = rows.stop
+        self._loops.append(
+            PastLoop(
+                loop_id=f"{self._policy.name}-{len(self._loops)}",
+                began=self._now,
+                ended=self._now,
+                outcome=outcome,
+                trigger=signal.kind,
+                device_seconds=trained.device_seconds,
+            )
+        )
+        return Loop(
+            at=self._now,
+            period=period.name,
+            trigger=signal.kind,
+            why=signal.reason,
+            rows=rows.stop,
+            newest=newest,
+            model="" if trained.failure else trained.model,
+            outcome=outcome,
+            reasons=judged.reasons if judged else [trained.failure],
+            device_seconds=trained.device_seconds,
+        )
+
+
+def new_rows(period: Period) -> Signal:
+    """The signal that a period's rows have come."""
+    return Signal(
+        id=f"rows {period.stop}",
+        kind="new_data",
+        at=period.end,
+        reason=f"{period.num_rows} rows came by {iso(period.end)}",
+        evidence={"rows": period.num_rows, "first": period.first, "stop": period.stop},
+    )

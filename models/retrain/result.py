@@ -1,0 +1,65 @@
+"""What a backtest found, as plain data: `backtest.json`, and what the page and the terminal show."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from models.retrain.advice import Advice
+from models.retrain.regret import Standing
+from models.retrain.replay import Course, Loop
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Span(_Part):
+    """A period that was replayed."""
+
+    name: str
+    begin: float = Field(description="Unix time, seconds.")
+    end: float
+    rows: int
+
+
+class Backtest(_Part):
+    """The past replayed under several policies."""
+
+    version: int = 1
+    project: str
+    metric: str
+    direction: Literal["maximize", "minimize"]
+    confidence: float
+    margin: float = Field(description="The spec's judge.margin: what the advice counts as no loss.")
+    cut: str = Field(description="How the past was cut: month, week, day or a number of rows.")
+    label_delay_s: float = 0.0
+    first_rows: int = Field(description="Rows of the periods that trained the first champion.")
+    periods: list[Span] = Field(description="Those replayed, oldest first.")
+    courses: list[Course]
+    standings: list[Standing] = Field(description="One a course, in the same order.")
+    advice: Advice
+    settings: dict[str, Any] = Field(default_factory=dict, description="Searched settings that every training took.")
+    notes: list[str] = Field(default_factory=list, description="What a reader must know to trust it.")
+    trained: int = Field(0, description="Trainings made for this run; others were found.")
+    found: int = 0
+    seconds: float = 0.0
+    made_at: float = Field(0.0, description="Unix time, seconds.")
+
+    def course(self, policy: str) -> Course:
+        """The course of one policy."""
+        return next(course for course in self.courses if course.policy == policy)
+
+    def alike(self) -> list[list[str]]:
+        """Policies by what served: those of a list had the same champion in every period."""
+        found: dict[tuple[str, ...], list[str]] = {}
+        for course in self.courses:
+            found.setdefault(tuple(step.model for step in course.steps), []).append(course.policy)
+        return list(found.values())
+
+    @property
+    def loops(self) -> list[tuple[str, Loop]]:
+        """Every loop with its policy, by time."""
+        found = [(course.policy, loop) for course in self.courses for loop in course.loops]
+        return sorted(found, key=lambda each: each[1].at)

@@ -1,0 +1,132 @@
+"""Rows of a period as a model sees them: by its own preparation, and nothing that came after the period."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from models.data.clean import made_features
+from models.data.columns import as_float64, as_text
+from models.data.encode import rows_of
+from models.data.hashing import missing
+from models.data.preparation import ROW_COLUMN, ROWS_FILE, SPLIT_COLUMN, SPLITS, Preparation
+from models.data.prepare import prepare_table
+from models.data.read import ROW_GROUP
+from models.data.series import NO_SPLIT, first_target
+from models.errors import DataError
+from models.files import replacing_folder
+from models.retrain.periods import Rows
+from models.spec import Data, Spec
+
+SLICES_FILE = "slices.parquet"
+_TEST = SPLITS.index("test")
+
+
+def prepare_known(table: pa.Table, rows: Rows, spec: Spec, base: Path, out: Path) -> Preparation:
+    """The prepared folder of what was known: the spec's own split and statistics, over `rows` of the table alone.
+
+    Raises:
+        DataError: These rows are not what the spec says, or too few of some kind.
+        UserCodeError: The spec's own feature function failed.
+        StoreError: `out` cannot be written.
+    """
+    known = table.slice(rows.first, rows.stop - rows.first)
+    prepared, preparation = prepare_table(known, spec, base)
+    there = [name for name in spec.judge.slices if name in known.column_names]
+    with replacing_folder(out) as folder:
+        pq.write_table(prepared, folder / ROWS_FILE, compression="zstd", row_group_size=ROW_GROUP)
+        pq.write_table(known.select(there), folder / SLICES_FILE, compression="zstd", row_group_size=ROW_GROUP)
+        preparation.save(folder)
+    return preparation
+
+
+def write_period(table: pa.Table, rows: Rows, data: Data, base: Path, preparation: Preparation, out: Path) -> int:
+    """Write `rows` of the table as the test split of a prepared folder, for a model of that preparation.
+
+    A row whose class the model has never seen is left out: it has no name for it.
+
+    Args:
+        table: The raw rows in time order; none after `rows` is read.
+        rows: Those of the period.
+        data: The spec's data block.
+        base: The folder of the spec.
+        preparation: Of the model that is to predict.
+        out: The folder to make.
+
+    Returns:
+        How many rows were left out.
+
+    Raises:
+        DataError: A column that the model takes is not there, or no row is left.
+        UserCodeError: The spec's own feature function failed.
+    """
+    known = table.slice(0, rows.stop)
+    if data.features.make:
+        known = made_features(known, data.features.make, base)
+    _check_columns(known, preparation)
+    context = first_target(preparation.window) if preparation.window else 0
+    first = max(0, rows.first - context)
+    part = known.slice(first)
+    codes = np.where(np.arange(first, rows.stop) >= rows.first, _TEST, NO_SPLIT).astype(np.int8)
+    usable = _usable(part, preparation, first)
+    codes[~usable] = NO_SPLIT
+    left_out = int((~usable[rows.first - first :]).sum())
+    if not (codes == _TEST).any():
+        raise DataError(f"no row of this period can be predicted and judged ({left_out} without a known class)")
+    made = {name: _column(part, name, preparation) for name in _names(preparation)}
+    made[ROW_COLUMN] = pa.array(np.arange(first, rows.stop), pa.int64())
+    made[SPLIT_COLUMN] = pa.array(codes, pa.int8())
+    with replacing_folder(out) as folder:
+        pq.write_table(pa.table(made), folder / ROWS_FILE, compression="zstd", row_group_size=ROW_GROUP)
+        preparation.save(folder)
+    return left_out
+
+
+def rows_predicted(folder: Path) -> np.ndarray:
+    """Which rows of the table the test rows of a folder of `write_period` are, int64 (rows,)."""
+    found = rows_of(folder, "test", [ROW_COLUMN]).column(0).to_numpy()
+    return np.asarray(found)
+
+
+def _names(preparation: Preparation) -> list[str]:
+    pixels = [preparation.pixels.image.column] if preparation.pixels else []
+    numeric = [part.name for part in preparation.numeric]
+    categorical = [part.name for part in preparation.categorical]
+    return list(dict.fromkeys([*numeric, *categorical, *pixels, preparation.target.name]))
+
+
+def _check_columns(table: pa.Table, preparation: Preparation) -> None:
+    from models.data.check import no_such_column
+
+    for name in _names(preparation):
+        if name not in table.column_names:
+            raise DataError(
+                f"the model takes a column that these rows lack: {no_such_column(name, table.column_names)}"
+            )
+
+
+def _usable(part: pa.Table, preparation: Preparation, first: int) -> np.ndarray:
+    """Rows that can be examples: with a target the model has a name for and, of a series, a whole window before."""
+    column = part.column(preparation.target.name)
+    usable = ~missing(column)
+    if preparation.target.classes is not None:
+        known = pc.is_in(as_text(column), pa.array(preparation.target.classes, pa.string()))
+        usable &= known.to_numpy().astype(bool)
+    if preparation.window is not None:
+        step = np.arange(first, first + part.num_rows) - first_target(preparation.window)
+        usable &= (step >= 0) & (step % preparation.window.stride == 0)
+    return np.asarray(usable)
+
+
+def _column(part: pa.Table, name: str, preparation: Preparation) -> pa.Array | pa.ChunkedArray:
+    column = part.column(name)
+    numbers = {each.name for each in preparation.numeric}
+    if name in numbers or (name == preparation.target.name and preparation.task == "regression"):
+        return pa.array(as_float64(column, name))
+    if preparation.pixels is not None and name == preparation.pixels.image.column:
+        return column.cast(pa.binary())
+    return as_text(column)

@@ -1,0 +1,175 @@
+"""When a schedule of the spec comes round next: cron lines, intervals and iCalendar rules, in a time zone.
+
+The same text makes a deployment's schedule in Prefect and the clock of a backtest: only what both read alike is taken.
+"""
+
+from __future__ import annotations
+
+import difflib
+import itertools
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal
+from zoneinfo import ZoneInfo, available_timezones
+
+if TYPE_CHECKING:
+    from dateutil.rrule import rrule, rruleset
+
+FORMS = '"0 3 * * 1" (cron: Mondays at 3), "every 15 minutes", "every 7 days" or "RRULE:FREQ=MONTHLY;BYMONTHDAY=1"'
+MONDAY = datetime(2020, 1, 6)  # midnight on the schedule's own clock; intervals are counted from here
+SECONDS = {"second": 1, "minute": 60, "hour": 3600}
+DAYS = {"day": 1, "week": 7}
+LEAST_INTERVAL_S = 10
+EVERY = re.compile(r"every\s+(?:(\d{1,6})\s+)?(second|minute|hour|day|week)s?", re.IGNORECASE)
+NAMED = {"@hourly": "0 * * * *", "@daily": "0 0 * * *", "@weekly": "0 0 * * 0", "@monthly": "0 0 1 * *"}
+FIELDS = "minute hour day-of-month month day-of-week"
+GAP = timedelta(hours=3)  # wider than any change of the clock
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """A schedule that was read: `text` is a cron line, or the lines of an iCalendar rule; empty for an interval.
+
+    Intervals of days and weeks are rules: they keep the local hour when the clocks change. Those of seconds, minutes
+    and hours have always the same length. Both are counted from Monday, 6 January 2020, midnight in the time zone.
+    """
+
+    kind: Literal["cron", "interval", "rrule"]
+    text: str
+    timezone: str = "UTC"
+    interval_s: float = 0.0
+
+    @property
+    def anchor(self) -> float:
+        """Unix time from which an interval is counted."""
+        return MONDAY.replace(tzinfo=ZoneInfo(self.timezone)).timestamp()
+
+    @property
+    def shown(self) -> str:
+        """In one line, for people."""
+        what = f"every {self.interval_s:g} s" if self.kind == "interval" else self.text.splitlines()[-1]
+        return f"{what} ({self.timezone})"
+
+    def next(self, after: float) -> float:
+        """The first time strictly later than `after`, Unix seconds; infinity for a rule that has come to its end."""
+        if self.kind == "interval":
+            return self.anchor + (math.floor((after - self.anchor) / self.interval_s) + 1) * self.interval_s
+        if self.kind == "cron":
+            return next((time for time in self._by_cron(after) if time > after), math.inf)
+        return self._by_rule(after)
+
+    def _by_cron(self, after: float) -> Iterator[float]:
+        from cronsim import CronSim
+
+        return (time.timestamp() for time in CronSim(self.text, datetime.fromtimestamp(after, self._zone)))
+
+    def _by_rule(self, after: float) -> float:
+        """Rules run on the local clock: an hour of it may be skipped or come twice: its order is not that of time."""
+        start = datetime.fromtimestamp(after, self._zone).replace(tzinfo=None) - GAP
+        near = self._rule.xafter(start)
+        first = next((local for local in near if self._unix(local) > after), None)
+        if first is None:
+            return math.inf
+        rest = itertools.takewhile(lambda local: local < first + GAP, near)
+        return min(time for local in (first, *rest) if (time := self._unix(local)) > after)
+
+    def _unix(self, local: datetime) -> float:
+        return local.replace(tzinfo=self._zone).timestamp()
+
+    @cached_property
+    def _zone(self) -> ZoneInfo:
+        return ZoneInfo(self.timezone)
+
+    @cached_property
+    def _rule(self) -> rrule | rruleset:
+        from dateutil.rrule import rrulestr
+
+        return rrulestr(self.text, dtstart=MONDAY, cache=True)
+
+
+def parse(text: str, timezone: str = "UTC") -> Schedule:
+    """Read a schedule.
+
+    Raises:
+        ValueError: Schedule or time zone cannot be read; says what was got, what was expected.
+    """
+    check_timezone(timezone)
+    given = " ".join(text.split()) if not _is_rule(text) else text.strip()
+    every = EVERY.fullmatch(given)
+    if every:
+        return _interval(text, int(every[1] or 1), every[2].lower(), timezone)
+    if _is_rule(given):
+        return _rule(given, timezone)
+    return _cron(text, NAMED.get(given.lower(), given), timezone)
+
+
+def check_timezone(name: str) -> str:
+    """Give back the name of a time zone.
+
+    Raises:
+        ValueError: There is none of that name; names the nearest.
+    """
+    try:
+        ZoneInfo(name)
+    except (KeyError, ValueError, OSError):
+        known = available_timezones()
+    else:
+        return name
+    lower = {zone.rpartition("/")[2].lower(): zone for zone in known} | {zone.lower(): zone for zone in known}
+    near = difflib.get_close_matches(name.lower(), lower, 1)
+    cure = f"did you mean {lower[near[0]]!r}?" if near else "such as UTC or Europe/Vienna"
+    raise ValueError(f"got time zone {name!r}, expected one of the IANA database: {cure}")
+
+
+def _is_rule(text: str) -> bool:
+    return text.strip().upper().startswith(("RRULE:", "DTSTART"))
+
+
+def _interval(text: str, count: int, unit: str, timezone: str) -> Schedule:
+    if unit in DAYS and count:
+        return Schedule(
+            "rrule", f"DTSTART:{MONDAY:%Y%m%dT%H%M%S}\nRRULE:FREQ=DAILY;INTERVAL={count * DAYS[unit]}", timezone
+        )
+    seconds = count * SECONDS.get(unit, 0)
+    if seconds < LEAST_INTERVAL_S:
+        raise ValueError(f"got schedule {text!r}, expected an interval of at least {LEAST_INTERVAL_S} seconds")
+    return Schedule("interval", "", timezone, float(seconds))
+
+
+def _rule(text: str, timezone: str) -> Schedule:
+    if re.search(r"FREQ=(SECOND|MINUTE)LY", text, re.IGNORECASE):
+        raise ValueError(f'got schedule {text!r}: for less than an hour say it as "every 15 minutes"')
+    if "DTSTART" not in text.upper():
+        text = f"DTSTART:{MONDAY:%Y%m%dT%H%M%S}\n{text}"
+    schedule = Schedule("rrule", text, timezone)
+    try:
+        first = next(iter(schedule._rule), None)
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise ValueError(
+            f"got schedule {text!r}, which is no iCalendar rule ({error}), expected such as {FORMS}"
+        ) from None
+    if first is None:
+        raise ValueError(f"got schedule {text!r}, which never comes round, expected such as {FORMS}")
+    if first.tzinfo is not None:
+        raise ValueError(f"got schedule {text!r}: its DTSTART runs on the clock of `retrain.timezone`: drop TZID and Z")
+    return schedule
+
+
+def _cron(text: str, line: str, timezone: str) -> Schedule:
+    from cronsim import CronSim, CronSimError
+
+    fields = line.split()
+    if len(fields) != 5:
+        raise ValueError(f"got schedule {text!r}, expected {FORMS}")
+    if "W" in fields[2].upper() or "L" in fields[4].upper():
+        raise ValueError(f"got schedule {text!r}: W, and L as a day of the week, are read by no two programs alike")
+    try:
+        next(CronSim(line, datetime(2020, 1, 6, tzinfo=UTC)))
+    except (CronSimError, StopIteration) as error:
+        what = str(error).lower().removeprefix("bad ") or "date that never comes"
+        raise ValueError(f"got schedule {text!r} with a bad {what}, expected {FIELDS}, such as {FORMS}") from None
+    return Schedule("cron", line, timezone)

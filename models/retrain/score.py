@@ -1,0 +1,37 @@
+"""How good a model was in a period: its metric, plain and on resamples that are the same for every model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from models.data.preparation import Preparation
+from models.judge.bootstrap import resample, time_blocks
+from models.judge.metrics import Array, Metric
+from models.judge.resampling import evaluator
+
+RESAMPLES = 400
+
+
+@dataclass(frozen=True)
+class Score:
+    """The metric of one model in one period: plain, and on resamples of the period's rows (resample,).
+
+    The resamples of a period are the same for every model.
+    """
+
+    value: float
+    drawn: Array
+    num_rows: int
+
+
+def score(metric: Metric, target: Array, prediction: Array, preparation: Preparation, seed: int = 0) -> Score:
+    """The metric on a period's rows, plain and resampled; neighbours in a series are drawn together."""
+    num = len(target)
+    clusters = None
+    if preparation.window is not None:
+        clusters = time_blocks(num, max(preparation.window.horizon, round(num ** (1 / 3))))
+    each = evaluator(metric, target, prediction)
+    drawn = resample([each], num, RESAMPLES, seed, clusters)[:, 0]
+    return Score(each(np.ones(num)), drawn, num)

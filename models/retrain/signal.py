@@ -1,0 +1,74 @@
+"""What asks for a loop, what was decided, and what the policy needs to know of the past.
+
+The same three things whether the clock is the wall's (triggers) or the data's (backtest).
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Kind = Literal["schedule", "new_data", "decay", "broken_data", "drift", "person"]
+Action = Literal["retrain", "ask", "wait"]
+Outcome = Literal["promoted", "kept", "rejected", "failed", "unchanged"]
+
+
+def clock(at: float) -> str:
+    """A time as people read it; `at` in Unix seconds."""
+    return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M} UTC"
+
+
+class _Fact(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Signal(_Fact):
+    """Something that asks for a loop. `id` is the same however often it is sent: a signal counts once."""
+
+    id: str
+    kind: Kind
+    at: float = Field(description="Unix time, seconds.")
+    reason: str = Field(description="In words, such as `roc_auc .71 (.70 to .72) is under .73 - .01`.")
+    evidence: dict[str, Any] = Field(default_factory=dict, description="The numbers behind the reason.")
+
+
+class PastLoop(_Fact):
+    """A loop as the policy sees it.
+
+    `kept`: its challenger lost. `rejected`: its data did not hold what the expectations say. `unchanged`: nothing that
+    decides a model had changed, so nothing was trained.
+    """
+
+    loop_id: str
+    began: float
+    ended: float
+    outcome: Outcome
+    trigger: str = "person"
+    device_seconds: float = 0.0
+
+
+class Past(_Fact):
+    """What has been: loops, oldest first; labelled rows that came since the last one began; what runs now."""
+
+    loops: list[PastLoop] = Field(default_factory=list)
+    new_labels: int = 0
+    running: str | None = Field(None, description="Id of the loop that runs now.")
+    asking: str | None = Field(None, description="Id of the signal that waits for a person's word.")
+    signals: frozenset[str] = Field(
+        frozenset(), description="Ids of signals decided for good: not those told to wait until a known time."
+    )
+
+
+class Decision(_Fact):
+    """What the policy made of a signal, and every reason for it. Deciding not to retrain is recorded too."""
+
+    signal: Signal
+    at: float
+    action: Action
+    reasons: list[str]
+    until: float | None = Field(None, description="When the same signal would be weighed otherwise, if that is known.")
+    loop_id: str | None = None
+    flow_run: str | None = Field(None, description="Id of the Prefect run that decided.")
+    by: str | None = Field(None, description="Who answered, where a person was asked.")

@@ -1,0 +1,116 @@
+"""A replayed champion's predictions watched: the live windows, checks and signals, at a moment of the past."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from models.data.clean import made_features
+from models.data.preparation import Preparation
+from models.judge.metrics import Array
+from models.retrain.signal import Signal
+from models.spec import Data
+from models.watch.alarms import signals
+from models.watch.assess import Predicted, Watched, assess, sum_up
+from models.watch.findings import Window
+from models.watch.tally import INPUT, tally
+
+
+@dataclass(frozen=True)
+class Served:
+    """What a champion predicted since it serves: raw row, target and prediction of each, in time order."""
+
+    row: Array
+    target: Array
+    prediction: Array
+
+    @classmethod
+    def joined(cls, parts: Sequence[tuple[Array, Array, Array]]) -> Served:
+        """Those of several periods, one after the other."""
+        row, target, prediction = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+        return cls(row, target, prediction)
+
+    def windows(self, size: int) -> list[slice]:
+        """The whole windows of so many predictions."""
+        return [slice(first, first + size) for first in range(0, len(self.row) - size + 1, size)]
+
+
+def assess_window(
+    served: Served,
+    part: slice,
+    labelled: int,
+    watched: Watched,
+    inputs: pa.Table | None,
+    times: Array,
+    past: Sequence[Window],
+) -> Window:
+    """One window as it is known while the labels of the first `labelled` rows are.
+
+    Args:
+        served: What was predicted.
+        part: Which of it is the window.
+        labelled: Labels of earlier rows are known, of this and later ones not.
+        watched: What it is judged by.
+        inputs: The window's inputs as the log of predictions names them; None where there are no columns.
+        times: Of all rows, Unix seconds.
+        past: The windows before it.
+    """
+    assert watched.reference is not None
+    rows, prediction = served.row[part], served.prediction[part]
+    known = rows < labelled
+    table = _with_scores(inputs, prediction)
+    return assess(
+        Predicted(
+            first=part.start,
+            begin=float(times[rows[0]]),
+            end=float(times[rows[-1]]),
+            tally=tally(table, watched.reference, watched.bounds),
+            whole=True,
+            num_labels=int(known.sum()),
+            target=served.target[part][known],
+            prediction=prediction[known],
+            scores=prediction,
+        ),
+        watched,
+        past,
+    )
+
+
+def inputs_of(
+    table: pa.Table, rows: Array, data: Data, preparation: Preparation, stop: int, base: Path
+) -> pa.Table | None:
+    """The inputs of some rows as the log of predictions names them; None for a model without columns.
+
+    Args:
+        table: All rows in time order; none from `stop` on is read.
+        rows: Which of them.
+        data: The spec's data block.
+        preparation: The model's.
+        stop: How many rows had come.
+        base: The folder of the spec.
+    """
+    names = [part.name for part in preparation.numeric] + [part.name for part in preparation.categorical]
+    if preparation.kind != "table" or not names:
+        return None
+    table = table.slice(0, stop)
+    if data.features.make:
+        table = made_features(table, data.features.make, base)
+    chosen = table.select(names).take(pa.array(rows))
+    return chosen.rename_columns([INPUT + name for name in names])
+
+
+def asked_by(project: str, at: float, windows: Sequence[Window], watched: Watched) -> list[Signal]:
+    """What the windows ask for, by the live rule of `alarms` of `of`."""
+    return signals(sum_up(project, at, windows, watched), watched.watch)
+
+
+def _with_scores(inputs: pa.Table | None, prediction: Array) -> pa.Table:
+    if prediction.ndim == 1:
+        name, values = "score", pa.array(prediction.astype(np.float64))
+    else:
+        name, values = "scores", pa.array(list(prediction.astype(np.float64)))
+    return pa.table({name: values}) if inputs is None else inputs.append_column(name, values)

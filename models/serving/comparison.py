@@ -1,0 +1,71 @@
+"""Two versions on the same rows: how often they agree, how far apart they are, and which was right."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, Field
+
+from models.judge.classification import predicted_class
+from models.judge.verdict import Difference, Number
+
+if TYPE_CHECKING:
+    from models.judge.metrics import Metric
+
+Array = NDArray[np.float64]
+CONFIDENCE = 0.95
+RESAMPLES = 500
+LEAST_LABELS = 30
+SEED = 0
+
+
+class Comparison(BaseModel):
+    """What a shadow said beside what was answered. The metric's numbers are None while there are too few labels."""
+
+    version: str
+    num_rows: int = 0
+    agreement: Number = Field(None, description="Share of rows with the same class; None of numbers.")
+    distance: Number = Field(None, description="Mean absolute difference of the scores.")
+    num_labelled: int = 0
+    metric: str = ""
+    answered: Number = Field(None, description="The metric of what was answered, on rows with a label.")
+    shadow: Number = Field(None, description="The metric of the shadow, on the same rows.")
+    difference: Difference | None = Field(None, description="Shadow minus answered: paired bootstrap.")
+    note: str = Field("", description="What could not be compared, and why.")
+
+
+def compare(version: str, metric: Metric, answered: Array, shadow: Array, label: Array) -> Comparison:
+    """Compare what a shadow said with what was answered.
+
+    Args:
+        version: The shadow's.
+        metric: The project's goal.
+        answered: (row,) scores, or (row, class) probabilities, of the versions that answered.
+        shadow: The same of the shadow.
+        label: (row,) class index or number; NaN while none is known.
+    """
+    found = Comparison(version=version, num_rows=len(answered), metric=metric.name)
+    if not len(answered):
+        return found
+    numbers = "regression" in metric.tasks
+    agreement = None if numbers else float(np.mean(predicted_class(answered) == predicted_class(shadow)))
+    labelled = ~np.isnan(label)
+    told = {"agreement": agreement, "distance": float(np.mean(np.abs(answered - shadow)))}
+    judged = _judged(metric, answered[labelled], shadow[labelled], label[labelled], numbers)
+    return found.model_copy(update={**told, **judged, "num_labelled": int(labelled.sum())})
+
+
+def _judged(metric: Metric, answered: Array, shadow: Array, label: Array, numbers: bool) -> dict[str, object]:
+    if len(label) < LEAST_LABELS:
+        return {}
+    from models.judge.comparison import Threshold, resample_models
+
+    target = label if numbers else label.astype(np.int64)
+    found = resample_models(metric, target, {"challenger": shadow, "champion": answered}, RESAMPLES, SEED)
+    values = {"answered": found.values["champion"], "shadow": found.values["challenger"]}
+    if any(math.isnan(value) for value in values.values()):
+        return {}  # one class only so far
+    return {**values, "difference": found.difference("champion", Threshold(0.0, strict=True), CONFIDENCE)}

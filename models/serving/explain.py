@@ -1,0 +1,137 @@
+"""Why a row is answered as it is: what each column contributes to the answer, by Shapley values estimated in one call.
+
+A column contributes what the answer changes by when the column's value takes the place of a background row's, in the
+mean over orders in which columns do so and over background rows. The contributions of a row add up to its answer less
+the base value, which is the mean answer over the background. Nothing of the model is known but its graph.
+
+Source: Erik Strumbelj and Igor Kononenko (2014), Explaining prediction models and individual predictions with feature
+contributions; each order with its reverse: Rory Mitchell et al. (2022), Sampling Permutations for Shapley Value
+Estimation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+
+from models.data.preparation import Preparation
+from models.errors import DataError
+from models.export.names import BACKGROUND_FILE, LABEL, PREDICTION, PROBABILITIES
+from models.export.predict import Feed
+
+MOST_EVALUATIONS = 8192
+"""Rows that one request may have the model answer to be explained."""
+SEED = 0
+"""Of the orders: the same rows are explained alike each time."""
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """One row's: `value` is `base` and the sum of `contributions`, all in the unit of the output `of`."""
+
+    of: str
+    base: float
+    value: float
+    contributions: dict[str, float]
+
+    def told(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return {"of": self.of, "base": self.base, "value": self.value, "contributions": self.contributions}
+
+
+class Explainer:
+    """Explains the answers of one version.
+
+    Args:
+        preparation: The version's.
+        background: Rows of the training data, as the graph takes them.
+    """
+
+    def __init__(self, preparation: Preparation, background: Feed) -> None:
+        self.columns = [part.name for part in preparation.numeric]
+        self.columns += [part.name for part in preparation.categorical]
+        self._classes = preparation.target.classes
+        self._is_series = preparation.kind == "series"
+        self._background = background
+        size = len(next(iter(background.values())))
+        rng = np.random.default_rng(SEED)
+        orders = np.array([rng.permutation(len(self.columns)) for _ in range(size)])
+        self._orders = np.concatenate([orders, orders[:, ::-1]])
+        self._starts = np.tile(np.arange(size), 2)
+        ranks = np.argsort(self._orders, axis=1)
+        steps = np.arange(1, len(self.columns))
+        self._taken = ranks[:, None, :] < steps[None, :, None]  # (path, step, column): whether the row's value is in
+
+    @classmethod
+    def load(cls, folder: Path, preparation: Preparation) -> Explainer | None:
+        """That of a version; None for one that keeps no background: texts, images, versions of before."""
+        path = folder / BACKGROUND_FILE
+        if preparation.kind not in ("table", "series") or not path.exists():
+            return None
+        given = orjson.loads(path.read_bytes())
+        texts = {part.name for part in preparation.categorical}
+        rows = {name: np.array(each, object if name in texts else float) for name, each in given.items()}
+        return cls(preparation, rows)
+
+    def evaluations(self, rows: int) -> int:
+        """How many rows the model answers to explain so many."""
+        return len(self._orders) // 2 + rows * (1 + self._taken[..., 0].size)
+
+    def check(self, rows: int) -> None:
+        """Say no to more rows than one request may ask to be explained.
+
+        Raises:
+            DataError: Says how many may be.
+        """
+        fixed, each = self.evaluations(0), self.evaluations(1) - self.evaluations(0)
+        most = (MOST_EVALUATIONS - fixed) // each
+        if most < 1:
+            raise DataError(f"explain: {len(self.columns)} columns are too many to be explained within a request")
+        if rows > most:
+            raise DataError(f"explain: got {rows} rows, expected {most} at most of {len(self.columns)} columns each")
+
+    def question(self, feed: Feed) -> Feed:
+        """All that the model must answer, in one feed: background, rows, and what lies between them."""
+        return {name: self._between(name, np.asarray(values)) for name, values in feed.items()}
+
+    def explanations(self, rows: int, answers: Mapping[str, np.ndarray]) -> list[Explanation]:
+        """What the answers to `question` say of the rows.
+
+        Args:
+            rows: How many.
+            answers: The graph's outputs for the whole question.
+        """
+        values = np.asarray(answers.get(PROBABILITIES, answers.get(PREDICTION)), np.float64)
+        values = values.reshape(len(values), -1)
+        size = len(self._orders) // 2
+        own = values[size : size + rows]
+        chosen = [self._classes.index(each) for each in answers[LABEL][size:][:rows]] if self._classes else [0] * rows
+        between = values[size + rows :].reshape(rows, *self._taken.shape[:2], values.shape[1])
+        return [
+            self._explanation(at, values[:size, at], float(own[row, at]), between[row, ..., at])
+            for row, at in enumerate(chosen)
+        ]
+
+    def _explanation(self, at: int, background: np.ndarray, value: float, between: np.ndarray) -> Explanation:
+        """One row's, from its values along each path (path, step)."""
+        ends = np.full(len(self._orders), value)
+        along = np.concatenate([background[self._starts][:, None], between, ends[:, None]], axis=1)
+        changes = np.empty_like(along[:, 1:])
+        np.put_along_axis(changes, self._orders, np.diff(along, axis=1), axis=1)
+        of = f"probability_{self._classes[at]}" if self._classes else PREDICTION
+        mean = changes.mean(axis=0).tolist()
+        return Explanation(of, float(background.mean()), value, dict(zip(self.columns, mean, strict=True)))
+
+    def _between(self, name: str, rows: np.ndarray) -> np.ndarray:
+        background = np.asarray(self._background[name])
+        if self._is_series:
+            taken = self._taken[None, :, :, None, :]  # a column of all steps of a window at once
+        else:
+            taken = self._taken[None, :, :, self.columns.index(name)]
+        mixed = np.where(taken, rows[:, None, None], background[self._starts][None, :, None])
+        return np.concatenate([background, rows, mixed.reshape(-1, *rows.shape[1:])])

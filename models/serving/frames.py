@@ -1,0 +1,37 @@
+"""Frames of a log that is written before each answer: one write a record, and a torn last one is passed over.
+
+A frame is its payload's length (4 bytes, little-endian), the CRC-32 of the payload (4 bytes), and the payload, which is
+not empty: a stretch of zeros, as a power cut leaves it, holds no frame.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterator
+
+_HEAD = struct.Struct("<II")
+
+
+def framed(payload: bytes) -> bytes:
+    """A record as it is written."""
+    return _HEAD.pack(len(payload), zlib.crc32(payload)) + payload
+
+
+def unframed(content: bytes, start: int = 0) -> Iterator[tuple[int, bytes]]:
+    """The whole records of a segment from `start` on, each with the offset after it; ends at the first that is not."""
+    while start + _HEAD.size <= len(content):
+        length, crc = _HEAD.unpack_from(content, start)
+        payload = content[start + _HEAD.size : start + _HEAD.size + length]
+        if not length or len(payload) < length or zlib.crc32(payload) != crc:
+            return
+        start += _HEAD.size + length
+        yield start, payload
+
+
+def is_torn(rest: bytes) -> bool:
+    """Whether what follows the last whole record is one that was never finished; else somebody damaged the file."""
+    if len(rest) < _HEAD.size or not any(rest):
+        return True
+    length, _ = _HEAD.unpack_from(rest)
+    return bool(length) and _HEAD.size + length > len(rest)

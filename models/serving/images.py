@@ -1,0 +1,131 @@
+"""Rows of images: pixels as nested lists, as base64 of their bytes, or as a tensor."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from models.data.preparation import Pixels
+from models.errors import DataError
+from models.serving.ports import Port
+from models.serving.rows import (
+    Columns,
+    Rows,
+    Schema,
+    check_columns,
+    check_complete,
+    check_names,
+    column_of,
+    columns_of_records,
+    named,
+    shown,
+)
+
+INPUT = "image"
+
+
+class ImageReader:
+    """Reads images, uint8 (rows, height, width, channel).
+
+    Args:
+        pixels: Their shape, and the column that holds them.
+        target: The column that is predicted: not looked at.
+    """
+
+    def __init__(self, pixels: Pixels, target: str) -> None:
+        image = pixels.image
+        self._column, self._target = image.column, target
+        self.numbers: list[str] = []
+        self._shape = (image.height, image.width, image.channels)
+        self._size = image.height * image.width * image.channels
+        self.inputs = [Port(INPUT, "UINT8", (-1, *self._shape))]
+
+    def of_records(self, records: Sequence[Any]) -> Rows:
+        """Rows from objects with the image's column, or `image`."""
+        columns = columns_of_records(records)
+        check_complete(records, [named(columns, self._column, INPUT)])
+        return self.of_columns(columns)
+
+    def of_columns(self, columns: Columns) -> Rows:
+        """Rows from columns by name."""
+        check_columns(columns)
+        name = named(columns, self._column, INPUT)
+        images = [self._image(value, f"row {at}, column {name!r}") for at, value in enumerate(column_of(columns, name))]
+        extra = {other: values for other, values in columns.items() if other not in (name, self._target)}
+        return Rows({INPUT: np.stack(images)}, extra)
+
+    def of_array(self, values: Any) -> Rows:
+        """Rows from a list of images."""
+        return self.of_columns({self._column: values})
+
+    def of_tensors(self, tensors: Mapping[str, np.ndarray]) -> Rows:
+        """Rows from the tensor `image`."""
+        check_names(tensors, self.inputs)
+        values = column_of(tensors, INPUT)
+        if values.shape[1:] not in (self._shape, (self._size,)) or not len(values):
+            raise DataError(f"input 'image': got shape {list(values.shape)}, expected [rows, {self._dimensions()}]")
+        return Rows({INPUT: _levels(values, "input 'image'").reshape(-1, *self._shape)})
+
+    def item_schema(self) -> Schema | None:
+        """Levels as nested lists."""
+        schema: Schema = {"type": ["integer", "boolean"], "minimum": 0, "maximum": 255}
+        for size in reversed(self._shape):
+            schema = {"type": "array", "items": schema, "minItems": size, "maxItems": size}
+        return schema
+
+    def record_schema(self) -> Schema:
+        """An object with the image: base64 of its bytes."""
+        length = -(-self._size // 3) * 4
+        tail = {0: "", 1: "[A-Za-z0-9+/][AQgw]==", 2: "[A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]="}[self._size % 3]
+        image = {
+            "type": "string",
+            "contentEncoding": "base64",
+            "pattern": f"^[A-Za-z0-9+/]{{{self._size // 3 * 4}}}{tail}$",
+            "minLength": length,
+            "maxLength": length,
+            "description": f"{self._size} bytes: {self._dimensions()} (height, width, channel) of levels 0 to 255.",
+        }
+        return {"type": "object", "properties": {self._column: image}, "required": [self._column]}
+
+    def _image(self, value: Any, where: str) -> np.ndarray:
+        if isinstance(value, str):
+            return self._decoded(value, where).reshape(self._shape)
+        if not isinstance(value, list):
+            raise DataError(f"{where}: got {shown(value)}, expected levels as nested lists, or base64 of their bytes")
+        try:
+            levels = np.array(value)
+        except ValueError:
+            levels = np.array("ragged")
+        if levels.dtype.kind == "f" and np.isin(levels, np.arange(256)).all():  # JSON's 1.0 is a whole number
+            levels = levels.astype(np.uint8)
+        if levels.dtype.kind not in "iub" or levels.shape not in (self._shape, self._shape[:2], (self._size,)):
+            raise DataError(f"{where}: expected whole numbers from 0 to 255 in lists of {self._dimensions()}")
+        if levels.shape == self._shape[:2] and self._shape[2] != 1:
+            raise DataError(f"{where}: got {levels.shape[0]} x {levels.shape[1]}, expected {self._dimensions()}")
+        return _levels(levels, where).reshape(self._shape)
+
+    def _decoded(self, text: str, where: str) -> np.ndarray:
+        try:
+            content = base64.b64decode(text, validate=True)
+        except (binascii.Error, ValueError):
+            raise DataError(f"{where}: got text that is no base64, expected that of {self._size} bytes") from None
+        if len(content) != self._size:
+            raise DataError(f"{where}: got {len(content)} bytes, expected {self._size} = {self._dimensions()}")
+        return np.frombuffer(content, np.uint8)
+
+    def _dimensions(self) -> str:
+        return " x ".join(map(str, self._shape))
+
+
+def _levels(values: np.ndarray, where: str) -> np.ndarray:
+    if values.dtype == np.uint8:
+        return np.ascontiguousarray(values)
+    if values.dtype.kind not in "iub":
+        raise DataError(f"{where}: got values that are no whole numbers, expected UINT8: levels from 0 to 255")
+    if values.size and (values.min() < 0 or values.max() > 255):
+        raise DataError(f"{where}: got levels from {values.min()} to {values.max()}, expected 0 to 255")
+    return values.astype(np.uint8)

@@ -1,0 +1,152 @@
+"""Labels as a caller sends them, checked at once against the model's target.
+
+What may be is what `models.data.labels` says of files; nothing here needs Arrow.
+"""
+
+from __future__ import annotations
+
+import csv
+import difflib
+import io
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from models.data.log_names import LABEL
+from models.data.preparation import Preparation, Target
+from models.errors import DataError
+from models.serving.rows import shown
+from models.serving.scoring import LONGEST_ID
+
+ID = "id"
+LONGEST_BY = 100
+"""Characters of who gives labels."""
+_SHOWN = 20
+_BOOLEANS = {"true": "true", "1": "true", "yes": "true", "false": "false", "0": "false", "no": "false"}
+
+
+@dataclass(frozen=True)
+class Labels:
+    """Labels that may be: `(id, label)` each, every id once. `empty`: rows that had none."""
+
+    pairs: list[tuple[str, str]]
+    empty: int
+
+
+def rows_of_csv(body: bytes) -> list[dict[str, str]]:
+    """Rows of a CSV with a header.
+
+    Raises:
+        DataError: It is no CSV.
+    """
+    try:
+        reader = csv.DictReader(io.StringIO(body.decode("utf-8-sig"), newline=""), strict=True)
+        names, rows = reader.fieldnames or [], list(reader)
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise DataError(f"the body is no CSV in UTF-8: {error}") from error
+    for number, row in enumerate(rows, 1):
+        if None in row or None in row.values():
+            raise DataError(f"row {number}: expected a value for each column of the header: {', '.join(names)}")
+    return rows
+
+
+def checked(rows: Sequence[Any], preparation: Preparation) -> Labels:
+    """Labels that may be, all of them or none.
+
+    Args:
+        rows: Each an object with `id`, and `label` or a key called like the target; further keys are passed over.
+        preparation: Of the version: its target says what a label may be.
+
+    Raises:
+        DataError: A label is no class or number, an id is missing or has two labels, or there are none; names the row.
+    """
+    if preparation.characters is not None:
+        raise DataError("a model of text has no labels: more text at the source is what it learns from")
+    if not rows:
+        raise DataError(f"got no labels, expected one or more: an object with {ID!r} and {LABEL!r} each")
+    target = preparation.target
+    found: dict[str, tuple[str, int]] = {}
+    empty = 0
+    for number, row in enumerate(rows, 1):
+        value = _value(row, target, number)
+        if value is None or value == "" or (isinstance(value, float) and math.isnan(value)):
+            empty += 1
+            continue
+        one, label = _id(row, number), _label(value, target, number)
+        before, earlier = found.setdefault(one, (label, number))
+        if before != label:
+            raise DataError(
+                f"row {number}: id {one!r} has label {label!r} here and {before!r} in row {earlier}: keep one"
+            )
+    return Labels([(one, label) for one, (label, _) in found.items()], empty)
+
+
+def _value(row: Any, target: Target, number: int) -> Any:
+    if not isinstance(row, Mapping):
+        raise DataError(f"row {number}: got {shown(row)}, expected an object with {ID!r} and {LABEL!r}")
+    for name in (target.name, LABEL):
+        if name in row:
+            return row[name]
+    near = difflib.get_close_matches(LABEL, list(row), 1)
+    hint = f"did you mean it by {near[0]!r}?" if near else f"got {', '.join(map(repr, row)) or 'none'}"
+    raise DataError(f"row {number}: expected a key {target.name!r} or {LABEL!r}: {hint}")
+
+
+def _id(row: Mapping[str, Any], number: int) -> str:
+    given = row.get(ID)
+    if given is None or given == "":
+        raise DataError(f"row {number}, {ID!r}: no id: say which prediction the label is of")
+    if isinstance(given, bool) or not isinstance(given, (str, int)) or len(str(given)) > LONGEST_ID:
+        raise DataError(f"row {number}, {ID!r}: got {shown(given)}, expected the id of a prediction, as text")
+    return str(given)
+
+
+def _label(value: Any, target: Target, number: int) -> str:
+    if not isinstance(value, (str, int, float)):
+        raise DataError(f"row {number}: got label {shown(value)} of {target.name!r}, expected text or a number")
+    return _number(value, target, number) if target.classes is None else _class(value, target, number)
+
+
+def _number(value: str | float, target: Target, number: int) -> str:
+    try:
+        found = float("nan") if isinstance(value, bool) else float(value)
+    except (ValueError, OverflowError):
+        found = float("nan")
+    if not math.isfinite(found):
+        raise DataError(f"row {number}: got label {shown(value)} of {target.name!r}, expected a number: correct it")
+    return repr(found)
+
+
+def _class(value: str | float, target: Target, number: int) -> str:
+    text, classes = _as_written(value, target), target.classes or []
+    if text in classes:
+        return text
+    near = difflib.get_close_matches(text, classes, 1)
+    cure = f"did you mean {near[0]!r}?" if near else "correct it; a new class comes by rows at the source"
+    raise DataError(
+        f"row {number}: got label {shown(text)} of {target.name!r}, expected one of "
+        f"{', '.join(classes[:_SHOWN])}: {cure}"
+    )
+
+
+def _as_written(value: str | float, target: Target) -> str:
+    """A value as the classes are written: `True` is `true`, `5.0` is `5`, where the target's own type is such."""
+    if isinstance(value, bool):
+        text = str(value).lower()
+    elif isinstance(value, float):
+        text = _digits(value)
+    else:
+        text = str(value)
+    if target.dtype == "boolean":
+        return _BOOLEANS.get(text.lower(), text)
+    if target.dtype == "integer" and isinstance(value, str):
+        try:
+            return _digits(float(text))
+        except ValueError:
+            return text
+    return text
+
+
+def _digits(value: float) -> str:
+    return str(int(value)) if value.is_integer() else repr(value)

@@ -1,0 +1,299 @@
+"""OpenAPI 3.1 of a server, from what its models take and give.
+
+What JSON Schema cannot say (columns of one length, as many ids as rows, the same number of rows in each tensor) is
+said in words; the schema then describes a case of it that is always right, so that clients made from it work.
+Source: OpenAPI Specification 3.1.1; Open Inference Protocol, specification/protocol/inference_rest.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from models.serving.labels import LONGEST_BY
+from models.serving.ports import Port
+from models.serving.rows import FINITE, Schema
+from models.serving.scoring import LONGEST_ID
+from models.serving.served import Served
+
+OPEN = ("/ping", "/health", "/v2/health/live", "/v2/health/ready")
+"""Asked without a token, by orchestrators."""
+_JSON = "application/json"
+_OCTETS = "application/octet-stream"
+_ERRORS = {
+    400: "what was sent cannot be read, or is not what the model takes",
+    401: "the token is missing or wrong",
+    404: "no such model, version or address",
+    405: "another method is expected: see Allow",
+    413: "more than the server takes at once",
+    415: "an encoding or type that is not read here",
+    429: "too many requests: ask again after Retry-After",
+    503: "busy, ending, or no version yet: ask again after Retry-After",
+    504: "the deadline passed before there was an answer",
+}
+_ELEMENTS: dict[str, Schema] = {
+    "BYTES": {"type": "string"},
+    "BOOL": {"type": "boolean"},
+    "UINT8": {"type": "integer", "minimum": 0, "maximum": 255},
+}
+_NUMBER: Schema = {"type": ["number", "null"], **FINITE}
+_NUMBER_OR_DIGITS: Schema = {
+    "anyOf": [{"type": "number", **FINITE}, {"type": "string", "pattern": r"^-?[0-9]{1,15}(\.[0-9]{1,15})?$"}]
+}
+_TEXT: Schema = {"type": "string"}
+
+
+def document(models: Mapping[str, Served], version: str, *, needs_token: bool = False) -> dict[str, Any]:
+    """The whole document.
+
+    Args:
+        models: The version of each that answers now, by name.
+        version: Of this program.
+        needs_token: Whether callers are asked for one, but where orchestrators ask.
+    """
+    paths: dict[str, Any] = dict(_SERVER)
+    schemas: dict[str, Schema] = {"Error": _object({"error": _TEXT}, ["error"])}
+    for name, served in models.items():
+        schemas |= {f"{name}.Record": served.reader.record_schema(), f"{name}.Prediction": prediction_schema(served)}
+        paths |= _of_model(name, served)
+    if len(models) == 1:
+        for end in ("invocations", "feedback"):
+            own = paths.get(f"/models/{next(iter(models))}/{end}")
+            paths |= {f"/{end}": own} if own else {}
+    told: dict[str, Any] = {
+        "openapi": "3.1.0",
+        "info": {"title": "Loopline", "version": version, "description": "The champions of: " + ", ".join(models)},
+        "paths": paths,
+        "components": {"schemas": schemas},
+    }
+    if needs_token:
+        told["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+        told["security"] = [{"token": []}]
+        told["paths"] |= {path: {"get": {**paths[path]["get"], "security": []}} for path in OPEN}
+    return told
+
+
+def _of_model(name: str, served: Served) -> dict[str, Any]:
+    place = f"/v2/models/{name}"
+    version = {"name": "version", "in": "path", "required": True, "schema": {"type": "string", "pattern": "^[0-9]+$"}}
+    infer, metadata, ready = _infer(name, served), _metadata(name), _model_ready(name)
+    learns = served.preparation.characters is None  # every character of a text is its own label
+    return {
+        f"/models/{name}/invocations": _invocations(name, served),
+        **({f"/models/{name}/feedback": _feedback(name, served)} if learns else {}),
+        f"{place}/infer": infer,
+        f"{place}/versions/{{version}}/infer": {**infer, "parameters": [version]},
+        place: metadata,
+        f"{place}/versions/{{version}}": {**metadata, "parameters": [version]},
+        f"{place}/ready": ready,
+        f"{place}/versions/{{version}}/ready": {**ready, "parameters": [version]},
+    }
+
+
+def _invocations(name: str, served: Served) -> dict[str, Any]:
+    record = {"$ref": f"#/components/schemas/{name}.Record"}
+    records = {"type": "array", "items": record, "minItems": 1}
+    params = {"params": {"type": ["object", "null"], "description": "MLflow's: means nothing here."}}
+    least = served.preparation.window.length if served.preparation.window else 1
+    records["minItems"] = least
+    wrapped = ["dataframe_records", "instances", "inputs"]
+    forms = [_object({form: records, **params}, [form], closed=True) for form in wrapped]
+    forms += [_object({"dataframe_split": _split(served, least), **params}, ["dataframe_split"], closed=True), records]
+    if least == 1:
+        forms.append(record)
+    item = served.reader.item_schema()
+    if item is not None:
+        items = {"type": "array", "items": item, "minItems": 1}
+        forms += [_object({form: items, **params}, [form], closed=True) for form in ("instances", "inputs")]
+    answer: dict[str, Schema] = {
+        "predictions": {"type": "array", "items": {"$ref": f"#/components/schemas/{name}.Prediction"}},
+        "ids": {"type": "array", "items": _TEXT, "description": "What each prediction is called, for /feedback."},
+        "model": {"const": name},
+        "version": _TEXT,
+    }
+    words = (
+        "MLflow's scoring protocol, or records by themselves. Also taken: `ids`, a list of texts beside the rows, as "
+        "many as there are; `inputs` as columns of one length or as an array; CSV with a header, as text/csv."
+    )
+    made = _operation(f"score {name}", words, {"anyOf": forms}, _object(answer, list(answer)))
+    made["parameters"] = [_REQUEST_ID]
+    if served.explainer is not None:
+        made["parameters"] = [_REQUEST_ID, _EXPLAIN]
+        told = made["responses"]["200"]["content"][_JSON]["schema"]
+        told["properties"]["explanations"] = {"type": "array", "items": _EXPLANATION, "description": "If asked for."}
+    return {"post": made}
+
+
+def _feedback(name: str, served: Served) -> dict[str, Any]:
+    target = served.preparation.target
+    value: Schema = {"enum": list(target.classes)} if target.classes is not None else _NUMBER_OR_DIGITS
+    by: Schema = {"type": "string", "minLength": 1, "maxLength": LONGEST_BY, "description": "Who says so."}
+    one: Schema = {"type": ["string", "integer"], "minLength": 1, "maxLength": LONGEST_ID}
+    known = _object({"id": one, "label": value, "by": by}, ["id", "label"])
+    unknown = _object({"label": {"enum": ["", None]}, "by": by}, ["label"])
+    answer: dict[str, Schema] = {
+        "accepted": {"type": "integer"},
+        "empty": {"type": "integer"},
+        "model": {"const": name},
+    }
+    words = (
+        f"What turned out, by the ids of predictions made already or yet to be made. `{target.name}` may stand for "
+        "`label`; without a label a row is passed over. Also taken: a list of such, `labels` beside `by`, and CSV "
+        "with a header, as text/csv; of several rows an id has one label."
+    )
+    return {"post": _operation(f"label {name}", words, {"anyOf": [known, unknown]}, _object(answer, list(answer)))}
+
+
+def _split(served: Served, least: int) -> Schema:
+    properties = served.reader.record_schema()["properties"]
+    row = {"type": "array", "prefixItems": list(properties.values()), "items": False, "minItems": len(properties)}
+    data = {"type": "array", "items": row, "minItems": least}
+    columns = {"const": list(properties), "description": "In any order, with a value for each in every row."}
+    return _object({"columns": columns, "data": data}, ["columns", "data"], closed=True)
+
+
+def prediction_schema(served: Served) -> Schema:
+    """The JSON Schema of what a caller reads of one row."""
+    classes = served.preparation.target.classes
+    if classes is not None:
+        columns: dict[str, Schema] = {"label": {"enum": list(classes)}}
+        columns |= {f"probability_{one}": {"type": ["number", "null"]} for one in classes}
+    else:
+        kinds: dict[bool, Schema] = {True: _TEXT, False: {"type": ["number", "null"]}}
+        columns = {port.name: kinds[port.dtype == "BYTES"] for port in served.outputs}
+    return _object(columns, list(columns))
+
+
+def _infer(name: str, served: Served) -> dict[str, Any]:
+    tensors = [_tensor(port) for port in served.inputs]
+    inputs = {
+        "type": "array",
+        "prefixItems": tensors,
+        "items": False,
+        "minItems": len(tensors),
+        "description": "One each, in any order. The schema is of one row: of n rows every shape begins with n.",
+    }
+    outputs = {"type": "array", "items": _object({"name": {"enum": [port.name for port in served.outputs]}}, ["name"])}
+    request: dict[str, Schema] = {
+        "id": {"type": "string", "maxLength": LONGEST_ID},
+        "parameters": {"type": "object"},
+        "inputs": inputs,
+        "outputs": outputs,
+    }
+    told = _object({"name": _TEXT, "shape": _sizes(), "datatype": _TEXT, "data": {"type": "array"}}, ["name", "shape"])
+    answer: dict[str, Schema] = {
+        "model_name": {"const": name},
+        "model_version": _TEXT,
+        "id": _TEXT,
+        "parameters": {"type": "object"},
+        "outputs": {"type": "array", "items": told},
+    }
+    words = (
+        "Open Inference Protocol v2, with the binary tensor extension both ways (Inference-Header-Content-Length). "
+        "The parameter `timeout` is in microseconds."
+    )
+    made = _operation(f"infer {name}", words, _object(request, ["inputs"]), _object(answer, ["model_name", "outputs"]))
+    made["parameters"] = [_REQUEST_ID]
+    made["responses"]["200"]["content"][_OCTETS] = {"schema": {"type": "string", "format": "binary"}}
+    return {"post": made}
+
+
+def _tensor(port: Port) -> Schema:
+    """An input of one row."""
+    shape = [1, *port.shape[1:]]
+    count = math.prod(shape)
+    element = _ELEMENTS.get(port.dtype, _NUMBER)
+    data = {"type": "array", "items": element, "minItems": count, "maxItems": count}
+    fixed = {"name": port.name, "shape": shape, "datatype": port.dtype}
+    tensor: dict[str, Schema] = {**{key: {"const": value} for key, value in fixed.items()}, "data": data}
+    return _object(tensor, list(tensor))
+
+
+def _metadata(name: str) -> dict[str, Any]:
+    port = _object({"name": _TEXT, "datatype": _TEXT, "shape": _sizes()}, ["name", "datatype", "shape"])
+    ports = {"type": "array", "items": port}
+    told: dict[str, Schema] = {
+        "name": {"const": name},
+        "versions": {"type": "array", "items": _TEXT},
+        "platform": _TEXT,
+        "inputs": ports,
+        "outputs": ports,
+    }
+    return {"get": _operation(f"describe {name}", "What it takes and gives.", None, _object(told, list(told)))}
+
+
+def _model_ready(name: str) -> dict[str, Any]:
+    told = _object({"name": {"const": name}, "ready": {"type": "boolean"}}, ["name", "ready"])
+    return {"get": _operation(f"is {name} ready", "200 if it can answer.", None, told)}
+
+
+def _operation(title: str, words: str, request: Schema | None, response: Schema) -> dict[str, Any]:
+    """One method of one address; any may be refused for the reasons that all share."""
+    codes = [401, 404, 405, 429, 503] if request is None else list(_ERRORS)
+    responses: dict[str, Any] = {"200": {"description": "The answer.", "content": {_JSON: {"schema": response}}}}
+    for code in codes:
+        error = {"schema": {"$ref": "#/components/schemas/Error"}}
+        responses[str(code)] = {"description": _ERRORS[code], "content": {_JSON: error}}
+    made: dict[str, Any] = {"summary": title, "description": words, "responses": responses}
+    if request is not None:
+        made["requestBody"] = {"required": True, "content": {_JSON: {"schema": request}}}
+    return made
+
+
+def _object(properties: Mapping[str, Schema], required: Sequence[str], *, closed: bool = False) -> Schema:
+    made: Schema = {"type": "object", "properties": dict(properties), "required": list(required)}
+    return {**made, "additionalProperties": False} if closed else made
+
+
+_REQUEST_ID = {
+    "name": "x-request-id",
+    "in": "header",
+    "description": "Names the prediction, and decides who answers during a canary; else an id is made.",
+    "schema": {"type": "string", "maxLength": LONGEST_ID},
+}
+_EXPLAIN = {
+    "name": "explain",
+    "in": "query",
+    "description": "1: say what each column contributed to each answer; of a few rows at once.",
+    "schema": {"enum": ["0", "1", "false", "true"]},
+}
+_EXPLANATION: Schema = {
+    "type": "object",
+    "properties": {
+        "of": _TEXT,
+        "base": _NUMBER,
+        "value": _NUMBER,
+        "contributions": {"type": "object", "additionalProperties": _NUMBER},
+    },
+    "required": ["of", "base", "value", "contributions"],
+}
+
+
+def _sizes() -> Schema:
+    return {"type": "array", "items": {"type": "integer"}}
+
+
+def _asked(title: str, words: str, properties: Mapping[str, Schema]) -> dict[str, Any]:
+    return {"get": _operation(title, words, None, _object(properties, list(properties)))}
+
+
+def _metrics() -> dict[str, Any]:
+    made = _operation("metrics", "Prometheus' text, of all workers.", None, {})
+    made["responses"]["200"]["content"] = {"text/plain": {"schema": _TEXT}}
+    return made
+
+
+_SERVER = {
+    "/ping": _asked("ping", "200 when every model can answer.", {"status": _TEXT}),
+    "/health": _asked("health", "As /ping.", {"status": _TEXT}),
+    "/version": _asked("version", "Which version answers, by model.", {}),
+    "/metrics": {"get": _metrics()},
+    "/v2": _asked(
+        "server",
+        "What answers here.",
+        {"name": _TEXT, "version": _TEXT, "extensions": {"type": "array", "items": _TEXT}},
+    ),
+    "/v2/health/live": _asked("live", "The server can hear.", {"live": {"type": "boolean"}}),
+    "/v2/health/ready": _asked("ready", "Every model can answer.", {"ready": {"type": "boolean"}}),
+}

@@ -1,0 +1,201 @@
+"""The Open Inference Protocol (v2) over HTTP: requests read, answers written, models described.
+
+Source: Open Inference Protocol, specification/protocol/inference_rest.md; Triton's "Binary Tensor Data Extension",
+"Schedule Policy Extension" (`timeout`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import orjson
+
+from models.errors import DataError
+from models.serving.ports import Port
+from models.serving.rows import listed, shown
+from models.serving.tensors import bytes_of_tensor, checked_shape, json_of_tensor, tensor_of_bytes, tensor_of_json
+
+PLATFORM = "onnx_onnxv1"
+EXTENSIONS = ["binary_tensor_data"]
+PREDICTION_ID = "prediction_id"
+"""The parameter of an answer that names what it says, for `/feedback`: of one row; of several the start of each's."""
+
+
+@dataclass(frozen=True)
+class Inference:
+    """A request as every transport of the protocol carries it.
+
+    Args:
+        tensors: By the names of inputs.
+        id: The caller's; empty for none.
+        outputs: Those that are wanted, and whether as bytes; None for all.
+        binary: Whether outputs go back as bytes where `outputs` does not say.
+        timeout_s: After which the answer is of no use; None for never.
+    """
+
+    tensors: Mapping[str, np.ndarray]
+    id: str = ""
+    outputs: Mapping[str, bool] | None = None
+    binary: bool = False
+    timeout_s: float | None = None
+
+    def check_outputs(self, ports: Sequence[Port]) -> None:
+        """Say no to what the model does not give.
+
+        Raises:
+            DataError: There is no such output.
+        """
+        known = [port.name for port in ports]
+        for name in self.outputs or ():
+            if name not in known:
+                raise DataError(f"the model has no output {name[:60]!r}: there is {listed(known)}")
+
+
+@dataclass(frozen=True)
+class Written:
+    """A body and, where bytes follow its JSON, the length of that; None where it is JSON alone."""
+
+    body: bytes
+    json_bytes: int | None = field(default=None)
+
+
+def inference_of(body: bytes, json_bytes: int | None = None) -> Inference:
+    """A request from its body.
+
+    Args:
+        body: JSON, and then the bytes of tensors.
+        json_bytes: The length of the JSON; None for all.
+
+    Raises:
+        DataError: It is not what the protocol says.
+    """
+    if json_bytes is not None and not 0 <= json_bytes <= len(body):
+        raise DataError(f"Inference-Header-Content-Length: got {json_bytes}, but the body has {len(body)} bytes")
+    view = memoryview(body)
+    try:
+        given = orjson.loads(view[:json_bytes])
+    except orjson.JSONDecodeError as error:
+        raise DataError(f"the body is not JSON: {error}") from None
+    request = _object(given, "the body")
+    tensors = _tensors(_list(request.get("inputs"), "inputs"), view[len(body) if json_bytes is None else json_bytes :])
+    parameters = _object(request.get("parameters", {}), "parameters")
+    outputs = _list(request.get("outputs", []), "outputs")
+    binary = parameters.get("binary_data_output", False) is True
+    return Inference(
+        tensors,
+        _text(request.get("id", ""), "id"),
+        dict(_output(value, binary) for value in outputs) if outputs else None,
+        binary,
+        timeout_of(parameters.get("timeout")),
+    )
+
+
+def timeout_of(micros: Any) -> float | None:
+    """Seconds of the parameter `timeout`; None where there is none.
+
+    Raises:
+        DataError: It is no whole number of microseconds.
+    """
+    if micros is None:
+        return None
+    try:
+        return int(micros) / 1e6 or None
+    except (TypeError, ValueError):
+        raise DataError(f"parameter `timeout`: got {shown(micros)}, expected whole microseconds") from None
+
+
+def written(
+    inference: Inference, outputs: Mapping[str, np.ndarray], ports: Sequence[Port], name: str, version: str, key: str
+) -> Written:
+    """The answer to a request.
+
+    Args:
+        inference: The request.
+        outputs: All arrays that the model gave.
+        ports: What they are.
+        name: Of the model.
+        version: That answered.
+        key: What the answer is called in the prediction log.
+    """
+    dtypes = {port.name: port.dtype for port in ports}
+    told, tails = [], []
+    for output in inference.outputs or outputs:
+        values = outputs[output]
+        tensor: dict[str, Any] = {"name": output, "shape": values.shape, "datatype": dtypes[output]}
+        if (inference.outputs or {}).get(output, inference.binary):
+            tails.append(bytes_of_tensor(values))
+            tensor["parameters"] = {"binary_data_size": len(tails[-1])}
+        else:
+            tensor["data"] = json_of_tensor(values)
+        told.append(tensor)
+    answer: dict[str, Any] = {"model_name": name, "model_version": version}
+    if inference.id:
+        answer["id"] = inference.id
+    answer |= {"parameters": {PREDICTION_ID: key}, "outputs": told}
+    head = orjson.dumps(answer, option=orjson.OPT_SERIALIZE_NUMPY)
+    return Written(b"".join([head, *tails]), len(head)) if tails else Written(head)
+
+
+def described(name: str, versions: Sequence[str], inputs: Sequence[Port], outputs: Sequence[Port]) -> dict[str, Any]:
+    """A model's metadata."""
+    return {
+        "name": name,
+        "versions": list(versions),
+        "platform": PLATFORM,
+        "inputs": [_port(port) for port in inputs],
+        "outputs": [_port(port) for port in outputs],
+    }
+
+
+def _port(port: Port) -> dict[str, Any]:
+    return {"name": port.name, "datatype": port.dtype, "shape": list(port.shape)}
+
+
+def _tensors(inputs: list[Any], tail: memoryview) -> dict[str, np.ndarray]:
+    tensors: dict[str, np.ndarray] = {}
+    for value in inputs:
+        given = _object(value, "an input")
+        name = _text(given.get("name"), "name of an input")
+        if name in tensors:
+            raise DataError(f"input {name[:60]!r} stands there twice")
+        dtype = given.get("datatype")
+        shape = checked_shape(given.get("shape"), dtype, name[:60])
+        size = _object(given.get("parameters", {}), f"parameters of {name[:60]!r}").get("binary_data_size")
+        if size is None:
+            tensors[name] = tensor_of_json(given.get("data"), str(dtype), shape, name[:60])
+            continue
+        if type(size) is not int or not 0 <= size <= len(tail):
+            raise DataError(f"input {name[:60]!r}: binary_data_size is {shown(size)}, but {len(tail)} bytes are left")
+        tensors[name] = tensor_of_bytes(tail[:size], str(dtype), shape, name[:60])
+        tail = tail[size:]
+    if len(tail):
+        raise DataError(f"{len(tail)} bytes follow the last tensor: expected none; look at binary_data_size")
+    return tensors
+
+
+def _output(value: Any, binary: bool) -> tuple[str, bool]:
+    given = _object(value, "an output")
+    name = _text(given.get("name"), "name of an output")
+    parameters = _object(given.get("parameters", {}), f"parameters of {name[:60]!r}")
+    return name, parameters.get("binary_data", binary) is True
+
+
+def _object(value: Any, what: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise DataError(f"{what}: got {shown(value)}, expected an object")
+    return value
+
+
+def _list(value: Any, what: str) -> list[Any]:
+    if not isinstance(value, list):
+        raise DataError(f"`{what}`: got {shown(value)}, expected a list")
+    return value
+
+
+def _text(value: Any, what: str) -> str:
+    if not isinstance(value, str):
+        raise DataError(f"{what}: got {shown(value)}, expected text")
+    return value

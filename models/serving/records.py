@@ -1,0 +1,114 @@
+"""Records of a served log: one a request, as JSON; what is left out by the spec is never written.
+
+`{"ids", "at", "version", "score" | "scores", "names", "numbers", "texts", "raw"}`: a predicted request. `numbers` are
+those of the inputs called `names`, one column after the other; `texts` and `raw` are columns by name.
+`{"ids", "labels", "at", "by"}`: labels. `at` is in microseconds since 1970.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import orjson
+
+from models.data.preparation import Preparation
+from models.export.names import PREDICTION, PROBABILITIES
+from models.export.reading import BITS_PER_CHAR
+from models.serving.releases import place_of
+from models.serving.rows import Rows
+from models.serving.served import Answer
+
+BYTES = "bytes"
+"""`{"bytes": text}` stands for bytes, in base64."""
+
+
+class Recorder:
+    """How answers of one version are written down: what batch prediction logs too.
+
+    Args:
+        preparation: The version's.
+        redacted: Columns that are not kept.
+    """
+
+    def __init__(self, preparation: Preparation, redacted: Collection[str] = ()) -> None:
+        self._is_binary = preparation.task == "binary"
+        self._left_out = {*redacted, preparation.target.name}
+        of_table = preparation.kind == "table"
+        numbers = [part.name for part in preparation.numeric] if of_table else []
+        texts = [part.name for part in preparation.categorical] if of_table else []
+        self._places = [place for place, name in enumerate(numbers) if name not in redacted]
+        self._numbers = [numbers[place] for place in self._places]
+        self._takes_all = len(self._numbers) == len(numbers)
+        self._texts = [name for name in texts if name not in redacted]
+        self._names = orjson.Fragment(orjson.dumps(self._numbers))
+        self._picture = preparation.pixels.image.column if preparation.pixels is not None else None
+
+    def record(self, ids: Sequence[str], at_us: int, rows: Rows, answer: Answer) -> bytes:
+        """What is kept of an answered request.
+
+        Args:
+            ids: Of the rows.
+            at_us: When.
+            rows: What was answered.
+            answer: What was said.
+        """
+        raw = {name: values for name, values in rows.extra.items() if name not in self._left_out}
+        if self._picture is not None and self._picture not in self._left_out:
+            raw[self._picture] = [_plain(picture) for picture in next(iter(rows.feed.values()))]
+        record = {
+            "ids": ids,
+            "at": at_us,
+            "version": answer.version,
+            **self._scored(answer),
+            "names": self._names,
+            "numbers": self._numbers_of(rows),
+            "texts": {name: rows.feed[name].tolist() for name in self._texts},
+            "raw": raw,
+        }
+        return orjson.dumps(record, option=orjson.OPT_SERIALIZE_NUMPY)
+
+    def _numbers_of(self, rows: Rows) -> np.ndarray:
+        """One array is written at a fraction of the cost of many."""
+        if not self._numbers:
+            return np.zeros(0)
+        if rows.numbers is not None:
+            return (rows.numbers if self._takes_all else rows.numbers[self._places]).ravel()
+        return np.concatenate([rows.feed[name] for name in self._numbers])
+
+    def _scored(self, answer: Answer) -> dict[str, Any]:
+        """`score` or `scores`, as the prediction log has them."""
+        outputs = answer.outputs
+        if PREDICTION in outputs:
+            return {"score": np.asarray(outputs[PREDICTION], np.float64).ravel()}
+        if PROBABILITIES not in outputs:
+            return {"score": np.asarray(outputs[BITS_PER_CHAR], np.float64)}
+        if self._is_binary:
+            return {"score": outputs[PROBABILITIES][:, 1].astype(np.float64)}
+        return {"scores": np.ascontiguousarray(outputs[PROBABILITIES], np.float64)}
+
+
+def label_record(pairs: Iterable[tuple[str, str]], at_us: int, by: str) -> bytes:
+    """What is kept of labels, `(id, label)` each, that came at once."""
+    ids, labels = zip(*pairs, strict=True)
+    return orjson.dumps({"ids": ids, "labels": labels, "at": at_us, "by": by})
+
+
+def sampled(ids: Sequence[str], share: float) -> list[int]:
+    """Which rows are kept of a share: the same ones for the same ids, and others than those a canary answers."""
+    return [row for row, one in enumerate(ids) if place_of(f"log {one}") < share]
+
+
+def part_of(rows: Rows, answer: Answer, places: Sequence[int]) -> tuple[Rows, Answer]:
+    """Some of the rows, and what was said of them."""
+    feed = {name: values[places] for name, values in rows.feed.items()}
+    extra = {name: [values[place] for place in places] for name, values in rows.extra.items()}
+    outputs = {name: values[places] for name, values in answer.outputs.items()}
+    return Rows(feed, extra), Answer(answer.project, answer.version, outputs)
+
+
+def _plain(picture: np.ndarray) -> dict[str, str]:
+    """The bytes of a picture: height, width, channel."""
+    return {BYTES: base64.b64encode(picture.tobytes()).decode()}

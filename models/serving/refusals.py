@@ -1,0 +1,61 @@
+"""What a server says no to. Each protocol words a refusal its own way; none says more than the message.
+
+| status | when |
+|---|---|
+| 400 | what was sent cannot be read, or is not what the model takes |
+| 401 | a token is needed, or it is a wrong one |
+| 404 | no such model, version or address |
+| 408 | the request did not arrive in time |
+| 413 | more than the server takes at once |
+| 415 | an encoding that the server does not read |
+| 421 | the Host header names another server |
+| 429 | more requests than this caller may send |
+| 431 | the head of the request is too large |
+| 503 | busy, ending, no version yet, or the log cannot be written: ask again after `Retry-After` |
+| 504 | the caller's deadline passed first |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+BUSY = 503
+
+
+class Refusal(Exception):  # noqa: N818 - the server does its work when it refuses
+    """A request that is not answered, and why: `str(refusal)` goes to the caller as it is.
+
+    Args:
+        status: The HTTP status; gRPC has its own of the same meaning.
+        message: What was got, what was expected, the cure; no path of this machine.
+        headers: Of the HTTP response.
+    """
+
+    def __init__(self, status: int, message: str, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(message)
+        self.status, self.headers = status, dict(headers or {})
+
+
+def unreadable(message: str) -> Refusal:
+    """What was sent is not what is expected."""
+    return Refusal(400, message)
+
+
+def unknown(message: str) -> Refusal:
+    """There is no such thing here."""
+    return Refusal(404, message)
+
+
+def too_large(message: str) -> Refusal:
+    """More than the server takes at once."""
+    return Refusal(413, message)
+
+
+def busy(message: str, after_s: int = 1) -> Refusal:
+    """Not now: ask again after `after_s` seconds."""
+    return Refusal(BUSY, message, {"retry-after": str(after_s)})
+
+
+def late(message: str) -> Refusal:
+    """The caller's deadline passed before there was an answer."""
+    return Refusal(504, message)

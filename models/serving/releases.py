@@ -1,0 +1,174 @@
+"""Which versions answer: the one document that all processes of a server follow.
+
+The follower alone writes it, after it has checked the files; workers load what it names, and pick by it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from models.spec_release import CanaryRule
+
+PLAN = "loopline.release"
+"""The tag of the champion's version that holds the plan: a plan ends with the champion that it was made for."""
+
+
+class Canary(BaseModel):
+    """A version that answers a share of the requests; from `until` on (Unix time) all of them, if that is said."""
+
+    model_config = ConfigDict(frozen=True)
+
+    version: str
+    share: float = Field(gt=0, lt=1)
+    until: float | None = None
+
+
+class Plan(BaseModel):
+    """What a person wants tried beside the champion."""
+
+    model_config = ConfigDict(frozen=True)
+
+    canary: Canary | None = None
+    shadow: str | None = None
+
+    @classmethod
+    def of_tags(cls, tags: Mapping[str, str]) -> Plan:
+        """The plan that a champion's tags hold; an empty one for none, and for one that cannot be read."""
+        try:
+            return cls.model_validate_json(tags.get(PLAN) or "{}")
+        except ValueError:
+            return cls()
+
+    @property
+    def versions(self) -> list[str]:
+        """Those that it names."""
+        return [version for version in (self.canary and self.canary.version, self.shadow) if version]
+
+
+class Release(BaseModel):
+    """What a project's server answers with.
+
+    Args:
+        generation: Grows with each change of what answers.
+        since: When it began to answer; Unix time.
+        stable: Answers all that the canary does not; None while there is nothing to answer with.
+        previous: Answered before, and stays loaded for an instant return.
+        canary: Answers a share.
+        shadow: Answers nobody: it is compared from the log, in another process.
+        refused: Version -> why it was not let in.
+        returned: Version -> why its place was taken back; it is not let in again while the registry still names it.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    generation: int = 0
+    since: float = 0.0
+    stable: str | None = None
+    previous: str | None = None
+    canary: Canary | None = None
+    shadow: str | None = None
+    refused: dict[str, str] = Field(default_factory=dict)
+    returned: dict[str, str] = Field(default_factory=dict)
+
+    @property
+    def loaded(self) -> list[str]:
+        """The versions that a worker keeps loaded."""
+        canary = self.canary.version if self.canary else None
+        return list(dict.fromkeys(version for version in (self.stable, canary, self.previous) if version))
+
+    def pick(self, key: str) -> str | None:
+        """The version that answers a request: the same one for the same key."""
+        if self.canary is not None and place_of(key) < self.canary.share:
+            return self.canary.version
+        return self.stable
+
+    @property
+    def words(self) -> str:
+        """What answers, for a person: `version 4 answers 10 %, version 3 the rest`."""
+        if self.stable is None:
+            return "no version answers yet"
+        shadow = f"; version {self.shadow} is a shadow" if self.shadow else ""
+        if self.canary is None:
+            return f"version {self.stable} answers{shadow}"
+        return f"version {self.canary.version} answers {self.canary.share:.0%}, version {self.stable} the rest{shadow}"
+
+    @property
+    def troubles(self) -> list[str]:
+        """What is not let in, for a person."""
+        refused = [f"version {version} is refused: {why}" for version, why in self.refused.items()]
+        return refused + [f"version {version} gave its place back: {why}" for version, why in self.returned.items()]
+
+    def answers_as(self, other: Release) -> bool:
+        """Whether no request would be answered by another version, and the same ones are loaded."""
+        return (self.stable, self.previous, self.canary) == (other.stable, other.previous, other.canary)
+
+
+def place_of(key: str) -> float:
+    """Where a key lies between 0 and 1, evenly spread, the same on every machine."""
+    return int.from_bytes(hashlib.blake2b(key.encode(), digest_size=8).digest()) / 2**64
+
+
+def release_of(document: Mapping[str, Any]) -> Release | None:
+    """A release as it was written; None for an empty document."""
+    return Release.model_validate(document) if document else None
+
+
+def wanted(
+    now: Release, champion: str | None, plan: Plan, refused: Mapping[str, str], rule: CanaryRule | None, at: float
+) -> Release:
+    """What should answer, from what answers now and what the registry says.
+
+    Args:
+        now: What answers.
+        champion: The registry's; None: it has none, and what answers goes on.
+        plan: The champion's.
+        refused: Version -> why it cannot be let in.
+        rule: How the champion's spec wants it let in; None: at once. The one before, given its place back, is at once.
+        at: Unix time.
+    """
+    named = {champion, *plan.versions}
+    returned = {version: why for version, why in now.returned.items() if version in named}
+    barred = {*refused, *returned}
+    changed: dict[str, Any] = {"refused": dict(refused), "returned": returned, "canary": None, "shadow": None}
+    if champion is not None and (champion not in barred or champion == now.stable):
+        if rule and now.stable and champion not in (now.stable, now.previous) and not _is_done(now, champion, at):
+            changed["canary"] = _on_trial(now, champion, rule, at)
+        else:
+            known = plan.canary is not None and plan.canary.version not in {*barred, champion}
+            changed["canary"] = plan.canary if known else None
+            changed["shadow"] = plan.shadow if plan.shadow not in {*refused, champion} else None
+            changed["stable"], changed["previous"] = champion, now.previous if champion == now.stable else now.stable
+    new = now.model_copy(update=changed)
+    return new if new.answers_as(now) else new.model_copy(update={"generation": now.generation + 1, "since": at})
+
+
+def _on_trial(now: Release, champion: str, rule: CanaryRule, at: float) -> Canary:
+    if now.canary is not None and now.canary.version == champion and now.canary.until is not None:
+        return now.canary
+    return Canary(version=champion, share=rule.share, until=at + 60 * rule.minutes)
+
+
+def _is_done(now: Release, champion: str, at: float) -> bool:
+    canary = now.canary
+    return canary is not None and canary.version == champion and canary.until is not None and at >= canary.until
+
+
+def taken_back(now: Release, version: str, why: str, at: float) -> Release | None:
+    """The release without a version that does not do: its share or its place goes to who had it before.
+
+    None where it answers nothing, or there is nobody to take its place.
+    """
+    changed: dict[str, Any]
+    if now.canary is not None and now.canary.version == version:
+        changed = {"canary": None}
+    elif now.stable == version and now.previous is not None:
+        changed = {"stable": now.previous, "previous": None, "canary": None, "shadow": None}
+    else:
+        return None
+    returned = {**now.returned, version: why}
+    changed |= {"returned": returned, "generation": now.generation + 1, "since": at}
+    return now.model_copy(update=changed)

@@ -1,0 +1,222 @@
+"""Rows as a version takes them, whatever protocol brought them: checked value by value, without a data frame."""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from models.errors import DataError
+from models.export.predict import Feed
+from models.serving.ports import Port
+
+Columns = Mapping[str, Sequence[Any]]
+Schema = dict[str, Any]
+NUMBERS = frozenset((float, int, bool, type(None)))
+"""Types of JSON's values that a column of numbers takes."""
+FINITE = {"minimum": -sys.float_info.max, "maximum": sys.float_info.max}
+"""JSON Schema of numbers that float64 holds."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows as a graph takes them.
+
+    Args:
+        feed: Arrays by the names of the model's inputs, the rows first.
+        extra: Columns that were given and are no input, as JSON has them: the log keeps them. Of a series those of
+            the step that each window ends with, inputs too.
+        numbers: The numbers of `feed` in one array (column, row), in the order of `Reader.numbers`, where there is one.
+    """
+
+    feed: Feed
+    extra: Columns = field(default_factory=dict)
+    numbers: np.ndarray | None = None
+
+    @property
+    def num_rows(self) -> int:
+        """How many there are."""
+        return len(next(iter(self.feed.values())))
+
+
+class Reader(Protocol):
+    """Reads what callers send for one version. Every way in raises `DataError`: where, what was got, the cure.
+
+    `inputs`: what callers may send as tensors. `numbers`: the columns of a record that hold numbers.
+    """
+
+    inputs: list[Port]
+    numbers: list[str]
+
+    def of_records(self, records: Sequence[Any]) -> Rows:
+        """Rows from objects `[{"a": 1}, ...]`, each with every column that the model takes."""
+        ...
+
+    def of_columns(self, columns: Columns) -> Rows:
+        """Rows from columns by name, all of one length."""
+        ...
+
+    def of_array(self, values: Any) -> Rows:
+        """Rows from nested lists without names."""
+        ...
+
+    def of_tensors(self, tensors: Mapping[str, np.ndarray]) -> Rows:
+        """Rows from arrays by the names of `inputs`."""
+        ...
+
+    def item_schema(self) -> Schema | None:
+        """The JSON Schema of one element of `of_array`; None if it takes none."""
+        ...
+
+    def record_schema(self) -> Schema:
+        """The JSON Schema of one record; a record of a series is one step."""
+        ...
+
+
+def check_records(records: Sequence[Any]) -> None:
+    """Say no to what is no list of objects.
+
+    Raises:
+        DataError: A row is no object, or there is none.
+    """
+    if not isinstance(records, list):
+        raise DataError(f"got {shown(records)}, expected a list of rows")
+    if not records:
+        raise DataError("got no rows, expected one or more")
+    for at, record in enumerate(records):
+        if not isinstance(record, dict):
+            raise DataError(f"row {at}: got {shown(record)}, expected an object of columns and values")
+
+
+def columns_of_records(records: Sequence[Any], must: Collection[str] = ()) -> dict[str, list[Any]]:
+    """Rows `[{"a": 1}, ...]` as columns; what a row lacks is missing, but for what it `must` have.
+
+    Raises:
+        DataError: A row is no object or lacks a column, or there is none.
+    """
+    check_records(records)
+    check_complete(records, must)
+    names = dict.fromkeys(name for record in records for name in record)
+    return {name: [record.get(name) for record in records] for name in names}
+
+
+def check_complete(records: Sequence[dict[str, Any]], names: Iterable[str]) -> None:
+    """Say no to a record that lacks a column: it means the same alone and among others, and nothing is guessed.
+
+    Raises:
+        DataError: Names row and column.
+    """
+    for at, record in enumerate(records):
+        for name in names:
+            try:
+                column_of(record, name)
+            except DataError as error:
+                raise DataError(f"row {at}: {error}; give null for a missing value") from None
+
+
+def check_columns(columns: Columns) -> None:
+    """Say no to what are no columns of one length.
+
+    Raises:
+        DataError: Says which.
+    """
+    if not columns:
+        raise DataError("got no columns, expected those that the model takes")
+    for name, values in columns.items():
+        if not isinstance(values, list):
+            raise DataError(f"column {name[:60]!r}: got {shown(values)}, expected a list: a value for each row")
+    lengths = {name: len(values) for name, values in columns.items()}
+    if len(set(lengths.values())) > 1:
+        most = max(lengths.values())
+        short = next(name for name, length in lengths.items() if length < most)
+        raise DataError(
+            f"columns are of different lengths: {short[:60]!r} has {lengths[short]} values, another {most}: "
+            "give a value, or null, for every row in each"
+        )
+    if not max(lengths.values()):
+        raise DataError("got no rows, expected one or more")
+
+
+def column_of(columns: Mapping[str, Any], name: str) -> Any:
+    """The column of that name.
+
+    Raises:
+        DataError: There is none; names the nearest.
+    """
+    if name in columns:
+        return columns[name]
+    near = difflib.get_close_matches(name, list(columns), 1)
+    hint = f"did you mean it by {near[0][:60]!r}?" if near else f"got {listed(columns) or 'none'}"
+    raise DataError(f"the model takes {name!r}: {hint}")
+
+
+def check_names(given: Iterable[str], inputs: Sequence[Port]) -> None:
+    """Say no to tensors that the model does not take.
+
+    Raises:
+        DataError: Names one, and those that it takes.
+    """
+    known = dict.fromkeys(port.name for port in inputs)
+    for name in given:
+        if name not in known:
+            raise DataError(f"the model takes no {name[:60]!r}: its inputs are {listed(known)}")
+
+
+def extra_columns(records: Sequence[dict[str, Any]], known: frozenset[str]) -> dict[str, list[Any]]:
+    """The columns of records that are none of the known ones."""
+    names = dict.fromkeys(name for record in records for name in record if name not in known)
+    return {name: [record.get(name) for record in records] for name in names}
+
+
+def numbers_of(values: Sequence[Any], name: str, told_as: str = "row") -> np.ndarray:
+    """A column of JSON's numbers as float64 (rows,), NaN for null.
+
+    Raises:
+        DataError: A value is no number, or infinite; `told_as` is what the message calls a row.
+    """
+    for at, value in enumerate(values):
+        if type(value) not in NUMBERS:
+            raise DataError(
+                f"{told_as} {at}, column {name!r}: got {shown(value)}, expected a number, or null for missing"
+            )
+    return finite(np.array(values, np.float64), name)
+
+
+def named(columns: Columns, name: str, other: str) -> str:
+    """What the only column that a model reads is called here: by its own name, or else by `other`, its input's."""
+    return other if other in columns and name not in columns else name
+
+
+def finite(values: np.ndarray, name: str) -> np.ndarray:
+    """The same numbers, rows first.
+
+    Raises:
+        DataError: One is infinite.
+    """
+    if np.isinf(values).any():
+        row = int(np.argwhere(np.isinf(values))[0, 0])
+        raise DataError(f"row {row}, {name!r}: got an infinite value, expected a finite number, or null for missing")
+    return values
+
+
+def listed(names: Iterable[str], most: int = 8) -> str:
+    """Names for a message, the first few of many."""
+    found = list(names)
+    more = f" and {len(found) - most} more" if len(found) > most else ""
+    return ", ".join(repr(name[:60]) for name in found[:most]) + more
+
+
+def shown(value: Any) -> str:
+    """A caller's value for a message, short."""
+    if isinstance(value, dict):
+        return "an object"
+    if isinstance(value, (list, tuple)):
+        return f"a list of {len(value)}"
+    if value is None:
+        return "null"
+    text = repr(value[:40] if isinstance(value, str) else value)
+    return text if len(text) <= 40 else f"{text[:37]}..."

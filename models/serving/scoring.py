@@ -1,0 +1,181 @@
+"""MLflow's scoring protocol: what a caller may send to `/invocations`.
+
+Source: MLflow, "Deploy MLflow Model as a Local Inference Server", Accepted Input Formats.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from models.errors import DataError
+from models.serving.rows import Reader, Rows, listed, shown
+
+FORMATS = ("dataframe_records", "dataframe_split", "instances", "inputs")
+BESIDE = ("ids", "params", "signature_name")
+"""What may stand beside a format. `params` and `signature_name` are MLflow's and mean nothing here."""
+LONGEST_ID = 200
+_FLAGS = {"true": True, "false": False}
+
+
+@dataclass(frozen=True)
+class Scoring:
+    """Rows to score. `rows` makes them for the version that answers; `ids`: the caller's names of them."""
+
+    rows: Callable[[Reader], Rows]
+    ids: list[str] | None = None
+
+
+def scoring_of_json(body: bytes) -> Scoring:
+    """A body of JSON: one of `FORMATS`, a list of records, or one record. NaN is a missing value, as null is.
+
+    Raises:
+        DataError: It is none of these; `rows` raises it for what the model cannot take.
+    """
+    given = _parsed(body)
+    if isinstance(given, list):
+        return Scoring(lambda reader: reader.of_records(given))
+    if not isinstance(given, dict):
+        raise DataError(f"got {shown(given)}, expected an object with one of {', '.join(FORMATS)}, or records")
+    formats = [name for name in FORMATS if name in given]
+    if not formats:
+        return Scoring(lambda reader: reader.of_records([given]))
+    others = [name for name in given if name not in BESIDE and name != formats[0]]
+    if others:
+        raise DataError(f"got {listed([formats[0], *others])}, expected one of {', '.join(FORMATS)} and `ids` at most")
+    if not isinstance(given.get("params"), dict | None):
+        raise DataError(f"`params`: got {shown(given['params'])}, expected an object")
+    value = given[formats[0]]
+    return Scoring(_READ[formats[0]](value), checked_ids(given.get("ids")))
+
+
+def scoring_of_csv(body: bytes) -> Scoring:
+    """A body of CSV with a header: cells of columns that hold numbers are read as such, an empty one is missing.
+
+    Raises:
+        DataError: It is no such CSV in UTF-8; `rows` raises it for what the model cannot take.
+    """
+    try:
+        text = body.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise DataError("the CSV is no UTF-8: convert it") from None
+    csv.field_size_limit(max(csv.field_size_limit(), len(text)))
+    lines = csv.reader(io.StringIO(text, newline=""), strict=True)
+    try:
+        names, *cells = [line for line in lines if line]
+    except csv.Error as error:
+        raise DataError(f"CSV, line {lines.line_num}: {error}") from None
+    except ValueError:
+        raise DataError("got no CSV, expected a line of column names and rows under it") from None
+    columns = _by_name(names, cells, "CSV")
+    return Scoring(lambda reader: reader.of_columns({name: _cells(name, columns[name], reader) for name in names}))
+
+
+def checked_ids(ids: Any) -> list[str] | None:
+    """The caller's names of the rows; None for none.
+
+    Raises:
+        DataError: They are no list of texts, each once.
+    """
+    if ids is None:
+        return None
+    if not isinstance(ids, list) or not all(isinstance(one, str) and 0 < len(one) <= LONGEST_ID for one in ids):
+        raise DataError(f"`ids`: expected a list of texts of 1 to {LONGEST_ID} characters, one a row")
+    if len(set(ids)) != len(ids):
+        raise DataError("`ids`: one stands there twice: each row needs its own")
+    return ids
+
+
+def _parsed(body: bytes) -> Any:
+    """JSON, and the `NaN` that MLflow's own client sends for what is missing."""
+    try:
+        return orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        if b"NaN" not in body:
+            raise DataError(f"the body is not JSON: {error}") from None
+    try:
+        # Written and read again: orjson alone refuses halves of characters, and what is nested too deep.
+        return orjson.loads(orjson.dumps(json.loads(body, parse_constant=_missing, parse_float=_finite)))
+    except (ValueError, TypeError, RecursionError) as error:
+        raise DataError(f"the body is not JSON: {str(error)[:200]}") from None
+
+
+def _missing(word: str) -> None:
+    if word != "NaN":
+        raise ValueError(f"{word} is no number")
+
+
+def _finite(digits: str) -> float:
+    value = float(digits)
+    if math.isinf(value):
+        raise ValueError(f"{digits[:40]} is more than float64 holds")
+    return value
+
+
+def _records(value: Any) -> Callable[[Reader], Rows]:
+    return lambda reader: reader.of_records(value)
+
+
+def _split(value: Any) -> Callable[[Reader], Rows]:
+    if not isinstance(value, dict) or not {"columns", "data"} <= set(value) <= {"columns", "data", "index"}:
+        raise DataError("`dataframe_split`: expected an object with `columns` and `data`")
+    columns = _by_name(value["columns"], value["data"], "`dataframe_split`")
+    return lambda reader: reader.of_columns(columns)
+
+
+def _instances(value: Any) -> Callable[[Reader], Rows]:
+    if isinstance(value, list) and any(isinstance(one, dict) for one in value):
+        return lambda reader: reader.of_records(value)
+    return lambda reader: reader.of_array(value)
+
+
+def _inputs(value: Any) -> Callable[[Reader], Rows]:
+    return (lambda reader: reader.of_columns(value)) if isinstance(value, dict) else _instances(value)
+
+
+_READ: dict[str, Callable[[Any], Callable[[Reader], Rows]]] = {
+    "dataframe_records": _records,
+    "dataframe_split": _split,
+    "instances": _instances,
+    "inputs": _inputs,
+}
+
+
+def _by_name(names: Any, rows: Any, where: str) -> dict[str, list[Any]]:
+    """Columns by name from rows as lists."""
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise DataError(f"{where}: expected the columns as a list of names")
+    if len(set(names)) != len(names):
+        raise DataError(f"{where}: a column stands there twice: {listed(names)}")
+    if not isinstance(rows, list) or not rows:
+        raise DataError(f"{where}: got no rows, expected one or more, each a list of values")
+    for at, row in enumerate(rows):
+        if not isinstance(row, list) or len(row) != len(names):
+            raise DataError(f"{where}, row {at}: got {shown(row)}, expected a list of {len(names)}: a value a column")
+    return {name: list(values) for name, values in zip(names, zip(*rows, strict=True), strict=True)}
+
+
+def _cells(name: str, cells: list[str], reader: Reader) -> list[Any]:
+    if name not in reader.numbers:
+        return [cell or None for cell in cells]
+    return [_number(cell.strip()) for cell in cells]
+
+
+def _number(cell: str) -> float | bool | str | None:
+    """What cannot be read stays text, which the reader says no to by its place."""
+    if not cell:
+        return None
+    flag = _FLAGS.get(cell.lower())
+    if flag is not None:
+        return flag
+    try:
+        return cell if "_" in cell else float(cell)
+    except ValueError:
+        return cell

@@ -1,0 +1,127 @@
+"""A version of a model, loaded and ready to answer."""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from models.data.preparation import Characters, Preparation
+from models.errors import StoreError
+from models.export.names import LABEL, PROBABILITIES
+from models.export.predict import Feed, session
+from models.export.reading import BITS_PER_CHAR, NEXT_CHARACTER, PROBABILITY, read
+from models.serving.explain import Explainer
+from models.serving.ports import Port, port_of
+from models.serving.readers import reader_of
+
+WARM_UP_RUNS = 8
+TEXT_OUTPUTS = {NEXT_CHARACTER: "BYTES", PROBABILITY: "FP64", BITS_PER_CHAR: "FP64"}
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a version says of some rows.
+
+    `outputs`: arrays by the names of the version's outputs, the rows first. `project` and `version` say who answered.
+    """
+
+    project: str
+    version: str
+    outputs: Mapping[str, np.ndarray] = field(repr=False)
+
+    @property
+    def num_rows(self) -> int:
+        """How many rows were answered."""
+        return len(next(iter(self.outputs.values())))
+
+
+class Served:
+    """A version ready to answer.
+
+    `inputs` and `outputs`: what callers send and get; of a text model texts, not the code points of its graph, which
+    `graph_inputs` and `graph_outputs` tell.
+    `reader`: makes what callers send into what `answer` takes. `call_ms`: what one call with one row takes; `call_s`:
+    what the last call took.
+
+    Args:
+        project: Whose it is.
+        version: Its number in the registry.
+        folder: With `model.onnx` and `preparation.json`, whose hashes somebody has checked.
+        threads: Threads of ONNX Runtime.
+
+    Raises:
+        StoreError: A file is absent, or no model that runs here.
+    """
+
+    def __init__(self, project: str, version: str, folder: Path, threads: int = 1) -> None:
+        self.project, self.version, self.folder = project, version, folder
+        try:
+            self.preparation = Preparation.load(folder)
+        except (OSError, ValueError) as error:
+            raise StoreError(f"{folder}: its preparation cannot be read ({error}): fetch the version again") from error
+        self._session = session(folder / "model.onnx", threads)
+        self._characters = self.preparation.characters
+        self.reader = reader_of(self.preparation)
+        self.inputs = self.reader.inputs
+        self.graph_inputs = [port_of(value) for value in self._session.get_inputs()]
+        self.graph_outputs = self.outputs = [port_of(value) for value in self._session.get_outputs()]
+        if self._characters is not None:
+            self.outputs = [Port(name, dtype, (-1,)) for name, dtype in TEXT_OUTPUTS.items()]
+        self._names = [port.name for port in self.outputs]
+        self.call_s = 0.0
+        self.call_ms = self._warm_up()
+
+    def answer(self, feed: Feed) -> Answer:
+        """Answer rows as `reader` gives them.
+
+        Cost: a text is read in windows, one call for each.
+        """
+        began, characters = time.perf_counter(), self._characters
+        values = self._session.run(self._names, feed) if characters is None else self._read(feed, characters)
+        self.call_s = time.perf_counter() - began
+        return Answer(self.project, self.version, dict(zip(self._names, values, strict=True)))
+
+    @functools.cached_property
+    def explainer(self) -> Explainer | None:
+        """What explains its answers; None if nothing can."""
+        return Explainer.load(self.folder, self.preparation)
+
+    def columns(self, answer: Answer) -> dict[str, list[Any]]:
+        """What a caller reads, by column: `label` and `probability_<class>`, `prediction`, or a text's outputs."""
+        found = answer.outputs
+        if PROBABILITIES not in found:
+            return {name: values.tolist() for name, values in found.items()}
+        chances = np.asarray(found[PROBABILITIES], np.float64)
+        classes = self.preparation.target.classes or []
+        told = {f"probability_{name}": chances[:, at].tolist() for at, name in enumerate(classes)}
+        return {LABEL: found[LABEL].tolist(), **told}
+
+    def _read(self, feed: Feed, characters: Characters) -> list[np.ndarray]:
+        found = [read(self._session, text, characters) for text in feed["text"]]
+        kinds = (object, np.float64, np.float64)
+        return [np.array(values, kind) for values, kind in zip(zip(*found, strict=True), kinds, strict=True)]
+
+    def _warm_up(self) -> float:
+        """The milliseconds of one call with one row, once the runtime has its memory."""
+        feed = {port.name: _blank(port) for port in self.inputs}
+        seconds = []
+        for _ in range(WARM_UP_RUNS):
+            start = time.perf_counter()
+            try:
+                self.answer(feed)
+            except Exception as error:
+                raise StoreError(f"{self.folder}: the model does not run ({error}): export it again") from error
+            seconds.append(time.perf_counter() - start)
+        return float(np.median(seconds)) * 1e3
+
+
+def _blank(port: Port) -> np.ndarray:
+    shape = [1 if size == -1 else size for size in port.shape]
+    kinds: dict[str, Any] = {"FP64": np.float64, "UINT8": np.uint8}
+    return np.full(shape, "", object) if port.dtype == "BYTES" else np.zeros(shape, kinds[port.dtype])

@@ -1,0 +1,172 @@
+"""Rows of a table: a number or a text for each column that the model takes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import chain
+from operator import itemgetter
+from typing import Any
+
+import numpy as np
+
+from models.data.preparation import Categorical, Preparation
+from models.errors import DataError
+from models.serving.ports import Port
+from models.serving.rows import (
+    FINITE,
+    NUMBERS,
+    Columns,
+    Rows,
+    Schema,
+    check_columns,
+    check_complete,
+    check_names,
+    check_records,
+    column_of,
+    columns_of_records,
+    extra_columns,
+    finite,
+    numbers_of,
+    shown,
+)
+
+_TEXT = {str}
+
+
+class TableReader:
+    """Reads rows of a table. A record of plain values is read in a few calls for all its columns together.
+
+    Args:
+        preparation: The model's schema.
+    """
+
+    def __init__(self, preparation: Preparation) -> None:
+        self.inputs = [Port(part.name, "FP64", (-1,)) for part in preparation.numeric]
+        self.inputs += [Port(part.name, "BYTES", (-1,)) for part in preparation.categorical]
+        self.numbers = [part.name for part in preparation.numeric]
+        self._texts = preparation.categorical
+        names = [port.name for port in self.inputs]
+        self._values = itemgetter(*names) if len(names) > 1 else lambda record: (record[names[0]],)
+        self._names = frozenset(names)
+        self._known = self._names | {preparation.target.name}
+
+    def of_records(self, records: Sequence[Any]) -> Rows:
+        """Rows from objects `[{"a": 1}, ...]`."""
+        check_records(records)
+        try:
+            rows = self._quick([self._values(record) for record in records])
+        except KeyError:
+            check_complete(records, [port.name for port in self.inputs])
+            raise
+        if rows is None:
+            return self.of_columns(columns_of_records(records))
+        if any(len(record) > len(self._names) for record in records):
+            return replace(rows, extra=extra_columns(records, self._known))
+        return rows
+
+    def of_columns(self, columns: Columns) -> Rows:
+        """Rows from columns by name."""
+        check_columns(columns)
+        feed: dict[str, np.ndarray] = {}
+        for name in self.numbers:
+            feed[name] = numbers_of(column_of(columns, name), name)
+        for part in self._texts:
+            feed[part.name] = _texts(column_of(columns, part.name), part)
+        return Rows(feed, {name: values for name, values in columns.items() if name not in self._known})
+
+    def of_array(self, values: Any) -> Rows:
+        """Refused: a table's columns have names."""
+        raise DataError(
+            f"got {shown(values)} without names: this model takes columns by name: give objects "
+            '({"column": value}), or `dataframe_split` with `columns` and `data`'
+        )
+
+    def of_tensors(self, tensors: Mapping[str, np.ndarray]) -> Rows:
+        """Rows from one tensor (rows,) a column; (rows, 1) will do."""
+        check_names(tensors, self.inputs)
+        columns = {port.name: _flat(column_of(tensors, port.name), port.name) for port in self.inputs}
+        lengths = {len(values) for values in columns.values()}
+        if len(lengths) > 1:
+            raise DataError(f"inputs have {sorted(lengths)} rows: expected as many in each")
+        if not lengths - {0}:
+            raise DataError("got no rows, expected one or more")
+        numbers = self._doubles(columns, lengths.pop())
+        feed = dict(zip(self.numbers, numbers, strict=True))
+        feed |= {part.name: _strings(columns[part.name], part) for part in self._texts}
+        return Rows(feed, numbers=numbers)
+
+    def item_schema(self) -> Schema | None:
+        """None: a table's columns have names."""
+        return None
+
+    def record_schema(self) -> Schema:
+        """An object with each column."""
+        kinds: dict[str, Schema] = {name: {"type": ["number", "boolean", "null"], **FINITE} for name in self.numbers}
+        texts = {part.name: {"type": ["string", "integer", "boolean", "null"]} for part in self._texts}
+        properties = {**kinds, **texts}
+        return {"type": "object", "properties": properties, "required": list(properties)}
+
+    def _doubles(self, columns: Mapping[str, np.ndarray], num_rows: int) -> np.ndarray:
+        """All numbers in one array (column, row), looked at once."""
+        numbers = np.empty((len(self.numbers), num_rows))
+        for at, name in enumerate(self.numbers):
+            if columns[name].dtype == object:
+                raise DataError(f"input {name!r}: got BYTES, expected FP64, or another type of numbers")
+            numbers[at] = columns[name]
+        if np.isinf(numbers).any():
+            at, _ = np.argwhere(np.isinf(numbers))[0]
+            finite(numbers[at], self.numbers[at])
+        return numbers
+
+    def _quick(self, rows: list[tuple[Any, ...]]) -> Rows | None:
+        """All numbers in one array; None if a value wants a closer look. JSON has no infinite ones."""
+        count = len(self.numbers)
+        numbers = rows[0][:count] if len(rows) == 1 else list(chain.from_iterable(row[:count] for row in rows))
+        if not NUMBERS.issuperset(map(type, numbers)):
+            return None
+        matrix = np.array(numbers, np.float64).reshape(len(rows), count).T
+        matrix = np.ascontiguousarray(matrix)
+        feed = dict(zip(self.numbers, matrix, strict=True))
+        for at, part in enumerate(self._texts, count):
+            texts = [row[at] for row in rows]
+            is_plain = part.dtype == "string" and _TEXT.issuperset(map(type, texts))
+            feed[part.name] = np.array(texts, object) if is_plain else _texts(texts, part)
+        return Rows(feed, numbers=matrix)
+
+
+def _texts(values: Sequence[Any], part: Categorical) -> np.ndarray:
+    return np.array([_text(value, part, at) for at, value in enumerate(values)], object)
+
+
+def _text(value: Any, part: Categorical, at: int) -> str:
+    """As the training data had it: whole numbers and booleans are categories too."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str):
+        return value.lower() if part.dtype == "boolean" else _whole(value) if part.dtype == "integer" else value
+    if isinstance(value, int) or (isinstance(value, float) and value.is_integer()):
+        return str(int(value))
+    raise DataError(f"row {at}, column {part.name!r}: got {shown(value)}, expected text, or null for missing")
+
+
+def _whole(text: str) -> str:
+    """`3.0` as `3`; anything else as it is."""
+    digits, point, rest = text.partition(".")
+    return digits if point and rest and not rest.strip("0") and digits.lstrip("-").isdecimal() else text
+
+
+def _flat(values: np.ndarray, name: str) -> np.ndarray:
+    if values.ndim == 1:
+        return values
+    if values.ndim == 2 and values.shape[1] == 1:
+        return values[:, 0]
+    raise DataError(f"input {name!r}: got shape {list(values.shape)}, expected [rows]")
+
+
+def _strings(values: np.ndarray, part: Categorical) -> np.ndarray:
+    if values.dtype != object and values.dtype.kind not in "iub":
+        raise DataError(f"input {part.name!r}: got numbers with fractions, expected BYTES, or whole numbers")
+    return _texts(values.tolist(), part)

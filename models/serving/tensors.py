@@ -1,0 +1,154 @@
+"""Tensors of the Open Inference Protocol: their data as JSON and as bytes, both ways.
+
+An element of BYTES is text in UTF-8, in Python a str in an array of objects.
+Source: Open Inference Protocol, "Tensor Data Types"; Triton's "Binary Tensor Data Extension".
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from models.errors import DataError
+from models.serving.rows import shown
+
+BYTES = "BYTES"
+DTYPES: dict[str, Any] = {
+    "BOOL": np.bool_,
+    "UINT8": np.uint8,
+    "UINT16": np.uint16,
+    "UINT32": np.uint32,
+    "UINT64": np.uint64,
+    "INT8": np.int8,
+    "INT16": np.int16,
+    "INT32": np.int32,
+    "INT64": np.int64,
+    "FP16": np.float16,
+    "FP32": np.float32,
+    "FP64": np.float64,
+}
+_LENGTH = struct.Struct("<I")
+_INTEGERS = frozenset((int,))
+_NUMBERS = frozenset((float, int, type(None)))
+_EXPECTED = {
+    **{name: _NUMBERS if name.startswith("FP") else _INTEGERS for name in DTYPES},
+    "BOOL": frozenset((bool,)),
+    BYTES: frozenset((str,)),
+}
+"""What the elements of JSON are in Python."""
+
+
+def checked_shape(shape: Any, dtype: Any, name: str) -> tuple[int, ...]:
+    """A shape as it may be, of a type that is known.
+
+    Raises:
+        DataError: It is no list of sizes, or there is no such type.
+    """
+    if dtype != BYTES and (not isinstance(dtype, str) or dtype not in DTYPES):
+        raise DataError(f"input {name!r}: got datatype {shown(dtype)}, expected {', '.join([*DTYPES, BYTES])}")
+    if not isinstance(shape, Sequence) or isinstance(shape, str) or not 1 <= len(shape) <= 8:
+        raise DataError(f"input {name!r}: `shape` is {shown(shape)}, expected a list of sizes, the rows first")
+    if not _INTEGERS.issuperset(map(type, shape)) or min(shape) < 1 or max(shape) >= 1 << 63:
+        raise DataError(f"input {name!r}: got a size in `shape` that is not a whole number above 0")
+    return tuple(shape)
+
+
+def tensor_of_json(data: Any, dtype: str, shape: tuple[int, ...], name: str) -> np.ndarray:
+    """An array from JSON, flat or nested as the shape says; null is a missing number.
+
+    Raises:
+        DataError: Other elements, or more or fewer, than type and shape say.
+    """
+    if not isinstance(data, list):
+        raise DataError(f"input {name!r}: `data` is no list, expected {math.prod(shape)} elements")
+    flat = _flat(data, shape, name)
+    if len(flat) != math.prod(shape):
+        raise _wrong_size(name, shape, dtype, f"{len(flat)} elements")
+    expected = _EXPECTED[dtype]
+    if expected is _INTEGERS and float in map(type, flat):
+        flat = [int(value) if type(value) is float and value.is_integer() else value for value in flat]
+    if not expected.issuperset(map(type, flat)):
+        wrong = next(value for value in flat if type(value) not in expected)
+        raise DataError(f"input {name!r}: got {shown(wrong)} among the data, expected {dtype}")
+    try:
+        return np.array(flat, object if dtype == BYTES else DTYPES[dtype]).reshape(shape)
+    except OverflowError:
+        raise DataError(f"input {name!r}: got a number that {dtype} does not hold") from None
+
+
+def tensor_of_bytes(content: bytes | memoryview, dtype: str, shape: tuple[int, ...], name: str) -> np.ndarray:
+    """An array from its bytes: little-endian, row by row, without gaps.
+
+    Raises:
+        DataError: More or fewer bytes than type and shape say, or text that is no UTF-8.
+    """
+    if dtype == BYTES:
+        return _texts(content, math.prod(shape), name).reshape(shape)
+    kind = np.dtype(DTYPES[dtype]).newbyteorder("<")
+    if len(content) != math.prod(shape) * kind.itemsize:
+        raise _wrong_size(name, shape, dtype, f"{len(content)} bytes")
+    # A copy, since within a body nothing is aligned; any byte but 0 is true.
+    found = np.frombuffer(content, np.uint8 if dtype == "BOOL" else kind)
+    values: np.ndarray = found.astype(DTYPES[dtype], copy=True).reshape(shape)
+    return values
+
+
+def json_of_tensor(values: np.ndarray) -> Any:
+    """Flat, as orjson writes it."""
+    return values.ravel().tolist() if values.dtype == object else np.ascontiguousarray(values).ravel()
+
+
+def bytes_of_tensor(values: np.ndarray) -> bytes:
+    """The bytes of an array, each text with its length before it."""
+    if values.dtype != object:
+        return np.ascontiguousarray(values).tobytes()
+    encoded = [value.encode() for value in values.ravel()]
+    return b"".join(part for content in encoded for part in (_LENGTH.pack(len(content)), content))
+
+
+def text_of(content: bytes, name: str) -> str:
+    """An element of BYTES.
+
+    Raises:
+        DataError: It is no UTF-8.
+    """
+    try:
+        return str(content, "utf-8")
+    except UnicodeDecodeError:
+        raise DataError(f"input {name!r}: got bytes that are no UTF-8, expected text") from None
+
+
+def _flat(data: list[Any], shape: tuple[int, ...], name: str) -> list[Any]:
+    if list not in map(type, data):
+        return data
+    try:
+        nested = np.array(data, object)
+    except ValueError:
+        nested = np.array(None)
+    if nested.shape != shape:
+        raise DataError(f"input {name!r}: the lists of `data` are not of shape {list(shape)}")
+    flat: list[Any] = nested.ravel().tolist()
+    return flat
+
+
+def _texts(content: bytes | memoryview, count: int, name: str) -> np.ndarray:
+    found: list[str] = []
+    at, end = 0, len(content)
+    while at + _LENGTH.size <= end and len(found) < count:
+        (length,) = _LENGTH.unpack_from(content, at)
+        at += _LENGTH.size
+        if at + length > end:
+            break
+        found.append(text_of(bytes(content[at : at + length]), name))
+        at += length
+    if len(found) != count or at != end:
+        raise DataError(f"input {name!r}: {end} bytes are no {count} texts, each with its length before it")
+    return np.array(found, object)
+
+
+def _wrong_size(name: str, shape: tuple[int, ...], dtype: str, got: str) -> DataError:
+    return DataError(f"input {name!r}: got {got}, expected {math.prod(shape)} x {dtype}: shape {list(shape)}")

@@ -1,0 +1,83 @@
+"""Rows of text, each of any length."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from models.errors import DataError
+from models.serving.ports import Port
+from models.serving.rows import (
+    Columns,
+    Rows,
+    Schema,
+    check_columns,
+    check_complete,
+    check_names,
+    column_of,
+    columns_of_records,
+    named,
+    shown,
+)
+
+INPUT = "text"
+
+
+class TextReader:
+    """Reads texts into `text`, an array of str (rows,); a missing one is empty.
+
+    Args:
+        column: The column of the project that holds them; `text` is known as well.
+    """
+
+    def __init__(self, column: str) -> None:
+        self._column = column
+        self.numbers: list[str] = []
+        self.inputs = [Port(INPUT, "BYTES", (-1,))]
+
+    def of_records(self, records: Sequence[Any]) -> Rows:
+        """Rows from objects with the text's column."""
+        columns = columns_of_records(records)
+        check_complete(records, [named(columns, self._column, INPUT)])
+        return self.of_columns(columns)
+
+    def of_columns(self, columns: Columns) -> Rows:
+        """Rows from columns by name."""
+        check_columns(columns)
+        name = named(columns, self._column, INPUT)
+        texts = [_text(value, at) for at, value in enumerate(column_of(columns, name))]
+        return Rows({INPUT: np.array(texts, object)}, {other: columns[other] for other in columns if other != name})
+
+    def of_array(self, values: Any) -> Rows:
+        """Rows from a list of texts."""
+        return self.of_columns({self._column: values})
+
+    def of_tensors(self, tensors: Mapping[str, np.ndarray]) -> Rows:
+        """Rows from the tensor `text`."""
+        check_names(tensors, self.inputs)
+        values = column_of(tensors, INPUT)
+        if values.dtype != object or values.size != len(values) or not len(values):
+            raise DataError(f"input 'text': got shape {list(values.shape)}, expected BYTES of shape [rows]")
+        return self.of_array(values.ravel().tolist())
+
+    def item_schema(self) -> Schema | None:
+        """A text."""
+        return {"type": ["string", "null"]}
+
+    def record_schema(self) -> Schema:
+        """An object with the text."""
+        return {
+            "type": "object",
+            "properties": {self._column: {"type": ["string", "null"]}},
+            "required": [self._column],
+        }
+
+
+def _text(value: Any, at: int) -> str:
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise DataError(f"row {at}: got {shown(value)}, expected text")
+    return value

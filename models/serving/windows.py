@@ -1,0 +1,110 @@
+"""Rows of a series: steps, oldest first, or whole windows of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from models.data.preparation import Preparation
+from models.errors import DataError
+from models.serving.ports import Port
+from models.serving.rows import (
+    FINITE,
+    NUMBERS,
+    Columns,
+    Rows,
+    Schema,
+    check_columns,
+    check_names,
+    column_of,
+    columns_of_records,
+    finite,
+    numbers_of,
+    shown,
+)
+
+INPUT = "series"
+
+
+class SeriesReader:
+    """Reads windows, float64 (rows, length, feature) with NaN for missing.
+
+    Records and columns are the steps of one series: an answer is of the window that ends with a step, so the first
+    `length - 1` of them have none. Arrays and tensors are windows.
+
+    Args:
+        preparation: The model's schema, with a window.
+    """
+
+    def __init__(self, preparation: Preparation) -> None:
+        assert preparation.window is not None
+        self._length = preparation.window.length
+        self.numbers = [part.name for part in preparation.numeric]
+        self.inputs = [Port(INPUT, "FP64", (-1, self._length, len(self.numbers)))]
+
+    def of_records(self, records: Sequence[Any]) -> Rows:
+        """Rows from steps as objects."""
+        return self.of_columns(columns_of_records(records, self.numbers))
+
+    def of_columns(self, columns: Columns) -> Rows:
+        """Rows from steps as columns."""
+        check_columns(columns)
+        if set(columns) == {INPUT} and INPUT not in self.numbers:
+            return self.of_array(columns[INPUT])
+        steps = np.stack([numbers_of(column_of(columns, name), name, "step") for name in self.numbers], axis=1)
+        if len(steps) < self._length:
+            raise DataError(f"got {len(steps)} steps, expected at least {self._length}: the model looks at so many")
+        windows = np.lib.stride_tricks.sliding_window_view(steps, self._length, axis=0).swapaxes(1, 2)
+        extra = {name: values[self._length - 1 :] for name, values in columns.items()}
+        return Rows({INPUT: np.ascontiguousarray(windows)}, extra)
+
+    def of_array(self, values: Any) -> Rows:
+        """Rows from windows as nested lists."""
+        try:
+            windows = np.array(values)
+        except ValueError:
+            windows = np.array("ragged")
+        if windows.dtype == object and _is_numeric(windows):  # null among the numbers
+            windows = windows.astype(np.float64)
+        if windows.dtype.kind not in "fiub":
+            raise DataError(f"got {shown(values)} that is no array of numbers, expected [{self._dimensions()}]")
+        return self.of_tensors({INPUT: windows})
+
+    def of_tensors(self, tensors: Mapping[str, np.ndarray]) -> Rows:
+        """Rows from the tensor `series`."""
+        check_names(tensors, self.inputs)
+        values = column_of(tensors, INPUT)
+        if values.shape[1:] != self.inputs[0].shape[1:] or not len(values):
+            raise DataError(f"input 'series': got shape {list(values.shape)}, expected [{self._dimensions()}]")
+        if values.dtype == object:
+            raise DataError("input 'series': got BYTES, expected FP64, or another type of numbers")
+        windows = finite(np.ascontiguousarray(values, np.float64), INPUT)
+        last = {name: _plain(windows[:, -1, at]) for at, name in enumerate(self.numbers)}
+        return Rows({INPUT: windows}, last)
+
+    def item_schema(self) -> Schema | None:
+        """A window."""
+        step = _list_of({"type": ["number", "boolean", "null"], **FINITE}, len(self.numbers))
+        return _list_of(step, self._length)
+
+    def record_schema(self) -> Schema:
+        """One step: an object with each feature."""
+        properties = {name: {"type": ["number", "boolean", "null"], **FINITE} for name in self.numbers}
+        return {"type": "object", "properties": properties, "required": list(properties)}
+
+    def _dimensions(self) -> str:
+        return f"rows, {self._length}, {len(self.numbers)}"
+
+
+def _list_of(item: Schema, count: int) -> Schema:
+    return {"type": "array", "items": item, "minItems": count, "maxItems": count}
+
+
+def _is_numeric(values: np.ndarray) -> bool:
+    return NUMBERS.issuperset(map(type, values.ravel().tolist()))
+
+
+def _plain(values: np.ndarray) -> list[float | None]:
+    return [None if value != value else value for value in values.tolist()]

@@ -1,0 +1,96 @@
+"""The blocks that keep a promoted model good: how it is watched, and when another loop is run."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field, model_validator
+
+from models.retrain.schedule import check_timezone, parse
+from models.spec_block import Block, Fraction
+
+Trigger = Literal["schedule", "new_data", "decay", "broken_data", "drift"]
+
+
+def _is_schedule(text: str) -> str:
+    parse(text)
+    return text
+
+
+ScheduleText = Annotated[str, AfterValidator(_is_schedule)]
+
+
+class Watch(Block):
+    """How the champion's predictions are watched: windows of them, checked in order of what the findings are worth.
+
+    Source of the defaults: false-alarm rates and power on real flights; see infra/guides/watching.md.
+    """
+
+    schedule: ScheduleText | None = Field(
+        "every 15 minutes", description="When to look: a cron line, `every 15 minutes` or `RRULE:...`; null: by hand."
+    )
+    window: int = Field(1000, ge=100, description="Predictions in one window.")
+    alarms: int = Field(2, ge=1, description="So many of the last `of` windows must alarm before it counts.")
+    of: int = Field(2, ge=1)
+    alpha: float = Field(0.01, gt=0, lt=1, description="Of the drift tests, after Holm's correction over the features.")
+    psi: float = Field(0.05, gt=0, description="Least population stability index that is drift.")
+    psi_strong: float = Field(0.2, gt=0)
+    new_categories: Fraction = Field(0.005, description="Share of values never seen in training that is an alarm.")
+    nulls: Fraction = Field(0.02, description="Change of a column's share of missing values that is an alarm.")
+    margin: float = Field(
+        0.0, ge=0, description="Decay: the realised metric's interval lies this much below the verdict's at promotion."
+    )
+    confidence: float = Field(0.95, gt=0.5, lt=1, description="Of the interval of the realised metric.")
+    min_labels: int = Field(100, ge=30, description="Labels without which a window's realised metric is not told.")
+    seasonal: list[str] = Field(default_factory=list, description="Features whose drift is expected.")
+    keep_days: int | None = Field(
+        None,
+        ge=1,
+        description="Older predictions and labels are deleted; while retrain.feedback is true those that have each "
+        "other stay, as rows of the dataset. Default: all are kept.",
+    )
+
+    @model_validator(mode="after")
+    def _alarms_of_windows(self) -> Watch:
+        if self.alarms > self.of:
+            raise ValueError(f"alarms {self.alarms} of {self.of} windows can never be: say `of: {self.alarms}` or more")
+        if self.psi_strong < self.psi:
+            raise ValueError(f"psi_strong {self.psi_strong:g} is under psi {self.psi:g}: it is the stronger of the two")
+        return self
+
+
+class QuietHours(Block):
+    """Hours in which no loop is begun by itself; a person's word counts at any hour."""
+
+    begin: int = Field(ge=0, le=23)
+    end: int = Field(ge=0, le=23, description="Not itself quiet; before `begin`: over midnight.")
+
+    @model_validator(mode="after")
+    def _some_hours(self) -> QuietHours:
+        if self.begin == self.end:
+            raise ValueError(f"begin and end are both {self.begin}: that is no hour; name two, or drop `quiet`")
+        return self
+
+
+class Retrain(Block):
+    """When another loop is run, and on what."""
+
+    schedule: ScheduleText | None = Field(None, description="A cron line, `every 7 days` or `RRULE:...`.")
+    timezone: Annotated[str, AfterValidator(check_timezone)] = Field(
+        "UTC", description="Of every schedule and of the quiet hours, such as Europe/Vienna."
+    )
+    on: list[Trigger] = Field(
+        default_factory=list, description="What may begin a loop by itself; a schedule and a person always may."
+    )
+    cooldown_s: float = Field(3600.0, ge=0, description="Since the last loop ended.")
+    min_new_labels: int = Field(0, ge=0, description="Labelled rows that came since the last loop began.")
+    budget_device_s: float | None = Field(None, gt=0, description="Device-seconds of loops in 30 days.")
+    breaker: int = Field(3, ge=1, description="So many loops lost or failed in a row open the circuit breaker.")
+    breaker_s: float = Field(7 * 86400.0, ge=0, description="For how long it stays open; a person's word closes it.")
+    quiet: QuietHours | None = None
+    ask: bool = Field(False, description="Ask a person first: the run waits for approval on Prefect's page.")
+    ask_timeout_s: float = Field(7 * 86400.0, gt=0, description="How long it waits; then nothing is retrained.")
+    start: Literal["scratch", "champion"] = Field("scratch", description="Weights to begin with.")
+    search: Literal["again", "reuse"] = Field("again", description="reuse: the settings of the champion's own search.")
+    rows: int | None = Field(None, ge=100, description="Train on the newest rows only; default: all.")
+    feedback: bool = Field(True, description="Labelled predictions become rows of the next dataset version.")

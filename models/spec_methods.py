@@ -1,0 +1,79 @@
+"""The blocks of `train` that each turn on one training method; infra/guides/training.md shows every one at work."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, field_validator
+
+from models.spec_block import Block, Fraction, Reference
+
+Optimiser = Literal["adamw", "adam", "sgd", "rmsprop", "adagrad", "nadam", "radam", "adafactor", "muon"]
+Schedule = Literal["constant", "linear", "cosine", "restarts", "one_cycle", "step", "exponential", "plateau"]
+Share = Annotated[float, Field(ge=0, lt=1)]
+
+
+class Augment(Block):
+    """Changes to training examples that leave their label true. Zero is off."""
+
+    rotate_degrees: float = Field(0.0, ge=0, le=180, description="Of images, as all up to `mixup_alpha`.")
+    shift_pixels: int = Field(0, ge=0)
+    brightness: float = Field(0.0, ge=0, lt=1)
+    flip: bool = Field(False, description="Mirror half of the images, left to right.")
+    erase: float = Field(0.0, ge=0, le=1, description="Share of the images in which a rectangle is blotted out.")
+    mixup_alpha: float = Field(0.0, ge=0)
+    noise: float = Field(0.0, ge=0, description="Of tables and series: noise on numbers, in standard deviations.")
+    swap: Share = Field(0.0, description="Of tables: share of the values taken from another row of the batch.")
+
+
+class Start(Block):
+    """Weights to begin with, from a model trained before, and what of it stays as it was."""
+
+    weights: str = Field(
+        "champion",
+        min_length=1,
+        description="champion, previous, a version number, or the path of a safetensors file. No champion yet: fresh.",
+    )
+    freeze: list[Reference] = Field(
+        default_factory=list, description="Layers that stay to the bit, by name or pattern: `trunk.0`, `embeddings.*`."
+    )
+    lr_scale: dict[str, float] = Field(
+        default_factory=dict, description="Pattern of layers -> their learning rate as a share of train.lr."
+    )
+    partial: bool = Field(False, description="Layers that do not fit begin fresh; default: they are an error.")
+
+    @field_validator("weights", mode="before")
+    @classmethod
+    def _number_as_text(cls, value: object) -> object:
+        return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+    @field_validator("lr_scale")
+    @classmethod
+    def _positive(cls, value: dict[str, float]) -> dict[str, float]:
+        for pattern, scale in value.items():
+            if not scale > 0:
+                raise ValueError(f"lr_scale of {pattern!r}: got {scale:g}, expected > 0: to hold layers use `freeze`")
+        return value
+
+
+class Recent(Block):
+    """Train on the newest rows, with some of the older ones played again so that they are not forgotten."""
+
+    share: Fraction = Field(0.2, description="Newest share of the training rows, all of which are trained on.")
+    replay: Share = Field(0.1, description="Share of the older rows, drawn by seed, mixed in among them.")
+
+
+class Pretrain(Block):
+    """Learn the inputs first, without labels: parts are hidden and the net's trunk learns to give them back."""
+
+    epochs: int = Field(10, ge=1)
+    mask: Fraction = Field(0.3, description="Share of the columns, or of an image's patches, that is hidden.")
+    lr: float | None = Field(None, gt=0, description="Default: train.lr.")
+    patch: int = Field(4, ge=1, description="Side of an image's patches.")
+
+
+class PseudoLabels(Block):
+    """Rows without a label (data.unlabelled) get the teacher's, where it is sure, and the student trains on both."""
+
+    confidence: float = Field(0.95, gt=0.5, lt=1, description="The least probability with which a label is taken.")
+    rounds: int = Field(1, ge=1, le=10, description="How often a student becomes the next teacher.")

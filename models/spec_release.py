@@ -1,0 +1,26 @@
+"""How a promoted version is let in by the server, and when its place is taken back."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from models.spec_block import Block, Fraction
+
+
+class CanaryRule(Block):
+    """A newly promoted version answers a share first, the same callers each time, and all of them later."""
+
+    share: Fraction = Field(description="Of the requests, by the caller's id.")
+    minutes: float = Field(60.0, gt=0, description="How long, before it answers all.")
+
+
+class ReturnOn(Block):
+    """When a version's place, or a canary's share, is given back to the one before by itself; null: never for that."""
+
+    errors: Fraction | None = Field(0.05, description="Share of answers that fail in the model itself.")
+    latency_ms: float | None = Field(
+        None, gt=0, description="More than 5 % of the answers take longer than this in the model."
+    )
+    metric: bool = Field(
+        True, description="Its realised metric decayed as the watch sees it, and that of the one before had not."
+    )

@@ -1,0 +1,53 @@
+"""The block of a spec that says how its model is served, and what the served model may cost."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+from pydantic import Field, field_validator
+
+from models.spec_block import Block
+from models.spec_release import CanaryRule, ReturnOn
+
+Variant = Literal["int8_dynamic", "int8_static", "fp16", "pruned"]
+
+
+class Log(Block):
+    """What is written down of served predictions."""
+
+    share: float = Field(1.0, gt=0, le=1, description="Of the rows that are written down, chosen by their ids.")
+    redact: list[str] = Field(
+        default_factory=list, description="Columns that are never written down, and so never watched or learned from."
+    )
+    when_full: Literal["refuse", "answer"] = Field(
+        "refuse", description="When the log cannot be written: refuse requests (503), or answer without a record."
+    )
+
+
+class Serve(Block):
+    """How the model is served: what it may cost, and which smaller variants of it are tried at export."""
+
+    max_latency_ms: float | None = Field(None, gt=0, description="One row, one thread, ONNX Runtime, p50.")
+    max_metric_loss: float = Field(
+        0.0,
+        ge=0,
+        description="What a smaller variant may lose of the goal's metric, on validation rows; "
+        "0: only one with the very same predictions is served instead of fp32.",
+    )
+    variants: list[Variant] = Field(
+        default_factory=lambda: list(get_args(Variant)),
+        description="Made and measured at export, beside fp32; the smallest that passes is served.",
+    )
+    up: bool = Field(False, description="`loopline up` serves the champion too.")
+    canary: CanaryRule | None = Field(None, description="Let a promoted version in by degrees; null: at once.")
+    shadow: bool = Field(False, description="The registry's challenger answers in the background, from the log.")
+    return_on: ReturnOn = Field(default_factory=ReturnOn)
+    log: Log = Field(default_factory=Log)
+
+    @field_validator("variants")
+    @classmethod
+    def _each_once(cls, variants: list[Variant]) -> list[Variant]:
+        for name in variants:
+            if variants.count(name) > 1:
+                raise ValueError(f"{name} is named twice: name it once")
+        return variants

@@ -1,0 +1,216 @@
+"""Reading `project.yaml`: lines for errors, nearest keys, overrides from the command line, the JSON Schema."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from pathlib import Path
+from typing import Any, get_args
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from models.errors import UsageError
+from models.spec import NAME_PATTERN, Spec
+
+SPEC_FILE = "project.yaml"
+COMMAND_LINE = "command line"
+
+
+def read_spec(path: Path, overrides: Sequence[str] = (), shown_as: str | None = None) -> Spec:
+    """Read a spec file.
+
+    Args:
+        path: The `project.yaml`.
+        overrides: `block.key=value` texts that win over the file; values are YAML scalars or flow lists.
+        shown_as: How errors name the file; default: the path itself.
+
+    Raises:
+        UsageError: One line for every mistake: file:line, key, what was got, what was expected.
+    """
+    name = shown_as or str(path)
+    document, lines = _load(path, name)
+    document.setdefault("name", path.resolve().parent.name)
+    overridden = [_override(document, text) for text in overrides]
+    try:
+        return Spec.model_validate(document)
+    except ValidationError as error:
+        raise UsageError("\n".join(_explain(detail, name, lines, overridden) for detail in error.errors())) from error
+
+
+def read_document(path: Path, shown_as: str | None = None) -> dict[str, Any]:
+    """A YAML file of keys as plain Python values, not checked further.
+
+    Raises:
+        UsageError: It is not there, no YAML, or holds no keys; says the line.
+    """
+    return _load(path, shown_as or str(path))[0]
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON Schema of `project.yaml`, for editors. `name` may be left out: the folder's name stands in."""
+    schema = Spec.model_json_schema()
+    schema["required"] = [key for key in schema["required"] if key != "name"]
+    schema["$defs"]["Data"]["required"].remove("target")  # asked for by its `else`: text has none
+    return {**schema, "$schema": "https://json-schema.org/draft/2020-12/schema", "title": "Loopline project"}
+
+
+def _load(path: Path, name: str) -> tuple[dict[str, Any], Any]:
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import MarkedYAMLError, YAMLError
+
+    if not path.is_file():
+        raise UsageError(
+            f"{name}: no such file: a project is a folder with a {SPEC_FILE}; `loopline new NAME` writes one"
+        )
+    try:
+        loaded = YAML(typ="rt").load(path.read_text(encoding="utf-8"))
+    except MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line = mark.line + 1 if mark else 1
+        raise UsageError(f"{name}:{line}: not valid YAML: {' '.join(str(error.problem).split())}") from error
+    except (YAMLError, UnicodeDecodeError) as error:
+        raise UsageError(f"{name}: not valid YAML in UTF-8: {error}") from error
+    if not isinstance(loaded, Mapping):
+        got = "an empty file" if loaded is None else type(loaded).__name__
+        raise UsageError(f"{name}:1: got {got}, expected keys such as `data:`")
+    return _plain(loaded), loaded
+
+
+def _plain(value: Any) -> Any:
+    """The parser's own types as plain Python ones, which strict validation expects."""
+    from ruamel.yaml.scalarbool import ScalarBoolean
+
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, ScalarBoolean):  # a boolean with an anchor: to Python an int
+        return bool(value)
+    for kind in (bool, int, float, str):
+        if isinstance(value, kind):
+            return kind(value)
+    return value
+
+
+def _override(document: dict[str, Any], text: str) -> str:
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import YAMLError
+
+    path, equals, written = text.partition("=")
+    if not equals or not re.fullmatch(r"[A-Za-z_][\w]*(\.[\w-]+)*", path):
+        raise UsageError(f"{COMMAND_LINE}: got -s {text!r}, expected -s block.key=value, as in -s train.epochs=3")
+    try:
+        value = _plain(YAML(typ="safe").load(written)) if written else None
+    except YAMLError as error:
+        raise UsageError(f"{COMMAND_LINE}: {path}: not a YAML value: {written!r}") from error
+    *parents, last = _split_path(document, path)
+    block = document
+    for key in parents:
+        inner = block.get(key)
+        block[key] = block = dict(inner) if isinstance(inner, Mapping) else {}
+    block[last] = value
+    return path
+
+
+def _split_path(document: Mapping[str, Any], path: str) -> list[str]:
+    """`search.space.train.lr.low`: keys of `space` hold a dot of their own."""
+    if path.startswith("search.space."):
+        parts = path.split(".")
+        return [*parts[:2], ".".join(parts[2:4]), *parts[4:]]
+    return path.split(".")
+
+
+def _explain(detail: ErrorDetails, name: str, lines: Any, overridden: list[str]) -> str:
+    location = [part for part in detail["loc"] if part != "[key]"]
+    path = ".".join(map(str, location)) or "spec"
+    if any(path == given or path.startswith(given + ".") or given.startswith(path + ".") for given in overridden):
+        where = COMMAND_LINE
+    else:
+        where = f"{name}:{_line(lines, location)}"
+    return f"{where}: {path}: {_complaint(detail, location)}"
+
+
+def _line(lines: Any, location: Sequence[Any]) -> int:
+    """The line (from 1) of the deepest part of `location` that the file has."""
+    line, node = 0, lines
+    for part in location:
+        try:
+            line = node.lc.item(part)[0] if isinstance(part, int) else node.lc.key(part)[0]
+            node = node[part]
+        except (AttributeError, KeyError, IndexError, TypeError):
+            break
+    return int(line) + 1
+
+
+def _complaint(detail: ErrorDetails, location: Sequence[Any]) -> str:
+    if detail["type"] == "extra_forbidden":
+        return _unknown_key(location)
+    if detail["type"] == "missing":
+        return f"missing; {_description(location)}"
+    message = detail["msg"].removeprefix("Value error, ")
+    if detail["type"] == "value_error":
+        return message
+    if "pattern" in detail["type"]:
+        message = f"a lower-case name matching {NAME_PATTERN}"
+    expected = re.sub(r"^Input should be (a valid )?", "", message)
+    for words, sign in (
+        ("greater than or equal to", ">="),
+        ("less than or equal to", "<="),
+        ("greater than", ">"),
+        ("less than", "<"),
+    ):
+        expected = expected.replace(words, f"a number {sign}")
+    return f"got {_shown(detail['input'])}, expected {expected}"
+
+
+def _shown(value: Any) -> str:
+    try:
+        text = json.dumps(value, ensure_ascii=False)
+    except TypeError:
+        text = str(value)
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+def _unknown_key(location: Sequence[Any]) -> str:
+    *parents, key = location
+    block = _block(parents)
+    names = list(block.model_fields) if block else []
+    near = difflib.get_close_matches(str(key), names, 1)
+    if near:
+        return f"unknown key, did you mean {near[0]!r}?"
+    elsewhere = [
+        f"{top}.{key}"
+        for top, field in Spec.model_fields.items()
+        if (inner := _class_of(field.annotation)) and key in inner.model_fields
+    ]
+    if elsewhere:
+        return f"unknown key here, did you mean {' or '.join(sorted(elsewhere, reverse=True))}?"
+    return f"unknown key, expected one of {', '.join(names)}"
+
+
+def _description(location: Sequence[Any]) -> str:
+    *parents, key = location
+    block = _block(parents)
+    field = block.model_fields.get(str(key)) if block else None
+    return f"expected: {field.description}" if field and field.description else "it is required"
+
+
+def _block(location: Sequence[Any]) -> type[BaseModel] | None:
+    def step(block: type[BaseModel] | None, key: Any) -> type[BaseModel] | None:
+        if block is None or isinstance(key, int) or key not in block.model_fields:
+            return block
+        return _class_of(block.model_fields[key].annotation)
+
+    start: type[BaseModel] | None = Spec
+    return reduce(step, location, start)
+
+
+def _class_of(annotation: Any) -> type[BaseModel] | None:
+    """The block class inside an annotation such as `Image | None` or `list[Expectation]`."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next((found for inner in get_args(annotation) if (found := _class_of(inner))), None)

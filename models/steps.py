@@ -1,0 +1,164 @@
+"""The steps of the loop: what each reads, which code and libraries decide its result, and what would run.
+
+This table is the one place where a step's identity is declared; the plan and the run both read it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from models.identity import Parts, differences, key_of
+from models.records import Record
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step: its name, the steps whose outputs it reads, and the rest of what decides its result."""
+
+    name: str
+    after: tuple[str, ...] = ()
+    reads: tuple[str, ...] = ()
+    code: tuple[str, ...] = ()
+    libraries: tuple[str, ...] = ()
+    references: tuple[str, ...] = ()
+    rival: bool = False
+    starts: bool = False
+
+
+STEPS = (
+    Step(
+        "ingest",
+        reads=("data.source",),
+        code=("tasks.ingest",),
+        libraries=("pyarrow", "rdata"),
+        references=("data.source",),
+    ),
+    Step(
+        "validate-raw",
+        after=("ingest",),
+        reads=("name", "data.expectations", "data.target"),
+        code=("tasks.validate",),
+        libraries=("great-expectations",),
+    ),
+    Step(
+        "prepare",
+        after=("ingest",),
+        reads=("data", "-data.source", "-data.expectations", "judge.slices"),
+        code=("tasks.prepare",),
+        libraries=("pyarrow", "pandas", "numpy"),
+        references=("data.features.make",),
+    ),
+    Step(
+        "validate-prepared",
+        after=("prepare",),
+        reads=("name", "data.expectations", "data.target"),
+        code=("tasks.validate",),
+        libraries=("great-expectations",),
+    ),
+    Step("version", after=("ingest", "prepare"), reads=("name",)),
+    Step(
+        "search",
+        after=("prepare",),
+        reads=(
+            "goal.metric",
+            "goal.direction",
+            "model",
+            "search",
+            "-search.workers",
+            "train",
+            "-train.max_restarts",
+        ),
+        code=("tasks.search", "models.training.rank"),
+        libraries=("torch", "optuna", "lightgbm"),
+        references=("model.net", "goal.metric"),
+        starts=True,
+    ),
+    Step(
+        "train",
+        after=("prepare", "search"),
+        reads=("goal.metric", "goal.direction", "model", "train", "-train.max_restarts"),
+        code=("tasks.train", "models.training.rank"),
+        libraries=("torch", "lightgbm"),
+        references=("model.net", "goal.metric"),
+        starts=True,
+    ),
+    Step(
+        "export",
+        after=("prepare", "train"),
+        reads=(
+            "model",
+            "goal.metric",
+            "goal.direction",
+            "serve.variants",
+            "serve.max_metric_loss",
+            "serve.max_latency_ms",
+            "train.seed",
+        ),
+        code=("tasks.export", "models.export.export"),
+        libraries=("torch", "onnx", "onnxscript", "onnxruntime", "numpy", "scipy"),
+        references=("model.net", "goal.metric"),
+    ),
+    Step(
+        "judge",
+        after=("prepare", "train", "export"),
+        reads=("goal", "judge", "serve.max_latency_ms"),
+        code=("tasks.judge",),
+        libraries=("onnxruntime", "numpy", "scipy"),
+        references=("goal.metric",),
+        rival=True,
+    ),
+    Step("register", after=("version", "train", "export", "judge"), reads=("name",)),
+    Step("promote", after=("register", "judge"), reads=("name",)),
+    Step("card", after=("promote", "register", "judge"), reads=("name", "description"), code=("tasks.card",)),
+)
+BY_NAME = {step.name: step for step in STEPS}
+
+
+@dataclass(frozen=True)
+class Planned:
+    """What the plan says of a step: `done` (recorded and intact), `run`, or `follow` (decided by one before it)."""
+
+    step: str
+    state: Literal["done", "run", "follow"]
+    reasons: list[str] = field(default_factory=list)
+    record: Record | None = None
+
+
+def plan(
+    steps: Sequence[Step],
+    parts_of: Callable[[Step, Mapping[str, Record]], Parts],
+    find: Callable[[str, str], Record | None],
+    broken: Callable[[Record], str | None],
+    latest: Callable[[str], Record | None],
+) -> list[Planned]:
+    """What would run, and why, from the records alone.
+
+    Args:
+        steps: In order, each after those it depends on.
+        parts_of: A step's parts, given the records of the steps done before it.
+        find: The record of a step and key.
+        broken: Why a record no longer counts, or None.
+        latest: The last record of a step, to name what changed since.
+    """
+    done: dict[str, Record] = {}
+    planned = []
+    for step in steps:
+        waiting = [name for name in step.after if name not in done]
+        if waiting:
+            planned.append(Planned(step.name, "follow", [f"after {', '.join(waiting)}"]))
+            continue
+        parts = parts_of(step, done)
+        record = find(step.name, key_of(parts))
+        trouble = broken(record) if record else None
+        if record and not trouble:
+            done[step.name] = record
+            planned.append(Planned(step.name, "done", [], record))
+        else:
+            planned.append(Planned(step.name, "run", [trouble] if trouble else _why(parts, latest(step.name))))
+    return planned
+
+
+def _why(parts: Parts, before: Record | None) -> list[str]:
+    return differences(parts, before.parts) if before else ["never run"]

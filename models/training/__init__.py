@@ -1,0 +1,1 @@
+"""Training: jobs, ranks, loops, checkpoints, exact resume."""

@@ -1,0 +1,205 @@
+"""How a job runs in children of the nursery: alone, or as a gang under torch's elastic agent.
+
+Messages to the caller: ("start", pid), answered by the number of restarts so far; ("epoch", pid, Epoch), answered by
+(pid, go on); ("result", Result); ("error", type, text, traceback); ("failed", text). The end is the end of the stream.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import gc
+import logging
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import psutil
+import torch
+import torch.distributed.launcher.api as elastic
+from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs
+from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+from torch.distributed.elastic.rendezvous.api import RendezvousTimeoutError
+
+from models.errors import LooplineError, TrainingError
+from models.training.job import Epoch, Job, Meeting
+from models.training.loop import Report
+from models.training.nursery import die_with, report_error
+from models.training.rank import device_of, join_world, leave_world, local_rank, run_job
+from models.training.world import World
+
+# How long a rank that got an error looks whether it came of a peer's death.
+_LOOK_S = 0.5
+# How long the nodes that are there wait until there are enough.
+_COME_S = 600
+
+
+def run_alone(connections: list[Connection], job: Job) -> None:
+    """Run a job of one rank and send its result."""
+    restarts = _announce(connections[0])
+    world = World(device=device_of(job))
+    connections[0].send(("result", run_job(job, _asking(connections[0], world), world, restarts)))
+
+
+def run_gang(connections: list[Connection], job: Job, meeting: Meeting | None = None) -> None:
+    """Keep this node's `job.train.ranks` ranks running until they are done, starting them again when one dies.
+
+    Args:
+        connections: The agent's own, then one for each rank of this node.
+        job: What to train.
+        meeting: Where other nodes come; by default there are none.
+    """
+    meeting = meeting or Meeting()
+    logs = Path(tempfile.mkdtemp(prefix="loopline-agent-"))
+    # What ranks die of is told over their connections; the agent's own account of it would come twice.
+    logging.disable(logging.CRITICAL)
+    try:
+        elastic.elastic_launch(_launch(job, meeting, logs), _rank)(job, connections, os.getpid(), meeting)
+    except ChildFailedError as error:
+        connections[0].send(("failed", _cause(error)))
+    except RendezvousTimeoutError:
+        connections[0].send(("failed", f"fewer than {job.train.num_nodes[0]} node(s) came in {_COME_S} s"))
+    finally:
+        shutil.rmtree(logs, ignore_errors=True)
+
+
+def _launch(job: Job, meeting: Meeting, logs: Path) -> elastic.LaunchConfig:
+    low, high = job.train.num_nodes if meeting.is_shared else (1, 1)
+    return elastic.LaunchConfig(
+        min_nodes=low,
+        max_nodes=high,
+        nproc_per_node=job.train.ranks,
+        run_id="loopline",
+        rdzv_backend="c10d",
+        rdzv_endpoint=f"{meeting.host}:{meeting.port}",
+        # A node is lost when it was silent for three seconds; who comes when enough are there is taken in later.
+        rdzv_configs={
+            "is_host": meeting.is_host,
+            "join_timeout": _COME_S,
+            "last_call_timeout": 1,
+            "keep_alive_interval": 1,
+            "keep_alive_max_attempt": 3,
+        },
+        # Nodes are numbered in the order of their addresses, and rank 0 writes and reports: it must be the host's.
+        # Only rank 0's address is ever connected to.
+        local_addr=meeting.address if meeting.is_host else f"~{meeting.address}",
+        max_restarts=job.train.max_restarts,
+        monitor_interval=0.05,
+        start_method="fork",
+        logs_specs=DefaultLogsSpecs(log_dir=str(logs)),
+        shutdown_timeout=1,
+    )
+
+
+def _rank(job: Job, connections: list[Connection], agent: int, meeting: Meeting) -> None:
+    die_with(agent)
+    logging.disable(logging.NOTSET)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    connection = connections[1 + local_rank()]
+    with _quiet():
+        world = join_world(job, functools.partial(_hung, job, connection, meeting))
+    told = world.gather((meeting.address, agent, os.getpid()))
+    peers = [pid for *node, pid in told if node == [meeting.address, agent]]
+    try:
+        restarts = _announce(connection) if world.is_first else 0
+        result = run_job(job, _asking(connection, world), world, restarts)
+        if world.is_first:
+            connection.send(("result", result))
+        leave_world(world)
+    except Exception as error:
+        if not isinstance(error, LooplineError) and (
+            _has_died(peers) or (len(peers) < world.size and _is_of_the_network(error))
+        ):
+            raise
+        report_error(connection, error)
+        raise
+    gc.collect()
+
+
+def _is_of_the_network(error: Exception) -> bool:
+    """True for what a rank gets when a peer on another node is gone: the agents then go on without it."""
+    return isinstance(error, torch.distributed.DistError) or "gloo" in str(error) or "NCCL" in str(error)
+
+
+def _announce(connection: Connection) -> int:
+    connection.send(("start", os.getpid()))
+    while True:
+        match connection.recv():
+            case ("started", pid, int(restarts)) if pid == os.getpid():
+                return restarts
+
+
+def _asking(connection: Connection, world: World) -> Report:
+    def ask(epoch: Epoch) -> bool:
+        connection.send(("epoch", os.getpid(), epoch))
+        while True:
+            # An answer meant for a rank that has died since is passed over.
+            match connection.recv():
+                case ("answer", pid, bool(go_on)) if pid == os.getpid():
+                    return go_on
+
+    def report(epoch: Epoch) -> bool:
+        # The ranks may wait for the caller as long as it likes.
+        with world.excused():
+            return ask(epoch)
+
+    return report
+
+
+def _hung(job: Job, connection: Connection, meeting: Meeting, behind: str, stack: str) -> None:
+    """From a thread of a rank that waits in vain: tell the caller for whom, and end the rank.
+
+    Where nodes may come and go, a lost one is no error: the agents start the ranks of the others again.
+    """
+    text = f"{job.folder}: the ranks stood still for {job.silence_s:g} s: {behind}"
+    if meeting.is_shared:
+        sys.stderr.write(f"{text}; starting again\n")
+    else:
+        connection.send(("error", TrainingError.__name__, f"{text}; the checkpoints are kept: run again", stack))
+    sys.stderr.flush()
+    os._exit(1)
+
+
+def _has_died(peers: list[int]) -> bool:
+    """True when a peer is gone, for then this rank's error is but the echo of its death."""
+    end = time.perf_counter() + _LOOK_S
+    while time.perf_counter() < end:
+        for pid in peers:
+            try:
+                if psutil.Process(pid).status() == psutil.STATUS_ZOMBIE:
+                    return True
+            except psutil.NoSuchProcess:
+                return True
+        time.sleep(0.02)
+    return False
+
+
+def _cause(error: ChildFailedError) -> str:
+    rank, failure = error.get_first_failure()
+    if failure.exitcode < 0:
+        name = signal.Signals(-failure.exitcode).name
+        hint = ": out of memory? train a smaller net or batch" if name == "SIGKILL" else ""
+        return f"rank {rank} was killed by {name}{hint}"
+    return f"rank {rank} ended with exit code {failure.exitcode}: {failure.message}"
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep gloo's greeting, printed from C++, off the terminal."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    with Path(os.devnull).open("w") as nowhere:
+        os.dup2(nowhere.fileno(), 1)
+        os.dup2(nowhere.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.dup2(kept, 1)
+        os.close(kept)

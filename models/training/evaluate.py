@@ -1,0 +1,85 @@
+"""Loss and metric on the validation examples, each rank taking its share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+
+from models.judge.metrics import Metric
+from models.refs import call
+from models.training.objective import metric_targets, predictions, settle, settled_loss
+from models.training.order import seed_of, share
+from models.training.pretrain import LOSS, Hiding
+from models.training.session import Session
+
+# Examples of one forward pass without gradients: large enough to be quick, small enough to stay in the cache.
+_BATCH = {"table": 4096, "image": 256, "series": 512, "text": 64}
+
+
+@torch.no_grad()
+def evaluate(session: Session) -> dict[str, float]:
+    """`val_loss` and `val_<metric>` on rank 0; nothing on the others. Every rank must call it.
+
+    A pretraining gets `val_pretrain_loss` alone.
+    """
+    world, plan, examples = session.world, session.plan, session.validation
+    plan.spread_buffers()
+    plan.learn(False)
+    start, stop = share(0, len(examples), world.data_rank, world.data_size)
+    if session.batches.hiding is not None:
+        return _reconstruction(session, session.batches.hiding, start, stop)
+    output = _outputs(session, start, stop)
+    plan.learn(True)
+    targets = examples.targets()
+    counts = world.speaks and stop > start
+    loss = output.new_zeros((), dtype=torch.float64)
+    if counts:
+        loss = settled_loss(output, targets[start:stop], session.loss, session.preparation).double()
+    world.total(loss)
+    joined = world.join_shares(output, len(examples))
+    if not world.is_first:
+        return {}
+    value = _measure(session.metric, metric_targets(targets.cpu(), session.preparation), joined.cpu(), session)
+    return {"val_loss": float(loss) / len(examples), f"val_{session.metric.name}": value}
+
+
+def _outputs(session: Session, start: int, stop: int) -> torch.Tensor:
+    """What is kept of the net's outputs for a range of examples."""
+    parts = []
+    for rows, count in _stretches(session, start, stop):
+        output = session.plan.outputs(session.validation.gather(rows))
+        kept = settle(output, session.validation.gather_target(rows), session.preparation)
+        parts.append(kept[:count])
+        session.world.beat()
+    return torch.cat(parts)
+
+
+def _reconstruction(session: Session, hiding: Hiding, start: int, stop: int) -> dict[str, float]:
+    """How well hidden parts of the validation inputs are given back; each part is hidden alike in every epoch."""
+    loss = torch.zeros((), dtype=torch.float64, device=session.world.device)
+    for rows, count in _stretches(session, start, stop):
+        generator = np.random.default_rng(seed_of("hide", session.job.train.seed, "validation", int(rows[0])))
+        inputs, target = hiding.hide(session.validation.gather(rows), generator)
+        loss += hiding.loss(session.plan.outputs(inputs)[:count], target[:count]).double()
+    session.plan.learn(True)
+    session.world.total(loss)
+    return {f"val_{LOSS}": float(loss) / len(session.validation)} if session.world.is_first else {}
+
+
+def _stretches(session: Session, start: int, stop: int) -> Iterator[tuple[torch.Tensor, int]]:
+    """Rows of a range of examples, batch by batch, and how many of them count.
+
+    They are equally many on every rank: most plans talk in each pass.
+    """
+    examples, size = session.validation, _BATCH[session.validation.kind]
+    longest = -(-len(examples) // session.world.data_size)
+    for low in range(start, start + longest, size):
+        # A rank whose share ends sooner takes part with any example, and drops what comes of it.
+        rows = torch.arange(low, max(low + 1, min(low + size, stop)), device=examples.target.device)
+        yield rows.clamp(max=len(examples) - 1), max(0, stop - low)
+
+
+def _measure(metric: Metric, target: object, output: torch.Tensor, session: Session) -> float:
+    return float(call(metric.function, metric.name, target, predictions(output, session.preparation)))

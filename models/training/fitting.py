@@ -1,0 +1,144 @@
+"""The batch that fits: doubled until memory runs out or nothing is gained, halved when even the first is too much."""
+
+from __future__ import annotations
+
+import gc
+import resource
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import torch
+
+from models.errors import TrainingError
+from models.training.job import Job
+from models.training.loop import make_step
+from models.training.session import open_session
+from models.training.world import World
+
+# Examples of a rank's first try, and steps timed in each.
+FIRST, _TIMED = 64, 3
+# A doubling must pay so much more throughput; on a CPU it soon does not.
+WORTH = 1.1
+# Of the memory that is free: twice as much, the next try, must leave half of it to others.
+_MOST_MEMORY = 0.25
+_MOST_GPU_MEMORY = 0.9
+# Fewer steps an epoch than this learn little from it.
+_LEAST_STEPS = 16
+_SAID = ("can't allocate memory", "DefaultCPUAllocator", "out of memory")
+
+Try = Callable[[int], float | None]
+
+
+def find_batch(job: Job, world: World) -> dict[str, int]:
+    """The batch for `train.batch: auto`, over all ranks: `batch`, `micro_batch` (of one rank and pass), `tries`.
+
+    One rank tries by itself, steps of the real net on the real data whose results are thrown away.
+
+    Raises:
+        TrainingError: Not even two examples fit.
+    """
+    tried: list[int] = []
+    parts = world.size * job.train.accumulate
+    examples = len(open_session(_trial(job, 2), World(device=world.device)).train)
+    most = max(2, examples // (_LEAST_STEPS * parts))
+
+    def attempt(size: int) -> float | None:
+        tried.append(size)
+        return _speed(_trial(job, size), world.device)
+
+    micro = largest(min(FIRST, most), most, attempt)
+    return {"batch": micro * parts, "micro_batch": micro, "tries": len(tried)}
+
+
+def largest(first: int, most: int, attempt: Try) -> int:
+    """The size up to which doubling still fits and pays.
+
+    Args:
+        first: The size to begin with.
+        most: The largest size that makes sense.
+        attempt: Gives examples a second, or None when the size does not fit.
+
+    Raises:
+        TrainingError: Nothing fits.
+    """
+    size, speed = first, attempt(first)
+    while speed is None:
+        if size <= 2:
+            raise TrainingError("train.batch: auto: not even two examples fit into memory: take a smaller net")
+        size = max(2, size // 2)
+        speed = attempt(size)
+        if speed is not None:
+            return size
+    while size * 2 <= most:
+        faster = attempt(size * 2)
+        if faster is None or faster < speed * WORTH:
+            break
+        size, speed = size * 2, faster
+    return size
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """True when an allocation failed, on whichever device."""
+    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+        return True
+    return isinstance(error, RuntimeError) and any(words in str(error) for words in _SAID)
+
+
+def _trial(job: Job, size: int) -> Job:
+    """A job that writes nothing and whose step takes `size` examples."""
+    train = job.train.model_copy(
+        update={"batch": size, "accumulate": 1, "ranks": 1, "start": None, "pretrain": None, "pseudo_labels": None}
+    )
+    update = {"train": train, "checkpoints": False, "folder": Path("/nonexistent"), "stage": "teacher", "start": None}
+    return job.model_copy(update=update)
+
+
+def _speed(job: Job, device: torch.device) -> float | None:
+    """Examples a second of a training step; None when it does not fit, or twice as much surely would not."""
+    try:
+        return _timed(job, device)
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
+    finally:
+        gc.collect()
+        if device.type == "cuda":
+            torch.cuda.empty_cache()
+    return None
+
+
+def _timed(job: Job, device: torch.device) -> float | None:
+    free, before = psutil.virtual_memory().available, _peak_bytes()
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+    session = open_session(job, World(device=device))
+    session.plan.learn(True)
+    step, order = make_step(session), session.order.epoch(0).to(device)
+    step(order, 0, 0)
+    _wait(device)
+    began = time.perf_counter()
+    for index in range(_TIMED):
+        step(order, 0, index % session.order.num_steps)
+    _wait(device)
+    seconds = time.perf_counter() - began
+    if device.type == "cuda":
+        if (
+            torch.cuda.max_memory_reserved(device)
+            > _MOST_GPU_MEMORY * torch.cuda.get_device_properties(device).total_memory
+        ):
+            return None
+    elif _peak_bytes() - before > _MOST_MEMORY * free:
+        return None
+    return _TIMED * job.train.batch / max(seconds, 1e-9)
+
+
+def _wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def _peak_bytes() -> int:
+    """The most memory that this process has ever held."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

@@ -1,0 +1,118 @@
+"""What one training job is, as plain data: the only thing that crosses from the loop to its ranks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from models.spec import Model, Train
+from models.training.costs import Costs
+
+WEIGHTS_FILE = "weights.safetensors"
+TREES_FILE = "trees.txt"
+RESULT_FILE = "result.json"
+
+
+Stage = Literal["train", "pretrain", "teacher"]
+
+
+class Origin(BaseModel):
+    """Weights to begin with: a safetensors file, its `weights_sha256`, and where it came from, in words.
+
+    A `preparation.json` beside the file says which columns, categories and classes they were trained on.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    weights: Path
+    sha256: str
+    label: str
+
+
+class Job(BaseModel):
+    """One net to train: for a trial, for a fold or for good.
+
+    `folder` holds everything the job writes: `checkpoints/`, the best weights and `result.json`.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    folder: Path
+    prepared: Path = Field(description="Folder of preparation.json.")
+    tensors: dict[str, Path] = Field(description="Safetensors of train and validation; unlabelled, if there are any.")
+    project: Path = Field(description="Folder of the spec; references start here.")
+    model: Model
+    train: Train
+    metric: str
+    direction: Literal["maximize", "minimize"]
+    threads: int = 1
+    slot: int = Field(0, ge=0, description="Which of the jobs that run side by side: sets which GPUs its ranks take.")
+    checkpoints: bool = True
+    silence_s: float = Field(180.0, gt=0, description="How long the ranks may stand still after the first step.")
+    sample: float = 1.0
+    fold: tuple[int, int] | None = Field(None, description="(index, k): validate on this fold of train + validation.")
+    fold_by: Literal["random", "blocks", "groups"] = Field(
+        "random", description="blocks: stretches in the order of the rows; groups: none is divided."
+    )
+    stage: Stage = Field("train", description="What of a method's stages this job is; see models/training/stages.py.")
+    start: Origin | None = None
+    pseudo: str = Field("", description="Hash of tensors['pseudo'], labels that a teacher gave.")
+    checkpoint_share: float = Field(
+        0.03, gt=0, le=1, description="Most of the time that checkpoints may take; 1: one whenever it is possible."
+    )
+    peak_flops_per_s: float | None = Field(None, gt=0, description="Of one rank, as measured; None: a GPU's by name.")
+
+
+class Meeting(BaseModel):
+    """Where the nodes of one gang meet, as one of them is told."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    host: str = "127.0.0.1"
+    port: int = 0
+    address: str = Field("127.0.0.1", description="At which the other nodes reach this one.")
+    is_host: bool = True
+
+    @property
+    def is_shared(self) -> bool:
+        """True when nodes other than this one may come."""
+        return self.port != 0
+
+
+class Epoch(BaseModel):
+    """What a job reports after each epoch.
+
+    `values` holds train_loss, val_loss, val_<metric>, lr, and of `costs.MEASURED` what is known.
+    A stage before the training itself has names of its own there: pretrain_loss, teacher_val_loss.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    epoch: int
+    epochs: int
+    values: dict[str, float]
+    stage: str = "train"
+
+
+class Result(BaseModel):
+    """What a finished job leaves behind in `result.json`; `pruned` when the caller stopped it early."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    best_epoch: int
+    value: float = Field(description="The goal's metric on validation, at the best epoch.")
+    epochs: list[dict[str, float]]
+    weights: str = Field("", description="File name in the job's folder.")
+    weights_sha256: str = ""
+    num_parameters: int = 0
+    seconds: float = 0.0
+    world_size: int = 1
+    threads: int = 1
+    restarts: int = 0
+    resumed_from: list[int] = Field(default_factory=list, description="Steps at which the job was taken up again.")
+    pruned: bool = False
+    costs: Costs | None = None
+    before: dict[str, Any] = Field(default_factory=dict, description="What the stages before found: batch, labels.")
+    environment: dict[str, Any] = Field(default_factory=dict, description="Everything else that decides the bits.")

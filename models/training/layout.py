@@ -1,0 +1,165 @@
+"""How the ranks of a gang are arranged: arithmetic on the spec and the world size alone, so that it needs no torch."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from models.errors import UsageError
+from models.spec import Train
+
+# From the outermost to the innermost: neighbours, who talk most, share layers; stages, who talk least, are far apart.
+DIMENSIONS = ("pipeline", "replicate", "shard", "tensor")
+# Several stages a rank shorten the pipeline's idle time. Source: Narayanan et al. 2021, with 2 as their common choice.
+STAGES_A_RANK = {"gpipe": 1, "1f1b": 1, "interleaved": 2}
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The number of ranks along each dimension; every rank has one place along each.
+
+    Attributes:
+        pipeline: Groups of layers that follow each other.
+        replicate: Groups that each hold the whole net.
+        shard: Ranks that divide parameters, gradients and optimiser state among them.
+        tensor: Ranks that share every layer.
+        plan: The spec's `train.parallel`, or `one` for a single process.
+        stages_a_rank: Pipeline stages that one rank holds.
+        microbatches: Pieces that a batch goes through the pipeline in.
+    """
+
+    pipeline: int = 1
+    replicate: int = 1
+    shard: int = 1
+    tensor: int = 1
+    plan: str = "one"
+    stages_a_rank: int = 1
+    microbatches: int = 1
+
+    @classmethod
+    def of(cls, train: Train, size: int) -> Layout:
+        """The arrangement of `size` ranks that the spec asks for.
+
+        Raises:
+            UsageError: The ranks cannot be divided so; says which numbers would do.
+        """
+        if size == 1:
+            return cls()
+        names = train.parallel.split("+")
+        inner = {
+            "tensor": _inner(train.tensor, "tensor", "tp" in names, size, len(names) == 1),
+            "pipeline": _inner(train.stages, "stages", "pp" in names, size, len(names) == 1),
+        }
+        data = size // math.prod(inner.values())
+        if "hsdp" in names:
+            outer = _replicas(train.replicas, size)
+            inner |= {"replicate": outer, "shard": data // outer}
+        else:
+            inner["shard" if "fsdp" in names else "replicate"] = data
+        layout = cls(**inner, plan=train.parallel)
+        if layout.pipeline == 1:
+            return layout
+        per_rank = STAGES_A_RANK[train.pipeline]
+        return cls(
+            **inner,
+            plan=train.parallel,
+            stages_a_rank=per_rank,
+            microbatches=_microbatches(train, layout, per_rank),
+        )
+
+    @property
+    def size(self) -> int:
+        """All ranks."""
+        return self.pipeline * self.replicate * self.shard * self.tensor
+
+    @property
+    def data_size(self) -> int:
+        """Groups of ranks that see different examples."""
+        return self.replicate * self.shard
+
+    def place(self, rank: int) -> dict[str, int]:
+        """Where a rank stands along each dimension."""
+        found = {}
+        for name in reversed(DIMENSIONS):
+            rank, found[name] = divmod(rank, getattr(self, name))
+        return found
+
+    def data_rank(self, rank: int) -> int:
+        """Which share of the examples a rank sees."""
+        place = self.place(rank)
+        return place["replicate"] * self.shard + place["shard"]
+
+    def speaks(self, rank: int) -> bool:
+        """True for the one rank of those that see the same examples whose loss and outputs count."""
+        place = self.place(rank)
+        return place["tensor"] == 0 and place["pipeline"] == self.pipeline - 1
+
+    def speakers(self) -> list[int]:
+        """The ranks that speak, in the order of the examples they see."""
+        return sorted((rank for rank in range(self.size) if self.speaks(rank)), key=self.data_rank)
+
+
+def check_plan(train: Train, size: int) -> Layout:
+    """`Layout.of`, after a look at what the plan does not go with.
+
+    Raises:
+        UsageError: Settings that exclude each other, or a number of ranks that cannot be divided so.
+    """
+    for key in ("gradient_hook", "shard_optimiser"):
+        if getattr(train, key) not in ("none", False) and train.parallel != "ddp":
+            raise UsageError(
+                f"train.{key}: got {getattr(train, key)} with train.parallel {train.parallel}, expected ddp: "
+                "the other plans move and keep gradients in their own way"
+            )
+    if train.shard_optimiser and train.optimiser == "muon":
+        raise UsageError(
+            "train.shard_optimiser: got true with muon, which is two optimisers in one: take parallel: fsdp"
+        )
+    if train.compile and "tp" in train.parallel:
+        raise UsageError("train.compile: got true with tensor parallelism, which torch cannot compile: leave it out")
+    return Layout.of(train, size)
+
+
+def _inner(asked: int | None, key: str, wanted: bool, size: int, alone: bool) -> int:
+    if not wanted:
+        return 1
+    count = asked if asked is not None else size if alone else 2
+    if alone and count != size:
+        raise UsageError(f"train.{key}: got {count} with {size} ranks, expected {size}: leave it out, or add ddp+")
+    if size % count or count < 2 or (not alone and count == size):
+        fitting = [n for n in range(2, size + (1 if alone else 0)) if size % n == 0]
+        cure = f"expected one of {', '.join(map(str, fitting))}" if fitting else "expected 4 ranks or more"
+        raise UsageError(f"train.{key}: got {count} with {size} ranks, {cure}")
+    return count
+
+
+def _replicas(asked: int | None, size: int) -> int:
+    """Two groups where each then has two ranks or more to shard over, else one."""
+    count = asked if asked is not None else 2 if size >= 4 and size % 2 == 0 else 1
+    if size % count:
+        fitting = ", ".join(str(n) for n in range(1, size + 1) if size % n == 0)
+        raise UsageError(f"train.replicas: got {count} with {size} ranks, expected one of {fitting}")
+    return count
+
+
+def _microbatches(train: Train, layout: Layout, per_rank: int) -> int:
+    """Pieces of a batch: by default two for every stage, which leaves a third of the time idle at most.
+
+    Source: the idle share of a pipeline of p stages and m pieces is (p - 1) / (m + p - 1), Huang et al. 2019.
+    """
+    stages = layout.pipeline * per_rank
+    most = train.batch // (layout.data_size * train.accumulate)
+    if train.microbatches is None:
+        return max(layout.pipeline, min(2 * stages, most // layout.pipeline * layout.pipeline))
+    count = train.microbatches
+    rounds = max(1, count // layout.pipeline)
+    if count > most:
+        raise UsageError(
+            f"train.microbatches: got {count}, but a rank has only {most} examples a step (train.batch {train.batch} / "
+            f"{layout.data_size} / {train.accumulate}): take at most {most}, or a larger train.batch"
+        )
+    if train.pipeline == "1f1b" and count < layout.pipeline:
+        raise UsageError(f"train.microbatches: got {count}, expected at least {layout.pipeline}, one for each stage")
+    if train.pipeline == "interleaved" and count % rounds:
+        raise UsageError(f"train.microbatches: got {count}, expected a multiple of {layout.pipeline}, the stages")
+    return count

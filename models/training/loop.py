@@ -1,0 +1,201 @@
+"""The training loop of one rank: the same code for one rank and for many."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+
+import torch
+
+from models.training.batches import Batch
+from models.training.evaluate import evaluate
+from models.training.job import Epoch
+from models.training.objective import Loss
+from models.training.optimisers import clip
+from models.training.pipeline import Criterion
+from models.training.schedules import is_plateau, learning_rate
+from models.training.session import Session
+from models.training.spread import local, total_norm
+from models.training.stream import StreamOrder
+
+Report = Callable[[Epoch], bool]
+Step = Callable[[torch.Tensor | StreamOrder, int, int], torch.Tensor]
+
+# Steps between two looks at the losses: seldom enough to cost nothing, often enough to stop soon.
+WINDOW = 50
+
+
+class NonFiniteError(Exception):
+    """The loss became NaN or infinite at optimiser step `step`; every rank raises it at the same step."""
+
+    def __init__(self, step: int) -> None:
+        super().__init__(step)
+        self.step = step
+
+
+def train(session: Session, report: Report) -> bool:
+    """Train to the end, or until patience runs out or `report` says stop; true when `report` did.
+
+    Raises:
+        NonFiniteError: The loss is no number any more.
+        StoreError: A checkpoint could not be written.
+    """
+    progress, epochs = session.progress, session.job.train.epochs
+    stopped = pruned = False
+    step = make_step(session)
+    while progress.epoch < epochs and not stopped:
+        start = time.perf_counter()
+        session.meter.open_epoch(progress.spent)
+        _run_epoch(session, step)
+        session.meter.trained()
+        said = [0.0] * 5
+        with session.averaged():
+            scores = evaluate(session)
+            session.world.beat()
+            costs = session.meter.close_epoch(session.order.num_examples)
+            progress.spent = {}
+            if session.world.is_first:
+                improved = _close_epoch(session, scores, costs)
+                pruned = not report(Epoch(epoch=progress.epoch, epochs=epochs, values=progress.history[-1]))
+                progress.seconds += time.perf_counter() - start
+                stopped = pruned or is_patience_out(session) or progress.epoch == epochs
+                due = not stopped and session.is_checkpoint_due()
+                said = [*map(float, (improved, stopped, due, progress.drops, progress.last_drop))]
+            else:
+                progress.epoch += 1
+                progress.loss_sum, progress.loss_count = 0.0, 0
+            said = session.world.from_first(said)
+            improved, stopped, due = map(bool, said[:3])
+            progress.drops, progress.last_drop = map(int, said[3:])
+            if improved:
+                session.keep_best()
+        if due:
+            session.checkpoint()
+    return pruned
+
+
+def make_step(session: Session) -> Step:
+    """A function (order, epoch, step of the epoch) that takes one optimiser step and gives this rank's summed loss."""
+    world, order, train = session.world, session.order, session.job.train
+    update = make_update(session)
+    num_steps = order.num_steps * train.epochs
+    scales: dict[int, torch.Tensor] = {}
+
+    def step(positions: torch.Tensor | StreamOrder, epoch: int, index: int) -> torch.Tensor:
+        at = epoch * order.num_steps + index
+        rate = learning_rate(train, at, num_steps, session.progress.drops)
+        for group in session.optimiser.param_groups:
+            group["lr"] = rate * group["share"]
+        start, stop = order.bounds(index)
+        count = stop - start
+        if count not in scales:
+            # Data parallelism divides by its ranks; the loss is a sum, the step wants the mean over the whole batch.
+            scales[count] = torch.tensor(world.data_size / count, device=world.device)
+        scale = scales[count] * session.scaler.scale if session.scaler else scales[count]
+        total = None
+        for micro in range(train.accumulate):
+            low, high = order.slice(index, micro, world.data_rank)
+            with session.meter.waiting:
+                rows = positions[low:high]
+                batch = session.batches.at(rows, epoch, index * train.accumulate + micro, world.data_rank)
+            criterion = _criterion(batch, session.loss)
+            value = session.plan.backward(batch.inputs, criterion, scale, micro < train.accumulate - 1)
+            total = value if total is None else total + value
+        update()
+        if session.ema:
+            session.ema.update(at)
+        assert total is not None
+        return total if world.speaks else torch.zeros_like(total)
+
+    return step
+
+
+def make_update(session: Session) -> Callable[[], None]:
+    """A function that moves the weights by the gradients there are, and lets go of them."""
+    train, plan, scaler = session.job.train, session.plan, session.scaler
+    parameters = [parameter for parameter in plan.net.parameters() if parameter.requires_grad]
+
+    def update() -> None:
+        found = [parameter.grad for parameter in parameters if parameter.grad is not None]
+        good = True
+        if train.clip_norm is not None or scaler is not None:
+            norm = total_norm(found, plan.mesh)
+            gradients = [local(gradient) for gradient in found]
+            if scaler is not None:
+                norm, good = norm / scaler.scale, scaler.unscale(gradients, norm)
+            if train.clip_norm is not None:
+                clip(gradients, norm, train.clip_norm)
+        if good:
+            session.optimiser.step()
+        for parameter in parameters:
+            parameter.grad = None
+
+    return update
+
+
+def _criterion(batch: Batch, loss: Loss) -> Criterion:
+    """The summed loss of any stretch of a batch."""
+    if batch.mixed is None:
+        return lambda output, part: loss(output, batch.target[part])
+    kept, other = batch.mixed
+    second = batch.target[other]
+    return lambda output, part: kept * loss(output, batch.target[part]) + (1 - kept) * loss(output, second[part])
+
+
+def is_patience_out(session: Session) -> bool:
+    """True when the metric has not improved for `train.patience` epochs. Known to rank 0 only."""
+    patience, progress = session.job.train.patience, session.progress
+    return patience is not None and bool(progress.history) and progress.epoch - progress.best_epoch >= patience
+
+
+def is_better(value: float, than: float, direction: str) -> bool:
+    """True when `value` is a number and better, or there was none before."""
+    if math.isnan(value) or math.isnan(than):
+        return not math.isnan(value)
+    return value > than if direction == "maximize" else value < than
+
+
+def _run_epoch(session: Session, step: Step) -> None:
+    progress, plan = session.progress, session.order
+    session.plan.learn(True)
+    order = session.train.order(progress.epoch, plan)
+    first = progress.step - progress.epoch * plan.num_steps
+    for start in range(first, plan.num_steps, WINDOW):
+        stop = min(start + WINDOW, plan.num_steps)
+        losses = []
+        for index in range(start, stop):
+            losses.append(step(order, progress.epoch, index))
+            session.world.beat(progress.step + len(losses))
+        due = float(session.is_checkpoint_due() and stop < plan.num_steps)
+        summed = torch.stack(losses).double()
+        settled = session.world.total(torch.cat([summed, summed.new_tensor([due * session.world.is_first])])).tolist()
+        bad = [index for index, value in enumerate(settled[:-1]) if not math.isfinite(value)]
+        if bad:
+            raise NonFiniteError(progress.step + bad[0])
+        progress.step += stop - start
+        progress.loss_sum += sum(settled[:-1])
+        progress.loss_count += plan.bounds(stop - 1)[1] - plan.bounds(start)[0]
+        if settled[-1]:
+            session.checkpoint()
+
+
+def _close_epoch(session: Session, scores: dict[str, float], costs: dict[str, float]) -> bool:
+    """On rank 0: enter the epoch in the history; true when its weights are the best so far."""
+    progress, job = session.progress, session.job
+    progress.epoch += 1
+    values = {
+        "train_loss": progress.loss_sum / max(1, progress.loss_count),
+        **scores,
+        "lr": session.optimiser.param_groups[0]["lr"] / session.optimiser.param_groups[0]["share"],
+        **costs,
+    }
+    progress.loss_sum, progress.loss_count = 0.0, 0
+    progress.history.append(values)
+    value = scores[f"val_{session.metric.name}"]
+    improved = progress.best_epoch == 0 or is_better(value, progress.best_value, job.direction)
+    if improved:
+        progress.best_epoch, progress.best_value = progress.epoch, value
+    if is_plateau(progress, job.train):
+        progress.drops, progress.last_drop = progress.drops + 1, progress.epoch
+    return improved

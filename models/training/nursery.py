@@ -1,0 +1,163 @@
+"""The warmed parent of ranks: a process that has imported torch once and forks a child for every job.
+
+A child starts in 0.2 s where a fresh interpreter takes 7 or more. The standard forkserver is not used because it would
+import the caller's `__main__` (prefect.engine, a console script, pytest) again in every child.
+
+Death goes down the chain: the nursery ends when its caller does; its children, and theirs, ask the kernel to be
+killed with their parent. No thread is started here, so that forking stays safe.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import gc
+import os
+import pickle
+import select
+import signal
+import socket
+import struct
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from multiprocessing.connection import Connection
+from typing import Any
+
+PRELOAD = (
+    "torch",
+    "torch._dynamo",
+    "torch.distributed.optim",
+    "torch.distributed.elastic.rendezvous.c10d_rendezvous_backend",
+    "models.training.rank",
+    "models.training.agent",
+)
+_HEADER = struct.Struct("<QI")
+_MOST_DESCRIPTORS = 253
+_LOOK_S = 0.5
+_PR_SET_PDEATHSIG = 1
+
+
+def send(sock: socket.socket, value: Any, descriptors: tuple[int, ...] = ()) -> None:
+    """Send a picklable value and file descriptors."""
+    content = pickle.dumps(value)
+    socket.send_fds(sock, [_HEADER.pack(len(content), len(descriptors))], descriptors)
+    sock.sendall(content)
+
+
+def receive(sock: socket.socket) -> tuple[Any, list[int]]:
+    """Receive what `send` sent.
+
+    Raises:
+        EOFError: The other side is gone.
+    """
+    header, descriptors, _, _ = socket.recv_fds(sock, _HEADER.size, _MOST_DESCRIPTORS)
+    if not header:
+        raise EOFError
+    length, _ = _HEADER.unpack(header + _exactly(sock, _HEADER.size - len(header)))
+    return pickle.loads(_exactly(sock, length)), list(descriptors)  # noqa: S301  from our own caller
+
+
+def serve(descriptor: int, caller: int) -> None:
+    """Fork children as the caller asks over the socket, until the caller is gone. Never returns.
+
+    Requests are ("start", function reference, arguments) with the child's connections, answered by its pid, and
+    ("wait", pid), answered by its exit code (negative: the signal that killed it).
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.dup2(2, 1)
+    sock = socket.socket(fileno=descriptor)
+    with _ending_with(caller):
+        for name in PRELOAD:
+            __import__(name)
+    # What is there now stays: no child walks through it, and thereby copies it, when it collects garbage.
+    gc.collect()
+    gc.freeze()
+    while os.getppid() == caller:
+        if not select.select([sock], [], [], _LOOK_S)[0]:
+            continue
+        try:
+            (request, *rest), descriptors = receive(sock)
+        except (EOFError, ConnectionError):
+            break
+        if request == "wait":
+            send(sock, os.waitstatus_to_exitcode(os.waitpid(rest[0], 0)[1]))
+            continue
+        nursery, pid = os.getpid(), os.fork()
+        if pid == 0:
+            sock.close()
+            _live(nursery, rest[0], rest[1], descriptors)
+        for each in descriptors:
+            os.close(each)
+        send(sock, pid)
+    os._exit(0)
+
+
+@contextlib.contextmanager
+def _ending_with(caller: int) -> Iterator[None]:
+    """End this process soon after its caller, also amid imports that take seconds. By a timer: a thread could not fork.
+
+    The kernel's own way, PDEATHSIG, goes by the caller's thread, which may end long before the caller.
+    """
+
+    def look(_: int, __: object) -> None:
+        if os.getppid() != caller:
+            os._exit(1)
+
+    signal.signal(signal.SIGALRM, look)
+    signal.setitimer(signal.ITIMER_REAL, _LOOK_S, _LOOK_S)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+
+
+def die_with(parent: int) -> None:
+    """Have the kernel kill this process when its parent dies."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def report_error(connection: Connection, error: BaseException) -> None:
+    """Tell the caller what was raised: its type, its text, and the traceback as text."""
+    connection.send(("error", type(error).__name__, str(error), "".join(traceback.format_exception(error))))
+
+
+def call_reference(connections: list[Connection], reference: str, keywords: dict[str, Any]) -> None:
+    """Call `package.module:function` and send back what it gives."""
+    connections[0].send(("value", _resolve(reference)(**keywords)))
+
+
+def _live(nursery: int, reference: str, arguments: tuple[Any, ...], descriptors: list[int]) -> None:
+    code = 1
+    connections = [Connection(each) for each in descriptors]
+    try:
+        die_with(nursery)
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        _resolve(reference)(connections, *arguments)
+        code = 0
+    except BaseException as error:  # noqa: BLE001  told to the caller, whatever it is
+        report_error(connections[0], error)
+    finally:
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def _resolve(reference: str) -> Callable[..., Any]:
+    module, _, name = reference.partition(":")
+    function: Callable[..., Any] = getattr(__import__(module, fromlist=[name]), name)
+    return function
+
+
+def _exactly(sock: socket.socket, count: int) -> bytes:
+    parts = []
+    while count:
+        part = sock.recv(min(count, 1 << 20))
+        if not part:
+            raise EOFError
+        parts.append(part)
+        count -= len(part)
+    return b"".join(parts)

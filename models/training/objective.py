@@ -1,0 +1,122 @@
+"""What is minimised, as (sum over examples), and how outputs become predictions.
+
+A sum and a count rather than a mean: so that accumulation, uneven slices and any number of ranks give one gradient.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+
+from models.data.preparation import Preparation
+from models.spec import Train
+
+Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+
+
+def loss_name(preparation: Preparation, metric: str) -> str:
+    """The loss that suits the task: huber where the goal is the absolute error, which it follows closely."""
+    if preparation.task == "binary":
+        return "bce"
+    if preparation.task in ("multiclass", "language"):
+        return "cross_entropy"
+    return "huber" if metric in ("mae", "mape") else "mse"
+
+
+def make_loss(preparation: Preparation, train: Train, metric: str, targets: torch.Tensor) -> Loss:
+    """A function (output (batch, num_outputs), target (batch,)) -> summed loss, a float32 scalar.
+
+    Of text, (batch, position, num_outputs) and (batch, position): the mean over positions, summed over examples.
+
+    Args:
+        preparation: Says the task and its classes.
+        train: Label smoothing and class weights.
+        metric: Short name of the goal's metric.
+        targets: All targets trained on, from which balanced class weights are counted.
+    """
+    name = loss_name(preparation, metric)
+    weight = class_weights(preparation, targets) if train.class_weights == "balanced" else None
+    if preparation.task == "language":
+        return partial(_next_character, smoothing=train.label_smoothing)
+    if name == "bce":
+        return partial(_bce, smoothing=train.label_smoothing, weight=weight)
+    if name == "cross_entropy":
+        return partial(_cross_entropy, smoothing=train.label_smoothing, weight=weight)
+    return partial(_distance, huber=name == "huber")
+
+
+def class_weights(preparation: Preparation, targets: torch.Tensor) -> torch.Tensor | None:
+    """Weight n / (k n_c) of each class, 1 on average; None for regression. Source: scikit-learn's `balanced`."""
+    if preparation.target.classes is None:
+        return None
+    counts = torch.bincount(targets.long(), minlength=len(preparation.target.classes)).clamp(min=1)
+    return (len(targets) / (len(counts) * counts.double())).float().to(targets.device)
+
+
+def settle(output: torch.Tensor, target: torch.Tensor, preparation: Preparation) -> torch.Tensor:
+    """What of a forward pass is kept to be measured: all of it, float32.
+
+    Of text only the bits that each character cost, (batch, position): the chances of all others fill the memory.
+    """
+    if preparation.task != "language":
+        return output.float()
+    bits = F.cross_entropy(output.flatten(0, 1).float(), target.flatten(), reduction="none") / math.log(2)
+    return bits.view(target.shape)
+
+
+def settled_loss(kept: torch.Tensor, target: torch.Tensor, loss: Loss, preparation: Preparation) -> torch.Tensor:
+    """The summed loss of what `settle` kept."""
+    if preparation.task != "language":
+        return loss(kept, target)
+    return kept.double().mean(dim=1).sum() * math.log(2)
+
+
+def predictions(output: torch.Tensor, preparation: Preparation) -> NDArray[np.float64]:
+    """What metrics eat: probability of the second class, of every class, or values in the target's own unit.
+
+    Of text: the bits that each character cost, as `settle` kept them.
+    """
+    output = output.double()
+    if preparation.task == "language":
+        return output.numpy()
+    if preparation.task == "binary":
+        return output[:, 0].sigmoid().numpy()
+    if preparation.task == "multiclass":
+        return output.softmax(dim=1).numpy()
+    return (output[:, 0] * preparation.target.scale + preparation.target.shift).numpy()
+
+
+def _next_character(output: torch.Tensor, target: torch.Tensor, smoothing: float) -> torch.Tensor:
+    logits, wanted = output.flatten(0, 1).float(), target.flatten()
+    return F.cross_entropy(logits, wanted, label_smoothing=smoothing, reduction="sum") / target.shape[1]
+
+
+def metric_targets(target: torch.Tensor, preparation: Preparation) -> NDArray[np.int64] | NDArray[np.float64]:
+    """Learnt targets as metrics eat them: class indices, or values in the target's own unit."""
+    if preparation.task == "regression":
+        return (target.double() * preparation.target.scale + preparation.target.shift).numpy()
+    return target.long().numpy()
+
+
+def _bce(output: torch.Tensor, target: torch.Tensor, smoothing: float, weight: torch.Tensor | None) -> torch.Tensor:
+    each = None if weight is None else torch.where(target > 0.5, weight[1], weight[0])
+    if smoothing:
+        target = target * (1 - smoothing) + smoothing / 2
+    return F.binary_cross_entropy_with_logits(output[:, 0].float(), target, weight=each, reduction="sum")
+
+
+def _cross_entropy(
+    output: torch.Tensor, target: torch.Tensor, smoothing: float, weight: torch.Tensor | None
+) -> torch.Tensor:
+    return F.cross_entropy(output.float(), target, weight=weight, label_smoothing=smoothing, reduction="sum")
+
+
+def _distance(output: torch.Tensor, target: torch.Tensor, huber: bool) -> torch.Tensor:
+    value = output[:, 0].float()
+    return F.huber_loss(value, target, reduction="sum") if huber else F.mse_loss(value, target, reduction="sum")

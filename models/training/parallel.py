@@ -1,0 +1,269 @@
+"""One net on many ranks: the plan that the spec names, and all that differs by plan behind one type.
+
+Whatever the plan, the whole net is first made from the seed on every rank and then cut, so that every plan starts from
+the same weights. (A net larger than one rank's memory would have to be made cut; that is not built.)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+from torch.distributed._composable.replicate_with_fsdp import replicate
+from torch.distributed.fsdp import FSDPModule, fully_shard
+from torch.distributed.tensor import Replicate
+from torch.distributed.tensor.parallel import ColwiseParallel, ParallelStyle, RowwiseParallel, parallelize_module
+from torch.nn.parallel import DistributedDataParallel
+
+from models.errors import UsageError
+from models.nets.splitting import Stack, Style, tensor_plan
+from models.spec import Train
+from models.training.mesh import Mesh
+from models.training.pipeline import Criterion, Inputs, Pipeline, cut
+from models.training.precision import autocast, check_precision, is_batch_norm, sharding_policy
+from models.training.recompute import prepare_blocks
+from models.training.world import World
+
+# One throwaway step on a few examples, given the module to call; see `_distributed`.
+Rehearsal = Callable[[nn.Module], None]
+
+
+@dataclass
+class Plan:
+    """A net ready to train on this rank.
+
+    Attributes:
+        mesh: The ranks.
+        net: The parameters that this rank holds, whole or in parts, by the names that they have in the net itself.
+        module: What is called in training: `net`, or DDP around it. Not called where there is a pipeline.
+        num_parameters: Of the whole net.
+    """
+
+    train: Train
+    mesh: Mesh
+    device: torch.device
+    net: nn.Module
+    module: nn.Module
+    num_parameters: int
+    pipeline: Pipeline | None = None
+    parts: tuple[nn.Module, ...] = ()
+
+    def precision(self) -> contextlib.AbstractContextManager[Any]:
+        """The context of a forward pass."""
+        return autocast(self.train, self.device)
+
+    def backward(
+        self, inputs: Inputs, criterion: Criterion, scale: torch.Tensor, more_follow: bool = False
+    ) -> torch.Tensor:
+        """Add the gradients of `scale` x the loss summed over the batch; gives that sum, detached.
+
+        Args:
+            inputs: The net's inputs by name.
+            criterion: Summed loss of the examples of a slice, from their outputs.
+            scale: A scalar tensor.
+            more_follow: True when other batches add to the same gradients, which are then exchanged after the last.
+        """
+        if self.pipeline is not None:
+            return self.pipeline.backward(inputs, criterion, scale)
+        with self._unsynced(more_follow):
+            with self.precision():
+                value = criterion(self.module(**inputs), slice(None))
+            value.backward(gradient=scale)  # type: ignore[no-untyped-call]
+        return value.detach()
+
+    @torch.no_grad()
+    def outputs(self, inputs: Inputs) -> torch.Tensor:
+        """The net's outputs; zeros on ranks whose pipeline stage has none. Peers must call it equally often."""
+        if self.pipeline is not None:
+            return self.pipeline.outputs(inputs).float()
+        with self.precision():
+            output: torch.Tensor = self.net(**inputs)
+        return output.float()
+
+    def learn(self, on: bool) -> None:
+        """Switch dropout and running statistics to training, or to evaluation."""
+        for part in {self.net, *self.parts}:
+            part.train(on)
+
+    def settle(self) -> None:
+        """Let go of whole weights that were gathered from parts: the parts have been given other values since."""
+        roots = self.pipeline.modules if self.pipeline is not None else [self.net]
+        for module in (module for root in roots for module in root.modules()):
+            if isinstance(module, FSDPModule):
+                module.reshard()
+
+    def spread_buffers(self) -> None:
+        """Give all ranks the buffers of the first that sees other examples: only its statistics are kept and saved."""
+        for buffer in self.net.buffers():
+            for name in ("shard", "replicate", "tensor"):
+                group = self.mesh.group(name)
+                if group is not None:
+                    torch.distributed.broadcast(buffer, group_src=0, group=group)
+
+    def describe(self) -> dict[str, Any]:
+        """What decides the bits, for the record of the run."""
+        train, layout = self.train, self.mesh.layout
+        pipelined = {"schedule": train.pipeline, "microbatches": layout.microbatches} if self.pipeline else {}
+        return {
+            "parallel": layout.plan,
+            "mesh": self.mesh.describe(),
+            **pipelined,
+            "precision": train.precision,
+            "recompute": train.recompute,
+            "compiled": train.compile,
+            "gradient_hook": train.gradient_hook,
+            "shard_optimiser": train.shard_optimiser,
+        }
+
+    @contextlib.contextmanager
+    def _unsynced(self, more_follow: bool):  # type: ignore[no-untyped-def]  # noqa: ANN202
+        if isinstance(self.module, DistributedDataParallel):
+            with self.module.no_sync() if more_follow else contextlib.nullcontext():
+                yield
+            return
+        if isinstance(self.module, FSDPModule):
+            self.module.set_requires_gradient_sync(not more_follow)
+        yield
+
+
+def make_plan(net: nn.Module, train: Train, world: World, example: Inputs, rehearse: Rehearsal) -> Plan:
+    """Cut, wrap and prepare a whole net for this rank. Every rank must call it with equal weights.
+
+    Args:
+        net: The whole net, on this rank's device.
+        train: The spec's block.
+        world: The ranks, arranged by their layout.
+        example: Two of the net's inputs, from which shapes are learnt.
+        rehearse: Takes one throwaway step with the module that it is given, on this rank alone or on all.
+
+    Raises:
+        UsageError: The net cannot be split so, or the device cannot do what is asked.
+        UserCodeError: What the net says of its parts is not so.
+    """
+    check_precision(train, world.device)
+    mesh = Mesh.of(world.layout, world.device)
+    num_parameters = sum(parameter.numel() for parameter in net.parameters())
+    plan = Plan(train, mesh, world.device, net, net, num_parameters)
+    if mesh.has("tensor"):
+        _share_layers(net, mesh)
+    if mesh.has("pipeline"):
+        precision = functools.partial(autocast, train, world.device)
+        plan.pipeline = cut(net, train.pipeline, mesh, world.rank, example, precision)
+        plan.parts = tuple(stage.net for stage in plan.pipeline.modules)  # type: ignore[misc]
+    for part in plan.parts or (net,):
+        prepare_blocks(part, train)
+    if plan.pipeline is not None:
+        for stage in plan.pipeline.modules:
+            _divide(stage, stage.net, mesh, train)  # type: ignore[arg-type]
+        _join_parts(plan)
+    elif world.layout.plan == "ddp":
+        plan.module = _distributed(net, train, world, rehearse)
+    else:
+        _divide(net, net, mesh, train)
+    return plan
+
+
+def _share_layers(net: nn.Module, mesh: Mesh) -> None:
+    """Tensor parallelism: linear layers become DTensors over the ranks that share them."""
+    said, ranks = tensor_plan(net), mesh.layout.tensor
+    if said is None or not said[0]:
+        raise UsageError(
+            f"train.parallel: tp needs a net with tensor_plan() and tensor_parts() (models/nets/splitting.py), which "
+            f"{type(net).__name__} has not, or whose plan is empty: add them, or take ddp or fsdp"
+        )
+    styles, parts = said
+    if parts % ranks:
+        fitting = ", ".join(str(n) for n in range(2, parts + 1) if parts % n == 0)
+        raise UsageError(
+            f"train.tensor: {ranks} ranks cannot share {type(net).__name__}, whose tensor_parts() (heads, or width) is "
+            f"{parts}: expected one of {fitting or 'none: take ddp or fsdp'}"
+        )
+    made: dict[Style, Callable[[], ParallelStyle]] = {
+        "column": ColwiseParallel,
+        "row": RowwiseParallel,
+        "gathered": functools.partial(ColwiseParallel, output_layouts=Replicate()),
+    }
+    parallelize_module(net, mesh.view("tensor"), {path: made[style]() for path, style in styles.items()})
+
+
+def _divide(root: nn.Module, net: nn.Module, mesh: Mesh, train: Train) -> None:
+    """FSDP, HSDP, or replicas beside another plan: every block is a unit, and what is left of the root another."""
+    wrap: Callable[..., Any]
+    if mesh.has("shard"):
+        wrap, view = fully_shard, mesh.view("replicate", "shard")
+    elif mesh.has("replicate"):
+        wrap, view = replicate, mesh.view("replicate")
+    else:
+        return
+    # Said of any net that ends in a linear layer over positions; no loss here changes an output in place.
+    warnings.filterwarnings("ignore", message="FSDP2-wrapped module .* returned a view tensor")
+    policy = sharding_policy(train, torch.device(view.device_type))
+    for parameter in net.parameters():
+        if not parameter.is_contiguous():  # channels-last; shards are cut from flat memory
+            parameter.data = parameter.data.contiguous()
+    stack = Stack.of(net)
+    units = [module for module in net.modules() if is_batch_norm(module)] if policy.param_dtype else []
+    for module in units:
+        if any(True for _ in module.parameters()):
+            wrap(module, mesh=view)
+    for block in stack.blocks if stack else []:
+        if any(True for _ in block.parameters()):
+            wrap(block, mesh=view, mp_policy=policy)
+    wrap(root, mesh=view, mp_policy=policy)
+
+
+def _join_parts(plan: Plan) -> None:
+    """With several stages a rank: the first holds the tensors of all, so that names stay the net's own."""
+    if len(plan.parts) == 1:
+        return
+    shell = plan.net
+    for part in plan.parts[1:]:
+        for path, module in part.named_modules():
+            mine = shell.get_submodule(path)
+            for theirs, table in ((module._parameters, mine._parameters), (module._buffers, mine._buffers)):
+                table.update({key: tensor for key, tensor in theirs.items() if tensor is not None})
+
+
+def _distributed(net: nn.Module, train: Train, world: World, rehearse: Rehearsal) -> nn.Module:
+    """DDP, brought past the point where it rearranges its buckets.
+
+    DDP sorts its gradient buckets anew after the first backward pass, which changes the order of sums, thus bits, on
+    three and more ranks: without two throwaway passes a resumed job would differ from one that was never killed.
+    """
+    buffers = {name: buffer.clone() for name, buffer in net.named_buffers()}
+    rehearse(net)
+    unused = any(p.requires_grad and p.grad is None for p in net.parameters())
+    net.zero_grad(set_to_none=True)
+    module = DistributedDataParallel(
+        net,
+        device_ids=[world.device] if world.device.type == "cuda" else None,
+        gradient_as_bucket_view=True,
+        find_unused_parameters=unused,
+    )
+    for _ in range(2):
+        rehearse(module)
+        net.zero_grad(set_to_none=True)
+    with torch.no_grad():
+        for name, buffer in net.named_buffers():
+            buffer.copy_(buffers[name])
+    _add_hook(module, train)
+    return module
+
+
+def _add_hook(module: DistributedDataParallel, train: Train) -> None:
+    if train.gradient_hook == "fp16":
+        from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
+
+        module.register_comm_hook(None, fp16_compress_hook)
+    elif train.gradient_hook == "powersgd":
+        from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import PowerSGDState, powerSGD_hook
+
+        # Plain all-reduce for the first steps, when gradients change most; torch's own 1000 is longer than many jobs.
+        state = PowerSGDState(process_group=None, matrix_approximation_rank=4, start_powerSGD_iter=10)
+        module.register_comm_hook(state, powerSGD_hook)

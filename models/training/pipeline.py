@@ -1,0 +1,286 @@
+"""A stacked net cut into pipeline stages, run by torch's schedules.
+
+Each rank keeps the parameters of its own stages under their names in the whole net; all others become None. A batch is
+cut into equal micro-batches, since stages agree on shapes once; what is missing is filled with copies of the last
+example, which count for nothing.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import nn
+from torch.distributed import pipelining
+
+from models.errors import UsageError, UserCodeError
+from models.nets.splitting import Stack
+from models.training.layout import STAGES_A_RANK
+from models.training.mesh import Mesh
+from models.training.order import share
+
+Inputs = dict[str, torch.Tensor]
+# Loss summed over the examples start to stop of a batch, from their outputs.
+Criterion = Callable[[torch.Tensor, slice], torch.Tensor]
+Precision = Callable[[], AbstractContextManager[Any]]
+
+
+class Stage(nn.Module):
+    """Consecutive blocks of a net; the first stage begins with `enter`, the last ends with `leave`."""
+
+    def __init__(self, net: nn.Module, bounds: tuple[int, int], ends: tuple[bool, bool], precision: Precision) -> None:
+        super().__init__()
+        self.net = net
+        self.bounds = bounds
+        self.is_first, self.is_last = ends
+        self.precision = precision
+
+    def forward(self, *hidden: torch.Tensor, **inputs: torch.Tensor) -> torch.Tensor:
+        """What the next stage takes, or the net's output, from what the stage before gave, or from the inputs."""
+        stack = Stack.of(self.net)
+        assert stack is not None
+        with self.precision():
+            tensor = stack.enter(**inputs) if self.is_first else hidden[0]
+            for block in stack.blocks[slice(*self.bounds)]:
+                tensor = block(tensor)
+            return stack.leave(tensor) if self.is_last else tensor
+
+
+@dataclass
+class Pipeline:
+    """The stages of this rank and the schedules that run them, one for each size of micro-batch.
+
+    Attributes:
+        modules: What each stage runs, made for data parallelism where the plan asks for it.
+        indices: Which stages they are.
+        hidden: Shape of what passes between stages, without the batch, and its type.
+        output: The same of the net's output.
+    """
+
+    kind: str
+    mesh: Mesh
+    device: torch.device
+    modules: list[nn.Module]
+    indices: list[int]
+    hidden: tuple[torch.Size, torch.dtype]
+    output: tuple[torch.Size, torch.dtype]
+    _schedules: dict[tuple[int, bool], Any] = field(default_factory=dict)
+    _criterion: Criterion | None = None
+    _scale: torch.Tensor | None = None
+    _sums: list[torch.Tensor] = field(default_factory=list)
+    _count: int = 0
+
+    @property
+    def has_first(self) -> bool:
+        """True when this rank takes the inputs."""
+        return 0 in self.indices
+
+    @property
+    def has_last(self) -> bool:
+        """True when this rank gives the output."""
+        return self._num_stages - 1 in self.indices
+
+    @property
+    def _num_stages(self) -> int:
+        return self.mesh.layout.pipeline * STAGES_A_RANK[self.kind]
+
+    def backward(self, inputs: Inputs, criterion: Criterion, scale: torch.Tensor) -> torch.Tensor:
+        """Gradients of `scale` x the summed loss; gives the sum on the rank of the last stage, zero elsewhere."""
+        count = _count(inputs)
+        self._criterion, self._scale, self._sums = criterion, scale, []
+        schedule, fed, rows = self._prepare(inputs, count, train=True)
+        losses: list[torch.Tensor] = []
+        self._count = count
+        target = {"target": rows, "losses": losses} if self.has_last else {}
+        schedule.step(**fed, **target, return_outputs=False)
+        self._criterion = self._scale = None
+        return torch.stack(self._sums).sum() if self._sums else torch.zeros((), device=self.device)
+
+    @torch.no_grad()
+    def outputs(self, inputs: Inputs) -> torch.Tensor:
+        """The net's output on the rank of the last stage, zeros elsewhere."""
+        count = _count(inputs)
+        schedule, fed, _ = self._prepare(inputs, count, train=False)
+        output = schedule.step(**fed)
+        if not self.has_last:
+            shape, dtype = self.output
+            return torch.zeros((count, *shape), dtype=dtype, device=self.device)
+        return output[:count]  # type: ignore[no-any-return]
+
+    def _prepare(self, inputs: Inputs, count: int, train: bool) -> tuple[Any, Inputs, torch.Tensor]:
+        pieces = self.mesh.layout.microbatches
+        each = -(-count // pieces)
+        if (each, train) not in self._schedules:
+            self._schedules[each, train] = self._schedule(each, train)
+        rows = torch.arange(each * pieces)
+        fed: Inputs = {}
+        if self.has_first:
+            at = rows.clamp(max=count - 1).to(self.device)
+            fed = {name: tensor.index_select(0, at) for name, tensor in inputs.items()}
+        return self._schedules[each, train], fed, rows
+
+    def _schedule(self, each: int, train: bool) -> Any:
+        def example(shape: torch.Size, dtype: torch.dtype) -> torch.Tensor:
+            return torch.empty((each, *shape), dtype=dtype, device=self.device, requires_grad=train)
+
+        stages = [
+            pipelining.PipelineStage(
+                module,
+                index,
+                self._num_stages,
+                self.device,
+                input_args=() if index == 0 else (example(*self.hidden),),
+                output_args=(example(*(self.output if index == self._num_stages - 1 else self.hidden)),),
+                group=self.mesh.group("pipeline"),
+            )
+            for module, index in zip(self.modules, self.indices, strict=True)
+        ]
+        loss = self._loss if train else None
+        pieces = self.mesh.layout.microbatches
+        if self.kind == "interleaved":
+            return pipelining.ScheduleInterleaved1F1B(list(stages), pieces, loss, scale_grads=False)
+        kind = pipelining.Schedule1F1B if self.kind == "1f1b" and train else pipelining.ScheduleGPipe
+        return kind(stages[0], pieces, loss, scale_grads=False)
+
+    def _loss(self, output: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+        assert self._criterion is not None
+        assert self._scale is not None
+        start, stop = int(rows[0]), min(int(rows[-1]) + 1, self._count)
+        if stop <= start:
+            return output.float().sum() * 0
+        value = self._criterion(output[: stop - start], slice(start, stop))
+        self._sums.append(value.detach())
+        return value * self._scale
+
+
+def cut(net: nn.Module, kind: str, mesh: Mesh, rank: int, example: Inputs, precision: Precision) -> Pipeline:
+    """The pipeline whose stages of this rank are cut from `net`, which is left with None for what other ranks hold.
+
+    Args:
+        net: The whole net on its device.
+        kind: The schedule's name in the spec.
+        mesh: The ranks.
+        rank: This one.
+        example: A few inputs, from which the shapes are learnt.
+        precision: Gives the context that a forward runs in.
+
+    Raises:
+        UsageError: The net does not say where to cut, or has too few blocks.
+        UserCodeError: What it says is not so.
+    """
+    stack = Stack.of(net)
+    if stack is None:
+        raise UsageError(
+            f"train.parallel: pp needs a net with blocks(), enter() and leave() (models/nets/splitting.py), which "
+            f"{type(net).__name__} has not: add them, or take ddp or fsdp"
+        )
+    per_rank, count = STAGES_A_RANK[kind], mesh.layout.pipeline * STAGES_A_RANK[kind]
+    blocks = len(stack.blocks)
+    if blocks < count and not (count == 2 and blocks):
+        raise UsageError(
+            f"train.stages: {count} stages ({mesh.layout.pipeline} ranks x {per_rank}) of a net with {blocks} block(s)"
+            ", expected at least one block a stage: give model.arguments more layers, or take fewer ranks"
+        )
+    hidden, output = _shapes(net, stack, example, precision)
+    owners = _owners(net.eval(), stack, example)
+    net.train()
+    place = mesh.layout.place(rank)["pipeline"]
+    indices = [place + mesh.layout.pipeline * turn for turn in range(per_rank)]
+    parts = [net, *(copy.deepcopy(net) for _ in indices[1:])]
+    modules: list[nn.Module] = []
+    for part, index in zip(parts, indices, strict=True):
+        bounds = share(0, blocks, index, count)
+        ends = (index == 0, index == count - 1)
+        kept: set[str | int] = {*range(*bounds), *(["enter"] if ends[0] else []), *(["leave"] if ends[1] else [])}
+        _keep(part, owners, kept)
+        modules.append(Stage(part, bounds, ends, precision))
+    device = next(iter(example.values())).device
+    return Pipeline(kind, mesh, device, modules, indices, hidden, output)
+
+
+def _count(inputs: Inputs) -> int:
+    return len(next(iter(inputs.values())))
+
+
+def _shapes(
+    net: nn.Module, stack: Stack, example: Inputs, precision: Precision
+) -> tuple[tuple[torch.Size, torch.dtype], tuple[torch.Size, torch.dtype]]:
+    net.eval()
+    with torch.no_grad(), precision():
+        expected = net(**example)
+        first = tensor = stack.enter(**example)
+        for block in stack.blocks:
+            tensor = block(tensor)
+            if tensor.shape != first.shape or tensor.dtype != first.dtype:
+                raise UserCodeError(
+                    f"{type(net).__name__}.blocks(): a block made {tuple(tensor.shape)} {tensor.dtype} of "
+                    f"{tuple(first.shape)} {first.dtype}, expected the same: blocks must be equal"
+                )
+        output = stack.leave(tensor)
+    net.train()
+    if not torch.equal(output, expected):
+        raise UserCodeError(
+            f"{type(net).__name__}: leave(blocks(enter(inputs))) differs from forward(inputs): expected the same"
+        )
+    return (first.shape[1:], first.dtype), (output.shape[1:], output.dtype)
+
+
+def _owners(net: nn.Module, stack: Stack, example: Inputs) -> dict[str, set[str | int]]:
+    """Who uses each parameter and buffer: `enter`, `leave`, or a block by its number; both ends when nobody is seen to.
+
+    Raises:
+        UserCodeError: One is used by two of them, so no stage could hold it alone.
+    """
+    with torch.no_grad():
+        hidden = stack.enter(**example)
+    used = {"enter": _used(net, lambda: stack.enter(**example)), "leave": _used(net, lambda: stack.leave(hidden))}
+    owners: dict[str, set[str | int]] = {}
+    inside = {id(t): i for i, block in enumerate(stack.blocks) for t in [*block.parameters(), *block.buffers()]}
+    for name, tensor in [*net.named_parameters(), *net.named_buffers()]:
+        found: set[str | int] = {end for end, tensors in used.items() if id(tensor) in tensors}
+        found |= {inside[id(tensor)]} if id(tensor) in inside else set()
+        if len(found) > 1 and isinstance(tensor, nn.Parameter):
+            raise UserCodeError(
+                f"{type(net).__name__}: {name} is used in {len(found)} places ({', '.join(map(str, found))}), "
+                "expected one, since each stage of a pipeline holds its own: untie it, or take fsdp"
+            )
+        owners[name] = found or {"enter", "leave"}
+    return owners
+
+
+def _used(net: nn.Module, run: Callable[[], torch.Tensor]) -> set[int]:
+    """Identities of the tensors that `run` uses: of modules that it calls, or reached by its gradient."""
+    used: set[int] = set()
+
+    def note(module: nn.Module, _: Any) -> None:
+        tensors = [*module.parameters(recurse=False), *module.buffers(recurse=False)]
+        used.update(id(tensor) for tensor in tensors)
+
+    handles = [module.register_forward_pre_hook(note) for module in net.modules()]
+    try:
+        output = run()
+    finally:
+        for handle in handles:
+            handle.remove()
+    ahead, seen = [output.grad_fn], set()
+    while ahead:
+        node = ahead.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        used.add(id(getattr(node, "variable", None)))
+        ahead += [one for one, _ in node.next_functions]
+    return used
+
+
+def _keep(part: nn.Module, owners: dict[str, set[str | int]], kept: set[str | int]) -> None:
+    for path, module in part.named_modules():
+        prefix = f"{path}." if path else ""
+        for table in (module._parameters, module._buffers):
+            for key in table:
+                if table[key] is not None and not owners[prefix + key] & kept:
+                    table[key] = None

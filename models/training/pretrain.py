@@ -1,0 +1,110 @@
+"""Self-supervised pretraining: parts of each example are hidden, and the trunk learns what they were.
+
+Source: masked columns as in Yoon et al. 2020 (VIME), masked patches as in He et al. 2022 (MAE), both given back from
+one hidden state by a linear layer that is thrown away.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from models.errors import UsageError
+from models.nets.build import example_inputs
+from models.nets.sizes import Sizes
+from models.nets.trunk import Features, features_of
+from models.spec_methods import Pretrain
+
+LOSS = "pretrain_loss"
+Inputs = dict[str, torch.Tensor]
+
+
+class Reconstructor(nn.Module):
+    """A net's trunk, and a layer that gives the inputs back: numbers or pixels, then the logits of each category."""
+
+    def __init__(self, net: nn.Module, features: Features, width: int, num_outputs: int) -> None:
+        super().__init__()
+        self.net = net
+        self.give_back = nn.Linear(width, num_outputs)
+        self._features = features
+
+    def forward(self, **inputs: torch.Tensor) -> torch.Tensor:
+        """(batch, num_outputs) from the inputs of the net's kind, parts of them hidden."""
+        output: torch.Tensor = self.give_back(self._features(**inputs))
+        return output
+
+
+def reconstructor(net: nn.Module, sizes: Sizes, name: str) -> Reconstructor:
+    """`net` made ready to be pretrained; its own last layer is left as it is.
+
+    Raises:
+        UsageError: It has no trunk.
+    """
+    features = features_of(net, name)
+    net.eval()
+    with torch.no_grad():
+        hidden = features(**example_inputs(sizes))
+    net.train()
+    if hidden.ndim != 2:
+        raise UsageError(f"train.pretrain: features of {name} gave {tuple(hidden.shape)}, expected (batch, width)")
+    return Reconstructor(net, features, hidden.shape[1], _width(sizes))
+
+
+@dataclass(frozen=True)
+class Hiding:
+    """Which parts are hidden, and what it costs to give them back wrongly."""
+
+    sizes: Sizes
+    pretrain: Pretrain
+
+    def hide(self, inputs: Inputs, generator: np.random.Generator) -> tuple[Inputs, torch.Tensor]:
+        """The inputs with some parts hidden, and the target (batch, 2, part): what they were, and 1 where hidden.
+
+        Hidden numbers and pixels are 0, their mean; hidden categories are the index of the unseen ones.
+        """
+        if self.sizes.kind == "image":
+            return self._hide_patches(inputs["image"], generator)
+        numeric, categorical = inputs["numeric"], inputs["categorical"]
+        true = torch.cat([numeric, categorical.to(numeric.dtype)], dim=1)
+        hidden = self._drawn(generator, tuple(true.shape), true)
+        shown = 1 - hidden
+        width = numeric.shape[1]
+        left = {"numeric": numeric * shown[:, :width], "categorical": categorical * shown[:, width:].long()}
+        return left, torch.stack([true, hidden], dim=1)
+
+    def loss(self, output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        """Mean error of the hidden parts (squared, or the cross-entropy of a category), summed over the examples."""
+        true, hidden = target[:, 0], target[:, 1]
+        output = output.float()
+        width = true.shape[1] - len(self.sizes.cardinalities)
+        errors = [(output[:, :width] - true[:, :width]).square()]
+        start = width
+        for position, cardinality in enumerate(self.sizes.cardinalities):
+            wanted = true[:, width + position].long()
+            each = F.cross_entropy(output[:, start : start + cardinality], wanted, reduction="none")
+            errors.append(each.unsqueeze(1))
+            start += cardinality
+        expected = self.pretrain.mask * true.shape[1]
+        return (torch.cat(errors, dim=1) * hidden).sum() / expected
+
+    def _hide_patches(self, image: torch.Tensor, generator: np.random.Generator) -> tuple[Inputs, torch.Tensor]:
+        batch, channels, height, width = image.shape
+        side = self.pretrain.patch
+        cells = self._drawn(generator, (batch, 1, -(-height // side), -(-width // side)), image)
+        hidden = cells.repeat_interleave(side, dim=2).repeat_interleave(side, dim=3)[:, :, :height, :width]
+        target = torch.stack([image.flatten(1), hidden.expand(-1, channels, -1, -1).flatten(1)], dim=1)
+        return {"image": image * (1 - hidden)}, target
+
+    def _drawn(self, generator: np.random.Generator, shape: tuple[int, ...], like: torch.Tensor) -> torch.Tensor:
+        drawn = (generator.random(shape) < self.pretrain.mask).astype(np.float32)
+        return torch.from_numpy(drawn).to(like.device)
+
+
+def _width(sizes: Sizes) -> int:
+    if sizes.image is not None:
+        return int(np.prod(sizes.image))
+    return sizes.num_numeric + sum(sizes.cardinalities)

@@ -1,0 +1,161 @@
+"""Who holds up the others: each rank says in the store how far it is, so that the one behind can be named.
+
+A rank that stands still, in its own code or in a stopped process, makes its peers wait inside a collective, whose own
+timeout names nobody. A thread here, which no collective blocks, speaks for the rank and looks at the others.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from torch.distributed import DistError
+from torch.distributed.distributed_c10d import Store
+
+OnHang = Callable[[str, str], None]
+
+# Looks within the time that a rank may stand still.
+_LOOKS = 6
+_SILENT = "it says nothing (stopped, starved, or its machine is gone)"
+
+
+@dataclass(frozen=True)
+class Said:
+    """What one rank said of itself.
+
+    Attributes:
+        rank: Whose word it is.
+        step: The optimiser steps it has done.
+        count: Its how-many-eth word: one that does not rise any more is that of a rank that cannot speak.
+        still_s: Seconds since it last did a step, or anything else that counts as going on.
+        where: The line of code that it is at.
+        is_excused: It waits for the caller, and may.
+    """
+
+    rank: int
+    step: int
+    count: int
+    still_s: float
+    where: str
+    is_excused: bool = False
+
+
+class Pulse:
+    """One rank's word to its peers, and its look at them.
+
+    Args:
+        store: Where all ranks meet; rank 0 may host it.
+        rank: This rank.
+        size: How many there are.
+        silence_s: How long a rank may stand still after its first step.
+        on_hang: Called from a thread with the message that says who is behind, and where this rank stands.
+    """
+
+    def __init__(self, store: Store, rank: int, size: int, silence_s: float, on_hang: OnHang) -> None:
+        # A connection of its own; the store itself is held too, for with its host's the server goes.
+        self._store, self._met = store.clone(), store  # type: ignore[attr-defined]
+        self._rank, self._size = rank, size
+        self._silence_s, self._on_hang = silence_s, on_hang
+        self._step, self._since, self._is_excused, self._count = 0, time.perf_counter(), False, 0
+        self._main = threading.get_ident()
+        self._said: list[Said] = []
+        self._heard_at = time.perf_counter()
+        self._ended = threading.Event()
+        self._threads = [threading.Thread(target=work, daemon=True) for work in (self._talk, self._look)]
+        for thread in self._threads:
+            thread.start()
+
+    def beat(self, step: int | None = None) -> None:
+        """This rank goes on; `step` optimiser steps are done. Cost: 0.1 us."""
+        if step is not None:
+            self._step = step
+        self._since = time.perf_counter()
+
+    @contextmanager
+    def excused(self) -> Iterator[None]:
+        """While it waits for somebody who is no rank."""
+        self._is_excused = True
+        try:
+            yield
+        finally:
+            self.beat()
+            self._is_excused = False
+
+    def end(self) -> None:
+        """Speak and look no more."""
+        self._ended.set()
+        for thread in self._threads:
+            thread.join(self._silence_s)
+
+    def _talk(self) -> None:
+        """Tell the others and hear them. A thread by itself: a store whose process is stopped never answers."""
+        while not self._ended.is_set():
+            with contextlib.suppress(DistError):
+                self._store.set(f"pulse/{self._rank}", json.dumps(asdict(self._say())))
+                self._said = self._hear()
+                self._heard_at = time.perf_counter()
+            self._ended.wait(self._silence_s / _LOOKS)
+
+    def _look(self) -> None:
+        spoke: dict[int, tuple[int, float]] = {}
+        while not self._ended.wait(self._silence_s / _LOOKS):
+            mine, said, now = self._say(), self._said, time.perf_counter()
+            for one in said:
+                if one.rank not in spoke or spoke[one.rank][0] != one.count:
+                    spoke[one.rank] = (one.count, now)
+            if not mine.step or mine.still_s < self._silence_s or mine.is_excused:
+                continue
+            # Rank 0 keeps the store: when it is stopped, or its machine is gone, nobody can ask it.
+            is_cut_off = now - self._heard_at > self._silence_s / 2
+            silent = {rank for rank, (_, at) in spoke.items() if now - at > self._silence_s / 2}
+            speaking = [one for one in said if one.rank not in silent and one.rank != self._rank]
+            if is_cut_off or not any(one.is_excused or one.still_s < self._silence_s / 2 for one in speaking):
+                stack = traceback.format_stack(sys._current_frames().get(self._main))
+                behind = _cut_off(mine) if is_cut_off else who_is_behind(said, silent, self._size)
+                self._on_hang(behind, "".join(stack))
+                return
+
+    def _say(self) -> Said:
+        self._count += 1
+        frame = sys._current_frames().get(self._main)
+        lines = traceback.extract_stack(frame, limit=None) if frame is not None else []
+        last = next((one for one in reversed(lines) if "/torch/" not in one.filename), None)
+        where = f"{Path(last.filename).name}:{last.lineno} in {last.name}" if last else "an unknown place"
+        return Said(self._rank, self._step, self._count, time.perf_counter() - self._since, where, self._is_excused)
+
+    def _hear(self) -> list[Said]:
+        keys = [f"pulse/{rank}" for rank in range(self._size)]
+        known = [key for key in keys if self._store.check([key])]
+        return [Said(**_read(content)) for content in self._store.multi_get(known)]
+
+
+def who_is_behind(said: list[Said], silent: set[int], size: int) -> str:
+    """The message that names the ranks that hold up the others, from each one's last word and who speaks no more."""
+    absent = sorted(set(range(size)) - {one.rank for one in said})
+    lines = [f"rank {rank} is behind: it never said anything" for rank in absent]
+    lines += [f"rank {one.rank} is behind: {_SILENT} since step {one.step + 1}" for one in said if one.rank in silent]
+    speaking = [one for one in said if one.rank not in silent]
+    late = [one for one in speaking if one.step == min(other.step for other in speaking)]
+    if not lines and len(late) < len(speaking):
+        lines = [f"rank {one.rank} is behind: at step {one.step + 1} ({one.where})" for one in late]
+        speaking = [one for one in speaking if one not in late]
+    lines = lines or ["all ranks stand still, and each speaks: one of them waits for what the others do not do"]
+    return "; ".join([*lines, *(f"rank {one.rank} waits at step {one.step + 1} ({one.where})" for one in speaking)])
+
+
+def _cut_off(mine: Said) -> str:
+    return f"rank 0 is behind: {_SILENT}; rank {mine.rank} waits for it at step {mine.step + 1} ({mine.where})"
+
+
+def _read(content: bytes) -> dict[str, Any]:
+    value: dict[str, Any] = json.loads(content)
+    return value

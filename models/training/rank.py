@@ -1,0 +1,221 @@
+"""What each rank process runs: a job from its first seed to its written result."""
+
+from __future__ import annotations
+
+import datetime
+import gc
+import shutil
+import sys
+from dataclasses import asdict
+from typing import Any
+
+import torch
+from torch.distributed.rendezvous import rendezvous
+
+from models.errors import TrainingError
+from models.files import storing
+from models.nets.catalogue import is_trees
+from models.training.costs import of_epochs
+from models.training.diagnose import explain
+from models.training.finished import identity, read_finished, write_result
+from models.training.job import WEIGHTS_FILE, Epoch, Job, Result
+from models.training.loop import NonFiniteError, Report, train
+from models.training.objective import loss_name
+from models.training.optimisers import is_fused
+from models.training.order import ORDER_VERSION
+from models.training.pulse import OnHang, Pulse
+from models.training.session import Session, checkpoint_folder, open_session
+from models.training.stages import make_ready
+from models.training.state import Tensors
+from models.training.weights import save_weights
+from models.training.world import World
+
+# Until the first step, which may compile; after it the pulse is quicker, and says who is behind.
+_COLLECTIVE_TIMEOUT = datetime.timedelta(minutes=10)
+
+
+def run_job(job: Job, report: Report | None = None, world: World | None = None, restarts: int = 0) -> Result:
+    """Train what `job` says on this rank; on a finished job, give its result and do nothing.
+
+    A job that was killed at any moment and is run again, with as many ranks and threads, ends with the same bits.
+
+    Args:
+        job: The job; its folder is written by rank 0 alone.
+        report: Called on rank 0 after every epoch, says whether to go on. An epoch may be reported twice when the
+            process was killed in between.
+        world: This rank's view of its peers; by default there are none.
+        restarts: How often the gang was started again.
+
+    Raises:
+        TrainingError: The loss is not finite, or the folder belongs to another job.
+        UsageError, UserCodeError, DataError: The net, the metric or the data is not as the spec says.
+        StoreError: The disk is full or cannot be written; the last good checkpoint stays.
+    """
+    world = world or World()
+    done = read_finished(job)
+    if done is not None:
+        return done
+    report = report or _go_on
+    _settle(job, world)
+    if is_trees(job.model.net):
+        from models.training.trees import train_trees
+
+        return train_trees(job, report, restarts)
+    with storing(job.folder):
+        job.folder.mkdir(parents=True, exist_ok=True)
+    ready, before = make_ready(job, world, report, run_job)
+    try:
+        session = open_session(ready, world)
+        pruned = train(session, report)
+        best = session.saver.join_best(session.best)
+        result = _finish(session, best, pruned, restarts, job, before) if world.is_first else None
+    except NonFiniteError as error:
+        session.saver.settle()
+        step = error.step
+    except (MemoryError, RuntimeError) as error:
+        if is_out_of_memory(error):
+            raise TrainingError(_out_of_memory(job, world, error)) from error
+        raise
+    else:
+        world.gather(None)
+        return result or Result(best_epoch=0, value=float("nan"), epochs=[])
+    # Only here have the session and its gradients been let go of.
+    raise explain(ready, world, step)
+
+
+def join_world(job: Job, on_hang: OnHang) -> World:
+    """Become a rank of the gang whose place in the environment torch's elastic agent has set.
+
+    Args:
+        job: What will be trained.
+        on_hang: Called from a thread when the ranks stand still, with who is behind and where this rank stands.
+    """
+    torch.set_num_threads(job.threads)
+    backend = "nccl" if torch.cuda.is_available() else "gloo"
+    store, rank, size = next(rendezvous("env://", timeout=_COLLECTIVE_TIMEOUT))
+    torch.distributed.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=_COLLECTIVE_TIMEOUT)
+    pulse = Pulse(store, rank, size, job.silence_s, on_hang)
+    return World(rank, size, device_of(job, local_rank()), pulse=pulse)
+
+
+def device_of(job: Job, number: int = 0) -> torch.device:
+    """A GPU of its own for each rank of this machine, those of the job's slot; the CPU where there is none."""
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    return torch.device("cuda", (job.slot * job.train.ranks + number) % count) if count else torch.device("cpu")
+
+
+def local_rank() -> int:
+    """Which of this node's ranks this is, as torch's elastic agent has set it."""
+    return int(torch.distributed.get_node_local_rank())
+
+
+def leave_world(world: World) -> None:
+    """Take the process group down in order.
+
+    A DDP object that outlives its group hung 16 of 36 exits, measured: collect it first.
+    """
+    if world.pulse is not None:
+        world.pulse.end()
+        world.gather(None)  # nobody still talks to the store, which goes with rank 0
+    gc.collect()
+    torch.distributed.destroy_process_group()
+
+
+def environment(session: Session) -> dict[str, Any]:
+    """Everything besides the result that decides the bits of the weights."""
+    job, device = session.job, session.world.device
+    cuda = device.type == "cuda"
+    return {
+        "job": identity(job),
+        "python": sys.version.split()[0],
+        "torch": str(torch.__version__),
+        "torch_build": torch.__config__.show(),
+        "cpu_capability": torch.backends.cpu.get_cpu_capability(),
+        "device": device_name(device),
+        "cuda": torch.version.cuda if cuda else None,
+        "cudnn": torch.backends.cudnn.version() if cuda else None,  # type: ignore[no-untyped-call]
+        "nccl": _nccl() if cuda else None,
+        "world_size": session.world.size,
+        "worlds": session.progress.worlds,
+        "layout": asdict(session.world.layout),
+        "threads": torch.get_num_threads(),
+        "backend": torch.distributed.get_backend() if session.world.size > 1 else None,
+        "batch": job.train.batch,
+        "micro_batch": job.train.batch // (job.train.accumulate * session.world.data_size),
+        "steps_per_epoch": session.order.num_steps,
+        "train_examples": len(session.train),
+        "validation_examples": len(session.validation),
+        "order_version": ORDER_VERSION,
+        "loss": loss_name(session.preparation, session.metric.name),
+        **session.plan.describe(),
+        "matmul_precision": torch.get_float32_matmul_precision(),
+        "optimiser": f"{type(session.optimiser).__name__}, {_form(session)}",
+        "deterministic_algorithms": torch.are_deterministic_algorithms_enabled(),
+        "seeds": {"weights": ["weights", job.train.seed], "rank": ["rank", job.train.seed, "<data rank>"]},
+    }
+
+
+def _nccl() -> str:
+    return ".".join(map(str, torch.cuda.nccl.version()))  # type: ignore[no-untyped-call]
+
+
+def _form(session: Session) -> str:
+    return "fused" if is_fused(session.net, session.job.train.optimiser) else "plain"
+
+
+def device_name(device: torch.device) -> str:
+    """`cpu`, or the GPU's own name."""
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """True for what Python, CUDA and torch's CPU allocator raise when memory runs out."""
+    return isinstance(error, MemoryError | torch.OutOfMemoryError) or "DefaultCPUAllocator" in str(error)
+
+
+def _out_of_memory(job: Job, world: World, error: BaseException) -> str:
+    train = job.train
+    return (
+        f"rank {world.rank} ran out of memory ({str(error).splitlines()[0] if str(error) else type(error).__name__}): "
+        f"lower train.batch (now {train.batch}), raise train.accumulate (now {train.accumulate}), or train a smaller "
+        f"net; what was done is kept, run again to go on"
+    )
+
+
+def _settle(job: Job, world: World) -> None:
+    torch.set_num_threads(job.threads)
+    if world.device.type == "cuda":
+        torch.cuda.set_device(world.device)
+        torch.backends.cudnn.benchmark = False
+        torch.use_deterministic_algorithms(mode=True, warn_only=True)
+        torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+
+
+def _finish(session: Session, best: Tensors, pruned: bool, restarts: int, asked: Job, before: dict[str, Any]) -> Result:
+    """The result of the job as asked for; what was trained is that job with its earlier stages done."""
+    job, progress = session.job, session.progress
+    digest = save_weights(job.folder / WEIGHTS_FILE, best)
+    result = Result(
+        best_epoch=progress.best_epoch,
+        value=progress.best_value,
+        epochs=progress.history,
+        weights=WEIGHTS_FILE,
+        weights_sha256=digest,
+        num_parameters=session.plan.num_parameters,
+        seconds=progress.seconds,
+        world_size=session.world.size,
+        threads=job.threads,
+        restarts=restarts,
+        resumed_from=progress.resumed_from,
+        pruned=pruned,
+        costs=of_epochs(progress.history, device_name(session.world.device), session.meter.peak),
+        before=before,
+        environment={**environment(session), "job": identity(asked)},
+    )
+    write_result(job, result)
+    shutil.rmtree(checkpoint_folder(job), ignore_errors=True)
+    return result
+
+
+def _go_on(epoch: Epoch) -> bool:
+    return epoch.epoch > 0

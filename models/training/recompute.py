@@ -1,0 +1,57 @@
+"""What is done to each block before it is sharded: activations forgotten and computed again, and compiling."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
+
+from models.errors import UsageError
+from models.nets.splitting import Stack
+from models.spec import Train
+
+
+def prepare_blocks(net: nn.Module, train: Train) -> None:
+    """Have the blocks of a net recompute and compile themselves, as the spec says, without changing any name.
+
+    Raises:
+        UsageError: Recomputing is asked of a net that names no blocks.
+    """
+    stack = Stack.of(net)
+    if train.recompute != "none":
+        if stack is None:
+            raise UsageError(
+                f"train.recompute: got {train.recompute}, but {type(net).__name__} does not name its blocks: "
+                "add blocks(), enter() and leave() (models/nets/splitting.py), or leave it out"
+            )
+        for block in stack.blocks:
+            block.forward = _recomputing(block.forward, train.recompute)
+    if train.compile:
+        for module in stack.blocks if stack and len(stack.blocks) else [net]:
+            module.compile()
+
+
+def _recomputing(forward: Callable[..., Any], kind: str) -> Callable[..., Any]:
+    if kind == "full":
+        return functools.partial(checkpoint, forward, use_reentrant=False)
+    contexts = functools.partial(create_selective_checkpoint_contexts, list(_kept()))
+    return functools.partial(checkpoint, forward, use_reentrant=False, context_fn=contexts)
+
+
+def _kept() -> Sequence[Any]:
+    """Operators whose results are kept: products of matrices, which cost the most to make again."""
+    aten = torch.ops.aten
+    return (
+        aten.mm.default,
+        aten.addmm.default,
+        aten.bmm.default,
+        aten.convolution.default,
+        aten._scaled_dot_product_flash_attention.default,
+        aten._scaled_dot_product_flash_attention_for_cpu.default,
+        aten._scaled_dot_product_efficient_attention.default,
+        aten._scaled_dot_product_cudnn_attention.default,
+    )

@@ -1,0 +1,71 @@
+"""Which examples of a split count: those of a fold, or the newest with some of the older ones played again."""
+
+from __future__ import annotations
+
+import torch
+
+from models.training.job import Job
+from models.training.order import seed_of
+
+Tensors = dict[str, torch.Tensor]
+
+# What a row's split went by, when it was its group or its time: int64, beside the tensors that nets see.
+KEY = "key"
+
+
+def is_chosen(job: Job) -> bool:
+    """True when training takes some of its rows, or more than its own, so that they cannot be streamed as they lie."""
+    extra = job.stage == "pretrain" and "unlabelled" in job.tensors
+    return extra or bool(job.pseudo) or (job.train.recent is not None and job.stage != "pretrain")
+
+
+def fold_of(
+    target: torch.Tensor, k: int, seed: int, blocks: bool = False, groups: torch.Tensor | None = None
+) -> torch.Tensor:
+    """The fold of each example, int64 (n,).
+
+    Args:
+        target: Classes or values; each fold gets its share of every class, or of every stretch of values.
+        k: Number of folds.
+        seed: Of the shuffle before they are dealt out.
+        blocks: Cut into k stretches in the order of the rows instead, as series and time need.
+        groups: The group of each example; none is divided, and the folds are as equal as that allows.
+    """
+    count = len(target)
+    if groups is not None:
+        return _fold_of_groups(groups, k, seed)
+    if blocks:
+        return torch.arange(count) * k // count
+    shuffled = torch.randperm(count, generator=torch.Generator().manual_seed(seed_of("fold", seed)))
+    dealt = shuffled[torch.argsort(target[shuffled], stable=True)]
+    fold = torch.empty(count, dtype=torch.int64)
+    fold[dealt] = torch.arange(count) % k
+    return fold
+
+
+def _fold_of_groups(groups: torch.Tensor, k: int, seed: int) -> torch.Tensor:
+    """The largest group first, each into the fold that has the fewest examples so far."""
+    _, member, sizes = torch.unique(groups, return_inverse=True, return_counts=True)
+    shuffled = torch.randperm(len(sizes), generator=torch.Generator().manual_seed(seed_of("fold", seed)))
+    dealt = shuffled[torch.argsort(sizes[shuffled], descending=True, stable=True)]
+    filled, fold_of_group = [0] * k, torch.empty(len(sizes), dtype=torch.int64)
+    for group in dealt.tolist():
+        emptiest = filled.index(min(filled))
+        fold_of_group[group] = emptiest
+        filled[emptiest] += int(sizes[group])
+    return fold_of_group[member]
+
+
+def recent_of(tensors: Tensors, keep: torch.Tensor | None, job: Job) -> torch.Tensor | None:
+    """Of the examples in `keep`, the newest and some of the older: by time where rows have one, else by their order."""
+    recent = job.train.recent
+    if recent is None or job.stage == "pretrain":
+        return keep
+    among = torch.arange(len(tensors["target"])) if keep is None else keep
+    if job.fold_by == "blocks" and KEY in tensors:
+        among = among[torch.argsort(tensors[KEY][among], stable=True)]
+    num_new = max(1, round(recent.share * len(among)))
+    older, newest = among[:-num_new], among[-num_new:]
+    generator = torch.Generator().manual_seed(seed_of("replay", job.train.seed))
+    replayed = older[torch.randperm(len(older), generator=generator)[: round(recent.replay * len(older))]]
+    return torch.cat([replayed, newest]).sort().values

@@ -1,0 +1,259 @@
+"""What one rank holds while it trains: made anew from the job alone, then put where the last checkpoint stood."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from models.data.preparation import Preparation
+from models.errors import TrainingError
+from models.judge.metrics import Metric
+from models.planner.refusal import refuse_what_cannot_fit
+from models.training.batches import Batches
+from models.training.checkpoint import newest, read_meta
+from models.training.ema import Ema
+from models.training.examples import Examples, open_examples
+from models.training.finished import difference, identity
+from models.training.job import Job
+from models.training.meter import Meter, open_meter
+from models.training.objective import Loss
+from models.training.optimisers import make_optimiser
+from models.training.order import Order
+from models.training.parallel import Plan, Rehearsal, make_plan
+from models.training.precision import Scaler, make_scaler
+from models.training.purpose import make_purpose
+from models.training.saver import Saver, own_part
+from models.training.shards import Stored
+from models.training.spread import spread_optimiser
+from models.training.state import (
+    Kept,
+    Progress,
+    Tensors,
+    put_extra,
+    put_optimiser,
+    put_random,
+    room_for,
+    seed_everything,
+    stage,
+    take_extra,
+    take_random,
+    take_tensors,
+    weights_of,
+)
+from models.training.world import World
+
+
+@dataclass
+class Session:
+    """One rank's live objects.
+
+    Attributes:
+        plan: The net, and how it is shared out over the ranks.
+        best: The best weights so far, on the CPU: the part that this rank would write.
+        extra: What else is kept with each checkpoint, by name. Put it in before the session goes on from one.
+    """
+
+    job: Job
+    world: World
+    preparation: Preparation
+    plan: Plan
+    optimiser: torch.optim.Optimizer
+    loss: Loss
+    metric: Metric
+    train: Examples
+    validation: Examples
+    batches: Batches
+    order: Order
+    meter: Meter
+    saver: Saver
+    scaler: Scaler | None = None
+    ema: Ema | None = None
+    progress: Progress = field(default_factory=Progress)
+    best: Tensors = field(default_factory=dict)
+    extra: dict[str, Kept] = field(default_factory=dict)
+    _best_is_written: bool = False
+    _own: frozenset[str] | None = None
+    _since: float = field(default_factory=time.perf_counter)
+
+    @property
+    def net(self) -> nn.Module:
+        """The parameters that this rank holds, by their names in the whole net."""
+        return self.plan.net
+
+    @contextlib.contextmanager
+    def averaged(self) -> Iterator[None]:
+        """The net has the running mean of its weights for a while, if one is kept."""
+        if self.ema is None:
+            yield
+            return
+        with self.ema.shown():
+            self.plan.settle()
+            yield
+            self.plan.settle()
+
+    def is_checkpoint_due(self) -> bool:
+        """True when a checkpoint would keep to its share of the time. Rank 0 decides."""
+        share = self.job.checkpoint_share
+        if not self.job.checkpoints or share == 1:
+            return self.job.checkpoints
+        return not self.saver.is_busy and (time.perf_counter() - self._since) * share >= self.saver.cost_s
+
+    def keep_best(self) -> None:
+        """Take the weights as they are for the best so far. Every rank must call it."""
+        weights = weights_of(self.net)
+        if self._own is None:
+            self._own = frozenset(own_part(weights, self.world))
+        self.best = stage({name: tensor for name, tensor in weights.items() if name in self._own})
+        self._best_is_written = False
+
+    def checkpoint(self) -> None:
+        """Begin to keep everything that going on needs. Every rank must call it.
+
+        Raises:
+            StoreError: The disk is full or cannot be written; the checkpoints before stay.
+        """
+        amid_epoch = self.progress.step > self.progress.epoch * self.order.num_steps
+        self.progress.spent = self.meter.so_far() if amid_epoch else {}
+        self._since = time.perf_counter()
+        tensors, scalars = take_tensors(self.net, self.optimiser)
+        more, numbers = take_extra(self.extra)
+        random = {f"random/{self.world.rank}/{name}": value for name, value in take_random(self.world.device).items()}
+        meta = {
+            "progress": self.progress.to_json(),
+            "job": identity(self.job),
+            "world_size": self.world.size,
+            "scalars": {name: value for part in self.world.gather(scalars | numbers) for name, value in part.items()},
+        }
+        best = None if self._best_is_written else self.best
+        self.saver.save(self.progress.step, meta, tensors | more | random, best)
+        self._best_is_written = True
+
+
+def checkpoint_folder(job: Job) -> Path:
+    """Where a job's checkpoints stand."""
+    return job.folder / "checkpoints"
+
+
+def open_session(job: Job, world: World) -> Session:
+    """Make everything from the job's seed, then go to where the newest whole checkpoint stands, if there is one.
+
+    Raises:
+        TrainingError: The checkpoint is that of another job.
+        UsageError, UserCodeError, DataError: The net, the metric or the data is not as the spec says.
+    """
+    world = world.under(job.train)
+    preparation = Preparation.load(job.prepared)
+    train, validation = (part.to(world.device) for part in open_examples(job, preparation))
+    order = _order(job, world, len(train))
+    seed_everything("weights", job.train.seed)
+    counted = train.targets() if job.train.class_weights == "balanced" else train.target
+    purpose = make_purpose(job, preparation, counted)
+    net, loss = purpose.net.to(world.device), purpose.loss
+    batches = Batches(job, train, purpose.hiding)
+    if world.is_first:
+        refuse_what_cannot_fit(net, job.train, world)
+    meter = open_meter(job, world, net, train)
+    example = train.gather(torch.arange(2, device=world.device))
+    plan = make_plan(net, job.train, world, example, _rehearsal(net, loss, batches, world.device))
+    optimiser = spread_optimiser(make_optimiser(plan.net, job.train), job.train, plan.mesh)
+    _seed_rank(job, world)
+    session = Session(
+        job=job,
+        world=world,
+        preparation=preparation,
+        plan=plan,
+        optimiser=optimiser,
+        loss=loss,
+        metric=purpose.metric,
+        train=train,
+        validation=validation,
+        batches=batches,
+        order=order,
+        meter=meter,
+        saver=Saver(checkpoint_folder(job), world, job.train.async_checkpoints, job.train.keep_checkpoints),
+        scaler=make_scaler(job.train),
+        ema=Ema(plan.net, job.train.ema) if job.train.ema else None,
+    )
+    kept = {"scaler": session.scaler, "ema": session.ema}
+    session.extra = {name: one for name, one in kept.items() if one is not None}
+    _resume(session)
+    if [world.size, job.threads] not in [entry[1:] for entry in session.progress.worlds[-1:]]:
+        session.progress.worlds.append([session.progress.step, world.size, job.threads])
+    return session
+
+
+def _order(job: Job, world: World, count: int) -> Order:
+    epoch = count // job.train.epochs_per_pass
+    return Order(epoch, job.train.batch, world.data_size, job.train.accumulate, job.train.seed, pool=count)
+
+
+def _seed_rank(job: Job, world: World) -> None:
+    """Ranks that see different examples draw different masks; ranks that share a layer must draw the same."""
+    stage = world.layout.place(world.rank)["pipeline"]
+    seed_everything("rank", job.train.seed, world.data_rank, *(("stage", stage) if stage else ()))
+
+
+def _resume(session: Session) -> None:
+    """Go to where the newest whole checkpoint stands, whatever ranks wrote it."""
+    job, world = session.job, session.world
+    found = newest(checkpoint_folder(job), world) if job.checkpoints else None
+    if found is None:
+        return
+    meta = read_meta(found)
+    differs = difference(meta["job"], identity(job))
+    if differs:
+        raise TrainingError(
+            f"{found.parent}: holds checkpoints of another job ({differs}): remove the folder, or give this job another"
+        )
+    stored, scalars = Stored(found), meta["scalars"]
+    weights, _ = take_tensors(session.net, session.optimiser)
+    _refuse_another_net(found, stored, weights, world)
+    stored.load(weights)
+    put_optimiser(stored, scalars, session.net, session.optimiser)
+    put_extra(stored, scalars, session.extra)
+    random = room_for(stored, f"random/{world.rank}/")
+    if random:
+        stored.load(random)
+        put_random({name.rpartition("/")[2]: value for name, value in random.items()}, world.device)
+    session.progress = Progress.of_json(meta["progress"])
+    session.progress.resumed_from.append(session.progress.step)
+    if session.progress.best_epoch:
+        session.keep_best()
+        stored.load({f"best/{name}": tensor for name, tensor in session.best.items()})
+        session._best_is_written = True
+    session.saver.last = found
+
+
+def _refuse_another_net(path: Path, stored: Stored, weights: Tensors, world: World) -> None:
+    held = set().union(*world.gather(set(weights)))
+    lacks = sorted(name for name in weights if name not in stored.shapes)
+    extra = sorted(name for name in stored.shapes if name.startswith("net/") and name not in held)
+    others = [
+        f"{name.removeprefix('net/')}: got {stored.shapes[name]}, expected {tuple(tensor.shape)}"
+        for name, tensor in weights.items()
+        if name in stored.shapes and stored.shapes[name] != tuple(tensor.shape)
+    ]
+    said = [f"lacks {name.removeprefix('net/')}" for name in lacks]
+    said += [f"holds {name.removeprefix('net/')}" for name in extra]
+    told = next((one for one in world.gather([*others, *said][:3]) if one), None)
+    if told:
+        raise TrainingError(
+            f"{path}: is a checkpoint of another net ({'; '.join(told)}): remove the folder {path.parent}, "
+            "or give this job another"
+        )
+
+
+def _rehearsal(net: nn.Module, loss: Loss, batches: Batches, device: torch.device) -> Rehearsal:
+    some = batches.at(torch.arange(2, device=device), 0, 0, 0)
+
+    def rehearse(module: nn.Module) -> None:
+        net.train()
+        loss(module(**some.inputs), some.target).backward()  # type: ignore[no-untyped-call]
+
+    return rehearse

@@ -1,0 +1,116 @@
+"""The stages before a training: a batch that fits, a pretraining, teachers whose labels the student learns.
+
+Each stage is a job of its own in a folder below, with its own checkpoints and result. So a kill at any moment, between
+two stages too, is gone on from as any other, to the same bits.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from models.files import write_json
+from models.spec_methods import Augment
+from models.training.fitting import find_batch
+from models.training.job import WEIGHTS_FILE, Epoch, Job, Result
+from models.training.pretrain import LOSS
+from models.training.pseudo import TAKEN, give_labels
+from models.training.start import origin_of
+from models.training.world import World
+
+Report = Callable[[Epoch], bool]
+Run = Callable[[Job, Report, World], Result]
+Before = dict[str, Any]
+
+BATCH_FILE = "batch.json"
+
+
+def make_ready(job: Job, world: World, report: Report, run: Run) -> tuple[Job, Before]:
+    """The job with every stage before its own training done, and what they found. Every rank must call it.
+
+    Args:
+        job: As asked for.
+        world: The ranks.
+        report: Hears of the epochs of all stages; its answer counts in the last stage only.
+        run: Carries out a job of one stage, or answers it from its folder.
+
+    Raises:
+        LooplineError: What a stage raised.
+    """
+    if job.stage != "train":
+        return job, {}
+    before: Before = {}
+    if job.train.batch == 0:
+        before["batch"] = _batch(job, world)
+        job = _with(job, batch=before["batch"]["batch"])
+    if job.start is None and job.train.pretrain is None:
+        job = _with(job, start=None)  # the first of its line: nothing to freeze, nothing to slow down
+    if job.train.pretrain is not None:
+        stage = _pretraining(job)
+        run(stage, _told(report, "pretrain"), world)
+        job = _with(job, pretrain=None).model_copy(
+            update={"start": origin_of(stage.folder / WEIGHTS_FILE, "the pretrained net")}
+        )
+    if job.train.pseudo_labels is not None:
+        before["pseudo_labels"] = []
+        job = _taught(job, world, report, run, before["pseudo_labels"])
+    return job, before
+
+
+def _with(job: Job, **train: Any) -> Job:
+    return job.model_copy(update={"train": job.train.model_copy(update=train)})
+
+
+def _pretraining(job: Job) -> Job:
+    asked = job.train.pretrain
+    assert asked is not None
+    changed = {"epochs": asked.epochs, "lr": asked.lr or job.train.lr, "augment": Augment(), "patience": None}
+    changed |= {"start": None, "pseudo_labels": None, "recent": None}
+    stage = {"stage": "pretrain", "folder": job.folder / "pretrain", "direction": "minimize"}
+    return _with(job, **changed).model_copy(update=stage)
+
+
+def _taught(job: Job, world: World, report: Report, run: Run, told: list[dict[str, int]]) -> Job:
+    """The student's job: with the labels of the last of its teachers, each a student of the one before."""
+    asked = job.train.pseudo_labels
+    assert asked is not None
+    student = job = _with(job, pseudo_labels=None)
+    for index in range(asked.rounds):
+        stage = {"stage": "teacher", "folder": job.folder / f"teacher-{index + 1}"}
+        teacher = student.model_copy(update=stage)
+        run(teacher, _told(report, f"teacher-{index + 1}"), world)
+        with world.excused():
+            labels = give_labels(teacher, asked.confidence, world)
+        told.append(labels.counts)
+        taken = {"tensors": {**job.tensors, TAKEN: labels.path}, "pseudo": labels.sha256}
+        student = job.model_copy(update=taken) if labels.counts["taken"] else job
+    return student
+
+
+def _batch(job: Job, world: World) -> dict[str, int]:
+    """What rank 0 found, once for the job's folder: a rerun trains on the same."""
+    path = job.folder / BATCH_FILE
+    if world.is_first and not path.exists():
+        with world.excused():
+            write_json(path, find_batch(job, world))
+    world.gather(None)
+    found: dict[str, int] = json.loads(path.read_text())
+    return found
+
+
+def _told(report: Report, stage: str) -> Report:
+    """The same ear, hearing the values of another stage by names of their own."""
+    prefix = stage.partition("-")[0]
+
+    def name(key: str) -> str:
+        if prefix == "pretrain":
+            return {"train_loss": LOSS, f"val_{LOSS}": f"val_{LOSS}"}.get(key, f"pretrain_{key}")
+        return f"{prefix}_{key}"
+
+    def hear(epoch: Epoch) -> bool:
+        values = {name(key): value for key, value in epoch.values.items()}
+        report(epoch.model_copy(update={"values": values, "stage": stage}))
+        return True
+
+    return hear

@@ -1,0 +1,350 @@
+"""Gradient-boosted trees (LightGBM) behind the interface of a net: epochs, metrics, early stopping, exact resume.
+
+An epoch is an equal part of `rounds`. LightGBM goes on from its own text to the bit, unless it samples rows or columns:
+its generators cannot be saved. Then the rounds are cut into fixed segments, each begun anew from the text before with
+a seed of its own, killed or not, so that a resumed job still equals an uninterrupted one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+
+from models.data.preparation import Preparation
+from models.errors import TrainingError, UsageError
+from models.files import write_json, write_text
+from models.judge.metrics import Metric, resolve_metric
+from models.nets.build import check_arguments
+from models.refs import call
+from models.training.checkpoint import KEEP
+from models.training.costs import of_epochs
+from models.training.counters import peak_memory_mb, reset_peak
+from models.training.examples import Examples, open_examples
+from models.training.finished import difference, identity, write_result
+from models.training.job import TREES_FILE, Epoch, Job, Result
+from models.training.loop import Report, is_better
+from models.training.objective import class_weights, metric_targets, predictions
+from models.training.order import seed_of, share
+from models.training.session import checkpoint_folder
+from models.training.state import Progress
+
+CPU = torch.device("cpu")
+# Each segment costs one more pass of prediction over the training rows.
+_SEGMENTS = 4
+# How often in a job the metric is taken on validation, at most, to find the best number of rounds.
+_LOOKS = 100
+
+
+def settings(
+    rounds: int = 300,
+    learning_rate: float = 0.1,
+    num_leaves: int = 31,
+    max_depth: int = -1,
+    min_data_in_leaf: int = 20,
+    min_gain_to_split: float = 0.0,
+    lambda_l1: float = 0.0,
+    lambda_l2: float = 0.0,
+    feature_fraction: float = 1.0,
+    bagging_fraction: float = 1.0,
+    max_bin: int = 255,
+    cat_smooth: float = 10.0,
+) -> dict[str, Any]:
+    """The arguments of the `trees` net, by LightGBM's names and with its defaults; `rounds` trees (a class) at most."""
+    return dict(locals())
+
+
+@dataclass
+class _Boosting:
+    """What stays the same while trees are grown."""
+
+    job: Job
+    preparation: Preparation
+    metric: Metric
+    arguments: dict[str, Any]
+    train_set: Any
+    num_train: int
+    inputs: NDArray[np.float32]
+    targets: torch.Tensor
+
+    @property
+    def rounds(self) -> int:
+        return int(self.arguments["rounds"])
+
+    @property
+    def segment(self) -> int:
+        """Rounds after which boosting begins anew from its text."""
+        sampled = min(self.arguments["feature_fraction"], self.arguments["bagging_fraction"]) < 1
+        return -(-self.rounds // _SEGMENTS) if sampled else self.rounds
+
+    def parameters(self, start: int) -> dict[str, Any]:
+        """LightGBM's parameters for the segment that holds round `start`."""
+        words = {key: value for key, value in self.arguments.items() if key != "rounds"}
+        sampled = {"bagging_freq": 1} if words["bagging_fraction"] < 1 else {}
+        return {
+            **words,
+            **sampled,
+            **_objective(self.preparation, self.metric.name),
+            "num_threads": self.job.threads,
+            "seed": seed_of("trees", self.job.train.seed, start // self.segment) % 2**31,
+            "deterministic": True,
+            "force_row_wise": True,
+            "verbosity": -1,
+        }
+
+
+def train_trees(job: Job, report: Report, restarts: int = 0) -> Result:
+    """Grow trees until the rounds are done, patience runs out or `report` says stop. Runs in one process.
+
+    Raises:
+        UsageError: An argument that trees do not have, or data that is no table.
+        TrainingError: The folder holds the checkpoints of another job, or LightGBM refused the data.
+        StoreError: The disk is full or cannot be written.
+    """
+    import lightgbm
+
+    reset_peak(CPU)
+    boosting = _open(job)
+    progress, text = _resume(job)
+    pruned = False
+    try:
+        for booster in _epochs(boosting, progress, text):
+            text = booster.model_to_string()
+            pruned = not report(Epoch(epoch=progress.epoch, epochs=job.train.epochs, values=progress.history[-1]))
+            if pruned or _is_over(job, progress):
+                break
+            if job.checkpoints and (boosting.segment == boosting.rounds or progress.step % boosting.segment == 0):
+                _checkpoint(job, progress, text)
+    except lightgbm.basic.LightGBMError as error:
+        raise TrainingError(f"trees: LightGBM: {error}: look at model.arguments and the data") from error
+    return _finish(boosting, progress, text, pruned, restarts)
+
+
+def _open(job: Job) -> _Boosting:
+    import lightgbm
+
+    preparation = Preparation.load(job.prepared)
+    if preparation.kind != "table":
+        raise UsageError(f"model.net: trees take tables, got data of kind {preparation.kind}")
+    check_arguments("trees", settings, job.model.arguments)
+    metric = resolve_metric(job.metric, preparation.task, job.project, job.direction)
+    train, validation = open_examples(job, preparation)
+    targets = train.targets()
+    weights = class_weights(preparation, targets) if job.train.class_weights == "balanced" else None
+    numeric, categorical = len(preparation.numeric), len(preparation.categorical)
+    boosting = _Boosting(
+        job=job,
+        preparation=preparation,
+        metric=metric,
+        arguments=settings(**job.model.arguments),
+        train_set=None,
+        num_train=len(train),
+        inputs=_matrix(validation),
+        targets=validation.targets(),
+    )
+    boosting.train_set = lightgbm.Dataset(
+        _matrix(train),
+        targets.numpy(),
+        weight=None if weights is None else weights[targets.long()].numpy(),
+        categorical_feature=list(range(numeric, numeric + categorical)),
+        params=boosting.parameters(0),
+        free_raw_data=False,
+    )
+    return boosting
+
+
+def _epochs(boosting: _Boosting, progress: Progress, text: str) -> Iterator[Any]:
+    """Grow the trees of each epoch still owed; `progress` holds its history when the booster is given."""
+    job, rounds = boosting.job, boosting.rounds
+    booster, raw = None, np.zeros((len(boosting.inputs), boosting.preparation.num_outputs))
+    if text:
+        booster = _of_text(text)
+        raw += _raw(boosting, booster, 0, progress.step)
+    fresh = True
+    while progress.epoch < job.train.epochs:
+        start, first = time.perf_counter(), progress.step
+        _, stop = share(0, rounds, progress.epoch, job.train.epochs)
+        for low, high in _looks(first, stop, rounds, boosting.segment):
+            for at in range(low, high):
+                booster = _round(boosting, booster, at, fresh or at % boosting.segment == 0)
+                fresh = False
+            raw += _raw(boosting, booster, low, high)
+            _look(boosting, progress, raw, high)
+        progress.step, progress.epoch = stop, progress.epoch + 1
+        progress.history.append(_values(boosting, progress, booster, raw, (stop - first, start)))
+        progress.seconds += time.perf_counter() - start
+        yield booster
+
+
+def _round(boosting: _Boosting, booster: Any, at: int, anew: bool) -> Any:
+    """One more round; `anew` begins a booster that goes on from the text of the one before."""
+    import lightgbm
+
+    if not anew:
+        booster.update()
+        return booster
+    before = _of_text(booster.model_to_string()) if booster is not None else None
+    return lightgbm.train(boosting.parameters(at), boosting.train_set, 1, init_model=before, keep_training_booster=True)
+
+
+def _looks(first: int, stop: int, rounds: int, segment: int) -> Iterator[tuple[int, int]]:
+    """The stretches of rounds between two looks at the validation metric."""
+    stride = max(1, rounds // _LOOKS)
+    while first < stop:
+        high = min(first + stride, stop, first - first % segment + segment)
+        yield first, high
+        first = high
+
+
+def _look(boosting: _Boosting, progress: Progress, raw: NDArray[np.float64], rounds: int) -> None:
+    value = _measure(boosting, raw)
+    if not progress.best_round or is_better(value, progress.best_value, boosting.job.direction):
+        progress.best_round, progress.best_value, progress.best_epoch = rounds, value, progress.epoch + 1
+
+
+def _measure(boosting: _Boosting, raw: NDArray[np.float64]) -> float:
+    predicted = predictions(torch.from_numpy(raw), boosting.preparation)
+    target = metric_targets(boosting.targets, boosting.preparation)
+    return float(call(boosting.metric.function, boosting.metric.name, target, predicted))
+
+
+def _values(
+    boosting: _Boosting, progress: Progress, booster: Any, raw: NDArray[np.float64], done: tuple[int, float]
+) -> dict[str, float]:
+    """What is reported of an epoch in which `done[0]` rounds were grown since the time `done[1]`."""
+    name = boosting.metric.name
+    rounds, start = done
+    seconds = max(time.perf_counter() - start, 1e-9)
+    loss = _loss(torch.from_numpy(raw), boosting.targets, boosting.preparation, name)
+    return {
+        "train_loss": float(booster.eval_train()[0][2]),
+        "val_loss": float(loss),
+        f"val_{name}": _measure(boosting, raw),
+        "lr": float(boosting.arguments["learning_rate"]),
+        "samples_per_s": rounds * boosting.num_train / seconds,
+        "device_s": seconds,
+        "peak_memory_mb": peak_memory_mb(CPU),
+        "rounds": float(progress.step),
+    }
+
+
+def _objective(preparation: Preparation, metric: str) -> dict[str, Any]:
+    if preparation.task == "binary":
+        return {"objective": "binary", "metric": "binary_logloss"}
+    if preparation.task == "multiclass":
+        return {"objective": "multiclass", "metric": "multi_logloss", "num_class": preparation.num_outputs}
+    if metric in ("mae", "mape"):
+        return {"objective": "regression_l1", "metric": "l1"}
+    return {"objective": "regression", "metric": "l2"}
+
+
+def _loss(raw: torch.Tensor, target: torch.Tensor, preparation: Preparation, metric: str) -> torch.Tensor:
+    if preparation.task == "binary":
+        return F.binary_cross_entropy_with_logits(raw[:, 0], target.double())
+    if preparation.task == "multiclass":
+        return F.cross_entropy(raw, target)
+    return (F.l1_loss if metric in ("mae", "mape") else F.mse_loss)(raw[:, 0], target.double())
+
+
+def _matrix(examples: Examples) -> NDArray[np.float32]:
+    """(examples, columns): the numeric columns, then the indices of the categorical ones."""
+    inputs = examples.gather(torch.arange(len(examples)))
+    return torch.cat([inputs["numeric"], inputs["categorical"].float()], dim=1).numpy()
+
+
+def _raw(boosting: _Boosting, booster: Any, low: int, high: int) -> NDArray[np.float64]:
+    """What the trees of rounds `low` to `high` add to the outputs of the validation rows."""
+    added = booster.predict(
+        boosting.inputs,
+        start_iteration=low,
+        num_iteration=high - low,
+        raw_score=True,
+        num_threads=boosting.job.threads,
+    )
+    return np.asarray(added, dtype=np.float64).reshape(len(boosting.inputs), -1)
+
+
+def _of_text(text: str) -> Any:
+    import lightgbm
+
+    return lightgbm.Booster(model_str=text)
+
+
+def _is_over(job: Job, progress: Progress) -> bool:
+    patience = job.train.patience
+    return progress.epoch == job.train.epochs or (
+        patience is not None and progress.epoch - progress.best_epoch >= patience
+    )
+
+
+def _checkpoint(job: Job, progress: Progress, text: str) -> None:
+    folder = checkpoint_folder(job)
+    content = {"progress": progress.to_json(), "job": identity(job), "text": text}
+    digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+    write_json(folder / f"rounds-{progress.step:09d}.json", {"sha256": digest, "content": content})
+    for old in sorted(folder.glob("rounds-*.json"), reverse=True)[KEEP:]:
+        old.unlink(missing_ok=True)
+
+
+def _resume(job: Job) -> tuple[Progress, str]:
+    for path in sorted(checkpoint_folder(job).glob("rounds-*.json"), reverse=True):
+        try:
+            found = json.loads(path.read_text())
+            content = found["content"]
+            whole = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest() == found["sha256"]
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+        if whole and job.checkpoints:
+            differs = difference(content["job"], identity(job))
+            if differs:
+                raise TrainingError(
+                    f"{path}: holds a checkpoint of another job ({differs}): give this job another folder"
+                )
+            progress = Progress.of_json(content["progress"])
+            progress.resumed_from.append(progress.step)
+            return progress, str(content["text"])
+    return Progress(), ""
+
+
+def _finish(boosting: _Boosting, progress: Progress, text: str, pruned: bool, restarts: int) -> Result:
+    import lightgbm
+
+    job = boosting.job
+    best = _of_text(text).model_to_string(num_iteration=progress.best_round)
+    write_text(job.folder / TREES_FILE, best)
+    result = Result(
+        best_epoch=progress.best_epoch,
+        value=progress.best_value,
+        epochs=progress.history,
+        weights=TREES_FILE,
+        weights_sha256=hashlib.sha256(best.encode()).hexdigest(),
+        num_parameters=sum(tree["num_leaves"] for tree in _of_text(best).dump_model()["tree_info"]),
+        seconds=progress.seconds,
+        threads=job.threads,
+        restarts=restarts,
+        resumed_from=progress.resumed_from,
+        pruned=pruned,
+        costs=of_epochs(progress.history, "cpu"),
+        environment={
+            "job": identity(job),
+            "python": sys.version.split()[0],
+            "lightgbm": lightgbm.__version__,
+            "parameters": boosting.parameters(0),
+            "rounds": progress.best_round,
+            "train_examples": boosting.num_train,
+            "validation_examples": len(boosting.targets),
+        },
+    )
+    write_result(job, result)
+    shutil.rmtree(checkpoint_folder(job), ignore_errors=True)
+    return result

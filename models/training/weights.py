@@ -1,0 +1,126 @@
+"""Weights on disk: safetensors written whole, and the hash that says whether two models are the same to the bit.
+
+Reading a hash needs no torch: an answered job is recognised by a process that never imports it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import struct
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from models.errors import StoreError
+from models.files import storing
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+    from models.nets.sizes import Sizes
+    from models.spec import Model
+
+_HEADER_LIMIT_BYTES = 100 << 20
+
+
+def weights_sha256(path: Path) -> str:
+    """SHA-256 over the tensors of a safetensors file in the order of their names (name, type, shape, bytes).
+
+    Raises:
+        StoreError: The file is missing, cut short or no safetensors file.
+    """
+    digest = hashlib.sha256()
+    try:
+        with path.open("rb") as file:
+            (length,) = struct.unpack("<Q", file.read(8))
+            if length > _HEADER_LIMIT_BYTES:
+                raise ValueError("header too long")
+            header = json.loads(file.read(length))
+            header.pop("__metadata__", None)
+            for name in sorted(header):
+                start, stop = header[name]["data_offsets"]
+                file.seek(8 + length + start)
+                content = file.read(stop - start)
+                if len(content) != stop - start:
+                    raise ValueError("cut short")
+                digest.update(f"{name}\0{header[name]['dtype']}\0{header[name]['shape']}\0".encode())
+                digest.update(content)
+    except (OSError, ValueError, KeyError, struct.error) as error:
+        raise StoreError(f"{path}: cannot be read as safetensors ({error})") from error
+    return digest.hexdigest()
+
+
+def write_tensors(path: Path, tensors: Mapping[str, torch.Tensor], note: dict[str, str] | None = None) -> None:
+    """Write tensors to `path` and wait until the disk has them. Not atomic: write beside, then rename.
+
+    Args:
+        path: The file.
+        tensors: By name.
+        note: The format's own `__metadata__`.
+
+    Raises:
+        StoreError: The disk is full or the folder cannot be written.
+    """
+    from safetensors import SafetensorError
+    from safetensors.torch import save_file
+
+    with storing(path):
+        try:
+            save_file(_separate(tensors), path, note)
+        except SafetensorError as error:
+            raise StoreError(f"{path}: could not be written ({error}): free some space and run again") from error
+        with path.open("rb") as file:
+            os.fsync(file.fileno())
+
+
+def save_weights(path: Path, tensors: Mapping[str, torch.Tensor]) -> str:
+    """Write weights atomically; gives their `weights_sha256`.
+
+    Raises:
+        StoreError: The disk is full or the folder cannot be written.
+    """
+    temporary = path.with_name(f".{path.name}.tmp")
+    try:
+        with storing(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+        write_tensors(temporary, tensors)
+        digest = weights_sha256(temporary)
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return digest
+
+
+def load_net(model: Model, sizes: Sizes, base: Path, weights: Path) -> nn.Module:
+    """The net that `model` names, with the weights of a finished job, in evaluation mode on the CPU.
+
+    Raises:
+        StoreError: The file cannot be read, or holds the weights of another net.
+    """
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    from models.nets.build import build_net
+
+    net = build_net(model, sizes, base)
+    try:
+        net.load_state_dict(load_file(weights))
+    except (OSError, SafetensorError, RuntimeError) as error:
+        raise StoreError(f"{weights}: not the weights of {model.net}: {error}") from error
+    return net.eval()
+
+
+def _separate(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Contiguous CPU tensors that share no memory, as the format demands (tied weights are written twice)."""
+    seen: set[int] = set()
+    separate = {}
+    for name, tensor in tensors.items():
+        plain = tensor.detach().cpu().contiguous()
+        if plain.numel() and plain.untyped_storage().data_ptr() in seen:
+            plain = plain.clone()
+        seen.add(plain.untyped_storage().data_ptr())
+        separate[name] = plain
+    return separate

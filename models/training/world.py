@@ -1,0 +1,102 @@
+"""The ranks that train together, as one rank sees them. With one rank every collective is a no-op."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+
+from models.spec import Train
+from models.training.layout import Layout
+from models.training.order import share
+from models.training.pulse import Pulse
+
+
+@dataclass(frozen=True)
+class World:
+    """Which rank this is, of how many, on which device, and how they are arranged; by default as replicas in a row."""
+
+    rank: int = 0
+    size: int = 1
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    arranged: Layout | None = None
+    pulse: Pulse | None = None
+
+    def under(self, train: Train) -> World:
+        """The same ranks, arranged as the spec says.
+
+        Raises:
+            UsageError: So many cannot be arranged so.
+        """
+        return replace(self, arranged=Layout.of(train, self.size))
+
+    @property
+    def layout(self) -> Layout:
+        """How the ranks are arranged."""
+        return self.arranged or Layout(replicate=self.size)
+
+    @property
+    def data_rank(self) -> int:
+        """Which share of the examples this rank sees; ranks that share layers or follow each other see the same."""
+        return self.layout.data_rank(self.rank)
+
+    @property
+    def data_size(self) -> int:
+        """Number of such shares."""
+        return self.layout.data_size
+
+    @property
+    def speaks(self) -> bool:
+        """True when this rank's losses and outputs count among those that see the same examples."""
+        return self.layout.speaks(self.rank)
+
+    @property
+    def is_first(self) -> bool:
+        """True for the rank that decides, reports and writes."""
+        return self.rank == 0
+
+    def excused(self) -> contextlib.AbstractContextManager[None]:
+        """While this rank works by itself, or waits for somebody who is no rank, its peers take it for alive."""
+        return contextlib.nullcontext() if self.pulse is None else self.pulse.excused()
+
+    def beat(self, step: int | None = None) -> None:
+        """Say that this rank goes on; with `step` optimiser steps done, if it did one."""
+        if self.pulse is not None:
+            self.pulse.beat(step)
+
+    def total(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The sum over all ranks, in place, on every rank."""
+        if self.size > 1:
+            torch.distributed.all_reduce(tensor)
+        return tensor
+
+    def from_first(self, values: list[float]) -> list[float]:
+        """What rank 0 says, on every rank."""
+        if self.size == 1:
+            return values
+        said = torch.tensor(values, dtype=torch.float64, device=self.device)
+        torch.distributed.broadcast(said, src=0)
+        return [float(value) for value in said.tolist()]
+
+    def join_shares(self, rows: torch.Tensor, count: int) -> torch.Tensor:
+        """All `count` rows in order, on every rank, from each speaking rank's `share` of them by its data rank."""
+        if self.size == 1:
+            return rows
+        widest = -(-count // self.data_size)
+        padded = rows.new_zeros((widest, *rows.shape[1:]))
+        padded[: len(rows)] = rows
+        parts = [torch.empty_like(padded) for _ in range(self.size)]
+        torch.distributed.all_gather(parts, padded)
+        shares = [share(0, count, index, self.data_size) for index in range(self.data_size)]
+        said = [parts[rank] for rank in self.layout.speakers()]
+        return torch.cat([part[: stop - start] for part, (start, stop) in zip(said, shares, strict=True)])
+
+    def gather(self, value: Any) -> list[Any]:
+        """What each rank says, on every rank, in their order."""
+        if self.size == 1:
+            return [value]
+        said: list[Any] = [None] * self.size
+        torch.distributed.all_gather_object(said, value)
+        return said

@@ -1,0 +1,142 @@
+"""Which findings ask for a loop, in the order of what they are worth. Pure: the live watch and the backtest share it.
+
+Source: measured on 39 weeks of real flights (infra/guides/watching.md): features drift all the time and hardly say
+that the model got worse, so drift of features never asks for anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from models.judge.verdict import Estimate
+from models.retrain.signal import Kind, Signal
+from models.spec_care import Watch
+from models.watch.findings import Findings, State, Window
+
+
+class _Check(NamedTuple):
+    kind: Kind
+    state: State
+    can: Callable[[Window], bool]
+    """Whether the window can be asked: no label, no realised metric."""
+    alarms: Callable[[Window], bool]
+    words: Callable[[Window, Findings], str]
+
+
+def signals(findings: Findings, watch: Watch) -> list[Signal]:
+    """What the champion's last windows ask for: broken contract, decay, drift of the predictions, in this order.
+
+    A check asks when `watch.alarms` of the last `watch.of` windows that it could be done on alarm, the last of them
+    among them. The same windows give signals of the same id, however often they are looked at.
+    """
+    found = []
+    for check in _CHECKS:
+        last = [window for window in findings.of_champion() if check.can(window)][-watch.of :]
+        alarming = [window for window in last if check.alarms(window)]
+        if len(alarming) >= watch.alarms and alarming[-1] is last[-1]:
+            found.append(_signal(findings, check, alarming, len(last)))
+    return found
+
+
+def overall(findings: Findings, watch: Watch) -> tuple[State, str]:
+    """The traffic light and its reason: the worst signal, else the worst that single windows say, else all is well."""
+    asked = signals(findings, watch)
+    if asked:
+        states = {check.kind: check.state for check in _CHECKS}
+        worst = min(asked, key=lambda signal: states[signal.kind] != "red")
+        return states[worst.kind], worst.reason
+    windows = findings.of_champion()
+    if not windows:
+        return "green", _nothing_yet(findings)
+    last = windows[-1]
+    return ("green" if last.state == "green" else "amber"), last.reason
+
+
+def _nothing_yet(findings: Findings) -> str:
+    if findings.champion is None:
+        return "there is no champion to watch"
+    count, labels = findings.num_predictions, findings.num_labels
+    counted = f"{count:,} prediction{'s' * (count != 1)}" + (f", {labels:,} labelled," if labels else "")
+    return f"version {findings.champion} has no whole window yet ({counted} so far)"
+
+
+def _signal(findings: Findings, check: _Check, alarming: list[Window], num_windows: int) -> Signal:
+    last = alarming[-1]
+    several = f"{len(alarming)} of the last {num_windows} windows: " if num_windows > 1 else ""
+    return Signal(
+        id=f"{findings.project}:{check.kind}:{last.id}",
+        kind=check.kind,
+        at=findings.at,
+        reason=f"{several}{check.words(last, findings)}",
+        evidence={
+            "version": last.version,
+            "windows": [window.id for window in alarming],
+            "begin": alarming[0].begin,
+            "end": last.end,
+            **_numbers(findings, last),
+        },
+    )
+
+
+def _numbers(findings: Findings, window: Window) -> dict[str, object]:
+    return {
+        "metric": findings.metric,
+        "verdict": findings.verdict.model_dump() if findings.verdict else None,
+        "realised": window.realised.model_dump() if window.realised else None,
+        "estimated": window.estimated,
+        "breaches": [breach.model_dump() for breach in window.breaches],
+        "predictions": [{"name": each.name, "psi": each.psi, "p_holm": each.p_holm} for each in window.predictions],
+    }
+
+
+def _listed(parts: Iterable[str], most: int = 3) -> str:
+    told = list(parts)
+    more = f" and {len(told) - most} more" if len(told) > most else ""
+    return "; ".join(told[:most]) + more
+
+
+def words_of_breaches(window: Window) -> str:
+    """The broken contract of a window in one line."""
+    return _listed(breach.reason for breach in window.breaches)
+
+
+def words_of_decay(window: Window, findings: Findings) -> str:
+    """The realised metric of a window beside what its version was promoted with."""
+    now, then = window.realised, findings.verdict
+    assert now is not None
+    promised = f", promoted with {then.value:.4g} ({_interval(then)})" if then and then.value is not None else ""
+    return f"{findings.metric} {now.value:.4g} ({_interval(now)}) on {window.num_measured:,} labels{promised}"
+
+
+def words_of_drift(window: Window) -> str:
+    """How far the predictions of a window have drifted."""
+    drifted = [each for each in window.predictions if each.level != "none"]
+    return _listed(f"the {each.name} drifts (PSI {each.psi:.2f}, from {each.warn_at:.2f} on)" for each in drifted)
+
+
+def _interval(estimate: Estimate) -> str:
+    return (
+        f"{estimate.low:.4g} to {estimate.high:.4g}"
+        if estimate.low is not None and estimate.high is not None
+        else "no interval"
+    )
+
+
+_CHECKS = (
+    _Check(
+        "broken_data",
+        "red",
+        lambda window: True,
+        lambda window: bool(window.breaches),
+        lambda window, _: words_of_breaches(window),
+    ),
+    _Check("decay", "red", lambda window: window.realised is not None, lambda window: window.decayed, words_of_decay),
+    _Check(
+        "drift",
+        "amber",
+        lambda window: bool(window.predictions),
+        lambda window: window.drifted,
+        lambda window, _: words_of_drift(window),
+    ),
+)

@@ -1,0 +1,164 @@
+"""One window judged: every check that can be done of it, in the order of what it is worth, and the worst in words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from models.judge.metrics import Metric
+from models.judge.verdict import Estimate
+from models.spec_care import Watch
+from models.watch.cbpe import expected_metric
+from models.watch.contract import breaches
+from models.watch.correlation import changes
+from models.watch.drift import comparable, feature_drift, score_drift
+from models.watch.findings import Correlation, Drift, Findings, State, Window
+from models.watch.performance import is_decayed, realised
+from models.watch.reference import Reference
+from models.watch.tally import Bounds, Tally
+
+ALL_WELL = "nothing unusual"
+
+
+@dataclass(frozen=True)
+class Watched:
+    """What the windows of one version are judged by.
+
+    Attributes:
+        version: The registered version.
+        reference: None for a version made before there were references: then labels alone tell.
+        metric: The goal's.
+        promoted: The metric at its promotion, on test rows.
+        bounds: What values of numeric columns may be.
+    """
+
+    version: str
+    watch: Watch
+    metric: Metric
+    reference: Reference | None = None
+    promoted: Estimate | None = None
+    bounds: Bounds | None = None
+
+
+@dataclass(frozen=True)
+class Predicted:
+    """The predictions of one window.
+
+    Attributes:
+        first: How many predictions of the version came before.
+        begin, end: Unix time of the first and the last, seconds.
+        tally: Their counts.
+        whole: False while the window fills.
+        num_labels: Predictions whose label is known.
+        target, prediction: Of the labelled ones that are measured; target as metrics take it.
+        scores: Predictions that the estimate is taken of, labelled or not.
+    """
+
+    first: int
+    begin: float
+    end: float
+    tally: Tally
+    whole: bool
+    num_labels: int
+    target: NDArray[Any]
+    prediction: NDArray[np.float64]
+    scores: NDArray[np.float64]
+
+
+def assess(predicted: Predicted, watched: Watched, past: Sequence[Window] = ()) -> Window:
+    """The window as it is known now. Pure: the same given, the same found.
+
+    Args:
+        predicted: Its predictions.
+        watched: What it is judged by.
+        past: The version's windows before it, oldest first.
+    """
+    reference, watch = watched.reference, watched.watch
+    before = comparable(past, predicted.tally.num_rows, watch)
+    measured = realised(watched.metric, predicted.target, predicted.prediction, watch)
+    window = Window(
+        id=f"{watched.version}/{predicted.first}",
+        version=watched.version,
+        begin=predicted.begin,
+        end=predicted.end,
+        num_predictions=predicted.tally.num_rows,
+        num_labels=predicted.num_labels,
+        whole=predicted.whole,
+        breaches=breaches(predicted.tally, reference.columns, watch, watched.bounds or {}) if reference else [],
+        realised=measured,
+        num_measured=len(predicted.target) if measured else 0,
+        decayed=is_decayed(watched.metric, measured, watched.promoted, watch.margin),
+        estimated=_estimated(predicted, watched),
+        predictions=score_drift(predicted.tally, reference.scores, watch, before) if reference else [],
+        features=feature_drift(predicted.tally, reference.columns, watch, before) if reference else [],
+        correlations=_correlations(predicted.tally, reference, watch) if reference else [],
+        state="green",
+        reason=ALL_WELL,
+    )
+    state, reason = state_of(window)
+    return window.model_copy(update={"state": state, "reason": reason})
+
+
+def state_of(window: Window) -> tuple[State, str]:
+    """Traffic light and words of one window by itself: the worst check that speaks."""
+    if window.breaches:
+        return "red", "; ".join(breach.reason for breach in window.breaches[:3])
+    if window.decayed:
+        return "red", "the realised metric is worse than at promotion"
+    for drifts, words in ((window.predictions, "the predictions drift"), (window.features, "features drift")):
+        told = [drift for drift in drifts if drift.level != "none"]
+        if told:
+            return "amber", f"{words}: {_drifts(told)}"
+    changed = [one for one in window.correlations if one.changed]
+    if changed:
+        return "amber", f"columns hang together otherwise: {_correlation(changed[0])}"
+    return "green", ALL_WELL
+
+
+def _drifts(drifts: Sequence[Drift]) -> str:
+    told = ", ".join(f"{drift.name} (PSI {drift.psi:.2f})" for drift in drifts[:3])
+    return told + (f" and {len(drifts) - 3} more" if len(drifts) > 3 else "")
+
+
+def _correlation(one: Correlation) -> str:
+    return f"{one.first} and {one.second}, rank correlation {one.reference:.2f} in training, now {one.now:.2f}"
+
+
+def _estimated(predicted: Predicted, watched: Watched) -> float | None:
+    calibration = watched.reference.calibration if watched.reference else None
+    if calibration is None or not len(predicted.scores):
+        return None
+    value = expected_metric(watched.metric, predicted.scores, calibration)
+    return value if math.isfinite(value) else None
+
+
+def _correlations(now: Tally, reference: Reference, watch: Watch) -> list[Correlation]:
+    if now.gram is None or not reference.gram:
+        return []
+    names = [column.name for column in reference.correlated]
+    return changes(np.asarray(reference.gram), now.gram, names, watch.alpha)
+
+
+def sum_up(project: str, at: float, windows: Sequence[Window], watched: Watched | None, **counts: Any) -> Findings:
+    """All windows, the traffic light over them and its reason."""
+    from models.watch.alarms import overall
+
+    told = Findings(
+        project=project,
+        at=at,
+        champion=watched.version if watched else None,
+        metric=watched.metric.name if watched else None,
+        direction=watched.metric.direction if watched else None,
+        verdict=watched.promoted if watched else None,
+        windows=list(windows),
+        **counts,
+    )
+    if watched is None:
+        return told.model_copy(update={"reason": "there is no champion to watch"})
+    state, reason = overall(told, watched.watch)
+    return told.model_copy(update={"state": state, "reason": reason})

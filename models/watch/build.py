@@ -1,0 +1,105 @@
+"""Builds the reference of an exported model: columns of the training rows, scores and calibration of the test rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from models.data.feeds import feeds, targets
+from models.data.preparation import ROWS_FILE, SPLIT_COLUMN, SPLITS, Preparation
+from models.export.predict import predict
+from models.watch.calibration import fit_calibration
+from models.watch.histogram import Bins, CategoricalBins, as_numbers, numeric_bins
+from models.watch.reference import Column, Reference
+from models.watch.tally import INPUT, Tally, scores_of, tally
+
+BATCH_ROWS = 1 << 16
+
+
+Rows = Callable[[str, list[str]], Iterable[pa.Table]]
+"""Gives the rows of a split, batch by batch, as often as it is asked: these columns, in this order."""
+
+
+def build(prepared: Path, graph: Path, preparation: Preparation) -> Reference:
+    """The reference of an exported model.
+
+    Args:
+        prepared: The prepared folder that the model was trained on.
+        graph: The exported model.
+        preparation: Its preparation.
+
+    Cost: reads each numeric column of the training rows by itself, then all in batches; predicts the test rows.
+    """
+    prediction = predict(graph, feeds(prepared, "test", preparation), preparation)
+    target = targets(prepared, "test")
+    return reference_of(preparation, target, prediction, lambda split, names: _batches(prepared, split, names))
+
+
+def reference_of(
+    preparation: Preparation, target: NDArray[Any], prediction: NDArray[np.float64], rows: Rows
+) -> Reference:
+    """The reference of a model, of what it predicts for its test rows, and of its training rows.
+
+    Args:
+        preparation: The model's.
+        target: Of the test rows, as metrics take it.
+        prediction: Of the test rows, as metrics eat them.
+        rows: Gives training and test rows; asked of tables only.
+    """
+    classes = preparation.target.classes
+    prediction = prediction.mean(axis=1) if preparation.characters is not None else prediction
+    scores = [_score(name, values, classes) for name, values in scores_of(prediction, preparation.task).items()]
+    calibration = fit_calibration(target, prediction) if classes else None
+    empty = Reference(task=preparation.task, classes=classes, scores=scores, calibration=calibration)
+    return _with_columns(empty, preparation, rows) if preparation.kind == "table" else empty
+
+
+def _with_columns(empty: Reference, preparation: Preparation, rows: Rows) -> Reference:
+    bins: list[Bins] = [numeric_bins(part.name, _values(rows, part.name)) for part in preparation.numeric]
+    bins += [CategoricalBins(name=part.name, categories=part.categories) for part in preparation.categorical]
+    blank = [Column(bins=each, counts=np.zeros(each.num_cells, dtype=np.int64)) for each in bins]
+    unfilled = empty.model_copy(update={"columns": blank, "scores": []})
+    train, test = (_tally(rows, split, unfilled) for split in ("train", "test"))
+    columns = [
+        Column(bins=each, counts=train.counts[INPUT + each.name], outside=_outside(each, test.counts))
+        for each in bins
+        if train.num_rows
+    ]
+    return empty.model_copy(update={"columns": columns, "gram": [] if train.gram is None else train.gram.tolist()})
+
+
+def _tally(rows: Rows, split: str, reference: Reference) -> Tally:
+    names = [column.name for column in reference.columns]
+    renamed = (table.rename_columns([INPUT + name for name in names]) for table in rows(split, names))
+    return sum((tally(table, reference) for table in renamed), Tally())
+
+
+def _values(rows: Rows, name: str) -> NDArray[np.float64]:
+    return np.concatenate([np.zeros(0), *(as_numbers(table.column(0)) for table in rows("train", [name]))])
+
+
+def _batches(prepared: Path, split: str, names: list[str]) -> Iterator[pa.Table]:
+    with pq.ParquetFile(prepared / ROWS_FILE) as file:
+        for batch in file.iter_batches(BATCH_ROWS, columns=[*names, SPLIT_COLUMN]):
+            table = pa.Table.from_batches([batch])
+            yield table.filter(pc.equal(table.column(SPLIT_COLUMN), SPLITS.index(split))).select(names)
+
+
+def _outside(bins: Bins, test: Any) -> float:
+    counts = test.get(INPUT + bins.name)
+    return 0.0 if counts is None else bins.num_outside(counts) / max(1, int(bins.values_of(counts).sum()))
+
+
+def _score(name: str, values: NDArray[Any], classes: list[str] | None) -> Column:
+    if values.dtype.kind == "f":
+        bins: Bins = numeric_bins(name, values)
+        return Column(bins=bins, counts=bins.count(pa.array(values)))
+    bins = CategoricalBins(name=name, categories=[str(index) for index in range(len(classes or ()))])
+    return Column(bins=bins, counts=bins.count(pa.array(values.astype(str), pa.string())))

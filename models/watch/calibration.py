@@ -1,0 +1,65 @@
+"""What a classification's stated chances came to on its test rows.
+
+Source: isotonic calibration, Zadrozny and Elkan (2002), KDD; many classes: each against the rest, then to sum to 1.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field
+
+Array = NDArray[np.float64]
+MOST_KNOTS = 200
+
+
+class Curve(BaseModel):
+    """Stated chances, ascending, and what each came to: straight lines between."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    stated: list[float]
+    observed: list[float]
+
+
+class Calibration(BaseModel):
+    """One curve a class; a binary model has one, of its positive class."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    curves: list[Curve] = Field(min_length=1)
+
+    def chances(self, prediction: Array) -> Array:
+        """Calibrated chance of each class, (example, class), rows summing to 1; two columns for binary."""
+        if prediction.ndim == 1:
+            positive = _read(self.curves[0], prediction)
+            return np.stack([1 - positive, positive], axis=1)
+        chances = np.stack([_read(curve, prediction[:, place]) for place, curve in enumerate(self.curves)], axis=1)
+        total = chances.sum(axis=1, keepdims=True)
+        return np.where(total > 0, chances / np.where(total > 0, total, 1.0), prediction)
+
+
+def fit_calibration(target: NDArray[np.int64], prediction: Array) -> Calibration | None:
+    """Isotonic curves of test predictions; None without any example."""
+    if not len(target):
+        return None
+    if prediction.ndim == 1:
+        return Calibration(curves=[_curve(target == 1, prediction)])
+    return Calibration(curves=[_curve(target == place, prediction[:, place]) for place in range(prediction.shape[1])])
+
+
+def _curve(came_true: NDArray[np.bool_], stated: Array) -> Curve:
+    from scipy.optimize import isotonic_regression
+
+    order = np.argsort(stated, kind="stable")
+    ranked = np.asarray(stated, dtype=np.float64)[order]
+    fitted = np.asarray(isotonic_regression(came_true[order].astype(np.float64)).x)
+    starts = np.flatnonzero(np.r_[True, ranked[1:] != ranked[:-1]])
+    sizes = np.diff(np.r_[starts, len(ranked)])
+    heights = np.add.reduceat(fitted, starts) / sizes  # one chance for equal scores
+    kept = np.unique(np.linspace(0, len(starts) - 1, MOST_KNOTS).astype(np.int64))
+    return Curve(stated=ranked[starts][kept].tolist(), observed=heights[kept].tolist())
+
+
+def _read(curve: Curve, stated: Array) -> Array:
+    return np.interp(stated, curve.stated, curve.observed)

@@ -1,0 +1,98 @@
+"""What a model was promised of its input: ranges, missing values, known categories. Broken, somebody must look at once.
+
+Ranges are those that the spec's expectations give; else the training range and as much again on either side, for a
+new record is no mistake but a thousand times it is. Columns declared seasonal have no range but a declared one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from models.spec import Data
+from models.spec_care import Watch
+from models.watch.distances import shares_differ
+from models.watch.findings import Breach
+from models.watch.histogram import NumericBins
+from models.watch.reference import Column
+from models.watch.tally import INPUT, Bounds, Tally
+
+_BETWEEN = "column_values_to_be_between"
+
+
+def bounds_of(columns: Sequence[Column], data: Data, seasonal: Sequence[str] = ()) -> Bounds:
+    """Least and greatest value of each numeric column that has any."""
+    declared = _declared(data)
+    found: dict[str, tuple[float | None, float | None]] = {}
+    for column in columns:
+        bins = column.bins
+        if bins.name in declared:
+            found[bins.name] = declared[bins.name]
+        elif isinstance(bins, NumericBins) and bins.high > bins.low and bins.name not in seasonal:
+            width = bins.high - bins.low
+            found[bins.name] = bins.low - width, bins.high + width
+    return found
+
+
+def breaches(now: Tally, columns: Sequence[Column], watch: Watch, bounds: Bounds) -> list[Breach]:
+    """The columns of a window that break the contract, in the reference's order."""
+    if not now.num_rows:
+        return []
+    return [breach for column in columns for breach in _of_column(now, column, watch, bounds)]
+
+
+def _of_column(now: Tally, column: Column, watch: Watch, bounds: Bounds) -> Iterator[Breach]:
+    counts = now.counts.get(INPUT + column.name)
+    if counts is None:
+        return
+    missing = column.bins.num_missing(counts)
+    yield from _nulls(now, column, missing, watch)
+    present = now.num_rows - missing
+    if not present:
+        return
+    if column.name in bounds:
+        yield from _range(column.name, now.broken.get(INPUT + column.name, 0) / present, bounds[column.name], watch)
+    if column.bins.kind == "categorical":
+        yield from _categories(column, column.bins.num_outside(counts) / present, watch)
+
+
+def _nulls(now: Tally, column: Column, missing: int, watch: Watch) -> Iterator[Breach]:
+    share = missing / now.num_rows
+    before = column.bins.num_missing(column.counts)
+    differ = shares_differ(missing, now.num_rows, before, column.num_rows)
+    if abs(share - column.nulls) > watch.nulls and differ < watch.alpha:
+        words = f"{column.name}: {_percent(share)} of the values are missing, in training {_percent(column.nulls)}"
+        yield Breach(column=column.name, kind="nulls", share=share, expected=column.nulls, reason=words)
+
+
+def _range(name: str, share: float, bounds: tuple[float | None, float | None], watch: Watch) -> Iterator[Breach]:
+    if share > watch.new_categories:
+        low, high = bounds
+        allowed = " and ".join(
+            f"{word} {limit:g}" for word, limit in (("at least", low), ("at most", high)) if limit is not None
+        )
+        words = f"{name}: {_percent(share)} of the values are out of range, expected {allowed}"
+        yield Breach(column=name, kind="range", share=share, expected=0.0, reason=words)
+
+
+def _categories(column: Column, share: float, watch: Watch) -> Iterator[Breach]:
+    usual = max(column.outside, column.bins.num_outside(column.counts) / max(1, column.num_rows))
+    if share > usual + watch.new_categories:
+        words = f"{column.name}: {_percent(share)} of the values are categories that training never saw"
+        yield Breach(column=column.name, kind="categories", share=share, expected=usual, reason=words)
+
+
+def _declared(data: Data) -> Mapping[str, tuple[float | None, float | None]]:
+    """Ranges that all values must keep, by the spec's own expectations; those that only warn give none."""
+    found = {}
+    for one in data.expectations:
+        arguments = one.arguments
+        must_hold = one.severity == "reject" and arguments.get("mostly", 1) == 1
+        if one.expect.removeprefix("expect_") == _BETWEEN and must_hold:
+            limits = arguments.get("min_value"), arguments.get("max_value")
+            if all(limit is None or isinstance(limit, int | float) for limit in limits) and limits != (None, None):
+                found[str(arguments.get("column"))] = limits
+    return found
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.3g} %"

@@ -1,0 +1,108 @@
+"""The predictions of a window one by one, as far as labels need them: a key of the id, what was said, what came true.
+
+Windows of up to 50,000 predictions are kept whole; of larger ones a sample that the ids' hashes choose, so that a
+label finds its prediction, or is known to belong to none of the sample.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from models.data.columns import as_text
+from models.data.hashing import hash_values, unit_interval
+
+MOST_MEASURED = 50_000
+
+Keys = NDArray[np.uint64]
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Examples:
+    """Predictions by ascending key.
+
+    Attributes:
+        keys: (example,).
+        prediction: (example,), or (example, class).
+        label: (example,) class index or number; NaN while none is known.
+    """
+
+    keys: Keys
+    prediction: Array
+    label: Array
+
+    @classmethod
+    def empty(cls) -> Examples:
+        """None yet."""
+        return cls(np.zeros(0, np.uint64), np.zeros(0), np.zeros(0))
+
+    def with_more(self, keys: Keys, prediction: Array) -> Examples:
+        """These and further ones, whose keys are new."""
+        all_keys = np.concatenate([self.keys, keys])
+        order = np.argsort(all_keys, kind="stable")
+        known = self.prediction if len(self.keys) else prediction[:0]
+        label = np.concatenate([self.label, np.full(len(keys), np.nan)])
+        return Examples(all_keys[order], np.concatenate([known, prediction])[order], label[order])
+
+    def with_labels(self, keys: Keys, label: Array) -> tuple[Examples, NDArray[np.bool_]]:
+        """With labels for those keys that are among these, and which were; of several for one the last counts."""
+        if not len(self.keys):
+            return self, np.zeros(len(keys), dtype=bool)
+        place = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
+        found = self.keys[place] == keys
+        told = self.label.copy()
+        told[place[found]] = label[found]
+        return Examples(self.keys, self.prediction, told), found
+
+    @property
+    def labelled(self) -> NDArray[np.bool_]:
+        """Which have a label."""
+        return ~np.isnan(self.label)
+
+    def to_bytes(self) -> bytes:
+        """As safetensors: numbers alone."""
+        from safetensors.numpy import save
+
+        parts = {"keys": self.keys, "prediction": self.prediction, "label": self.label}
+        return bytes(save({name: np.ascontiguousarray(each) for name, each in parts.items()}))
+
+    @classmethod
+    def from_bytes(cls, content: bytes) -> Examples:
+        """What `to_bytes` wrote."""
+        from safetensors.numpy import load
+
+        return cls(**load(content))
+
+
+def keys_of(ids: pa.ChunkedArray) -> Keys:
+    """A 64-bit key (row,) of each id."""
+    return np.asarray(hash_values(ids, "id"))
+
+
+def sampled(keys: Keys, window: int) -> NDArray[np.bool_]:
+    """Which keys are kept one by one, of windows of so many predictions."""
+    if window <= MOST_MEASURED:
+        return np.ones(len(keys), dtype=bool)
+    return np.asarray(unit_interval(keys) < MOST_MEASURED / window)
+
+
+def label_values(labels: pa.ChunkedArray, classes: list[str] | None) -> Array:
+    """Label texts as numbers (row,): the class' index, or the number itself; NaN for what is neither."""
+    texts = as_text(labels)
+    if classes is not None:
+        found = pc.index_in(texts, pa.array(classes, pa.string()))
+        return np.asarray(found.cast(pa.float64()).to_numpy(), dtype=np.float64)
+    return np.array([_number(text) for text in texts.to_pylist()], dtype=np.float64)
+
+
+def _number(text: str | None) -> float:
+    try:
+        value = float(text) if text is not None else np.nan
+    except ValueError:
+        return float("nan")
+    return value if np.isfinite(value) else float("nan")

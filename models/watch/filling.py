@@ -1,0 +1,128 @@
+"""Windows fill as predictions arrive: so many of one version, one after the other, counted hour by hour.
+
+The order is that in which they were logged, not that of their times: a clock that goes back gives a window that begins
+earlier, never one that is counted again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from models.data.seen import Seen
+from models.spec import Task
+from models.watch.examples import Examples, Keys, keys_of, sampled
+from models.watch.reference import Reference
+from models.watch.tally import Bounds, Tally, predictions_of, tally
+
+HOUR_S = 3600
+REMEMBERED = 1_000_000
+"""Newest predictions of a version that are known again when they come twice, in a later look too."""
+
+
+@dataclass(frozen=True)
+class Rules:
+    """How the predictions of a version are counted.
+
+    Attributes:
+        task: None for a version of which nothing is known: its rows are counted, nothing of them is.
+        reference: None for a version made before there were any: no columns are counted.
+        bounds: What values of numeric columns may be.
+    """
+
+    task: Task | None = None
+    reference: Reference | None = None
+    bounds: Bounds | None = None
+
+
+@dataclass
+class Filling:
+    """A window of one version.
+
+    Attributes:
+        first: How many predictions of the version came before.
+        size: How many it takes.
+        begin, end: Unix time of the first and the last, seconds.
+        hours: Hours since 1970 -> counts of the predictions made in it.
+        keys: Of its newest predictions, at least a million, to know them again.
+        examples: For the labels.
+    """
+
+    first: int
+    size: int
+    begin: float = float("inf")
+    end: float = float("-inf")
+    hours: dict[int, Tally] = field(default_factory=dict)
+    keys: list[Keys] = field(default_factory=list)
+    examples: Examples = field(default_factory=Examples.empty)
+
+    @property
+    def num_rows(self) -> int:
+        """Predictions so far."""
+        return sum(part.num_rows for part in self.hours.values())
+
+    @property
+    def is_whole(self) -> bool:
+        """True when nothing more belongs to it."""
+        return self.num_rows >= self.size
+
+    @property
+    def tally(self) -> Tally:
+        """The counts of all hours."""
+        return sum(self.hours.values(), Tally())
+
+
+def fill(
+    window: Filling,
+    table: pa.Table,
+    seen: Seen,
+    size: int,
+    rules: Rules,
+) -> Iterator[Filling]:
+    """Count the rows of one version into its window and those after it; gives each window that changed, in order.
+
+    Args:
+        window: The version's last one.
+        table: `id`, `at`, and what `tally` reads; rows in the order of the log.
+        seen: The version's predictions so far; those seen before are passed over.
+        size: Predictions in each further window.
+        rules: How they are counted.
+    """
+    keys = keys_of(table.column("id"))
+    fresh = seen.new(keys)
+    rows, keys = (table, keys) if fresh.all() else (table.filter(pa.array(fresh)), keys[fresh])
+    start = 0
+    while start < rows.num_rows:
+        if window.is_whole:
+            window = Filling(window.first + window.num_rows, size)
+        stop = min(rows.num_rows, start + window.size - window.num_rows)
+        _take(window, rows.slice(start, stop - start), keys[start:stop], rules)
+        start = stop
+        yield window
+
+
+def _take(window: Filling, rows: pa.Table, keys: Keys, rules: Rules) -> None:
+    at = rows.column("at").cast(pa.timestamp("us", tz="UTC")).cast(pa.int64()).to_numpy() / 1e6
+    window.begin, window.end = min(window.begin, float(at.min())), max(window.end, float(at.max()))
+    window.keys.append(keys)
+    while sum(map(len, window.keys[1:])) >= REMEMBERED:
+        del window.keys[0]
+    for hour, part in _by_hour(rows, at):
+        counted = tally(part, rules.reference, rules.bounds) if rules.reference else Tally(part.num_rows)
+        window.hours[hour] = window.hours.get(hour, Tally()) + counted
+    if rules.task is not None:
+        kept = sampled(keys, window.size)
+        window.examples = window.examples.with_more(keys[kept], predictions_of(rows, rules.task)[kept])
+
+
+def _by_hour(rows: pa.Table, at: NDArray[np.float64]) -> Iterator[tuple[int, pa.Table]]:
+    hours = (at // HOUR_S).astype(np.int64)
+    if hours.min() == hours.max():
+        yield int(hours[0]), rows
+        return
+    for hour in np.unique(hours):
+        yield int(hour), rows.filter(pa.array(hours == hour))

@@ -1,0 +1,119 @@
+"""What watching found, window by window: plain data that triggers, backtest and pages read.
+
+The checks stand in the order of what they are worth (infra/guides/watching.md): broken contract, realised metric,
+estimated metric, drift of the predictions, drift of the features. Only the first, the second and the fourth can ask
+for a loop (`models/watch/alarms.py`); the state of a window says the worst of them in words.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from models.judge.verdict import Estimate, Number
+
+State = Literal["green", "amber", "red"]
+Level = Literal["none", "warn", "strong"]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Breach(_Part):
+    """A column that breaks what the model was promised of its input."""
+
+    column: str
+    kind: Literal["range", "nulls", "categories"]
+    share: float = Field(description="Of the window's rows that break it, 0 to 1.")
+    expected: float = Field(description="The same share in training.")
+    reason: str = Field(description="In words, with what was allowed.")
+
+
+class Drift(_Part):
+    """How far one column, or the predictions, lie from the reference. Numbers are None where there is no test."""
+
+    name: str
+    kind: Literal["numeric", "categorical"]
+    num_values: int = Field(description="Values that are there.")
+    nulls: float = Field(description="Share of missing values, 0 to 1.")
+    nulls_reference: float
+    outside: float = Field(description="Share outside the training range, or of categories unseen in training.")
+    psi: Number = Field(None, description="Population stability index, over ten groups of equal weight in training.")
+    jensen_shannon: Number = Field(None, description="Distance, 0 to 1: the root of the divergence in bits.")
+    ks: Number = Field(None, description="Largest gap between the distribution functions; numeric only.")
+    wasserstein: Number = Field(None, description="In standard deviations of the reference; numeric only.")
+    g: Number = Field(None, description="Likelihood ratio against the reference, over the same groups as psi.")
+    p_value: Number = Field(None, description="Of g.")
+    p_holm: Number = Field(None, description="Holm over all columns of the window.")
+    warn_at: float = Field(description="Psi that is drift: the spec's, or the 99th percentile of past windows.")
+    strong_at: float
+    level: Level = "none"
+    seasonal: bool = Field(False, description="Its drift is expected: shown, never said.")
+
+
+class Correlation(_Part):
+    """Rank correlation of two numeric columns, before and now; `changed` when the test and its size both say so."""
+
+    first: str
+    second: str
+    reference: float
+    now: float
+    p_holm: Number
+    changed: bool
+
+
+class Window(_Part):
+    """So many predictions of one version, one after the other, and what each check says of them."""
+
+    id: str = Field(description="`version/number`: the same however often it is looked at.")
+    version: str
+    begin: float = Field(description="Unix time of the first prediction, seconds.")
+    end: float = Field(description="Unix time of the last prediction.")
+    num_predictions: int
+    num_labels: int = Field(0, description="Predictions whose label is known by now: it may still rise.")
+    whole: bool = Field(description="False while it fills; only whole windows count.")
+    breaches: list[Breach] = Field(default_factory=list)
+    realised: Estimate | None = Field(None, description="The goal's metric on labelled predictions; None: too few.")
+    num_measured: int = Field(0, description="Examples that `realised` was taken of.")
+    decayed: bool = Field(False, description="`realised` lies under the verdict's interval by more than the margin.")
+    estimated: Number = Field(None, description="The metric expected without labels (CBPE); never a gate.")
+    predictions: list[Drift] = Field(default_factory=list, description="The score; of many classes also the class.")
+    features: list[Drift] = Field(default_factory=list, description="Furthest drifted first.")
+    correlations: list[Correlation] = Field(default_factory=list, description="Changed ones first.")
+    state: State
+    reason: str
+
+    @property
+    def drifted(self) -> bool:
+        """True when the predictions themselves drift."""
+        return any(drift.level != "none" for drift in self.predictions)
+
+
+class Findings(_Part):
+    """All that one look found; `watch.json` holds the latest.
+
+    `state` is that of the champion's checks over the last windows, by the rule of `alarms` of `of`.
+    """
+
+    version: int = 1
+    project: str
+    at: float = Field(description="Unix time of the look, seconds.")
+    champion: str | None = Field(None, description="The version that is watched.")
+    metric: str | None = None
+    direction: Literal["maximize", "minimize"] | None = None
+    verdict: Estimate | None = Field(None, description="The champion's metric at its promotion, on test rows.")
+    windows: list[Window] = Field(
+        default_factory=list, description="A few of other versions, then the champion's; each oldest first."
+    )
+    num_predictions: int = Field(0, description="Counted so far, of all versions.")
+    num_labels: int = Field(0, description="Labels that have a prediction.")
+    num_unknown_labels: int = Field(0, description="Labels whose prediction is not known; they wait for it.")
+    state: State = "green"
+    reason: str = "nothing was predicted yet"
+    notes: list[str] = Field(default_factory=list, description="What could not be done, and why.")
+
+    def of_champion(self) -> list[Window]:
+        """The champion's whole windows, oldest first."""
+        return [window for window in self.windows if window.version == self.champion and window.whole]

@@ -1,0 +1,160 @@
+"""Counts of a column over the bins of its reference: they merge by addition, and drift needs nothing more.
+
+Numeric: up to 256 bins between quantiles of the training values. Layout of the counts, int64 (bin + 3): each bin;
+missing; under the training minimum; over its maximum (these two are in the end bins as well).
+Categorical, int64 (category + 2): each category of training; categories unseen in training; missing.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Annotated, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field
+
+from models.data.columns import as_text
+from models.watch.grid import Grid
+
+NUM_BINS = 256
+MOST_QUANTILE_VALUES = 1_000_000
+
+Counts = NDArray[np.int64]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class NumericBins(_Part):
+    """The bins of a numeric column: bin i holds `edges[i - 1] <= value < edges[i]`."""
+
+    kind: Literal["numeric"] = "numeric"
+    name: str
+    edges: list[float] = Field(description="Ascending, all different; one less than there are bins.")
+    ranks: list[float] = Field(description="Mean place (bin,) of a bin's values among the training values, -.5 to .5.")
+    low: float = Field(description="Smallest training value.")
+    high: float
+    spread: float = Field(description="Standard deviation of the training values; 0 for a constant.")
+
+    @property
+    def num_cells(self) -> int:
+        """Length of the counts."""
+        return len(self.edges) + 4
+
+    def place(self, values: NDArray[np.float64]) -> NDArray[np.int64]:
+        """The bin (row,) of each value; missing ones lie in the last."""
+        return self.grid.place(values)
+
+    @cached_property
+    def grid(self) -> Grid:
+        """What finds bins fast."""
+        return Grid(np.asarray(self.edges, dtype=np.float64))
+
+    def count(self, column: pa.ChunkedArray | pa.Array) -> Counts:
+        """Counts of numbers; null and NaN are missing."""
+        values = as_numbers(column)
+        return self.count_placed(values, self.place(values))
+
+    def count_placed(self, values: NDArray[np.float64], places: NDArray[np.int64]) -> Counts:
+        """Counts of values whose bins are known already."""
+        num_bins = len(self.edges) + 1
+        counts = np.zeros(self.num_cells, dtype=np.int64)
+        counts[:num_bins] = np.bincount(places, minlength=num_bins)
+        missing = int(np.isnan(values).sum())
+        counts[num_bins - 1] -= missing
+        counts[num_bins:] = missing, int((values < self.low).sum()), int((values > self.high).sum())
+        return counts
+
+    def rank(self, values: NDArray[np.float64], places: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Each value's place (row,) among the training values, -.5 to .5; 0, the middle, where it is missing."""
+        found = np.asarray(self.ranks, dtype=np.float32)[places]
+        found[np.isnan(values)] = 0.0
+        return found
+
+    def values_of(self, counts: Counts) -> Counts:
+        """The counts of values that are there, bin by bin."""
+        return counts[:-3]
+
+    def num_missing(self, counts: Counts) -> int:
+        """How many values are missing."""
+        return int(counts[-3])
+
+    def num_outside(self, counts: Counts) -> int:
+        """How many values lie outside the training range."""
+        return int(counts[-2] + counts[-1])
+
+
+class CategoricalBins(_Part):
+    """The categories of a column, commonest in training first."""
+
+    kind: Literal["categorical"] = "categorical"
+    name: str
+    categories: list[str]
+
+    @property
+    def num_cells(self) -> int:
+        """Length of the counts."""
+        return len(self.categories) + 2
+
+    def count(self, column: pa.ChunkedArray | pa.Array) -> Counts:
+        """Counts of texts, as the model compares them; null and empty text are missing."""
+        whole = column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column])
+        texts = as_text(whole)
+        places = pc.fill_null(pc.index_in(texts, pa.array(self.categories, pa.string())), len(self.categories))
+        counts = np.bincount(places.to_numpy(), minlength=self.num_cells).astype(np.int64)
+        counts[-1] = texts.null_count
+        counts[-2] -= texts.null_count
+        return counts
+
+    def values_of(self, counts: Counts) -> Counts:
+        """The counts of values that are there: each category, then the unseen ones together."""
+        return counts[:-1]
+
+    def num_missing(self, counts: Counts) -> int:
+        """How many values are missing."""
+        return int(counts[-1])
+
+    def num_outside(self, counts: Counts) -> int:
+        """How many values are of categories that training did not hold."""
+        return int(counts[-2])
+
+
+Bins = Annotated[NumericBins | CategoricalBins, Field(discriminator="kind")]
+
+
+def numeric_bins(name: str, values: NDArray[np.float64]) -> NumericBins:
+    """Bins between the quantiles of training values (row,), NaN for missing.
+
+    A column with fewer than 256 different values gets one bin for each. Quantiles of a column longer than a million
+    are those of a million of its values, evenly picked.
+
+    Source: bins by quantiles of the reference, as in Yurdakul (2018), Statistical properties of the population
+    stability index; 256 of them lose under .004 of KS (a whole bin's weight).
+    """
+    present = values[~np.isnan(values)]
+    if not len(present):
+        return NumericBins(name=name, edges=[], ranks=[0.0], low=0.0, high=0.0, spread=0.0)
+    step = -(-len(present) // MOST_QUANTILE_VALUES)
+    shares = np.arange(1, NUM_BINS) / NUM_BINS
+    edges = np.unique(np.quantile(present[::step], shares, method="inverted_cdf"))
+    counts = np.bincount(np.searchsorted(edges, present[::step], side="right"), minlength=len(edges) + 1)
+    ranks = (np.cumsum(counts) - counts / 2) / counts.sum() - 0.5
+    return NumericBins(
+        name=name,
+        edges=edges.tolist(),
+        ranks=ranks.tolist(),
+        low=float(present.min()),
+        high=float(present.max()),
+        spread=float(present.std()),
+    )
+
+
+def as_numbers(column: pa.ChunkedArray | pa.Array) -> NDArray[np.float64]:
+    """A column of numbers as float64 (row,), NaN for null."""
+    whole = column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column])
+    values: NDArray[np.float64] = whole.cast(pa.float64(), safe=False).to_numpy()
+    return values

@@ -1,0 +1,61 @@
+"""How good the predictions of a window were, by the labels that came: the project's metric with its interval."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from models.judge.bootstrap import percentile_interval, resample
+from models.judge.metrics import Metric
+from models.judge.resampling import evaluator
+from models.judge.verdict import Estimate
+from models.spec_care import Watch
+
+RESAMPLES = 400
+"""The ends of a 95 % interval then vary by about a tenth of its width between seeds."""
+
+
+def realised(
+    metric: Metric, target: NDArray[np.int64 | np.float64], prediction: NDArray[np.float64], watch: Watch, seed: int = 0
+) -> Estimate | None:
+    """The metric of labelled predictions with its bootstrap interval; None with too few labels, or where undefined.
+
+    Args:
+        metric: The project's.
+        target: Class indices or numbers (example,).
+        prediction: As metrics eat them.
+        watch: How many labels are enough, and of what confidence the interval is.
+        seed: The same seed gives the same interval.
+
+    Cost: 400 times the metric.
+    """
+    if len(target) < watch.min_labels:
+        return None
+    once = evaluator(metric, target, prediction)
+    value = once(np.ones(len(target)))
+    if not np.isfinite(value):
+        return None
+    values = resample([once], len(target), RESAMPLES, seed)[:, 0]
+    interval = percentile_interval(values, watch.confidence)
+    return Estimate(value=value, low=interval and interval[0], high=interval and interval[1])
+
+
+def is_decayed(metric: Metric, now: Estimate | None, promoted: Estimate | None, margin: float) -> bool:
+    """Whether the whole interval is worse than the whole interval at promotion, by more than a margin.
+
+    Two 95 % intervals of models that are equal lie apart in about 5 of 1,000 windows, and in two windows one after
+    the other hardly ever.
+
+    Source: Schenker and Gentleman (2001), The American Statistician 55, on intervals that do not overlap.
+    """
+    if now is None or promoted is None:
+        return False
+    if metric.direction == "maximize":
+        best, least = now.high, _or(promoted.low, promoted.value)
+        return best is not None and least is not None and best < least - margin
+    best, most = now.low, _or(promoted.high, promoted.value)
+    return best is not None and most is not None and best > most + margin
+
+
+def _or(end: float | None, value: float | None) -> float | None:
+    return value if end is None else end

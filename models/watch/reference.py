@@ -1,0 +1,109 @@
+"""What a model knew when it was made: how its training columns were spread, and how it scored on its test rows.
+
+It travels with the version as `watch-reference.json`, numbers and text alone. Tables have their columns in it; images,
+series and texts only their scores, and what is said of labels: a picture has no columns to be counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
+
+from models.errors import StoreError
+from models.files import write_text
+from models.spec import Task
+from models.watch.calibration import Calibration
+from models.watch.histogram import Bins, Counts
+
+REFERENCE_FILE = "watch-reference.json"
+MOST_CORRELATED = 32
+"""Numeric columns whose rank correlations are watched: the first so many."""
+
+CountList = Annotated[
+    Counts,
+    BeforeValidator(lambda value: np.asarray(value, dtype=np.int64)),
+    PlainSerializer(lambda counts: counts.tolist(), return_type=list[int]),
+]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
+
+
+class Column(_Part):
+    """A column, or the score, with its counts in training (of the score: on the test rows)."""
+
+    bins: Bins
+    counts: CountList
+    outside: float = Field(0.0, description="Share of the test rows outside what training knew.")
+
+    @property
+    def name(self) -> str:
+        """The column's."""
+        return self.bins.name
+
+    @property
+    def nulls(self) -> float:
+        """Share of missing values."""
+        return self.bins.num_missing(self.counts) / max(1, self.num_rows)
+
+    @property
+    def num_rows(self) -> int:
+        """Rows counted, missing values too."""
+        return int(self.bins.values_of(self.counts).sum()) + self.bins.num_missing(self.counts)
+
+
+class Reference(_Part):
+    """What the watch compares with."""
+
+    version: int = 1
+    task: Task
+    classes: list[str] | None = None
+    columns: list[Column] = Field(default_factory=list)
+    scores: list[Column] = Field(description="`score`, or of many classes `confidence` and `class`.")
+    gram: list[list[float]] = Field(
+        default_factory=list,
+        description="Gram matrix of the ranks of the first numeric columns (models/watch/tally.py).",
+    )
+    calibration: Calibration | None = Field(None, description="Of classifications: what stated chances came to.")
+
+    @property
+    def correlated(self) -> list[Column]:
+        """The numeric columns whose rank correlations are watched."""
+        return [column for column in self.columns if column.bins.kind == "numeric"][:MOST_CORRELATED]
+
+    def without(self, names: Collection[str]) -> Reference:
+        """This one without some columns: what is never written down cannot be compared."""
+        if not any(column.name in names for column in self.columns):
+            return self
+        kept = [0, *(place for place, one in enumerate(self.correlated, 1) if one.name not in names)]
+        numeric = [one for one in self.columns if one.bins.kind == "numeric" and one.name not in names]
+        whole = len(self.gram) == len(self.correlated) + 1 and len(numeric[:MOST_CORRELATED]) == len(kept) - 1
+        gram = [[self.gram[row][column] for column in kept] for row in kept] if whole else []
+        columns = [one for one in self.columns if one.name not in names]
+        return self.model_copy(update={"columns": columns, "gram": gram})
+
+    def save(self, folder: Path) -> Path:
+        """Write it into a folder."""
+        path = folder / REFERENCE_FILE
+        write_text(path, self.model_dump_json() + "\n")
+        return path
+
+    @classmethod
+    def load(cls, folder: Path) -> Reference | None:
+        """That of a version's folder; None for a version made before there were any.
+
+        Raises:
+            StoreError: The file is there and cannot be read.
+        """
+        path = folder / REFERENCE_FILE
+        try:
+            return cls.model_validate_json(path.read_text())
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError) as error:
+            raise StoreError(f"{path}: cannot be read ({type(error).__name__}): train and register again") from error

@@ -1,0 +1,1 @@
+"""What tasks do: one module an outside system or a step of the loop."""

@@ -1,0 +1,1 @@
+"""One module an outside system that more than one step speaks to."""

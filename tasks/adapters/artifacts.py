@@ -1,0 +1,122 @@
+"""Files of registered versions: brought here, and checked against the hashes that were registered with them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Literal
+
+from models.errors import StoreError
+from models.files import sha256
+from tasks.runtime import registry_view, stores
+from tasks.runtime.delivery import client, reaching_store
+from tasks.runtime.workspace import Workspace
+
+FILES = "loopline.files"
+SERVED = "mlflow-artifacts:/"
+TIMEOUT_S = 30.0
+
+
+def signing_key() -> str | None:
+    """The key that versions are signed with and checked by, where there is one: `LOOPLINE_SIGNING_KEY`."""
+    return os.environ.get("LOOPLINE_SIGNING_KEY") or None
+
+
+def download_version(workspace: Workspace, model: str, version: str, to: Path) -> Path:
+    """A folder with the version's files (`model.onnx`, `preparation.json`, weights), verified.
+
+    Raises:
+        StoreError: They cannot be had, or a file is not the one that was registered.
+    """
+    import mlflow
+
+    stores.initialise_mlflow(workspace)
+    with reaching_store():
+        found = client().get_model_version(model, version)
+        folder = Path(mlflow.artifacts.download_artifacts(f"models:/{model}/{version}", dst_path=str(to)))
+    refuse_damage(model, version, folder, json.loads(dict(found.tags).get(FILES, "{}")))
+    return folder
+
+
+def bring_files(model: str, version: str, names: Iterable[str], to: Path) -> bool:
+    """Copy files of a version into `to` without importing MLflow, if they lie on this machine or a server gives them.
+
+    Returns:
+        False where they lie in a store of another kind: `download_version` fetches from any.
+
+    Raises:
+        StoreError: They cannot be had now. Whether they are the ones that were registered is not looked at.
+    """
+    place = registry_view.files_at(model, version)
+    wanted = [_inside(to, name) for name in names]
+    try:
+        if place is not None and place.startswith(SERVED):
+            for name in wanted:
+                _download(_address(place, name), to / name)
+            return True
+        if place is not None and place.startswith(("file://", "/")):
+            folder = Path(urllib.parse.unquote(urllib.parse.urlsplit(place).path))
+            for name in wanted:
+                with contextlib.suppress(FileNotFoundError):  # told as missing by whoever checks the hashes
+                    shutil.copyfile(folder / name, to / name)
+            return True
+    except (urllib.error.URLError, OSError) as error:
+        raise StoreError(f"{model} version {version}: its files cannot be had from {place}: {error}") from error
+    return False
+
+
+def _inside(folder: Path, name: str) -> str:
+    """A file's name, which leads nowhere but into the folder: it comes from the registry."""
+    path = Path(name)
+    if path.is_absolute() or ".." in path.parts or not path.name:
+        raise StoreError(f"got a file called {name!r} in {FILES}, expected one inside the version")
+    (folder / path).parent.mkdir(parents=True, exist_ok=True)
+    return path.as_posix()
+
+
+def _address(place: str, name: str) -> str:
+    """Where the server of the registry, or the one that the place names, gives a file. Source: MLflow's REST API."""
+    parts = urllib.parse.urlsplit(place)
+    server = f"http://{parts.netloc}" if parts.netloc else os.environ["MLFLOW_TRACKING_URI"].rstrip("/")
+    path = urllib.parse.quote(f"{parts.path.strip('/')}/{name}")
+    return f"{server}/api/2.0/mlflow-artifacts/artifacts/{path}"
+
+
+def _download(address: str, to: Path) -> None:
+    request = urllib.request.Request(address, headers=registry_view.authorization())  # noqa: S310 - the user's own
+    try:
+        with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer, to.open("wb") as file:  # noqa: S310
+            shutil.copyfileobj(answer, file)
+    except urllib.error.HTTPError as error:
+        if error.code != 404:  # told as missing by whoever checks the hashes
+            raise
+
+
+def refuse_damage(model: str, version: str, folder: Path, hashes: Mapping[str, str]) -> None:
+    """See that the files which came from the store are those that were registered.
+
+    Raises:
+        StoreError: One is not.
+    """
+    for name, got in damage(folder, hashes):
+        raise StoreError(
+            f"{model} version {version}: {name} is {got} in the store: it is not what was registered; "
+            "restore the artifacts, or roll back with `loopline rollback`"
+        )
+
+
+def damage(folder: Path, hashes: Mapping[str, str]) -> Iterator[tuple[str, Literal["changed", "missing"]]]:
+    """The files of a version that are not what was registered, and what became of each."""
+    for name, digest in hashes.items():
+        path = folder / name
+        if not path.is_file():
+            yield name, "missing"
+        elif sha256(path) != digest:
+            yield name, "changed"

@@ -1,0 +1,175 @@
+"""Automations of Prefect: an event of a project begins its `retrain` run, and what a person should hear is sent.
+
+They are made by `loopline deploy` and found again by their tags; one that a person switched off on Prefect's page
+stays off, and one that need not change is not touched: Prefect counts its events anew when it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from models.identity import key_of
+from models.retrain.signal import Kind
+from models.spec_care import Retrain
+from tasks.adapters import notifications
+from tasks.runtime.events import SIGNALS
+
+if TYPE_CHECKING:
+    from prefect.client.orchestration import SyncPrefectClient
+    from prefect.events.schemas.automations import Automation
+
+TAG = "loopline"
+STORM_S = 10.0
+WORDS: dict[Kind, str] = {
+    "new_data": "new data",
+    "decay": "the model decayed",
+    "broken_data": "the data is broken",
+    "drift": "predictions drifted",
+    "person": "a person asked",
+}
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """An automation as it should be; `owner` is a project's name, or what belongs to no project."""
+
+    name: str
+    owner: str
+    description: str
+    trigger: dict[str, Any]
+    actions: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def key(self) -> str:
+        """Of its content, kept as a tag: whether the server's is still as it should be."""
+        content = {"description": self.description, "trigger": self.trigger, "actions": self.actions}
+        return f"key:{key_of(content)[:16]}"
+
+
+def of_project(name: str, policy: Retrain, deployment: UUID) -> list[Wanted]:
+    """The automations that begin a project's retraining: one for each trigger that its policy names, and a person's.
+
+    Args:
+        name: The project's.
+        policy: Its `retrain` block; `on` is read. A schedule is no event.
+        deployment: Id of its `retrain` deployment.
+    """
+    kinds: list[Kind] = [kind for kind in policy.on if kind != "schedule"]
+    return [_retraining(name, kind, deployment) for kind in dict.fromkeys([*kinds, "person"])]
+
+
+def of_pool(pool: str, page: str, blocks: Mapping[str, UUID]) -> list[Wanted]:
+    """The messages to people, of all projects together.
+
+    Runs whose process is gone need none: the next worker takes them up (`tasks/runtime/flow_runs.py`). One that watched
+    their heartbeats would fire as the server comes back, and end what is about to go on.
+
+    Args:
+        pool: The workspace's work pool.
+        page: Address of Prefect's page.
+        blocks: Ids of the notification blocks, by name; none: nobody wants to hear.
+    """
+    return [_message(pool, topic, page, blocks) for topic in notifications.TOPICS if blocks]
+
+
+def apply(client: SyncPrefectClient, pool: str, wanted: Sequence[Wanted], keep: set[str]) -> None:
+    """Make the automations what is wanted; others are removed.
+
+    Args:
+        client: Of Prefect's server.
+        pool: Only automations of this work pool are looked at.
+        wanted: The automations.
+        keep: Owners that were not asked about: theirs stay as they are.
+    """
+    before = [found for found in _existing(client, pool) if _owner(found) not in keep]
+    for found in before:
+        same = [one for one in wanted if one.name == found.name]
+        if not same:
+            client.delete_automation(found.id)
+        elif same[0].key not in found.tags:
+            client.update_automation(found.id, _core(same[0], pool, found.enabled))
+    for one in wanted:
+        if one.name not in {found.name for found in before}:
+            client.create_automation(_core(one, pool, True))
+
+
+def _retraining(name: str, kind: Kind, deployment: UUID) -> Wanted:
+    parameters = {
+        "signal": _as_json("{{ event.payload.get('signal') | tojson }}"),
+        "trigger": kind,
+        "reason": {"__prefect_kind": "jinja", "template": "{{ event.payload.get('reason', '') }}"},
+    }
+    action = {
+        "type": "run-deployment",
+        "source": "selected",
+        "deployment_id": str(deployment),
+        "parameters": parameters,
+    }
+    return Wanted(
+        name=f"{name}: {WORDS[kind]}",
+        owner=name,
+        description=f"{SIGNALS[kind]}: the policy of {name} weighs whether to retrain. Switched off, it stays off.",
+        trigger=_on([SIGNALS[kind]], {"prefect.resource.id": f"loopline.project.{name}"}, STORM_S),
+        actions=[action],
+    )
+
+
+def _message(pool: str, topic: notifications.Topic, page: str, blocks: Mapping[str, UUID]) -> Wanted:
+    actions = [
+        {
+            "type": "send-notification",
+            "block_document_id": str(block),
+            "subject": topic.subject,
+            "body": topic.body.replace("PAGE", page),
+        }
+        for block in blocks.values()
+    ]
+    related = {"match_related": {"prefect.resource.id": f"prefect.tag.{TAG}"}} if topic.of_runs else {}
+    trigger = {**_on(topic.events, topic.match, topic.quiet_s), **related}
+    return Wanted(f"{pool}: tell when {topic.name}", pool, f"Tells {', '.join(blocks)}.", trigger, actions)
+
+
+def _on(events: Sequence[str], match: Mapping[str, Any], within_s: float) -> dict[str, Any]:
+    """Each first event of a project at once; those of the next seconds are one with it."""
+    return {
+        "posture": "Reactive",
+        "expect": list(events),
+        "match": dict(match),
+        "for_each": ["prefect.resource.id"],
+        "threshold": 1,
+        "within": within_s,
+    }
+
+
+def _as_json(template: str) -> dict[str, Any]:
+    """A parameter that is no text: templates give text, and text where an object is due fails the run unseen."""
+    return {"__prefect_kind": "json", "value": {"__prefect_kind": "jinja", "template": template}}
+
+
+def _core(wanted: Wanted, pool: str, is_enabled: bool) -> Any:
+    from prefect.events.schemas.automations import AutomationCore
+
+    return AutomationCore.model_validate(
+        {
+            "name": wanted.name,
+            "description": wanted.description,
+            "enabled": is_enabled,
+            "tags": [TAG, f"pool:{pool}", f"owner:{wanted.owner}", wanted.key],
+            "trigger": {"type": "event", **wanted.trigger},
+            "actions": wanted.actions,
+        }
+    )
+
+
+def _existing(client: SyncPrefectClient, pool: str) -> Iterator[Automation]:
+    found: list[Automation] = []
+    while page := client.read_automations(limit=200, offset=len(found)):
+        found += page
+    return (one for one in found if TAG in one.tags and f"pool:{pool}" in one.tags)
+
+
+def _owner(automation: Automation) -> str:
+    return next((tag.removeprefix("owner:") for tag in automation.tags if tag.startswith("owner:")), "")

@@ -1,0 +1,177 @@
+"""DVC: the stages of a project in `dvc.yaml`, and the commit that makes a dataset version.
+
+A project under the workspace's `projects/` is one item of the matrix in the workspace's `dvc.yaml`; one elsewhere has
+a `dvc.yaml` of its own beside its spec. DVC runs as a program: it goes by the working directory, which is the whole
+process's, and its imports (celery, kombu, hydra) would stay in the loop's memory. It has one lock for a whole
+repository: we wait for it.
+"""
+
+from __future__ import annotations
+
+import configparser
+import io
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from models.errors import StoreError
+from models.files import storing, write_text
+from tasks.runtime.workspace import CLONE, Project
+
+STAGES = {"ingest": "raw", "prepare": "prepared"}
+COMMAND = 'PATH=".venv/bin:$PATH" loopline stage'
+IGNORED = ("__pycache__", ".loopline", ".venv", "*.tmp")
+SHOWN_CHARACTERS = 500
+
+
+def commit(project: Project, loop_id: str) -> dict[str, str]:
+    """Make what lies in `data/` a version: hashes into `dvc.lock`, bytes into DVC's cache and, when set, its remote.
+
+    Returns:
+        `raw` and `prepared`: DVC's hashes; `remote`: the default remote's name or empty.
+
+    Raises:
+        StoreError: DVC refused; its words and the cure.
+    """
+    import filelock
+
+    root = _root(project)
+    with filelock.FileLock(project.workspace.locks / "dvc.lock"):  # dvc.yaml is one file for all projects
+        _ensure_repository(root)
+        _ensure_stages(project, root)
+        targets = [_address(project, root, stage) for stage in STAGES]
+        _dvc(root, "commit", "--force", "--quiet", *targets)
+        _annotate(project, loop_id)
+    remote = _default_remote(root)
+    if remote:
+        _dvc(root, "push", "--quiet", *targets)
+    return {**hashes(project), "remote": remote}
+
+
+def hashes(project: Project) -> dict[str, str]:
+    """DVC's hashes of the project's raw and prepared data, as `dvc.lock` has them."""
+    from ruamel.yaml import YAML
+
+    folder = project.workspace.root if project.inside else project.folder
+    stages = YAML(typ="safe").load((folder / "dvc.lock").read_text())["stages"]
+    suffix = f"@{project.folder.name}" if project.inside else ""
+    return {name: str(stages[stage + suffix]["outs"][0]["md5"]) for stage, name in STAGES.items()}
+
+
+def _root(project: Project) -> Path:
+    """The folder with `.dvc`: the workspace for a project inside, else the nearest above the project, else its own."""
+    if project.inside:
+        return project.workspace.root
+    above = (folder for folder in (project.folder, *project.folder.parents) if (folder / ".dvc").is_dir())
+    return next(above, project.folder)
+
+
+def _address(project: Project, root: Path, stage: str) -> str:
+    if project.inside:
+        return f"{stage}@{project.folder.name}"
+    return f"{(project.folder / 'dvc.yaml').relative_to(root)}:{stage}"
+
+
+def _dvc(root: Path, command: str, *arguments: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "dvc", "--wait-for-lock", command, *arguments],
+        cwd=root,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        said = " ".join((done.stderr or done.stdout).split())[-SHOWN_CHARACTERS:] or f"exit code {done.returncode}"
+        raise StoreError(
+            f"`dvc {command}` in {root} failed: {said}: put it right and run again; the data in data/ is whole"
+        )
+
+
+def _default_remote(root: Path) -> str:
+    config = configparser.ConfigParser()
+    config.read([root / ".dvc" / "config", root / ".dvc" / "config.local"])
+    return config.get("core", "remote", fallback="").strip()
+
+
+def _ensure_repository(root: Path) -> None:
+    """A DVC repository in `root`, with git or without, that keeps quiet."""
+    git = _in_git(root)
+    with storing(root):
+        if not (root / ".dvc").is_dir():
+            _dvc(
+                root,
+                "init",
+                "--quiet",
+                *([] if git else ["--no-scm"]),
+                *(["--subdir"] if git and not (root / ".git").exists() else []),
+            )
+        local = root / ".dvc" / "config.local"
+        if not git and not local.exists():
+            write_text(local, "[core]\n    no_scm = true\n")  # a clone copied without its .git
+        ignore = root / ".dvcignore"
+        lines = ignore.read_text().splitlines() if ignore.exists() else []
+        if missing := [line for line in IGNORED if line not in lines]:
+            write_text(ignore, "\n".join([*lines, *missing]) + "\n")
+
+
+def _in_git(root: Path) -> bool:
+    return any((folder / ".git").exists() for folder in (root, *root.parents))
+
+
+def _ensure_stages(project: Project, root: Path) -> None:
+    """The project's stages in `dvc.yaml`; only a missing project is added, nothing of the user's is rewritten."""
+    path = (root if project.inside else project.folder) / "dvc.yaml"
+    document = _load(path)
+    stages = document.setdefault("stages", {})
+    changed = False
+    for name in STAGES:
+        if name not in stages:
+            stages[name] = _stage(project, name)
+            changed = True
+        if project.inside and project.folder.name not in stages[name]["matrix"]["project"]:
+            stages[name]["matrix"]["project"].append(project.folder.name)
+            changed = True
+    if changed:
+        _dump(path, document)
+
+
+def _annotate(project: Project, loop_id: str) -> None:
+    """Name the loop that made the version, as metadata of a DVC artifact in the project's own `dvc.yaml`."""
+    path = project.folder / "dvc.yaml"
+    document = _load(path)
+    artifacts = document.setdefault("artifacts", {})
+    artifacts[project.folder.name.replace("_", "-")] = {
+        "path": "data/prepared",
+        "type": "dataset",
+        "meta": {"loopline.loop_id": loop_id},
+    }
+    _dump(path, document)
+
+
+def _load(path: Path) -> Any:
+    from ruamel.yaml import YAML
+
+    return (YAML(typ="rt").load(path.read_text()) if path.exists() else None) or {}
+
+
+def _dump(path: Path, document: Any) -> None:
+    from ruamel.yaml import YAML
+
+    text = io.StringIO()
+    YAML(typ="rt").dump(document, text)
+    write_text(path, text.getvalue())
+
+
+def _stage(project: Project, name: str) -> dict[str, Any]:
+    """One stage: `ingest` depends on the source named in the spec, `prepare` on the raw data, spec and our code."""
+    where = "projects/${item.project}/" if project.inside else ""
+    told = "${item.project}" if project.inside else "."
+    stage: dict[str, Any] = {"matrix": {"project": []}} if project.inside else {}
+    stage["cmd"] = f"{COMMAND} {name} {told}"
+    if name == "prepare":
+        code = ["models/data"] if project.inside and project.workspace.root == CLONE else []
+        stage["deps"] = [f"{where}data/raw", *code]
+    stage["params"] = [{f"{where}project.yaml": ["data.source" if name == "ingest" else "data"]}]
+    stage["outs"] = [f"{where}data/{'raw' if name == 'ingest' else 'prepared'}"]
+    return stage

@@ -1,0 +1,229 @@
+"""Runs checks with Great Expectations and says what came out, as plain data.
+
+Only the columns that checks name are handed over. What failed is run once more to learn the rows. A check that the
+engine could not evaluate is an error, never bad data.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import logging
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from models.data.check import no_such_column
+from models.data.expectations import Check
+from models.errors import UsageError
+
+NUM_EXAMPLES = 10
+_COLUMN_ARGUMENTS = ("column", "column_A", "column_B")
+_LIST_ARGUMENTS = ("column_list", "column_set")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A report, and the failing rows of each failed check by its position in `report["results"]`."""
+
+    report: dict[str, Any]
+    failing_rows: dict[int, np.ndarray] = field(default_factory=dict)
+
+    def quarantine(self, table: pa.Table) -> pa.Table:
+        """The rows that failed a rejecting check, with their position and the checks that they failed."""
+        reasons: dict[int, list[str]] = {}
+        for position, failed in self.failing_rows.items():
+            result = self.report["results"][position]
+            if result["severity"] == "reject":
+                for row in failed.tolist():
+                    reasons.setdefault(row, []).append(f"{result['expectation']}({result['column'] or ''})")
+        rows = sorted(reasons)
+        bad = table.take(pa.array(rows, pa.int64()))
+        bad = bad.append_column("__position", pa.array(rows, pa.int64()))
+        return bad.append_column("__failed", pa.array(["; ".join(reasons[row]) for row in rows], pa.string()))
+
+
+def run_checks(table: pa.Table, checks: Sequence[Check], project: str = "", dataset: str = "") -> Outcome:
+    """Run checks over a table.
+
+    The report: project, dataset, when (UTC), rows, columns, success (no rejecting check failed and none was in
+    error), status (`valid`, `warned`, `rejected` or `error`) and results: expectation, column, arguments, severity,
+    origin, success, observed, unexpected_count, unexpected_percent, examples, error.
+
+    Cost: linear; 10 checks on 336,776 rows take under a second, once Great Expectations is imported (3 to 6 s).
+
+    Raises:
+        UsageError: No such expectation, or not with such arguments.
+    """
+    results, failing = _evaluate(table, checks)
+    failed = [result for result in results if not result["success"] and not result["error"]]
+    if any(result["error"] for result in results):
+        status = "error"
+    elif any(result["severity"] == "reject" for result in failed):
+        status = "rejected"
+    else:
+        status = "warned" if failed else "valid"
+    report = {
+        "project": project,
+        "dataset": dataset,
+        "when": datetime.now(UTC).isoformat(timespec="seconds"),
+        "rows": table.num_rows,
+        "columns": table.num_columns,
+        "success": status in ("valid", "warned"),
+        "status": status,
+        "results": results,
+    }
+    return Outcome(report, failing)
+
+
+def _evaluate(table: pa.Table, checks: Sequence[Check]) -> tuple[list[dict[str, Any]], dict[int, np.ndarray]]:
+    gx = _engine()
+    results = [_blank(check, table.column_names) for check in checks]
+    expectations = {
+        position: _expectation(check, position)
+        for position, check in enumerate(checks)
+        if results[position]["observed"] is None
+    }
+    failing: dict[int, np.ndarray] = {}
+    if expectations:
+        frame = table.select(_needed(table, checks)).to_pandas()
+        context = gx.get_context(mode="ephemeral")
+        context.variables.progress_bars = {"globally": False}
+        asset = context.data_sources.add_pandas("memory").add_dataframe_asset("table")
+        batch_definition = asset.add_batch_definition_whole_dataframe("whole")
+        for position, answer in _run(context, batch_definition, frame, expectations).items():
+            results[position].update(answer)
+        batch = batch_definition.get_batch(batch_parameters={"dataframe": frame})
+        for position, result in enumerate(results):
+            if result["unexpected_count"] and not result["success"] and not result["error"]:
+                failing[position] = _rows(batch, expectations[position])
+        # The context outlives this call, held by Great Expectations, and its source holds the frame.
+        context.data_sources.delete("memory")
+    return results, failing
+
+
+def _engine() -> Any:
+    """Great Expectations, without the deprecations that it meets in Python while it is imported."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import great_expectations as gx
+        import great_expectations.expectations
+    logging.getLogger("great_expectations").setLevel(logging.ERROR)
+    return gx
+
+
+def _run(context: Any, batch_definition: Any, frame: Any, expectations: dict[int, Any]) -> dict[int, dict[str, Any]]:
+    """All in one checkpoint; if one of them breaks the whole run, each by itself."""
+    gx = _engine()
+    suite = context.suites.add(gx.ExpectationSuite(name="suite", expectations=list(expectations.values())))
+    definition = gx.ValidationDefinition(name="validation", data=batch_definition, suite=suite)
+    definition = context.validation_definitions.add(definition)
+    checkpoint = gx.Checkpoint(name="checkpoint", validation_definitions=[definition], result_format="SUMMARY")
+    context.checkpoints.add(checkpoint)
+    try:
+        ran = checkpoint.run(batch_parameters={"dataframe": frame})
+        (run_result,) = ran.run_results.values()
+        return {one.expectation_config.meta["position"]: _answer(one) for one in run_result.results}
+    except Exception:  # noqa: BLE001 - some expectations crash the engine; which one is found out below
+        batch = batch_definition.get_batch(batch_parameters={"dataframe": frame})
+        return {position: _run_alone(batch, one) for position, one in expectations.items()}
+
+
+def _run_alone(batch: Any, expectation: Any) -> dict[str, Any]:
+    try:
+        return _answer(batch.validate(expectation, result_format="SUMMARY"))
+    except Exception as error:  # noqa: BLE001 - whatever the engine raises is that check's error
+        return {"success": False, "error": f"the engine raised {type(error).__name__}: {error}"}
+
+
+def _answer(one: Any) -> dict[str, Any]:
+    result = json.loads(json.dumps(one.result, default=_plain))
+    error = _engine_error(one.exception_info or {})
+    return {
+        "success": bool(one.success),
+        "observed": result.get("observed_value", result.get("unexpected_percent")),
+        "unexpected_count": result.get("unexpected_count"),
+        "unexpected_percent": result.get("unexpected_percent"),
+        "examples": list(result.get("partial_unexpected_list") or [])[:NUM_EXAMPLES],
+        "error": error,
+    }
+
+
+def _engine_error(info: dict[str, Any]) -> str | None:
+    """Exceptions come flat, or by the metric that raised."""
+    entries = [info] if "raised_exception" in info else list(info.values())
+    for entry in entries:
+        if isinstance(entry, dict) and entry.get("raised_exception"):
+            return f"the engine could not evaluate it: {entry.get('exception_message')}"
+    return None
+
+
+def _rows(batch: Any, expectation: Any) -> np.ndarray:
+    complete = batch.validate(expectation, result_format={"result_format": "COMPLETE"})
+    return np.asarray(complete.result.get("unexpected_index_list") or [], dtype=np.int64)
+
+
+def _blank(check: Check, names: list[str]) -> dict[str, Any]:
+    """A result to fill in; answered already when the check's column is not there, which the engine calls an error."""
+    columns = _columns(check)
+    absent = [name for name in columns if name not in names]
+    observed = no_such_column(absent[0], names) if absent else None
+    return {
+        "expectation": check.expectation,
+        "column": ", ".join(columns) or None,
+        "arguments": {key: value for key, value in check.arguments.items() if key not in _COLUMN_ARGUMENTS},
+        "severity": check.severity,
+        "origin": check.origin,
+        "success": False,
+        "observed": observed,
+        "unexpected_count": None,
+        "unexpected_percent": None,
+        "examples": [],
+        "error": None,
+    }
+
+
+def _columns(check: Check) -> list[str]:
+    arguments = check.arguments
+    named = [arguments[key] for key in _COLUMN_ARGUMENTS if isinstance(arguments.get(key), str)]
+    if not check.expectation.startswith("table_"):
+        named += [name for key in _LIST_ARGUMENTS for name in arguments.get(key) or []]
+    return named
+
+
+def _needed(table: pa.Table, checks: Sequence[Check]) -> list[str]:
+    if any(check.expectation.startswith("table_column") or "row_condition" in check.arguments for check in checks):
+        return list(table.column_names)
+    named = dict.fromkeys(name for check in checks for name in _columns(check))
+    return [name for name in named if name in table.column_names] or list(table.column_names[:1])
+
+
+def _expectation(check: Check, position: int) -> Any:
+    catalogue = _engine().expectations
+    known = {_snake(name): name for name in dir(catalogue) if name.startswith("Expect") and name != "Expectation"}
+    if check.expectation not in known:
+        near = difflib.get_close_matches(check.expectation, list(known), 1)
+        cure = f"did you mean {near[0]!r}?" if near else "see the gallery of Great Expectations for the names"
+        raise UsageError(f"data.expectations: no expectation {check.expectation!r}: {cure}")
+    severity = "critical" if check.severity == "reject" else "warning"
+    try:
+        return getattr(catalogue, known[check.expectation])(
+            **check.arguments, severity=severity, meta={"position": position}
+        )
+    except (ValueError, TypeError) as error:
+        told = "; ".join(line.strip() for line in str(error).splitlines()[1:]) or str(error)
+        raise UsageError(f"data.expectations: {check.expectation} with {check.arguments}: {told}") from error
+
+
+def _snake(name: str) -> str:
+    letters = [f"_{letter.lower()}" if letter.isupper() else letter for letter in name.removeprefix("Expect")]
+    return "".join(letters).removeprefix("_").replace("_k_l_", "_kl_")
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else str(value)

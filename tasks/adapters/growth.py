@@ -1,0 +1,98 @@
+"""What came at a project's source since it was last read, without reading it.
+
+| source | is compared by |
+|---|---|
+| a file, or a folder of files | content, which is read only where size or time changed |
+| `./source.py:load` | what the function `arrived` beside it gives, if it is there: JSON, such as a list of days |
+| a package | nothing: it is pinned, and never grows |
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict
+
+from models import refs
+from models.identity import key_of
+from models.records import Record
+from models.spec import Spec
+from tasks.adapters import sources
+from tasks.runtime.ledger import Ledger
+from tasks.runtime.workspace import Project
+
+SETTLE_S = 2.0
+COUNTED = (".parquet", ".csv", ".tsv", ".txt")
+
+
+class Growth(BaseModel):
+    """What is at the source and was not when it was last read.
+
+    `key` is the same until the source changes again or is read. `rows`: how many more, where that is known cheaply.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    key: str
+    text: str
+    rows: int | None = None
+
+
+def growth(project: Project, spec: Spec, now: float | None = None) -> Growth | None:
+    """What came since the last ingest; None for nothing, for a source never read, and while a file is being written.
+
+    Raises:
+        UserCodeError: The project's own `arrived` failed.
+    """
+    ledger = Ledger(project, spec)
+    before = ledger.records.latest("ingest")
+    if before is None or before.result.get("source") != spec.data.source or sources.is_package(spec.data.source):
+        return None
+    if refs.is_own_code(spec.data.source):
+        return _of_function(project, spec, before)
+    found = _of_files(project, spec, ledger, before, time.time() if now is None else now)
+    ledger.hashes.save()
+    return found
+
+
+def _of_function(project: Project, spec: Spec, before: Record) -> Growth | None:
+    said, known = sources.arrived(spec, project.folder), before.result.get(sources.ARRIVED)
+    if said is None or known is None or said == known:
+        return None
+    new = [part for part in said if part not in known] if isinstance(said, list) and isinstance(known, list) else []
+    text = f"came at {spec.data.source}: {', '.join(map(str, new[:5]))}" if new else f"{spec.data.source} has changed"
+    return Growth(key=key_of({"before": before.key, "now": said}), text=text)
+
+
+def _of_files(project: Project, spec: Spec, ledger: Ledger, before: Record, now: float) -> Growth | None:
+    path = (project.folder / Path(spec.data.source).expanduser()).resolve()
+    known = before.parts.get(f"file:{spec.data.source}")
+    files = [file for file in path.rglob("*") if file.is_file()] if path.is_dir() else [path]
+    if not path.exists() or not files or any(0 <= now - file.stat().st_mtime < SETTLE_S for file in files):
+        return None
+    digest = ledger.hashes.of(path)
+    if digest == known:
+        return None
+    rows = _rows(files)
+    fed_back = int(before.result.get("feedback", {}).get("joined", 0))
+    more = rows - int(before.result["rows"]) + fed_back if rows is not None else None
+    text = f"{spec.data.source}: {more:+,} rows" if more else f"{spec.data.source} has changed"
+    return Growth(key=key_of({"before": before.digest, "now": digest}), text=text, rows=more)
+
+
+def _rows(files: list[Path]) -> int | None:
+    """Rows of Parquet by their footers, of plain text by its lines; None where that does not tell."""
+    import pyarrow as pa
+
+    from models.data.row_batches import count_rows
+
+    total = 0
+    for file in files:
+        try:
+            if file.suffix not in COUNTED:
+                return None
+            total += count_rows(file)
+        except (OSError, pa.ArrowInvalid):
+            return None
+    return total

@@ -1,0 +1,138 @@
+"""Versions as files of this machine: fetched once, every file checked each time, there while the registry is away."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from models.errors import StoreError, UsageError
+from models.files import read_json, replacing_folder, write_json
+from tasks.adapters.artifacts import FILES, bring_files, damage, download_version, refuse_damage
+from tasks.runtime import registry_view
+from tasks.runtime.registry_view import Version
+from tasks.runtime.workspace import Workspace
+
+_LAST = "aliases.json"
+
+
+@dataclass(frozen=True)
+class Cached:
+    """A version's folder with `model.onnx`, `preparation.json` and its papers, as registered.
+
+    `note`: what a person should know of how it was found, such as that the registry was away; else empty.
+    """
+
+    number: str
+    folder: Path
+    hashes: dict[str, str]
+    note: str = ""
+
+
+def cached_version(workspace: Workspace, model: str, wanted: str = "champion") -> Cached:
+    """A version of a model, from the cache where it is whole there, else from the registry.
+
+    Args:
+        workspace: Its cache is used.
+        model: The registered model, called like the project.
+        wanted: `champion`, another alias, or a number.
+
+    Raises:
+        UsageError: There is no such version.
+        StoreError: The registry is away and the cache does not hold it, or the registry's files are not what was
+            registered.
+    """
+    place = workspace.cache / "models" / model
+    try:
+        version = _found(model, wanted)
+    except StoreError as error:
+        return _without_registry(place, model, wanted, error)
+    if version is None:
+        cure = f"`loopline run {model}` makes one" if wanted == "champion" else "name another"
+        raise UsageError(f"{model}: there is no version {wanted!r}: {cure}")
+    return kept(workspace, model, version, fetch, wanted)
+
+
+def kept(
+    workspace: Workspace,
+    model: str,
+    version: Version,
+    fetched: Callable[[Workspace, str, str, Path], None],
+    alias: str = "",
+) -> Cached:
+    """A version of the registry in the cache, every file of it checked against the hashes in its tags.
+
+    Args:
+        workspace: Its cache is used.
+        model: The registered model.
+        version: As the registry has it.
+        fetched: Brings the version into a folder where its files lie neither on this machine nor with the server.
+        alias: Remembered as this one for when the registry is away, where it is an alias.
+
+    Raises:
+        StoreError: It cannot be had, or the registry's files are not what was registered.
+    """
+    import filelock
+
+    place = workspace.cache / "models" / model
+    hashes: dict[str, str] = json.loads(version.tags.get(FILES, "{}"))
+    folder = place / version.number
+    workspace.locks.mkdir(parents=True, exist_ok=True)
+    with filelock.FileLock(workspace.locks / f"cache-{model}.lock"):
+        whole = hashes and not any(damage(folder, hashes))
+        if not whole and not (hashes and _copied(model, version.number, folder, hashes)):
+            fetched(workspace, model, version.number, folder)
+        if alias in registry_view.ALIASES:
+            write_json(place / _LAST, {**read_json(place / _LAST), alias: version.number})
+        write_json(folder.with_suffix(".json"), hashes)
+    return Cached(version.number, folder, hashes)
+
+
+def _copied(model: str, number: str, folder: Path, hashes: dict[str, str]) -> bool:
+    """Bring the files without MLflow; False where they lie in a store that only MLflow reads."""
+    with contextlib.suppress(_Elsewhere), replacing_folder(folder) as place:
+        if not bring_files(model, number, hashes, place):
+            raise _Elsewhere
+        refuse_damage(model, number, place, hashes)
+        return True
+    return False
+
+
+class _Elsewhere(Exception):  # noqa: N818 - it says where, nothing went wrong
+    pass
+
+
+def _found(model: str, wanted: str) -> Version | None:
+    if wanted in registry_view.ALIASES:
+        return registry_view.aliased(model, wanted)
+    return registry_view.numbered(model, wanted) if wanted.isdecimal() else None
+
+
+def _without_registry(place: Path, model: str, wanted: str, error: StoreError) -> Cached:
+    number = read_json(place / _LAST).get(wanted, wanted)
+    folder = place / number
+    hashes = read_json(folder.with_suffix(".json"))
+    if not hashes:
+        raise StoreError(f"{error}; the cache {place} does not hold version {wanted!r} either") from error
+    for name, got in damage(folder, hashes):
+        words = {"missing": "is missing", "changed": "is not what was registered"}[got]
+        raise StoreError(
+            f"{error}; and in the cache {folder / name} {words}: it can be used again when the registry is back"
+        )
+    return Cached(number, folder, hashes, f"{error}: going on with version {number} from the cache")
+
+
+def fetch(workspace: Workspace, model: str, number: str, folder: Path) -> None:
+    """Bring a version into a folder by MLflow, from a store of any kind, checked.
+
+    Raises:
+        StoreError: It cannot be had, or is not what was registered.
+    """
+    with replacing_folder(folder) as place, tempfile.TemporaryDirectory(dir=place.parent) as temporary:
+        found = download_version(workspace, model, number, Path(temporary))
+        for path in found.iterdir():
+            shutil.move(path, place / path.name)

@@ -1,0 +1,134 @@
+"""Messages to people, by Prefect's own notification blocks, made from the environment of `loopline up` and `deploy`.
+
+| variable | is |
+|---|---|
+| `LOOPLINE_NOTIFY_SLACK` | a Slack webhook, `https://hooks.slack.com/services/...` |
+| `LOOPLINE_NOTIFY_EMAIL` | an Apprise address, `mailtos://user:password@smtp.example.org?to=team@example.org` |
+| `LOOPLINE_NOTIFY_WEBHOOK` | any address; gets `{"subject": ..., "body": ...}` as JSON by POST |
+| `LOOPLINE_NOTIFY_WEBHOOK_TOKEN` | sent to it as `Authorization: Bearer ...` |
+
+Prefect keeps the addresses encrypted; they reach no log and no page.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from models.errors import UsageError
+from tasks.runtime.events import CHAMPION_MOVED, DECISION_MADE, LOOP_ENDED, SIGNALS
+
+if TYPE_CHECKING:
+    from prefect.client.orchestration import SyncPrefectClient
+
+SLACK, EMAIL, WEBHOOK, TOKEN = (f"LOOPLINE_NOTIFY_{name}" for name in ("SLACK", "EMAIL", "WEBHOOK", "WEBHOOK_TOKEN"))
+SCHEMES = {SLACK: ("https://", "http://"), EMAIL: ("mailto://", "mailtos://"), WEBHOOK: ("https://", "http://")}
+NAMES = {SLACK: "slack", EMAIL: "email", WEBHOOK: "webhook"}
+TEXT = "{{ event.payload.text }}"
+
+
+@dataclass(frozen=True)
+class Topic:
+    """Something that people want to hear of: which events, of which resources, in which words.
+
+    `quiet_s`: for so long after a message of a project no other one of this topic is sent. `of_runs`: Prefect's own
+    events of our flow runs.
+    """
+
+    name: str
+    events: list[str]
+    subject: str
+    body: str = TEXT
+    match: Mapping[str, Any] = field(default_factory=lambda: {"prefect.resource.id": "loopline.project.*"})
+    quiet_s: float = 60.0
+    of_runs: bool = False
+
+
+PROJECT = "{{ event.resource.name }}"
+TOPICS = (
+    Topic("data is broken", [SIGNALS["broken_data"]], f"{PROJECT}: its data is broken"),
+    Topic("a model decays", [SIGNALS["decay"]], f"{PROJECT}: the model decays"),
+    Topic(
+        "data is rejected",
+        [LOOP_ENDED],
+        f"{PROJECT}: data was rejected",
+        match={"prefect.resource.id": "loopline.project.*", "loopline.outcome": "rejected"},
+    ),
+    Topic(
+        "a run fails",
+        ["prefect.flow-run.Failed", "prefect.flow-run.Crashed"],
+        "{{ flow_run.name }}: {{ flow_run.state.name }}",
+        "{{ flow_run.state.message }}\nPAGE/runs/flow-run/{{ flow_run.id }}",
+        {"prefect.resource.id": "prefect.flow-run.*"},
+        of_runs=True,
+    ),
+    Topic(
+        "a person is asked",
+        [DECISION_MADE],
+        f"{PROJECT}: may it be retrained?",
+        f"{TEXT}\nAnswer (Resume): PAGE/runs/flow-run/{{{{ event.payload.decision.flow_run }}}}",
+        {"prefect.resource.id": "loopline.project.*", "loopline.action": "ask"},
+    ),
+    Topic("a champion moves", [CHAMPION_MOVED], f"{PROJECT}: another champion", quiet_s=1.0),
+)
+
+
+def wanted(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """The addresses that the environment names, by variable.
+
+    Raises:
+        UsageError: One is of another kind than its name says; the address itself is not repeated.
+    """
+    found = {name: environ[name] for name in SCHEMES if environ.get(name)}
+    for name, address in found.items():
+        if not address.startswith(SCHEMES[name]):
+            expected = " or ".join(SCHEMES[name])
+            raise UsageError(f"{name}: got another kind of address, expected one that begins with {expected}")
+    return found
+
+
+def make_blocks(client: SyncPrefectClient, pool: str, environ: Mapping[str, str] = os.environ) -> dict[str, UUID]:
+    """Keep what the environment names as Prefect blocks, and remove those that it names no more; their ids by name.
+
+    Raises:
+        UsageError: An address is of the wrong kind.
+    """
+    addresses = wanted(environ)
+    made: dict[str, UUID] = {}
+    for variable, kind in NAMES.items():
+        name = f"{pool}-{kind}"
+        if variable in addresses:
+            block = _block(variable, addresses[variable], environ.get(TOKEN, ""), pool)
+            made[kind] = UUID(str(block.save(name, overwrite=True)))
+        else:
+            _remove(client, name, "custom-webhook" if variable == WEBHOOK else "slack-webhook")
+    return made
+
+
+def _block(variable: str, address: str, token: str, pool: str) -> Any:
+    from prefect.blocks.fields import SecretDict
+    from prefect.blocks.notifications import CustomWebhookNotificationBlock, SlackWebhook
+    from pydantic import SecretStr
+
+    if variable != WEBHOOK:
+        return SlackWebhook(url=SecretStr(address))  # Prefect gives it to Apprise, which knows mailto as well
+    secrets = {"address": address, **({"token": token} if token else {})}
+    return CustomWebhookNotificationBlock(
+        name=pool,
+        url="{{address}}",
+        json_data={"subject": "{{subject}}", "body": "{{body}}"},
+        headers={"Authorization": "Bearer {{token}}"} if token else None,
+        secrets=SecretDict(secrets),
+    )
+
+
+def _remove(client: SyncPrefectClient, name: str, slug: str) -> None:
+    from prefect.exceptions import ObjectNotFound
+
+    try:
+        client.delete_block_document(client.read_block_document_by_name(name, slug, include_secrets=False).id)
+    except ObjectNotFound:
+        return

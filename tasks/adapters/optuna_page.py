@@ -1,0 +1,91 @@
+"""Optuna's dashboard over the workspace's studies: `python -m tasks.adapters.optuna_page ROOT --port 4301`.
+
+Optuna and its dashboard are imported when somebody first looks: that takes seconds, and most days nobody does.
+
+The `optuna-dashboard` program would open the journal with a lock of its own, beside the one that searches hold; here it
+gets the storage that they use. It knows no login: loopback alone, and no Host that is not ours (DNS rebinding).
+"""
+
+from __future__ import annotations
+
+import argparse
+import threading
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from socketserver import ThreadingMixIn
+from typing import Any
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
+
+from tasks.runtime import stores
+from tasks.runtime.workspace import Workspace
+
+Start = Callable[..., Any]
+Wsgi = Callable[[dict[str, Any], Start], Iterable[bytes]]
+NAMES = ("127.0.0.1", "localhost")
+
+
+class _Server(ThreadingMixIn, WSGIServer):
+    daemon_threads = True
+
+
+class _Quiet(WSGIRequestHandler):
+    def log_message(self, format: str, *args: Any) -> None:
+        """Say nothing of each request."""
+
+
+def guarded(app: Wsgi) -> Wsgi:
+    """Refuse a Host that is not this machine's own name, and forms sent by another site's page."""
+
+    def ask(environ: dict[str, Any], start: Start) -> Iterable[bytes]:
+        is_ours = environ.get("HTTP_HOST", "").rpartition(":")[0] in NAMES
+        is_looking = environ["REQUEST_METHOD"] in ("GET", "HEAD")  # which a link from elsewhere does
+        if not is_ours or (environ.get("HTTP_SEC_FETCH_SITE") in ("cross-site", "same-site") and not is_looking):
+            start("403 Forbidden", [("Content-Type", "text/plain")])
+            return [b"not asked from this page"]
+        return app(environ, start)
+
+    return ask
+
+
+def when_asked(make: Callable[[], Wsgi]) -> Wsgi:
+    """An application made at the first request that wants it; `/health` does not."""
+    lock, made = threading.Lock(), list[Wsgi]()
+
+    def ask(environ: dict[str, Any], start: Start) -> Iterable[bytes]:
+        if environ["PATH_INFO"] == "/health":
+            start("200 OK", [("Content-Type", "text/plain")])
+            return [b"ok"]
+        with lock:
+            if not made:
+                made.append(make())
+        return made[0](environ, start)
+
+    return ask
+
+
+def dashboard(workspace: Workspace) -> Wsgi:
+    """The dashboard itself."""
+    from optuna_dashboard import wsgi
+
+    from tasks.adapters.optuna_study import storage
+
+    app: Wsgi = wsgi(storage(workspace))
+    return app
+
+
+def main() -> None:
+    """Serve until ended by a signal."""
+    parser = argparse.ArgumentParser(prog="python -m tasks.adapters.optuna_page", description=__doc__)
+    parser.add_argument("root", type=Path, help="The workspace.")
+    parser.add_argument("--port", type=int, required=True)
+    given = parser.parse_args()
+    workspace = Workspace(given.root.resolve())
+    workspace.make()
+    stores.configure(workspace)
+    app = guarded(when_asked(lambda: dashboard(workspace)))
+    with make_server("127.0.0.1", given.port, app, server_class=_Server, handler_class=_Quiet) as server:
+        server.serve_forever()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,238 @@
+"""Optuna, by ask and tell: one owner asks for trials and tells how they ended; a killed owner's trials are put right.
+
+Studies live in a journal file of the workspace, or in the database that LOOPLINE_OPTUNA_STORAGE names.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from models.errors import UsageError
+from models.search import Trial, grid_point
+from models.spec import Dimension, Search
+from tasks.runtime.workspace import Workspace
+
+if TYPE_CHECKING:
+    import optuna
+
+REASON = "loopline.reason"
+KILLED = "killed"
+SECONDS = "loopline.seconds"
+POSITION = "loopline.position"
+COSTS = "loopline.costs"
+STORAGE = "LOOPLINE_OPTUNA_STORAGE"
+
+
+def storage(workspace: Workspace) -> Any:
+    """The storage of all studies of the workspace."""
+    import optuna
+    from optuna.storages.journal import JournalFileBackend
+
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    url = os.environ.get(STORAGE)
+    if url:
+        return optuna.storages.RDBStorage(url)
+    path = workspace.state / "optuna" / "journal.log"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lock = _JournalLock(path)
+    _mend(lock, path)
+    backend = JournalFileBackend(str(path), lock_obj=lock)
+    return optuna.storages.JournalStorage(backend)
+
+
+class _JournalLock:
+    """The kernel lets go of it when its holder dies; Optuna's own would hold up the next run for 30 s."""
+
+    def __init__(self, path: Path) -> None:
+        import filelock
+
+        self._lock = filelock.FileLock(f"{path}.flock")
+
+    def acquire(self) -> bool:
+        self._lock.acquire(poll_interval=0.005)
+        return True
+
+    def release(self) -> None:
+        self._lock.release()
+
+
+def _mend(lock: _JournalLock, path: Path) -> None:
+    """Take off a last line that a killed writer left torn: Optuna would append to it, then refuse the journal."""
+    if not path.exists():
+        return
+    with path.open("rb") as file:
+        if not file.seek(0, os.SEEK_END):
+            return
+        file.seek(-1, os.SEEK_END)
+        if file.read(1) == b"\n":
+            return
+    lock.acquire()
+    try:
+        content = path.read_bytes()
+        os.truncate(path, content.rfind(b"\n") + 1)
+    finally:
+        lock.release()
+
+
+def open_study(
+    workspace: Workspace, name: str, search: Search, direction: str, attributes: Mapping[str, str]
+) -> optuna.Study:
+    """The study of that name, made at first use. Trials that a dead owner left running are told as failed."""
+    import optuna
+
+    study = optuna.create_study(
+        study_name=name,
+        storage=storage(workspace),
+        direction=direction,
+        pruner=_pruner(search),
+        load_if_exists=True,
+    )
+    for key, value in attributes.items():
+        study.set_user_attr(key, value)
+    for trial in study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.RUNNING,)):
+        fail_running(study, trial.number)
+    return study
+
+
+def fail_running(study: optuna.Study, number: int) -> None:
+    """Tell a trial whose owner died as failed, marked so that it is not counted as run."""
+    import optuna
+
+    trial = study.trials[number]
+    study._storage.set_trial_user_attr(trial._trial_id, REASON, KILLED)
+    study.tell(number, state=optuna.trial.TrialState.FAIL)
+
+
+def ask(study: optuna.Study, search: Search, space: Mapping[str, Dimension], seed: int, position: int) -> optuna.Trial:
+    """The next trial. Its sampler is seeded by `position`, so that a resumed search draws what it would have drawn."""
+    drawn = zlib.crc32(f"{seed}/{position}".encode())
+    if search.sampler == "grid":
+        study.sampler = _fixed(grid_point(space, seed, position))
+    else:
+        study.sampler = _sampler(search, space, drawn, position)
+    trial = study.ask()
+    trial.set_user_attr(POSITION, position)
+    return trial
+
+
+def killed_before(study: optuna.Study, params: Mapping[str, Any]) -> dict[int, float]:
+    """What trials of the same values, cut short by a kill, had reported: value by step."""
+    return {
+        step: value
+        for trial in study.get_trials(deepcopy=False)
+        if trial.user_attrs.get(REASON) == KILLED and trial.params == params
+        for step, value in trial.intermediate_values.items()
+    }
+
+
+def trials_of(study: optuna.Study) -> list[Trial]:
+    """The finished trials, those that a kill cut short left out."""
+    states = {"COMPLETE": "complete", "PRUNED": "pruned", "FAIL": "failed"}
+    return [
+        Trial.model_validate(
+            {
+                "number": trial.number,
+                "state": states[trial.state.name],
+                "params": trial.params,
+                "value": trial.value if trial.state.name != "FAIL" else None,
+                "reason": trial.user_attrs.get(REASON, ""),
+                "seconds": trial.user_attrs.get(SECONDS, 0.0),
+                "costs": trial.user_attrs.get(COSTS),
+                "epochs": [value for _, value in sorted(trial.intermediate_values.items())],
+            }
+        )
+        for trial in study.get_trials(deepcopy=False)
+        if trial.state.name in states and trial.user_attrs.get(REASON) != KILLED
+    ]
+
+
+def importances(study: optuna.Study) -> dict[str, float]:
+    """How much each value mattered (PED-ANOVA), or nothing where too few trials can tell."""
+    import optuna
+
+    complete = study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.COMPLETE,))
+    if len(complete) < 4 or len({trial.value for trial in complete}) < 2:
+        return {}
+    evaluator = optuna.importance.PedAnovaImportanceEvaluator()
+    try:
+        return {
+            str(name): float(value)
+            for name, value in optuna.importance.get_param_importances(study, evaluator=evaluator).items()
+        }
+    except (ValueError, RuntimeError):
+        return {}  # every trial drew the same values
+
+
+def _sampler(search: Search, space: Mapping[str, Dimension], seed: int, position: int) -> Any:
+    from optuna import samplers
+
+    makers: dict[str, Any] = {
+        "tpe": samplers.TPESampler,
+        "random": samplers.RandomSampler,
+        "gp": samplers.GPSampler,
+        "cmaes": samplers.CmaEsSampler,
+        "nsga2": samplers.NSGAIISampler,
+    }
+    if search.sampler == "cmaes" and any(dimension.choices for dimension in space.values()):
+        raise UsageError("search.sampler: cmaes cannot draw `choices`: give ranges, or use tpe")
+    sampler = makers[search.sampler](seed=seed)
+    if search.sampler == "cmaes":
+        _number_by(sampler, position)
+    return sampler
+
+
+def _number_by(sampler: Any, position: int) -> None:
+    """CMA-ES adds the trial's number to its seed, and a kill shifts the numbers: let it see the position instead."""
+    sample = sampler.sample_relative
+
+    def sample_relative(study: optuna.Study, trial: optuna.trial.FrozenTrial, space: dict[str, Any]) -> dict[str, Any]:
+        counted = copy.copy(trial)
+        counted.number = position
+        drawn: dict[str, Any] = sample(study, counted, space)
+        return drawn
+
+    sampler.sample_relative = sample_relative
+
+
+def _fixed(params: dict[str, Any]) -> Any:
+    """A sampler that draws just these: Optuna's own grid sampler ends the study, which ask and tell does not know."""
+    import warnings
+
+    from optuna import samplers
+    from optuna.exceptions import ExperimentalWarning
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ExperimentalWarning)
+        return samplers.PartialFixedSampler(params, samplers.RandomSampler(seed=0))
+
+
+def _pruner(search: Search) -> Any:
+    from optuna import pruners
+
+    return {
+        "median": lambda: pruners.MedianPruner(n_startup_trials=4, n_warmup_steps=1),
+        "hyperband": _hyperband,
+        "halving": pruners.SuccessiveHalvingPruner,
+        "none": pruners.NopPruner,
+    }[search.pruner]()
+
+
+def _hyperband() -> Any:
+    """Hyperband deals trials out to its brackets by their numbers, which a kill shifts: let it see the positions."""
+    from optuna import pruners
+
+    pruner = pruners.HyperbandPruner()
+    bracket = pruner._get_bracket_id
+
+    def by_position(study: optuna.Study, trial: optuna.trial.FrozenTrial) -> int:
+        counted = copy.copy(trial)
+        counted.number = trial.user_attrs.get(POSITION, trial.number)
+        return int(bracket(study, counted))
+
+    pruner._get_bracket_id = by_position
+    return pruner

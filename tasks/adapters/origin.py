@@ -1,0 +1,78 @@
+"""The weights that `train.start` begins with: the version that the step's key names, brought here and verified."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from models.data.preparation import PREPARATION_FILE
+from models.errors import UsageError
+from models.files import replacing_folder
+from models.spec import Model
+from models.training.job import WEIGHTS_FILE, Origin
+from models.training.weights import weights_sha256
+from tasks.adapters.artifacts import download_version
+from tasks.runtime.ledger import FRESH
+from tasks.runtime.loop import Loop
+
+JOB_FILE = "job.json"
+
+
+@dataclass(frozen=True)
+class Begun:
+    """What a training begins from; nothing when it begins fresh. `model` is what those weights are of, if known."""
+
+    origin: Origin | None = None
+    model: dict[str, Any] = field(default_factory=dict)
+
+    def arguments(self, model: Model) -> Model:
+        """The spec's model with the arguments of the one that was trained, where the spec gives none of its own."""
+        if self.model.get("net") != model.net:
+            return model
+        return model.model_copy(update={"arguments": {**self.model["arguments"], **model.arguments}})
+
+
+def begin(loop: Loop, step: str) -> Begun:
+    """The weights that `step`, `search` or `train`, begins with.
+
+    Raises:
+        UsageError: The version holds no net.
+        StoreError: Its files cannot be had, or are not those that were registered.
+    """
+    asked = loop.spec.train.start
+    if asked is None:
+        return Begun()
+    identity = loop.ledger.origin(step, loop.done)
+    if identity == FRESH:
+        loop.report.note(f"{step}: there is no {asked.weights} to begin with yet: training begins fresh")
+        return Begun()
+    if identity.startswith("file:"):
+        path = (loop.project.folder / Path(asked.weights).expanduser()).resolve()
+        return Begun(Origin(weights=path, sha256=weights_sha256(path), label=str(path)))
+    number = identity.partition(":")[0]
+    folder = _brought(loop, number, identity)
+    weights = folder / WEIGHTS_FILE
+    origin = Origin(weights=weights, sha256=weights_sha256(weights), label=f"{loop.spec.name} version {number}")
+    loop.report.note(f"{step}: begins with {origin.label}")
+    return Begun(origin, json.loads((folder / JOB_FILE).read_text())["model"])
+
+
+def _brought(loop: Loop, number: str, identity: str) -> Path:
+    folder = loop.state / "work" / "origins" / identity.replace(":", "-")
+    if folder.exists():
+        return folder
+    with tempfile.TemporaryDirectory(dir=loop.workspace.cache) as place:
+        found = download_version(loop.workspace, loop.spec.name, number, Path(place))
+        if not (found / WEIGHTS_FILE).exists():
+            raise UsageError(
+                f"train.start.weights: {loop.spec.name} version {number} is no net (it has no {WEIGHTS_FILE}): "
+                "begin from another version, or leave train.start out"
+            )
+        with replacing_folder(folder) as temporary:
+            for name in (WEIGHTS_FILE, PREPARATION_FILE, JOB_FILE):
+                shutil.copyfile(found / name, temporary / name)
+    return folder

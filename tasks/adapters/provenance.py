@@ -1,0 +1,60 @@
+"""Where a model came from, in a form that lets one rebuild it: commit, uncommitted changes, lock file."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+from pathlib import Path
+
+from tasks.runtime.workspace import CLONE
+
+GIT_TIMEOUT_S = 20
+
+
+def code_version(folder: Path = CLONE) -> dict[str, str]:
+    """`commit` (empty outside git), `diff` (the uncommitted changes as text) and `lock` (SHA-256 of the lock file)."""
+    commit = _git(folder, "rev-parse", "HEAD").strip()
+    diff = (
+        _git(
+            folder,
+            "diff",
+            "HEAD",
+            "--no-color",
+            "--",
+            "flows",
+            "tasks",
+            "models",
+            "projects",
+            "pyproject.toml",
+        )
+        if commit
+        else ""
+    )
+    lock = CLONE / "requirements.lock"
+    return {
+        "commit": commit,
+        "diff": diff,
+        "lock": hashlib.sha256(lock.read_bytes()).hexdigest() if lock.exists() else "",
+    }
+
+
+def shown(code: dict[str, str]) -> str:
+    """The code's version in a line: the commit, with the hash of what was not committed."""
+    if not code["commit"]:
+        return "not in git"
+    dirty = f"+{hashlib.sha256(code['diff'].encode()).hexdigest()[:12]}" if code["diff"] else ""
+    return code["commit"] + dirty
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(folder), *arguments],
+            capture_output=True,
+            text=True,
+            timeout=GIT_TIMEOUT_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout if done.returncode == 0 else ""

@@ -1,0 +1,311 @@
+"""The MLflow model registry: versions registered once a key, aliases moved by compare-and-swap, and the journal.
+
+MLflow sets an alias whatever it pointed at before, so two promotions race and the last wins unseen. Here a promotion
+takes a lock, checks that the champion is still the one it was compared with, moves the aliases and writes the journal.
+The journal lives in the registry itself (tags of the registered model, `loopline.journal.000001`), so that every
+machine that shares the registry shares it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import time
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from models.errors import GateRefused, StoreError
+from models.serving.releases import PLAN
+from tasks.runtime import processes, stores
+from tasks.runtime.delivery import client, reaching_store
+from tasks.runtime.events import CHAMPION_MOVED, Event, send
+from tasks.runtime.workspace import Workspace
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
+JOURNAL = "loopline.journal."
+KEY = "loopline.key"
+LOCK_TIMEOUT_S = 60.0
+STALE_LOCK_S = 300.0
+POLL_S = 0.5
+
+
+class Entry(BaseModel):
+    """One line of the journal: the champion moved from one version to another, or the move is about to be made."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    number: int
+    action: Literal["promote", "rollback"]
+    before: str | None
+    after: str | None
+    at: float
+    by: str
+    loop_id: str = ""
+    reason: str = ""
+
+
+class Registry:
+    """The registered model of one project."""
+
+    def __init__(self, workspace: Workspace, model: str) -> None:
+        self._workspace = workspace
+        self.model = model
+        stores.initialise_mlflow(workspace)
+        self._store: MlflowClient = client()
+
+    def find(self, key: str) -> str | None:
+        """The version that holds this work, if it was registered."""
+        with reaching_store():
+            found = self._store.search_model_versions(f"name = '{self.model}' and tags.`{KEY}` = '{key}'")
+        return str(found[0].version) if found else None
+
+    def create(
+        self,
+        key: str,
+        source: str,
+        run_id: str,
+        model_id: str | None,
+        tags: Mapping[str, str],
+        description: str,
+    ) -> str:
+        """Register a version for `key`, or give the one that was registered for it before."""
+        with self.locked(), reaching_store():
+            known = self.find(key)
+            if known:
+                for name, value in tags.items():
+                    self._store.set_model_version_tag(self.model, known, name, value)
+                return known
+            self._ensure_model(description)
+            created = self._store.create_model_version(
+                self.model, source, run_id=run_id, tags={**tags, KEY: key}, model_id=model_id
+            )
+            return str(created.version)
+
+    def tags(self, version: str) -> dict[str, str]:
+        """The tags of a version.
+
+        Raises:
+            StoreError: There is no such version, or the registry is away.
+        """
+        with reaching_store():
+            return dict(self._store.get_model_version(self.model, version).tags)
+
+    def set_tags(self, version: str, tags: Mapping[str, str]) -> None:
+        """Set tags of a version."""
+        with reaching_store():
+            for name, value in tags.items():
+                self._store.set_model_version_tag(self.model, version, name, value)
+
+    def alias(self, name: str) -> str | None:
+        """The version that an alias points at."""
+        from mlflow.exceptions import MlflowException
+
+        with reaching_store():
+            try:
+                return str(self._store.get_model_version_by_alias(self.model, name).version)
+            except MlflowException as error:
+                if error.error_code in ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE"):
+                    return None
+                raise
+
+    def set_alias(self, name: str, version: str | None) -> None:
+        """Point an alias at a version, or take it away."""
+        with reaching_store():
+            if version is not None:
+                self._store.set_registered_model_alias(self.model, name, version)
+            elif self.alias(name) is not None:
+                self._store.delete_registered_model_alias(self.model, name)
+
+    def journal(self) -> list[Entry]:
+        """Every move of the champion, oldest first; empty when nothing is registered."""
+        texts = [value for name, value in self.model_tags().items() if name.startswith(JOURNAL)]
+        return sorted((Entry.model_validate_json(text) for text in texts), key=lambda entry: entry.number)
+
+    def model_tags(self) -> dict[str, str]:
+        """The tags of the registered model; empty when nothing is registered."""
+        from mlflow.exceptions import MlflowException
+
+        with reaching_store():
+            try:
+                return dict(self._store.get_registered_model(self.model).tags)
+            except MlflowException as error:
+                if error.error_code == "RESOURCE_DOES_NOT_EXIST":
+                    return {}
+                raise
+
+    def set_model_tag(self, name: str, value: str) -> None:
+        """Set a tag of the registered model."""
+        with reaching_store():
+            self._store.set_registered_model_tag(self.model, name, value)
+
+    def promote(self, version: str, expected: str | None, *, loop_id: str = "", reason: str = "") -> Entry:
+        """Make `version` the champion if the champion is still `expected`.
+
+        Raises:
+            GateRefused: Somebody else moved the champion since; names what it is now.
+        """
+        with self.locked():
+            self._settle()
+            champion = self.alias("champion")
+            told = next((entry for entry in reversed(self.journal()) if entry.after == version), None)
+            if champion == version and told:
+                return told
+            if champion != expected:
+                raise GateRefused(
+                    f"{self.model}: the champion is version {champion or 'none'}, but the verdict compared with "
+                    f"{'version ' + expected if expected else 'none'}: run again, it judges against that one"
+                )
+            entry = self._move("promote", champion, version, loop_id, reason)
+        return self._told(entry)
+
+    def rollback(self, reason: str = "", expected: str | None = None) -> Entry:
+        """Give the champion's place back to the version that held it before; again and again goes further back.
+
+        Args:
+            reason: Kept in the journal.
+            expected: The champion that whoever asks saw; None: whatever it is.
+
+        Raises:
+            GateRefused: There is nothing to go back to, or somebody else moved the champion since.
+        """
+        with self.locked():
+            self._settle()
+            held = standing(self.journal())
+            if len(held) < 2:
+                raise GateRefused(
+                    f"{self.model}: nothing to roll back to: {'one champion' if held else 'no champion'} so far"
+                )
+            if expected is not None and held[-1] != expected:
+                raise GateRefused(
+                    f"{self.model}: the champion is version {held[-1]}, not {expected}: look again, then roll back"
+                )
+            entry = self._move("rollback", held[-1], held[-2], "", reason)
+        return self._told(entry)
+
+    def _told(self, entry: Entry) -> Entry:
+        moved = f"from version {entry.before} to {entry.after}" if entry.before else f"is version {entry.after}"
+        text = f"{entry.action}: the champion {moved}: {entry.reason}"
+        with contextlib.suppress(StoreError):  # a full disk: the champion has moved all the same
+            send(self._workspace, Event(name=CHAMPION_MOVED, project=self.model, text=text, payload=entry.model_dump()))
+        return entry
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the registry for this model: between the processes of this machine, and of others where it is shared."""
+        import filelock
+
+        self._workspace.locks.mkdir(parents=True, exist_ok=True)
+        lock = filelock.FileLock(self._workspace.locks / f"registry-{self.model}.lock")
+        try:
+            with lock.acquire(timeout=LOCK_TIMEOUT_S):
+                embedded = stores.is_embedded(os.environ["MLFLOW_TRACKING_URI"])
+                name = f"{self.model}.loopline-lock"
+                with reaching_store(), contextlib.nullcontext() if embedded else _shared_lock(self._store, name):
+                    yield
+        except filelock.Timeout as error:
+            raise StoreError(f"{self.model}: another process holds the registry for {LOCK_TIMEOUT_S:g} s") from error
+
+    def _move(
+        self,
+        action: Literal["promote", "rollback"],
+        before: str | None,
+        after: str,
+        loop_id: str,
+        reason: str,
+    ) -> Entry:
+        """Journal first, aliases second: a move cut short is finished by whoever comes next (`_settle`)."""
+        journal = self.journal()
+        entry = Entry(
+            number=journal[-1].number + 1 if journal else 1,
+            action=action,
+            before=before,
+            after=after,
+            at=time.time(),
+            by="{host}:{pid}".format(**processes.identity()),
+            loop_id=loop_id,
+            reason=reason[:1000],
+        )
+        if self.tags(after).get(PLAN):  # of the last time that it was champion: what was tried beside it then is over
+            self.set_tags(after, {PLAN: ""})
+        self.set_model_tag(f"{JOURNAL}{entry.number:06d}", entry.model_dump_json())
+        self._settle()
+        return entry
+
+    def _settle(self) -> None:
+        """Make the aliases say what the journal says."""
+        held = standing(self.journal())
+        if not held:
+            return
+        self.set_alias("champion", held[-1])
+        self.set_alias("previous", held[-2] if len(held) > 1 else None)
+        if self.alias("challenger") == held[-1]:
+            self.set_alias("challenger", None)
+
+    def _ensure_model(self, description: str) -> None:
+        from mlflow.exceptions import MlflowException
+
+        try:
+            self._store.create_registered_model(
+                self.model, tags={"loopline.project": self.model}, description=description
+            )
+        except MlflowException as error:
+            if error.error_code != "RESOURCE_ALREADY_EXISTS":
+                raise
+
+
+def standing(journal: list[Entry]) -> list[str]:
+    """The champions in a row that led to the present one, oldest first: a rollback takes its last one away."""
+    held: list[str] = []
+    for entry in journal:
+        if entry.action == "rollback":
+            del held[-1:]
+            continue
+        if entry.before is not None and not held:
+            held.append(entry.before)  # a person had set the alias in MLflow before the first promotion
+        if entry.after is not None and entry.after not in held[-1:]:
+            held.append(entry.after)
+    return held
+
+
+@contextlib.contextmanager
+def _shared_lock(store: MlflowClient, name: str) -> Iterator[None]:
+    """A lock across machines: making a registered model of a name succeeds once until it is deleted.
+
+    It names its holder; one whose holder died on this machine, or that is older than STALE_LOCK_S, is broken.
+    """
+    from mlflow.exceptions import MlflowException
+
+    deadline = time.monotonic() + LOCK_TIMEOUT_S
+    holder = json.dumps({**processes.identity(), "at": time.time()})
+    while True:
+        try:
+            store.create_registered_model(
+                name, tags={"loopline.holder": holder}, description="A lock; gone in a moment."
+            )
+            break
+        except MlflowException as error:
+            if error.error_code != "RESOURCE_ALREADY_EXISTS":
+                raise
+            _break_if_stale(store, name)
+            if time.monotonic() > deadline:
+                raise StoreError(f"{name}: held by another machine for {LOCK_TIMEOUT_S:g} s") from error
+            time.sleep(POLL_S)
+    try:
+        yield
+    finally:
+        store.delete_registered_model(name)
+
+
+def _break_if_stale(store: MlflowClient, name: str) -> None:
+    from mlflow.exceptions import MlflowException
+
+    with contextlib.suppress(MlflowException):  # gone meanwhile
+        holder: dict[str, Any] = json.loads(store.get_registered_model(name).tags.get("loopline.holder", "{}"))
+        stale = time.time() - float(holder.get("at", 0)) > STALE_LOCK_S
+        if stale or ("pid" in holder and not processes.is_alive(holder)):
+            store.delete_registered_model(name)

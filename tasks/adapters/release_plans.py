@@ -1,0 +1,85 @@
+"""Plans of releases in the registry: what is tried beside the champion, and the journal of who wanted it.
+
+The plan is a tag of the champion's version, so that whoever looks at the champion sees it and it ends with the
+champion; the journal is tags of the registered model (`loopline.releases.000001`), as that of the champions is.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from models.errors import UsageError
+from models.serving.releases import PLAN, Plan
+from tasks.adapters.registry import Registry
+from tasks.runtime import processes
+from tasks.runtime.registry_view import Version
+
+JOURNAL = "loopline.releases."
+Action = Literal["canary", "shadow", "end", "return"]
+
+
+class Entry(BaseModel):
+    """One line of the journal. `champion`: the version that the plan is beside."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    number: int
+    action: Action
+    champion: str
+    plan: Plan
+    at: float
+    by: str
+    reason: str = ""
+
+
+def plan_of(champion: Version | None) -> Plan:
+    """What is tried beside a champion; nothing beside none."""
+    return Plan.of_tags(champion.tags) if champion else Plan()
+
+
+def change(registry: Registry, plan: Plan, action: Action, reason: str) -> Entry:
+    """Journal a plan, then set it.
+
+    Raises:
+        UsageError: There is no champion, or a version that it names is not there or is the champion.
+        StoreError: The registry is away.
+    """
+    with registry.locked():
+        champion = registry.alias("champion")
+        if champion is None:
+            raise UsageError(f"{registry.model}: there is no champion yet: `loopline run {registry.model}` makes one")
+        for version in plan.versions:
+            if version == champion:
+                raise UsageError(f"{registry.model}: version {version} is the champion: it answers already")
+            registry.tags(version)
+        entry = Entry(
+            number=max((each.number for each in entries(registry)), default=0) + 1,
+            action=action,
+            champion=champion,
+            plan=plan,
+            at=time.time(),
+            by="{host}:{pid}".format(**processes.identity()),
+            reason=reason[:1000],
+        )
+        registry.set_model_tag(f"{JOURNAL}{entry.number:06d}", entry.model_dump_json())
+        registry.set_tags(champion, {PLAN: plan.model_dump_json()})
+    return entry
+
+
+def end(registry: Registry, reason: str, action: Action = "end") -> Entry:
+    """Try nothing beside the champion any more.
+
+    Raises:
+        UsageError: There is no champion.
+        StoreError: The registry is away.
+    """
+    return change(registry, Plan(), action, reason)
+
+
+def entries(registry: Registry) -> list[Entry]:
+    """Every change of a plan, oldest first."""
+    texts = [value for name, value in registry.model_tags().items() if name.startswith(JOURNAL)]
+    return sorted((Entry.model_validate_json(text) for text in texts), key=lambda entry: entry.number)

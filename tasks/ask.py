@@ -1,0 +1,207 @@
+"""Ask: the unlabelled predictions whose labels would teach the model most, for a person to label."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from models.data.log_names import INPUT, LABEL, RAW
+from models.errors import DataError, UsageError
+from models.spec import Spec
+from tasks.adapters.model_cache import Cached, cached_version
+from tasks.runtime.moving import move
+from tasks.runtime.predictions import joined
+from tasks.runtime.workspace import Project
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pyarrow as pa
+
+    from models.data.preparation import Preparation
+
+PIECE = 4096
+"""Predictions that are weighed at a time: a crowd of near-duplicates in it hides nothing else."""
+SURE_STEP = 0.05
+"""Images whose probabilities differ by less are near-duplicates, as far as the model can tell."""
+POOL = 20_000
+"""Unlabelled rows that are weighed for a regression, drawn by their ids' hashes."""
+KNOWN = 5_000
+"""Labelled rows that they are compared with."""
+METHODS = {
+    "classification": "the least sure by margin, made diverse by weighted k-means (Zhdanov 2019)",
+    "regression": "far from what is labelled, in inputs and prediction (iGS, Wu et al. 2019)",
+}
+
+
+def ask(project: Project, spec: Spec, count: int) -> dict[str, Any]:
+    """Choose `count` predictions of the champion to be labelled.
+
+    Args:
+        project: Whose prediction log is read.
+        spec: The project's spec.
+        count: How many at most.
+
+    Raises:
+        UsageError: A kind of model that learns from no single labels, or there is no champion.
+        DataError: Nothing was predicted that has no label yet.
+
+    Returns:
+        `table`: id, the columns of the rows as they were given, and an empty `label`, which `loopline label` takes
+        back; `of`: how many unlabelled predictions there are; `method`, in words.
+    """
+    if spec.data.kind in ("series", "text"):
+        raise UsageError(
+            f"{spec.name}: a {spec.data.kind} learns from more of it at the source, not from single labels"
+        )
+    from models.data.preparation import Preparation
+
+    cached = cached_version(project.workspace, spec.name)
+    preparation = Preparation.load(cached.folder)
+    state = project.state(spec.name)
+    move(state)
+    if preparation.task == "regression":
+        pool, of, chosen = _novel(state, project, spec, cached, preparation, count)
+    else:
+        pool, of, chosen = _uncertain(state, cached, preparation, count)
+    method = METHODS["regression" if preparation.task == "regression" else "classification"]
+    return {"table": _shown(pool.take(chosen), spec), "of": of, "method": method}
+
+
+def _uncertain(state: Path, cached: Cached, preparation: Preparation, count: int) -> tuple[pa.Table, int, np.ndarray]:
+    """The most uncertain of all that differ, kept while the log streams by."""
+    from models.data.row_batches import concatenated, sized
+    from models.retrain.asking import CANDIDATES, CELL, choose_uncertain, positions, thinned, uncertainty
+
+    def points(rows: pa.Table) -> np.ndarray:
+        is_table = preparation.kind == "table"
+        return positions(rows, preparation, INPUT) if is_table else _chances(rows) * (CELL / SURE_STEP)
+
+    best: pa.Table | None = None
+    of = 0
+    for table in sized(_unlabelled(state, cached), PIECE):
+        of += table.num_rows
+        found = table if best is None else concatenated([best, table])
+        best = found.take(thinned(uncertainty(_chances(found)), points(found))[: CANDIDATES * count])
+    if best is None:
+        raise _nothing(cached)
+    return best, of, choose_uncertain(uncertainty(_chances(best)), points(best), count)
+
+
+def _novel(
+    state: Path, project: Project, spec: Spec, cached: Cached, preparation: Preparation, count: int
+) -> tuple[pa.Table, int, np.ndarray]:
+    import numpy as np
+
+    from models.data.hashing import hash_values
+    from models.data.row_batches import concatenated
+    from models.retrain.asking import choose_novel, positions
+
+    pool: pa.Table | None = None
+    of = 0
+    for table in _unlabelled(state, cached):
+        of += table.num_rows
+        found = table if pool is None else concatenated([pool, table])
+        pool = found.take(np.sort(np.argsort(hash_values(found.column("id"), "id"))[:POOL]))
+    if pool is None:
+        raise _nothing(cached)
+    known, values = _labelled(state, project, spec, preparation)
+    both = concatenated([pool.select(known.column_names), known])
+    points = positions(both, preparation, INPUT)
+    predicted = pool.column("score").to_numpy()
+    return pool, of, choose_novel(points[: len(predicted)], predicted, points[len(predicted) :], values, count)
+
+
+def _labelled(state: Path, project: Project, spec: Spec, preparation: Preparation) -> tuple[pa.Table, np.ndarray]:
+    """Inputs and labels of what is labelled: some of the training rows, and labelled predictions."""
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from models.data.encode import rows_of
+    from models.data.preparation import ROWS_FILE
+    from models.data.row_batches import concatenated
+
+    names = [*(part.name for part in preparation.numeric), *(part.name for part in preparation.categorical)]
+    inputs = [f"{INPUT}{name}" for name in names]
+    tables, values = [], [np.zeros(0)]
+    path = project.prepared / ROWS_FILE
+    if path.is_file() and set(names) | {spec.data.target} <= set(pq.read_schema(path).names):
+        rows = rows_of(project.prepared, "train", [*names, spec.data.target])
+        rows = rows.take(np.linspace(0, rows.num_rows - 1, min(KNOWN, rows.num_rows)).astype(np.int64))
+        tables.append(rows.select(names).rename_columns(inputs))
+        values.append(rows.column(spec.data.target).to_numpy())
+    left = KNOWN
+    for table in joined(state, columns=inputs, labelled=True):
+        rows = table.slice(0, left)
+        if set(inputs) <= set(rows.column_names):
+            tables.append(rows.select(inputs))
+            values.append(rows.column(LABEL).cast(pa.float64()).to_numpy())
+            left -= rows.num_rows
+    if not tables:
+        schema = {**{f"{INPUT}{part.name}": pa.float64() for part in preparation.numeric}}
+        schema |= {f"{INPUT}{part.name}": pa.string() for part in preparation.categorical}
+        return pa.table({name: pa.array([], kind) for name, kind in schema.items()}), values[0]
+    return concatenated(tables).select(inputs), np.concatenate(values)
+
+
+def _unlabelled(state: Path, cached: Cached) -> Iterator[pa.Table]:
+    """The champion's predictions that have no label; those of versions before it know less of what it is unsure of."""
+    import pyarrow.compute as pc
+
+    for table in joined(state, versions=[cached.number]):
+        rows = table.filter(pc.is_null(table.column(LABEL)))
+        if rows.num_rows:
+            yield rows
+
+
+def _chances(table: pa.Table) -> np.ndarray:
+    import numpy as np
+
+    if table.column("scores").null_count == table.num_rows:
+        positive: np.ndarray = table.column("score").to_numpy()
+        return np.stack([1.0 - positive, positive], axis=1)
+    scores: np.ndarray = np.array(table.column("scores").to_pylist(), dtype=np.float64)
+    return scores
+
+
+def _shown(rows: pa.Table, spec: Spec) -> pa.Table:
+    """Ids and the columns as they were given (bytes, which a text file cannot hold, left out), to be labelled."""
+    import pyarrow as pa
+
+    columns = {"id": rows.column("id")}
+    for prefix in (INPUT, RAW):
+        for name in rows.column_names:
+            kind = rows.schema.field(name).type
+            if name.startswith(prefix) and not (pa.types.is_binary(kind) or pa.types.is_large_binary(kind)):
+                columns.setdefault(name.removeprefix(prefix), _without_nan(rows.column(name)))
+    columns.pop(spec.data.target, None)
+    columns[LABEL] = pa.nulls(rows.num_rows, pa.string())
+    return pa.table(columns)
+
+
+def _without_nan(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    return pc.if_else(pc.is_nan(column), None, column) if pa.types.is_floating(column.type) else column
+
+
+def _nothing(cached: Cached) -> DataError:
+    return DataError(
+        f"version {cached.number} has made no prediction that is without a label: `loopline predict` makes some to ask "
+        "about"
+    )
+
+
+def write_csv(table: pa.Table, to: Path | BinaryIO) -> None:
+    """Write a table as CSV: a file whole or not at all, or to a stream."""
+    import pyarrow.csv as pc
+
+    from models.data.write import whole_file
+
+    if not isinstance(to, Path):
+        pc.write_csv(table, to)
+        return
+    with whole_file(to) as temporary:
+        pc.write_csv(table, temporary)

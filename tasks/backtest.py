@@ -1,0 +1,248 @@
+"""Backtest: what would have happened under other policies of retraining; the project's own past replayed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from models.errors import UsageError
+from models.files import read_json, write_json, write_text
+from models.retrain import periods as cutting
+from models.retrain.periods import Clock, Cut, Period
+from models.retrain.policies import DEFAULT, EVERY, Policy, drafted, plain
+from models.retrain.replay import Course
+from models.search import with_params
+from models.spec import Spec
+from models.specfile import read_document, read_spec
+from tasks.runtime.gang import Gang
+from tasks.runtime.ledger import Ledger
+from tasks.runtime.locks import held
+from tasks.runtime.loop import Reporter
+from tasks.runtime.rehearsal import FOLDER, Rehearsal
+from tasks.runtime.replay_progress import Progress
+from tasks.runtime.workspace import Project
+
+if TYPE_CHECKING:
+    from models.retrain.ordered import Ordered
+    from models.retrain.result import Backtest
+
+RESULT_FILE = "backtest.json"
+PAGE_FILE = "backtest.html"
+STEP = "backtest"
+KEEP_S = 30 * 86_400.0
+_FRESH = "trainings begin fresh: the weights that train.start names have seen what this replay must not know"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the replay was asked for; the texts are those of the command line."""
+
+    policies: Sequence[str] = ()
+    begin: str | None = None
+    period: str = "month"
+    label_delay: str = "0"
+
+
+def backtest(project: Project, overrides: Sequence[str], asked: Asked, report: Reporter) -> Backtest:
+    """Replay the project's past under each policy; the result is kept as JSON and as a page.
+
+    What was trained, predicted or judged before is found again; a replay that was killed goes on.
+
+    Raises:
+        UsageError: The spec, a policy or the way to cut is wrong, or there is too little past.
+        DataError: The raw table is not there, or not what the spec says.
+        StoreError: Another backtest of the project runs.
+    """
+    began = time.perf_counter()
+    spec = read_spec(project.spec_path, overrides, project.shown_spec)
+    settings = _settings(project, spec)
+    model, train = with_params(spec.model, spec.train, settings)
+    begins = train.start is not None and train.start.weights == "champion"
+    train = train.model_copy(update={"nodes": "1", "start": train.start if begins else None})
+    rules = spec.retrain.model_copy(update={"start": "champion"} if begins else {})
+    told = [] if begins or spec.train.start is None else [_FRESH]
+    spec = spec.model_copy(update={"model": model, "train": train, "retrain": rules})
+    cut = cutting.parse_cut(asked.period)
+    project.workspace.make()
+    busy = f"a backtest of {spec.name} runs already: wait for it, or end it"
+    with held(project.state(spec.name) / FOLDER / "backtest.lock", lambda: busy), Gang() as gang:
+        report.step(STEP, "run")
+        past = _past(project, spec, cut, cutting.parse_delay(asked.label_delay))
+        policies = _policies(asked.policies, spec, past.clock)
+        plan = _plan(past, cut, asked, spec)
+        progress = Progress(report, plan.moments(past.clock), len(policies), len(plan.replayed))
+        world = Rehearsal(project, spec, past, gang, progress)
+        courses = _replayed(policies, plan, past.clock, world, progress)
+        found = _weighed(spec, world, past, plan, courses)
+        found = found.model_copy(
+            update={
+                "settings": settings,
+                "notes": [*_told_settings(spec, settings), *told, *found.notes],
+                "seconds": round(time.perf_counter() - began, 3),
+                "made_at": time.time(),
+            }
+        )
+        _keep(project, spec, found)
+        world.prune(KEEP_S)
+        report.step(STEP, "ok", f"{found.seconds:.1f} s")
+    return found
+
+
+def latest(project: Project, name: str) -> dict[str, Any] | None:
+    """The last backtest of a project as plain data, if there was one; `name` is the spec's."""
+    return read_json(project.state(name) / FOLDER / RESULT_FILE) or None
+
+
+def page(project: Project, name: str) -> Path:
+    """Where the page of the last backtest is."""
+    return project.state(name) / FOLDER / PAGE_FILE
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """The periods of a replay: the first train the first champion."""
+
+    cut: Cut
+    periods: list[Period]
+    num_first: int
+
+    @property
+    def replayed(self) -> list[Period]:
+        return self.periods[self.num_first :]
+
+    def moments(self, clock: Clock) -> list[int]:
+        """How many labelled rows are known whenever a policy may train."""
+        return [clock.labelled(period.end) for period in self.periods[self.num_first - 1 : -1]]
+
+
+def _plan(past: Ordered, cut: Cut, asked: Asked, spec: Spec) -> _Plan:
+    periods = cutting.without_stub(cutting.cut_periods(past.clock, cut))
+    begin = cutting.parse_date(asked.begin) if asked.begin else None
+    return _Plan(cut, periods, cutting.num_training(periods, least_rows(spec), begin))
+
+
+def _replayed(policies: list[Policy], plan: _Plan, clock: Clock, world: Rehearsal, progress: Progress) -> list[Course]:
+    from models.retrain.policy import decide
+    from models.retrain.replay import replay
+
+    courses = []
+    for policy in policies:
+        progress.under(policy.name)
+        courses.append(replay(policy, plan.periods, plan.num_first, clock, world, decide))
+    return courses
+
+
+def _weighed(spec: Spec, world: Rehearsal, past: Ordered, plan: _Plan, courses: list[Course]) -> Backtest:
+    from models.retrain.advice import advise
+    from models.retrain.contest import metric_of
+    from models.retrain.regret import standings
+    from models.retrain.result import Backtest, Span
+
+    by_name = {period.name: period for period in plan.replayed}
+    metric = metric_of(spec, world.preparation(courses[0].first.model), world.base)
+    served = {(step.model, step.period) for course in courses for step in course.steps}
+    scores = {(model, name): world.score(model, by_name[name], metric) for model, name in sorted(served)}
+    confidence = spec.judge.confidence
+    standing = standings(courses, scores, metric.sign, confidence, spec.train.seed)
+    return Backtest(
+        project=spec.name,
+        metric=metric.name,
+        direction=metric.direction,
+        confidence=confidence,
+        margin=spec.judge.margin,
+        cut=plan.cut.told,
+        label_delay_s=past.clock.delay_s,
+        first_rows=plan.periods[plan.num_first - 1].stop,
+        periods=[Span(name=p.name, begin=p.begin, end=p.end, rows=p.num_rows) for p in plan.replayed],
+        courses=courses,
+        standings=standing,
+        advice=advise(standing, metric.name, spec.judge.margin, confidence),
+        notes=[*past.notes, *_told_stub(past, plan), *world.notes, *_told_first(courses[0])],
+        trained=world.counts.trained,
+        found=world.counts.found,
+    )
+
+
+def least_rows(spec: Spec) -> int:
+    """So many rows give the first verdict its least sample."""
+    return max(50, round(spec.judge.min_samples / spec.data.split.test))
+
+
+def _settings(project: Project, spec: Spec) -> dict[str, Any]:
+    """What the last search of this net found best; where the spec does not search, what it says itself."""
+    if spec.search.trials == 0:
+        return dict(spec.search.settings or {})
+    record = Ledger(project, spec).records.latest("search")
+    if record is None or record.parts.get("spec:model.net") != spec.model.net:
+        return {}
+    params: dict[str, Any] = record.result.get("params", {})
+    return params
+
+
+def _told_settings(spec: Spec, settings: dict[str, Any]) -> list[str]:
+    if settings:
+        told = ", ".join(
+            f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}" for name, value in settings.items()
+        )
+        words = (
+            f"every training took the settings of the last search ({told}), which has seen the whole past: the weights "
+            "know no future, these settings do; -s search.trials=0 takes the spec's own"
+        )
+        return [words, *_told_search(spec)]
+    return ["every training took the spec's own settings", *(_told_search(spec) if spec.search.trials else [])]
+
+
+def _told_search(spec: Spec) -> list[str]:
+    if spec.retrain.search == "reuse":
+        return []
+    return [f"device-seconds are of the trainings alone: a live loop searches again, {spec.search.trials} trials each"]
+
+
+def _told_stub(past: Ordered, plan: _Plan) -> list[str]:
+    rest = past.table.num_rows - plan.periods[-1].stop
+    return [f"{rest} rows after {plan.periods[-1].name} were left out: too few for a period"] if rest else []
+
+
+def _told_first(course: Course) -> list[str]:
+    if course.first.outcome == "promoted":
+        return []
+    return [f"the first champion serves though its verdict says: {course.first.reasons[0]}"]
+
+
+def _policies(names: Sequence[str], spec: Spec, clock: Clock) -> list[Policy]:
+    """The policies asked for, then `every`, which regret is measured against; each once.
+
+    Raises:
+        UsageError: No such policy or file, or two of one name.
+    """
+    chosen = list(dict.fromkeys([*(names or DEFAULT), EVERY]))
+    found = [_policy(name, spec, clock) for name in chosen]
+    twice = {one.name for one in found if sum(one.name == other.name for other in found) > 1}
+    if twice:
+        raise UsageError(f"--policy: two policies are called {', '.join(sorted(twice))}: rename a file")
+    return found
+
+
+def _policy(name: str, spec: Spec, clock: Clock) -> Policy:
+    if not name.endswith((".yaml", ".yml")):
+        return plain(name, spec.retrain, clock.has_calendar)
+    path = Path(name).expanduser()
+    return drafted(path.stem, read_document(path, name), spec.retrain, name)
+
+
+def _past(project: Project, spec: Spec, cut: Cut, delay_s: float) -> Ordered:
+    from models.data.read import read_table
+    from models.retrain.ordered import in_time_order
+
+    return in_time_order(read_table(project.raw), spec.data, cut, delay_s)
+
+
+def _keep(project: Project, spec: Spec, found: Backtest) -> None:
+    from models.report.backtest import render_backtest
+
+    folder = project.state(spec.name) / FOLDER
+    write_json(folder / RESULT_FILE, found.model_dump(mode="json"))
+    write_text(folder / PAGE_FILE, render_backtest(found))

@@ -1,0 +1,225 @@
+"""The model card: one page that says what was decided and why, on what data, how it was made, and how to use it."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from models.data.preparation import Preparation
+from models.files import write_text
+from models.records import Record
+from models.training.costs import Costs, of_results
+from tasks.adapters import provenance
+from tasks.runtime.loop import Done, Loop
+from tasks.runtime.outbox import LOOP_RUN
+
+if TYPE_CHECKING:
+    from models.report.card import Chapter
+
+CARD_FILE = "card.html"
+CAPTIONS: dict[str, tuple[Chapter, str, str]] = {
+    "difference": ("verdict", "Difference", "How much better the challenger is, with its interval."),
+    "slices": ("slices", "Slices", "The metric on each declared part of the test rows."),
+    "confusion": ("performance", "Confusion", "True classes against predicted ones."),
+    "roc-pr": ("performance", "ROC and precision-recall", "The trade between catching and false alarms."),
+    "calibration": ("performance", "Calibration", "Whether a predicted share comes true that often."),
+    "context": ("performance", "Context", "What a character costs by how much of its window was read before it."),
+    "residuals": ("performance", "Residuals", "Predictions against the truth, and what is left over."),
+    "scores": ("performance", "Scores", "How the predictions are spread."),
+    "search-history": ("search", "Trials", "Each trial in order, and the best so far."),
+    "search-parallel": ("search", "Settings", "Each trial as a line through its settings."),
+    "search-importance": ("search", "Importance", "Which setting mattered."),
+}
+
+
+def write_card(loop: Loop, verdict: Record, version: Record, outcome: Record) -> tuple[Record, bool]:
+    """Write the card of the version that this loop made; into MLflow, and at a steady place in the workspace."""
+
+    def act(folder: Path) -> Done:
+        from models.report.card import render_card
+
+        html = render_card(_card(loop, verdict, version, outcome))
+        write_text(folder / CARD_FILE, html)
+        write_text(loop.state / CARD_FILE, html)
+        loop.outbox.artifact(LOOP_RUN, folder / CARD_FILE)
+        return Done([folder / CARD_FILE], {"page": str(loop.state / CARD_FILE)})
+
+    return loop.carry_out("card", act)
+
+
+def _card(loop: Loop, verdict: Record, version: Record, outcome: Record) -> Any:
+    from models.export.variants import Measured
+    from models.judge.verdict import Verdict
+    from models.report.card import Card
+
+    done = loop.done
+    judged = Verdict.model_validate_json(loop.output("judge", "verdict.json").read_text())
+    preparation = Preparation.load(loop.output("export", "preparation.json").parent)
+    trained, search = done["train"].result, done["search"].result
+    number = str(version.result["version"])
+    return Card(
+        project=loop.spec.name,
+        verdict=judged,
+        description=loop.spec.description,
+        version=number,
+        loop_id=outcome.loop_id,
+        when=time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(verdict.finished)),
+        figures=_figures(loop),
+        data=_data(loop, preparation),
+        schema=_schema(preparation),
+        training={
+            "net": loop.spec.model.net,
+            "parameters": trained["num_parameters"],
+            "epochs": f"{len(trained['epochs'])}, best {trained['best_epoch']}",
+            "seconds": round(trained["seconds"], 1),
+            "ranks": trained["world_size"],
+            "threads a rank": trained["threads"],
+            "restarts": trained["restarts"],
+            "taken up again at steps": ", ".join(map(str, trained["resumed_from"])) or "never",
+            **_costs(search, trained),
+        },
+        settings={**loop.spec.train.model_dump(exclude={"augment"}), **_short(search.get("params", {}))},
+        search={key: value for key, value in search.items() if key not in ("params", "importances", "costs")},
+        provenance=_provenance(loop, trained),
+        samples=_samples(loop),
+        variants=[Measured.model_validate(each) for each in done["export"].result["variants"]],
+        usage=_usage(loop, number),
+        limits=_limits(loop, preparation),
+        links={page.stem: page.resolve().as_uri() for page in sorted((loop.state / "reports").glob("*.html"))},
+    )
+
+
+def _costs(search: dict[str, Any], trained: dict[str, Any]) -> dict[str, Any]:
+    """What the model took, in a reader's units; what was not measured is not there."""
+    parts = of_results(search, trained)
+    if not parts:
+        return {}
+    own, both = parts.get("train", Costs()), parts["total"]
+    said = {
+        "samples per second": own.samples_per_s,
+        "tokens per second": own.tokens_per_s,
+        "share of the device's peak (MFU)": own.mfu,
+        "waiting for data, seconds": own.data_wait_s,
+        "most memory of a rank, MB": own.peak_memory_mb,
+        "device": own.device,
+        "device-seconds, training": own.device_seconds,
+        "device-seconds, with the search": both.device_seconds,
+        "petaflop/s-days, with the search": both.petaflop_s_days,
+        "energy, with the search, kJ": None if both.energy_j is None else both.energy_j / 1e3,
+    }
+    known = {name: value for name, value in said.items() if value is not None}
+    return {name: float(f"{value:.3g}") if isinstance(value, float) else value for name, value in known.items()}
+
+
+def _figures(loop: Loop) -> list[Any]:
+    from models.report.card import Picture
+    from models.report.training_figures import learning_curves
+
+    trained = loop.done["train"].result
+    judged = loop.output("judge", "verdict.json").parent / "figures"
+    searched = loop.output("search", "best.json").parent / "figures"
+    found = [*sorted(judged.glob("*.svg")), *sorted(searched.glob("*.svg"))]
+    pictures = [
+        Picture(title, caption, path.read_bytes(), chapter)
+        for path in found
+        for chapter, title, caption in [CAPTIONS[path.stem]]
+    ]
+    metric = loop.done["judge"].result["metric"]
+    curves = learning_curves(trained["epochs"], metric, trained["best_epoch"])
+    return [*pictures, Picture("Learning curves", "Loss and metric after each epoch.", curves, "training")]
+
+
+def _data(loop: Loop, preparation: Preparation) -> dict[str, Any]:
+    raw, prepared, version = (loop.done[name].result for name in ("ingest", "prepare", "version"))
+    return {
+        "source": loop.spec.data.source,
+        "dataset version": version["prepared"],
+        "raw data": version["raw"],
+        "raw rows": raw["rows"],
+        **{f"{split} examples": count for split, count in preparation.rows.items()},
+        "split": loop.spec.data.split.by,
+        "target": preparation.target.name,
+        "validation, raw": loop.done["validate-raw"].result["status"],
+        "validation, prepared": loop.done["validate-prepared"].result["status"],
+        "left out": ", ".join(prepared["left_out"]) or "nothing",
+    }
+
+
+def _schema(preparation: Preparation) -> list[dict[str, Any]]:
+    numeric = [
+        {"input": part.name, "kind": "numeric", "values": f"centre {part.shift:.4g}, scale {part.scale:.4g}"}
+        for part in preparation.numeric
+    ]
+    categorical = [
+        {"input": part.name, "kind": "categorical", "values": f"{len(part.categories)} categories"}
+        for part in preparation.categorical
+    ]
+    if preparation.pixels:
+        image = preparation.pixels.image
+        shape = f"{image.height} x {image.width} x {image.channels} bytes"
+        return [{"input": image.column, "kind": "image", "values": shape}]
+    if preparation.characters:
+        told = f"{len(preparation.characters.alphabet)} characters, windows of {preparation.characters.length}"
+        return [{"input": preparation.characters.column, "kind": "text", "values": told}]
+    return [*numeric, *categorical]
+
+
+def _samples(loop: Loop) -> list[Any]:
+    from models.report.card import Snippet
+
+    return [
+        Snippet(f"At temperature {sample['temperature']:g}, after a prompt", f"{sample['prompt']}|{sample['text']}")
+        for sample in loop.done["export"].result.get("samples", [])
+    ]
+
+
+def _provenance(loop: Loop, trained: dict[str, Any]) -> dict[str, Any]:
+    code = provenance.code_version()
+    return {
+        "loop": loop.id,
+        "asked for by": loop.trigger,
+        "code": provenance.shown(code),
+        "lock file": code["lock"][:16],
+        "weights": trained["weights_sha256"],
+        "seed": loop.spec.train.seed,
+        "study": loop.done["search"].result.get("study", "none"),
+    }
+
+
+def _usage(loop: Loop, number: str) -> list[Any]:
+    from models.report.card import Snippet
+
+    example = loop.done["export"].result.get("input_example")
+    code = (
+        "import mlflow\n\n"
+        f'model = mlflow.onnx.load_model("models:/{loop.spec.name}/{number}")  # or models:/{loop.spec.name}@champion\n'
+        'session = __import__("onnxruntime").InferenceSession(model.SerializeToString())\n'
+        'print(session.run(None, {"...": ...}))'
+    )
+    shown = json.dumps(example, ensure_ascii=False)[:600] if example else ""
+    return [
+        Snippet("In Python", code),
+        *([Snippet("An input", shown)] if shown else []),
+        Snippet("On a machine without Loopline", f"loopline export {loop.spec.name} --version {number} --to bundle"),
+        Snippet("Undo the promotion", f"loopline rollback {loop.spec.name}"),
+    ]
+
+
+def _limits(loop: Loop, preparation: Preparation) -> list[str]:
+    limits = [
+        f"It answers for data like its source ({loop.spec.data.source}); elsewhere its numbers say nothing.",
+        "A character that was not seen in training counts as unknown."
+        if preparation.characters
+        else "A categorical value that was not seen in training counts as unknown.",
+    ]
+    if not loop.spec.judge.slices:
+        limits.append("No slices were declared: it may do worse for some groups than the totals tell.")
+    if preparation.kind == "series":
+        limits.append("It expects evenly spaced steps without gaps.")
+    return limits
+
+
+def _short(params: dict[str, Any]) -> dict[str, Any]:
+    return {path.removeprefix("train."): value for path, value in params.items()}

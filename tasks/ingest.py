@@ -1,0 +1,76 @@
+"""Ingest: the source, whatever it is, and labelled predictions, as one raw Parquet table that DVC will own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from models.data.check import check_columns, check_schema, table_schema
+from models.data.feedback import FEEDBACK_FILE, with_feedback
+from models.data.read import write_table
+from models.data.row_batches import concatenated
+from models.errors import DataError
+from models.records import Record
+from tasks.adapters import sources
+from tasks.runtime.feedback import labelled_rows
+from tasks.runtime.loop import Done, Loop
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+def ingest(loop: Loop) -> tuple[Record, bool]:
+    """Fetch and read the source; `data/raw/raw.parquet` is the step's output.
+
+    Labelled predictions are further rows of it, unless `retrain.feedback` is off; `data/raw/feedback.parquet` then says
+    which rows they are, of which prediction, and who labelled it when.
+
+    Raises:
+        DataError: The source cannot be read, lacks the target, or a column changed its type since the last time.
+        StoreError: A package cannot be fetched.
+        UserCodeError: The project's own source function failed.
+    """
+    before = loop.ledger.records.latest("ingest")
+
+    def act(_: Path) -> Done:
+        came = sources.arrived(loop.spec, loop.project.folder)  # before reading: what comes meanwhile is new next time
+        table = sources.ingest(loop.spec, loop.project.folder, loop.workspace.cache / "sources")
+        if not loop.spec.data.features.make:
+            check_columns(table, loop.spec.data)
+        schema = table_schema(table)
+        if before is not None:
+            _check_types(schema, before)
+        loop.project.raw.parent.mkdir(parents=True, exist_ok=True)
+        table, told, files = _with_feedback(loop, table)
+        write_table(table, loop.project.raw)
+        result = {"rows": table.num_rows, "schema": table_schema(table), "source": loop.spec.data.source}
+        arrived = {} if came is None else {sources.ARRIVED: came}
+        return Done([loop.project.raw, *files], {**result, **told, **arrived})
+
+    return loop.carry_out("ingest", act)
+
+
+def _with_feedback(loop: Loop, table: pa.Table) -> tuple[pa.Table, dict[str, Any], list[Path]]:
+    """The table with labelled predictions as further rows, what to tell of them, the file that says which they are."""
+    origin = loop.project.raw.with_name(FEEDBACK_FILE)
+    if loop.ledger.feedback is None:
+        origin.unlink(missing_ok=True)
+        return table, {}, []
+    labelled = concatenated(list(labelled_rows(loop.state, loop.ledger.feedback)))
+    joined = with_feedback(table, labelled, loop.spec.data)
+    told = {"joined": joined.origin.num_rows, "known": joined.known, "unfit": joined.unfit}
+    words = {"joined": "become rows", "known": "are in the source by now", "unfit": "do not fit the source's columns"}
+    shown = ", ".join(f"{told[name]:,} {text}" for name, text in words.items() if told[name])
+    loop.report.note(f"ingest: of {labelled.num_rows:,} labelled predictions {shown}")
+    if not joined.origin.num_rows:
+        origin.unlink(missing_ok=True)
+        return table, {"feedback": told}, []
+    write_table(joined.origin, origin)
+    return joined.table, {"feedback": told}, [origin]
+
+
+def _check_types(schema: list[dict[str, object]], before: Record) -> None:
+    try:
+        check_schema(schema, before.result["schema"])
+    except DataError as error:
+        raise DataError(f"{error} (compared with the data of loop {before.loop_id})") from error

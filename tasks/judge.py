@@ -1,0 +1,197 @@
+"""Judge: challenger, champion and trivial baseline on the same frozen test examples, and the page that tells of it."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from models.errors import DataError
+from models.files import write_bytes, write_text
+from models.judge.metrics import resolve_metric
+from models.judge.verdict import Cost, Parity, Verdict
+from models.records import Record
+from tasks.adapters import artifacts
+from tasks.runtime.loop import Done, Loop
+from tasks.runtime.outbox import LOOP_RUN
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from models.data.preparation import Preparation
+    from models.judge.evidence import Evidence
+
+VERDICT_FILE = "verdict.json"
+
+
+def judge(loop: Loop, prepared: Record, weights: Record, exported: Record) -> tuple[Record, bool]:
+    """Compare the exported challenger with the champion as it is served; the verdict is the step's output.
+
+    Raises:
+        DataError: The predictions cannot be compared.
+        StoreError: The champion's files cannot be had, or are not those that were registered.
+    """
+    del prepared  # read through the loop
+
+    def act(folder: Path) -> Done:
+        rival = loop.ledger.rival(loop.done)
+        champion = loop.ledger.champion()
+        evidence = _evidence(loop, exported, rival)
+        verdict = _verdict(loop, evidence)
+        write_text(folder / VERDICT_FILE, verdict.model_dump_json(indent=1) + "\n")
+        _log(loop, verdict)
+        _draw(loop, folder, verdict, evidence)
+        result = {
+            "rival": rival,
+            "champion": champion.number if champion else None,
+            "decision": verdict.decision,
+            "reasons": verdict.reasons,
+            "metric": verdict.metric,
+            "value": verdict.challenger.value,
+            "champion_value": verdict.champion.value if verdict.champion else None,
+            "baseline_value": verdict.baseline.value if verdict.baseline else None,
+            "references": verdict.references,
+            "challenger_cost": verdict.challenger_cost.model_dump(),
+            "metrics": {name: values.get("challenger") for name, values in verdict.metrics.items()},
+        }
+        return Done([folder / VERDICT_FILE], result)
+
+    return loop.carry_out("judge", act)
+
+
+def _verdict(loop: Loop, evidence: Evidence) -> Verdict:
+    from models.judge.decide import judge as decide
+
+    goal = loop.spec.goal
+    metric = resolve_metric(goal.metric, evidence.task, loop.project.folder, goal.direction)
+    return decide(
+        evidence,
+        loop.spec.judge,
+        metric,
+        goal.good_enough,
+        loop.spec.serve.max_latency_ms,
+        loop.spec.train.seed,
+    )
+
+
+def _evidence(loop: Loop, exported: Record, rival: str) -> Evidence:
+    from models.data import feeds
+    from models.data.preparation import Preparation
+    from models.judge.evidence import Evidence
+    from models.judge.held_out import baseline_of, clusters_of
+
+    prepared = loop.project.prepared
+    preparation = Preparation.load(prepared)
+    graph = loop.output("export", "model.onnx")
+    against, cost = _champion(loop, rival, preparation)
+    target = feeds.targets(prepared, "test")
+    baseline = baseline_of(prepared, preparation, len(target), loop.spec.goal.metric or "mae")
+    return Evidence(
+        task=preparation.task,
+        target=target,
+        challenger=_predictions(loop, graph, preparation),
+        champion=against,
+        baseline=baseline.prediction,
+        baseline_name=baseline.name,
+        references=_references(loop, preparation),
+        slices=feeds.slice_values(loop.project.raw, prepared, "test", loop.spec.judge.slices),
+        clusters=clusters_of(loop.project.raw, prepared, preparation, loop.spec.data.split, len(target)),
+        challenger_id=exported.digest,
+        champion_id=rival.partition(":")[0] if against is not None else None,
+        challenger_cost=_cost(loop, graph, preparation),
+        champion_cost=cost,
+        parity=Parity.model_validate(
+            {key: exported.result[key] for key in Parity.model_fields if key in exported.result}
+        ),
+    )
+
+
+def _references(loop: Loop, preparation: Preparation) -> dict[str, float]:
+    """For a text, what a compressor makes of it."""
+    if preparation.characters is None:
+        return {}
+    from models.data.text import text_of
+    from models.judge.language import bz2_bits_per_char
+
+    train, test = (text_of(loop.project.prepared, split, preparation.characters) for split in ("train", "test"))
+    return {"bz2": bz2_bits_per_char(train, test)}
+
+
+def _champion(loop: Loop, rival: str, own: Preparation) -> tuple[np.ndarray | None, Cost | None]:
+    """The champion's predictions on our test rows, by its own preparation; none if it cannot read them."""
+    from models.data.preparation import Preparation
+
+    if not rival:
+        return None, None
+    number = rival.partition(":")[0]
+    with tempfile.TemporaryDirectory(dir=loop.workspace.cache) as place:
+        folder = artifacts.download_version(loop.workspace, loop.spec.name, number, Path(place))
+        theirs = Preparation.load(folder)
+        if (theirs.task, theirs.target.classes) != (own.task, own.target.classes):
+            loop.report.note(f"the champion (version {number}) answers another question: judged by goal and baseline")
+            return None, None
+        try:
+            predictions = _predictions(loop, folder / "model.onnx", theirs)
+        except DataError as error:
+            loop.report.note(f"the champion cannot read this data ({error}): judged by goal and baseline")
+            return None, None
+        return predictions, _cost(loop, folder / "model.onnx", theirs)
+
+
+def _predictions(loop: Loop, graph: Path, preparation: Preparation) -> np.ndarray:
+    from models.data.feeds import feeds
+    from models.export.predict import predict
+
+    return predict(graph, feeds(loop.project.prepared, "test", preparation), preparation)
+
+
+def _cost(loop: Loop, graph: Path, preparation: Preparation) -> Cost:
+    from models.data.feeds import feeds
+    from models.export.predict import latency_ms
+
+    example = {
+        name: values[:1] for name, values in next(feeds(loop.project.prepared, "test", preparation, batch=1)).items()
+    }
+    return Cost(latency_ms=latency_ms(graph, example), size_mb=graph.stat().st_size / 1e6)
+
+
+def _draw(loop: Loop, folder: Path, verdict: Verdict, evidence: Evidence) -> None:
+    """The pictures of the verdict: into MLflow, and for the card."""
+    from models.data.preparation import Preparation
+    from models.report import figures
+    from models.report.text_figures import bits_by_position
+
+    target = Preparation.load(loop.project.prepared).target
+    models = {name: values for name, values in evidence.models.items() if name != "baseline"}
+    classes = target.classes or []
+    pictures = {"difference": figures.difference(verdict)}
+    if verdict.slices:
+        pictures["slices"] = figures.slices(verdict)
+    if classes:
+        pictures["confusion"] = figures.confusion_matrix(evidence.target, evidence.challenger, classes)
+        pictures["roc-pr"] = figures.roc_and_pr(evidence.target, models, classes)
+        pictures["calibration"] = figures.calibration(evidence.target, models)
+    elif evidence.task == "language":
+        pictures["context"] = bits_by_position(models, verdict.references)
+    else:
+        pictures["residuals"] = figures.residuals(evidence.target, evidence.challenger, target.name)
+    if evidence.task != "language":
+        pictures["scores"] = figures.scores(evidence.target, evidence.challenger, classes, target.name)
+    for name, content in pictures.items():
+        path = folder / "figures" / f"{name}.svg"
+        write_bytes(path, content)
+        loop.outbox.artifact(LOOP_RUN, path, "verdict")
+
+
+def _log(loop: Loop, verdict: Verdict) -> None:
+    def named(model: str) -> dict[str, Any]:
+        prefix = "test_" if model == "challenger" else f"test_{model}_"
+        return {
+            prefix + name: values[model] for name, values in verdict.metrics.items() if values.get(model) is not None
+        }
+
+    for model in ("challenger", "champion", "baseline"):
+        loop.outbox.metrics(LOOP_RUN, named(model))
+    references = {f"test_{name}_{verdict.metric}": value for name, value in verdict.references.items()}
+    loop.outbox.metrics(LOOP_RUN, {name: value for name, value in references.items() if value is not None})
+    loop.outbox.tags(LOOP_RUN, {"loopline.decision": verdict.decision, "loopline.verdict": verdict.summary})

@@ -1,0 +1,74 @@
+"""Labels: what turned out, taken in for predictions made already or yet to be made."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from models.data.labels import checked_labels
+from models.data.preparation import PREPARATION_FILE, Preparation
+from models.errors import UsageError
+from models.spec import Spec
+from tasks.runtime.moving import move
+from tasks.runtime.taking import take_in
+from tasks.runtime.workspace import Project
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+def accept(
+    project: Project, spec: Spec, rows: pa.Table, *, by: str, id_column: str = "id", told_as: str = "labels"
+) -> dict[str, int]:
+    """Take labels in: all of them, durably, or none. What the command line and an HTTP endpoint both call.
+
+    Args:
+        project: Whose predictions they are of.
+        spec: The project's spec.
+        rows: A column of ids, one called like the target or `label`; others are passed over, empty labels too.
+        by: Who gives them.
+        id_column: The column of ids.
+        told_as: What messages call the rows.
+
+    Raises:
+        DataError: A label is no class or number, an id is missing, or has two labels; nothing was taken in.
+        UsageError: The project was never prepared, so that nobody knows what a label may be; or it is of text.
+        StoreError: The disk is full; nothing was taken in.
+
+    Returns:
+        `taken`: labels that were added, of which `corrected` replace another one; `repeated`: said before, not kept
+        again; `waiting`: taken, of ids that no prediction has yet (they are matched when it comes); `empty`: rows
+        without a label.
+    """
+    import pyarrow as pa
+
+    state, now = project.state(spec.name), datetime.fromtimestamp(time.time(), UTC)
+    table = checked_labels(rows, id_column, _preparation(project, spec), told_as)
+    move(state)  # what came over HTTP came before
+    moments = pa.array([now] * table.num_rows, pa.timestamp("us", tz="UTC"))
+    given = table.append_column("at", moments).append_column("by", pa.array([by] * table.num_rows, pa.string()))
+    return {**take_in(state, given), "empty": rows.num_rows - table.num_rows}
+
+
+def accept_file(project: Project, spec: Spec, path: Path, *, by: str, id_column: str = "id") -> dict[str, int]:
+    """Take in the labels of a CSV or Parquet file, or of a folder of them; see `accept`."""
+    from models.data.row_batches import concatenated, data_files, row_batches
+
+    files = data_files(path)
+    tables = list(row_batches(files, {}, 1 << 20))
+    if not tables:
+        return dict.fromkeys(("taken", "corrected", "repeated", "waiting", "empty"), 0)
+    return accept(project, spec, concatenated(tables), by=by, id_column=id_column, told_as=str(path))
+
+
+def _preparation(project: Project, spec: Spec) -> Preparation:
+    """What says what a label may be: the project's prepared data, else its newest version in the cache."""
+    folders = [project.prepared, *sorted((project.workspace.cache / "models" / spec.name).glob("*/"), reverse=True)]
+    for folder in folders:
+        if (folder / PREPARATION_FILE).is_file():
+            return Preparation.load(folder)
+    raise UsageError(
+        f"{spec.name}: nothing was prepared yet, so what a label may be is not known: `loopline run` first"
+    )

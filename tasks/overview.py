@@ -1,0 +1,323 @@
+"""Gather what is known of every project from records, files and registry alone: no server is asked, nothing is run."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import itertools
+import os
+import shutil
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from models.errors import LooplineError
+from models.files import read_json
+from models.overview import facts
+from models.overview.data import drifting, failing
+from models.overview.light import light, workspace_light
+from models.records import Record
+from models.retrain.schedule import parse
+from models.retrain.signal import Decision, Outcome, PastLoop
+from models.serving.releases import release_of
+from models.spec import Spec
+from models.specfile import SPEC_FILE, read_spec
+from models.watch.findings import Findings
+from tasks.runtime import decisions, processes, registry_story
+from tasks.runtime.history import newest_loops, read_book
+from tasks.runtime.ledger import Ledger
+from tasks.runtime.registry_story import Story
+from tasks.runtime.report_pages import known_pages
+from tasks.runtime.services import ServiceState, services_of
+from tasks.runtime.store_sizes import measured
+from tasks.runtime.workspace import Project, Workspace
+
+MOST_LOOPS = 30
+MOST_DECISIONS = 30
+STATUSES = ("rejected", "error", "warned", "valid")  # worst first
+
+
+def overview(workspace: Workspace, chosen: Sequence[Project] | None = None, now: float | None = None) -> facts.Overview:
+    """A workspace at one glance.
+
+    Args:
+        workspace: Its tools' environment must be set (`stores.configure`).
+        chosen: Only these projects; default: all.
+        now: Unix time; default: the clock's.
+
+    Cost: 0.1 s a project, whatever its history; 10,000 loops add the listing of their records.
+    """
+    now = time.time() if now is None else now
+    told = [project_facts(project, now) for project in (known_projects(workspace) if chosen is None else chosen)]
+    usage = shutil.disk_usage(workspace.state if workspace.state.exists() else workspace.root)
+    disk = facts.Disk(free_bytes=usage.free, total_bytes=usage.total)
+    services = {found.name: _service(found) for found in services_of(workspace)}
+    sizes = measured(workspace)
+    return facts.Overview(
+        workspace=str(workspace.root),
+        at=now,
+        light=workspace_light(told, services, disk),
+        services=services,
+        disk=disk,
+        stores=[facts.Store(name=name, size_bytes=size) for name, size in sizes.stores.items()],
+        sized=sizes.at,
+        projects=told,
+    )
+
+
+def known_projects(workspace: Workspace) -> list[Project]:
+    """The projects under `projects/`, then those elsewhere that a loop was run of here and that are still there."""
+    found = workspace.projects()
+    folders, names = {project.folder for project in found}, {project.folder.name for project in found}
+    for path in sorted((workspace.state / "projects").glob("*/loop.json")):
+        book = read_book(path.parent) or {}
+        folder = Path(str(book.get("folder", "")))
+        known = folder in folders or path.parent.name in names
+        if not known and (folder / SPEC_FILE).is_file():
+            found.append(Project(workspace, folder))
+    return found
+
+
+def _service(found: ServiceState) -> facts.Service:
+    return facts.Service(state=found.state, url=found.url, restarts=found.restarts, detail=found.detail)
+
+
+def project_named(workspace: Workspace, name: str) -> Project | None:
+    """The known project whose spec has that name; the name is compared, never made into a path."""
+    found = sorted(known_projects(workspace), key=lambda project: project.folder.name != name)
+    return next((project for project in found if name_of(project) == name), None)
+
+
+def name_of(project: Project) -> str:
+    """The name in its spec, or its folder's where the spec cannot be read."""
+    try:
+        return _spec(project).name
+    except LooplineError:
+        return project.folder.name
+
+
+def project_facts(project: Project, now: float) -> facts.ProjectFacts:
+    """All that is known of a project, its light on top; what cannot be read is said, not raised."""
+    try:
+        told = _facts(project, _spec(project), now)
+    except LooplineError as error:
+        told = facts.ProjectFacts(name=project.folder.name, folder=str(project.folder), error=str(error))
+    return told.model_copy(update={"light": light(told)})
+
+
+def _spec(project: Project) -> Spec:
+    """The spec as it stands; a server that shows it again and again reads a file again only when it changed."""
+    with contextlib.suppress(OSError):  # reading it says what is wrong
+        stat = project.spec_path.stat()
+        return _read_spec(project.spec_path, project.shown_spec, (stat.st_mtime_ns, stat.st_ctime_ns, stat.st_size))
+    return read_spec(project.spec_path, (), project.shown_spec)
+
+
+@functools.lru_cache(maxsize=256)
+def _read_spec(path: Path, shown: str, _: tuple[int, int, int]) -> Spec:
+    return read_spec(path, (), shown)
+
+
+def _facts(project: Project, spec: Spec, now: float) -> facts.ProjectFacts:
+    ledger = Ledger(project, spec)
+    planned = ledger.plan()
+    owed = [item.step for item in planned if item.state != "done"]
+    records = {item.step: item.record for item in planned if item.record and item.state == "done"}
+    history = list(itertools.islice(ledger.records.newest("promote"), MOST_LOOPS))
+    told = registry_story.story(spec.name)
+    book = read_book(ledger.state) or {}
+    made = decisions.newest(ledger.state)
+    loops = newest_loops(ledger.state)[:MOST_LOOPS]
+    return facts.ProjectFacts(
+        name=spec.name,
+        folder=str(project.folder),
+        description=spec.description,
+        champion=_standing(told, "champion"),
+        challenger=_standing(told, "challenger"),
+        previous=previous.number if (previous := told.versions.get("previous")) else None,
+        moves=told.moves,
+        loop=_loop(book, owed, history),
+        history=_history(loops, history),
+        owed=owed,
+        data=_data(ledger, book, records),
+        search=_search(ledger, records, spec),
+        watch=_findings(ledger.state),
+        decisions=made[:MOST_DECISIONS],
+        waiting=_waiting(made, spec.retrain.ask_timeout_s, now),
+        next_loop=_next(spec.retrain.schedule, spec.retrain.timezone, now),
+        next_watch=_next(spec.watch.schedule, spec.retrain.timezone, now),
+        schedule=_schedule(spec),
+        triggers=list(spec.retrain.on),
+        predictions=_predictions(ledger.state),
+        serving=_serving(ledger.state),
+        pages=list(known_pages(ledger.state)),
+        backtest=_backtest(ledger.state),
+    )
+
+
+def _serving(state: Path) -> facts.Serving | None:
+    release = release_of(read_json(state / "serving" / "release.json"))
+    if release is None:
+        return None
+    workers = [read_json(path).get("process") for path in (state / "serving" / "workers").glob("*.json")]
+    alive = sum(processes.is_alive(process) for process in workers if process)
+    return facts.Serving(workers=alive, answers=release.words, troubles=release.troubles)
+
+
+def _backtest(state: Path) -> str:
+    """The first sentence of the last backtest's advice."""
+    advice = read_json(state / "backtest" / "backtest.json").get("advice", {})
+    return str(next(iter(advice.get("words", [])), ""))
+
+
+def _standing(told: Story, alias: str) -> facts.Standing | None:
+    version = told.versions.get(alias)
+    if version is None:
+        return None
+    tags = version.tags
+    return facts.Standing(
+        version=version.number,
+        loop_id=tags.get("loopline.loop_id", ""),
+        metric=tags.get("loopline.metric", ""),
+        dataset=tags.get("loopline.dataset", ""),
+        code=tags.get("loopline.code", ""),
+        verdict=told.verdicts.get(version.number),
+    )
+
+
+def _loop(book: dict[str, Any], owed: list[str], history: list[Record]) -> facts.Loop:
+    state = book.get("state", "never run")
+    if state == "running" and not processes.is_alive(book["process"]):
+        state = "killed"
+    outcome = history[0].result if history else {}
+    return facts.Loop(
+        state=state,
+        loop_id=book.get("loop_id"),
+        began=book.get("began"),
+        trigger=book.get("trigger", ""),
+        step=owed[0] if owed and state in ("running", "failed", "rejected", "killed") else "",
+        decision=outcome.get("decision"),
+        reasons=outcome.get("reasons", []),
+    )
+
+
+def _ended(record: Record) -> facts.Ended:
+    outcome: Outcome = "promoted" if record.result.get("decision") == "promote" else "kept"
+    return facts.Ended(loop_id=record.loop_id, ended=record.finished, outcome=outcome, **_verdict(record))
+
+
+def _data(ledger: Ledger, book: dict[str, Any], records: dict[str, Record]) -> facts.Data:
+    def of(step: str) -> Record | None:
+        return records.get(step) or ledger.records.latest(step)
+
+    ingest, version = of("ingest"), of("version")
+    checks = [record for step in ("validate-raw", "validate-prepared") if (record := of(step))]
+    found = {str(check.result.get("status", "")) for check in checks}
+    status = next((status for status in STATUSES if status in found), "")
+    reports = [read_json(_report(ledger, check)) for check in checks]
+    for stage in ("raw", "prepared") if book.get("state") in ("failed", "rejected") else ():
+        report = read_json(ledger.state / "quarantine" / str(book.get("loop_id")) / stage / "report.json")
+        if report:
+            status, reports = "rejected", [report]
+    return facts.Data(
+        ingested=ingest.finished if ingest else None,
+        rows=ingest.result.get("rows") if ingest else None,
+        dataset=str(version.result.get("prepared", "")) if version else "",
+        status=status,
+        failing=[line for report in reports for line in failing(report)],
+        drifting=[line for report in reports for line in drifting(report)],
+    )
+
+
+def _report(ledger: Ledger, record: Record) -> Path:
+    named = [name for name in record.outputs if name.endswith("/report.json")]
+    return ledger.records.path(named[0] if named else "report.json")
+
+
+def _search(ledger: Ledger, records: dict[str, Record], spec: Spec) -> facts.Search:
+    record = records.get("search") or ledger.records.latest("search")
+    if record is None or not spec.search.trials:
+        return facts.Search()
+    found = record.result
+    return facts.Search(
+        study=str(found.get("study", "")),
+        trials=int(found.get("trials", 0)),
+        value=found.get("best_value"),
+        params=found.get("params", {}),
+    )
+
+
+def _findings(state: Path) -> Findings | None:
+    try:
+        return Findings.model_validate_json((state / "watch" / "watch.json").read_bytes())
+    except (OSError, ValidationError):
+        return None  # never watched, or by a Loopline that writes it otherwise: the next look puts it right
+
+
+def _waiting(made: list[Decision], timeout_s: float, now: float) -> facts.Waiting | None:
+    """The question that nobody has answered yet: the last word on its signal is to ask."""
+    last = {decision.signal.id: decision for decision in reversed(made)}
+    for decision in last.values():
+        until = decision.at + timeout_s
+        if decision.action == "ask" and decision.flow_run and until > now:
+            return facts.Waiting(
+                flow_run=decision.flow_run, reason="; ".join(decision.reasons), since=decision.at, until=until
+            )
+    return None
+
+
+def _history(loops: list[PastLoop], verdicts: list[Record]) -> list[facts.Ended]:
+    """The loops as they ended, each with its verdict; of loops from before their ends were kept, the verdicts alone."""
+    by_loop = {record.loop_id: record for record in verdicts}
+    told = [
+        facts.Ended(
+            loop_id=loop.loop_id,
+            ended=loop.ended,
+            outcome=loop.outcome,
+            trigger=loop.trigger,
+            seconds=loop.ended - loop.began,
+            device_seconds=loop.device_seconds,
+            **_verdict(by_loop.get(loop.loop_id)),
+        )
+        for loop in loops
+    ]
+    known = {loop.loop_id for loop in loops}
+    told += [_ended(record) for record in verdicts if record.loop_id not in known]
+    return sorted(told, key=lambda ended: ended.ended, reverse=True)[:MOST_LOOPS]
+
+
+def _verdict(record: Record | None) -> dict[str, str]:
+    if record is None:
+        return {}
+    reasons = record.result.get("reasons") or [""]
+    return {"version": str(record.result.get("version", "")), "reason": str(reasons[0])}
+
+
+def _predictions(state: Path) -> facts.Predictions:
+    made, labels = _parts(state / "predictions"), _parts(state / "labels")
+    return facts.Predictions(
+        last=max((entry.st_mtime for entry in made), default=None),
+        size_bytes=sum(entry.st_size for entry in (*made, *labels)),
+        labels_last=max((entry.st_mtime for entry in labels), default=None),
+    )
+
+
+def _parts(folder: Path) -> list[os.stat_result]:
+    try:
+        with os.scandir(folder) as entries:
+            return [entry.stat() for entry in entries if entry.name.endswith(".parquet")]
+    except OSError:
+        return []  # none yet, or the compactor took one away as we looked
+
+
+def _schedule(spec: Spec) -> str:
+    """In the spec's own words, with the clock that they are read by."""
+    schedule, zone = spec.retrain.schedule or "", spec.retrain.timezone
+    return schedule if zone == "UTC" or not schedule else f"{schedule}, {zone}"
+
+
+def _next(schedule: str | None, timezone: str, now: float) -> float | None:
+    return parse(schedule, timezone).next(now) if schedule else None

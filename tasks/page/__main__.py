@@ -1,0 +1,47 @@
+"""Serve the overview page: `python -m tasks.page ROOT --host 127.0.0.1 --port 4300`; `/health` says when it is up."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+
+from tasks.page.app import application
+from tasks.page.security import gate
+from tasks.runtime import stores
+from tasks.runtime.workspace import Workspace
+
+HOST, NAMES = "LOOPLINE_OVERVIEW_HOST", "LOOPLINE_OVERVIEW_NAMES"
+
+
+def main() -> None:
+    """Serve until ended by a signal."""
+    import uvicorn
+
+    parser = argparse.ArgumentParser(prog="python -m tasks.page", description=__doc__)
+    parser.add_argument("root", type=Path, help="The workspace.")
+    parser.add_argument(
+        "--host", default=os.environ.get(HOST, "127.0.0.1"), help="Where to listen; off loopback the token is asked."
+    )
+    parser.add_argument("--port", type=int, required=True)
+    names = [name.strip() for name in os.environ.get(NAMES, "").split(",") if name.strip()]
+    parser.add_argument("--name", action="append", default=names, help="A further Host name, such as a proxy's.")
+    given = parser.parse_args()
+    workspace = Workspace(given.root.resolve())
+    workspace.make()
+    stores.configure(workspace)
+    app = application(workspace, gate(workspace, given.host, given.name))
+    uvicorn.run(
+        app,
+        host=given.host,
+        port=given.port,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        limit_concurrency=64,
+        timeout_graceful_shutdown=5,
+    )
+
+
+if __name__ == "__main__":
+    main()

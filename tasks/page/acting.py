@@ -1,0 +1,94 @@
+"""Move the champion for a button, in a process of its own: the server that shows pages never imports MLflow.
+
+`python -m tasks.page.acting ROOT` reads one `Act` as JSON from standard input and prints one `Outcome`.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from models.errors import LooplineError
+from tasks.runtime import stores
+from tasks.runtime.workspace import Workspace
+
+TIMEOUT_S = 120.0
+
+
+class Act(BaseModel):
+    """What a person asked for; `expected` is the champion that the page showed them."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    action: Literal["promote", "rollback"]
+    model: str
+    version: str | None = None
+    expected: str | None = None
+    reason: str = ""
+
+
+class Outcome(BaseModel):
+    """What came of it, in words."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    done: bool
+    text: str
+
+
+def act(workspace: Workspace, asked: Act) -> Outcome:
+    """Have it done, and wait. A refusal is an outcome, not an error."""
+    command = [sys.executable, "-m", __name__, str(workspace.root)]
+    try:
+        ended = subprocess.run(
+            command,
+            input=asked.model_dump_json(),
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+            cwd=Path(__file__).parents[2],
+            check=False,
+        )
+        return Outcome.model_validate_json(ended.stdout)
+    except subprocess.TimeoutExpired:
+        return Outcome(
+            done=False, text=f"it took longer than {TIMEOUT_S:g} s and was ended: look again what came of it"
+        )
+    except ValidationError:
+        print(ended.stderr, file=sys.stderr, flush=True)  # noqa: T201 - the service's log; no trace goes to a client
+        return Outcome(done=False, text="it failed; the log of this page's service says why")
+
+
+def carry_out(workspace: Workspace, asked: Act) -> Outcome:
+    """Move the champion by compare-and-swap."""
+    from tasks.adapters.registry import Registry
+
+    try:
+        registry = Registry(workspace, asked.model)
+        if asked.action == "rollback":
+            entry = registry.rollback(asked.reason, asked.expected)
+            return Outcome(
+                done=True, text=f"Version {entry.after} is the champion again, version {entry.before} is not."
+            )
+        version = asked.version or ""
+        registry.tags(version)  # a version that is not there is refused before anything moves
+        entry = registry.promote(version, asked.expected, reason=asked.reason)
+        before = f", in the place of version {entry.before}" if entry.before else ""
+        return Outcome(done=True, text=f"Version {entry.after} is the champion{before}.")
+    except LooplineError as error:
+        return Outcome(done=False, text=str(error))
+
+
+def main() -> None:
+    """One act."""
+    workspace = Workspace(Path(sys.argv[1]))
+    stores.configure(workspace)
+    print(carry_out(workspace, Act.model_validate_json(sys.stdin.read())).model_dump_json())  # noqa: T201 - the answer
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,126 @@
+"""What programs send: labels, and wishes to retrain. Each call carries the token, on loopback too: a page cannot.
+
+pyarrow is imported at the first labels, not before: a server that only shows pages stays small.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from models.errors import LooplineError, StoreError
+from models.specfile import read_spec
+from tasks import overview as gathering
+from tasks.page.wishes import wish
+from tasks.runtime.workspace import Project, Workspace
+
+MOST_CHARACTERS = 500
+BY = "http"
+
+
+async def labels(request: Request) -> Response:
+    """Take labels in, all or none: a CSV file, or JSON rows such as `[{"id": "f-1", "label": "yes"}]`."""
+    body = await request.body()
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    take = _labels_of_csv if kind == "text/csv" else _labels_of_json
+    return await run_in_threadpool(_told, take, project_of(request), body)
+
+
+def _told(take: Callable[[Project, bytes], dict[str, int]], project: Project, body: bytes) -> Response:
+    try:
+        return JSONResponse(take(project, body))
+    except StoreError as error:
+        raise HTTPException(503, str(error)) from error
+    except LooplineError as error:
+        raise HTTPException(422, str(error)) from error
+
+
+def _labels_of_csv(project: Project, body: bytes) -> dict[str, int]:
+    from tasks.label import accept_file
+
+    spec = read_spec(project.spec_path, (), project.shown_spec)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "labels.csv"
+        path.write_bytes(body)
+        return accept_file(project, spec, path, by=BY)
+
+
+def _labels_of_json(project: Project, body: bytes) -> dict[str, int]:
+    import pyarrow as pa
+
+    from tasks.label import accept
+
+    rows = _json(body)
+    if not isinstance(rows, list) or not rows or not all(isinstance(row, dict) for row in rows):
+        raise HTTPException(400, 'The body is not a list of rows such as [{"id": "f-1", "label": "yes"}].')
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    try:
+        table = pa.table({name: [row.get(name) for row in rows] for name in names})
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        raise HTTPException(422, f"A column holds values of several kinds: {error}") from error
+    return accept(project, read_spec(project.spec_path, (), project.shown_spec), table, by=BY)
+
+
+async def trigger(request: Request) -> Response:
+    """Wish that a project is retrained: `{"reason": "...", "id": "..."}`, both optional; an id counts once."""
+    given = _object(await request.body())
+    return await run_in_threadpool(_trigger, request, given)
+
+
+def _trigger(request: Request, given: dict[str, Any]) -> Response:
+    workspace: Workspace = request.app.state.workspace
+    name = gathering.name_of(project_of(request))
+    reason = _text(given, "reason") or "a program asked over HTTP"
+    try:
+        signal, taken = wish(workspace, name, reason, _text(given, "id") or None)
+    except LooplineError as error:
+        raise HTTPException(503, str(error)) from error
+    return JSONResponse({"project": name, "signal": signal.id, "delivered": taken}, 202)
+
+
+def project_of(request: Request) -> Project:
+    """The project that the address names.
+
+    Raises:
+        HTTPException: 404, there is none.
+    """
+    found = gathering.project_named(request.app.state.workspace, request.path_params["name"])
+    if found is None:
+        raise HTTPException(404, "There is no project of that name.")
+    return found
+
+
+def _json(body: bytes) -> Any:
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise HTTPException(400, "The body is not JSON.") from error
+
+
+def _object(body: bytes) -> dict[str, Any]:
+    given = _json(body or b"{}")
+    if not isinstance(given, dict):
+        raise HTTPException(400, 'The body is not a JSON object such as {"reason": "a new batch came"}.')
+    return given
+
+
+def _text(given: dict[str, Any], name: str) -> str:
+    value = given.get(name, "")
+    if not isinstance(value, str) or len(value) > MOST_CHARACTERS:
+        raise HTTPException(400, f"{name}: expected a text of at most {MOST_CHARACTERS} characters.")
+    return " ".join(value.split())
+
+
+ROUTES = [
+    Route("/labels/{name}", labels, methods=["POST"]),
+    Route("/trigger/{name}", trigger, methods=["POST"]),
+]

@@ -1,0 +1,158 @@
+"""The application: addresses, and what answers them."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import AsyncIterator
+from html import escape
+from urllib.parse import quote
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.routing import Route
+
+from models.errors import StoreError
+from models.overview.facts import Overview, ProjectFacts
+from models.report import overview_page
+from models.report.overview_page import Link
+from tasks import overview as gathering
+from tasks.page import api, buttons, login
+from tasks.page.guard import API, REPORT_POLICY, Guard
+from tasks.page.security import Gate
+from tasks.page.session import html, logout_token
+from tasks.runtime.report_pages import known_pages
+from tasks.runtime.store_sizes import measure
+from tasks.runtime.workspace import Workspace
+
+MEASURE_EVERY_S = 120.0
+PAGE_NAMES = {
+    "card": "model card with the verdict",
+    "validation-raw": "validation of the raw data",
+    "validation-prepared": "validation of the prepared data",
+    "watch": "watch report",
+    "backtest": "backtest of policies",
+}
+
+
+def application(workspace: Workspace, gate: Gate) -> Starlette:
+    """The page of a workspace behind its gate."""
+    routes = [
+        Route("/health", health),
+        Route("/style.css", style),
+        Route("/", index),
+        Route("/projects/{name}", project),
+        Route("/projects/{name}/pages/{page}", report),
+        *buttons.ROUTES,
+        *login.ROUTES,
+        *api.ROUTES,
+    ]
+    app = Starlette(
+        routes=routes,
+        middleware=[Middleware(Guard, gate=gate)],
+        exception_handlers={HTTPException: _refused, 500: _failed},
+        lifespan=_measuring,
+    )
+    app.state.workspace = workspace
+    app.state.gate = gate
+    return app
+
+
+def health(_: Request) -> Response:
+    """Whether the server is up; says nothing else, for it asks no token."""
+    return JSONResponse({"status": "ok"})
+
+
+def style(_: Request) -> Response:
+    """The stylesheet."""
+    return Response(
+        overview_page.STYLESHEET.read_text(), media_type="text/css", headers={"Cache-Control": "max-age=60"}
+    )
+
+
+def index(request: Request) -> Response:
+    """All projects at one glance."""
+    told = gathering.overview(request.app.state.workspace)
+    return html(request, overview_page.render_index(told, logout_token(request)))
+
+
+def project(request: Request) -> Response:
+    """One project with its history."""
+    workspace: Workspace = request.app.state.workspace
+    found = gathering.project_named(workspace, request.path_params["name"])
+    if found is None:
+        raise HTTPException(404, "There is no project of that name.")
+    told = gathering.overview(workspace, [found])
+    facts = told.projects[0]
+    return html(request, overview_page.render_project(facts, told.at, _links(told, facts), logout_token(request)))
+
+
+def report(request: Request) -> Response:
+    """A page that a step left behind: one of a known list, so that no request names a file."""
+    workspace: Workspace = request.app.state.workspace
+    name = request.path_params["name"]
+    found = gathering.project_named(workspace, name)
+    pages = known_pages(found.state(gathering.name_of(found))) if found else {}
+    path = pages.get(request.path_params["page"])
+    if path is None:
+        raise HTTPException(404, "There is no such page.")
+    text = path.read_text()
+    for other, place in pages.items():  # pages name each other as files, which a browser does not follow from here
+        text = text.replace(escape(place.resolve().as_uri()), other)
+    return HTMLResponse(text, headers={"Content-Security-Policy": REPORT_POLICY})
+
+
+def _links(told: Overview, facts: ProjectFacts) -> list[Link]:
+    base = f"/projects/{quote(facts.name, safe='')}/pages"
+    links = [Link(PAGE_NAMES[page], f"{base}/{page}") for page in facts.pages]
+    where = {name: service.url.rstrip("/") for name, service in told.services.items() if service.url}
+    if "mlflow" in where:
+        links.append(Link("versions in MLflow", f"{where['mlflow']}/#/models/{quote(facts.name, safe='')}"))
+    if "prefect" in where:
+        links.append(Link("runs in Prefect", f"{where['prefect']}/runs"))
+        if facts.waiting:
+            run = quote(facts.waiting.flow_run, safe="")
+            links.append(Link("the question in Prefect", f"{where['prefect']}/runs/flow-run/{run}"))
+    if "optuna" in where:
+        links.append(Link("trials in Optuna", f"{where['optuna']}/dashboard/"))
+    return links
+
+
+def _refused(request: Request, error: Exception) -> Response:
+    """An answer in words; nothing of the program is told."""
+    assert isinstance(error, HTTPException)
+    if request.url.path.startswith(API):
+        return JSONResponse({"error": error.detail}, error.status_code)
+    back = request.url.path if error.status_code == 409 else "/"
+    page = overview_page.render_message("That cannot be done", [error.detail], back)
+    return HTMLResponse(page, error.status_code, headers=error.headers)
+
+
+def _failed(_: Request, __: Exception) -> Response:
+    """The trace is in the service's log, where the server puts it."""
+    page = overview_page.render_message("Something went wrong", ["The log of this page's service says what."])
+    return HTMLResponse(page, 500)
+
+
+@contextlib.asynccontextmanager
+async def _measuring(app: Starlette) -> AsyncIterator[None]:
+    """Count the stores beside the serving, now and then."""
+    over = threading.Event()
+    threading.Thread(target=_measure, args=(app.state.workspace, over), name="loopline-sizes", daemon=True).start()
+    try:
+        yield
+    finally:
+        over.set()
+
+
+def _measure(workspace: Workspace, over: threading.Event) -> None:
+    while True:
+        began = time.monotonic()
+        with contextlib.suppress(StoreError):  # a full disk is said by the light
+            measure(workspace)
+        if over.wait(max(MEASURE_EVERY_S, 20 * (time.monotonic() - began))):
+            return

@@ -1,0 +1,185 @@
+"""The buttons: each asks again on a page of its own, then acts, and says what came of it.
+
+What the page showed travels with the form (the champion, the version): if somebody moved the champion meanwhile, the
+compare-and-swap of the registry refuses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from urllib.parse import quote
+
+from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import FormData
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from models.overview.facts import ProjectFacts
+from models.report.overview_page import render_confirm, render_message
+from tasks import overview as gathering
+from tasks.page.acting import Act, Outcome, act
+from tasks.page.session import checked_form, form_token, html, logout_token, text_of
+from tasks.page.wishes import answer, wish
+from tasks.runtime.workspace import Workspace
+
+REASON = "a person asked on the overview page"
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked before something is done; `shown` is what the person saw and the form carries."""
+
+    question: str
+    lines: list[str]
+    word: str
+    shown: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Button:
+    """How to ask (None: there is nothing to ask about now), and how to act."""
+
+    ask: Callable[[ProjectFacts], Question | None]
+    act: Callable[[Workspace, ProjectFacts, FormData], Outcome]
+
+
+def _ask_promote(project: ProjectFacts) -> Question | None:
+    challenger, champion = project.challenger, project.champion
+    if challenger is None:
+        return None
+    lines = [f"Its verdict: {challenger.verdict.summary}" if challenger.verdict else f"It has {challenger.metric}."]
+    lines.append(f"The champion now is version {champion.version}." if champion else "There is no champion now.")
+    shown = {"version": challenger.version, "champion": champion.version if champion else ""}
+    return Question(f"Make version {challenger.version} of {project.name} the champion?", lines, "Promote", shown)
+
+
+def _promote(workspace: Workspace, project: ProjectFacts, form: FormData) -> Outcome:
+    version, champion = text_of(form, "version"), text_of(form, "champion")
+    return act(
+        workspace,
+        Act(action="promote", model=project.name, version=version, expected=champion or None, reason=_reason(form)),
+    )
+
+
+def _ask_rollback(project: ProjectFacts) -> Question | None:
+    if project.previous is None or project.champion is None:
+        return None
+    now, before = project.champion.version, project.previous
+    lines = [f"Version {before} was the champion before version {now}. A later promotion undoes it."]
+    return Question(f"Give {project.name} back to version {before}?", lines, "Roll back", {"champion": now})
+
+
+def _rollback(workspace: Workspace, project: ProjectFacts, form: FormData) -> Outcome:
+    champion = text_of(form, "champion")
+    return act(workspace, Act(action="rollback", model=project.name, expected=champion or None, reason=_reason(form)))
+
+
+def _ask_retrain(project: ProjectFacts) -> Question | None:
+    lines = ["Its policy weighs the wish; a person's word overrides all but a loop that runs and the budget."]
+    lines.append(
+        f"It would begin at {project.owed[0]}." if project.owed else "Nothing has changed since the last loop."
+    )
+    if project.loop.state == "running":
+        lines.append(f"Loop {project.loop.loop_id} runs now: the wish will be told to wait.")
+    return Question(f"Retrain {project.name}?", lines, "Retrain")
+
+
+def _retrain(workspace: Workspace, project: ProjectFacts, form: FormData) -> Outcome:
+    signal, taken = wish(workspace, project.name, _reason(form))
+    if taken:
+        return Outcome(done=True, text=f"Prefect has the wish ({signal.id}); the decision will stand on this page.")
+    return Outcome(done=True, text=f"The wish is kept ({signal.id}) until Prefect's server answers: `loopline up`.")
+
+
+def _ask_approve(project: ProjectFacts) -> Question | None:
+    return _ask_answer(project, f"Retrain {project.name}, as was asked?", "Approve")
+
+
+def _ask_refuse(project: ProjectFacts) -> Question | None:
+    return _ask_answer(project, f"Leave {project.name} as it is?", "Refuse")
+
+
+def _ask_answer(project: ProjectFacts, question: str, word: str) -> Question | None:
+    waiting = project.waiting
+    return Question(question, [waiting.reason], word, {"run": waiting.flow_run}) if waiting else None
+
+
+def _approve(workspace: Workspace, project: ProjectFacts, form: FormData) -> Outcome:
+    return _answer(workspace, project, form, approved=True)
+
+
+def _refuse(workspace: Workspace, project: ProjectFacts, form: FormData) -> Outcome:
+    return _answer(workspace, project, form, approved=False)
+
+
+def _answer(workspace: Workspace, project: ProjectFacts, form: FormData, *, approved: bool) -> Outcome:
+    if project.waiting is None or project.waiting.flow_run != text_of(form, "run"):
+        return Outcome(done=False, text="That question was answered meanwhile, or waits no longer.")
+    return answer(workspace, project.waiting, approved, text_of(form, "reason"))
+
+
+BUTTONS = {
+    "retrain": Button(_ask_retrain, _retrain),
+    "approve": Button(_ask_approve, _approve),
+    "refuse": Button(_ask_refuse, _refuse),
+    "promote": Button(_ask_promote, _promote),
+    "rollback": Button(_ask_rollback, _rollback),
+}
+
+
+def confirm(request: Request) -> Response:
+    """Ask again."""
+    button, project = _found(request)
+    asked = button.ask(project)
+    back = _address(project.name)
+    if asked is None:
+        return html(
+            request, render_message("There is nothing to do", ["It was done, or undone, meanwhile."], back), 409
+        )
+    form = {
+        "action": request.url.path,
+        "token": form_token(request, request.url.path),
+        "word": asked.word,
+        "fields": asked.shown,
+        "back": back,
+    }
+    return html(request, render_confirm(project.name, asked.question, asked.lines, form, logout_token(request)))
+
+
+async def press(request: Request) -> Response:
+    """Do it, and say what came of it."""
+    form = await checked_form(request)
+    return await run_in_threadpool(_press, request, form)
+
+
+def _press(request: Request, form: FormData) -> Response:
+    button, project = _found(request)
+    outcome = button.act(request.app.state.workspace, project, form)
+    title = "Done" if outcome.done else "It was refused"
+    return html(request, render_message(title, [outcome.text], _address(project.name)), 200 if outcome.done else 409)
+
+
+def _found(request: Request) -> tuple[Button, ProjectFacts]:
+    workspace: Workspace = request.app.state.workspace
+    button = BUTTONS.get(request.path_params["action"])
+    project = gathering.project_named(workspace, request.path_params["name"]) if button else None
+    if button is None or project is None:
+        raise HTTPException(404, "There is no such project, or nothing of that name to do with it.")
+    return button, gathering.overview(workspace, [project]).projects[0]
+
+
+def _reason(form: FormData) -> str:
+    return text_of(form, "reason") or REASON
+
+
+def _address(name: str) -> str:
+    return f"/projects/{quote(name, safe='')}"
+
+
+ROUTES = [
+    Route("/projects/{name}/{action}", confirm, methods=["GET"]),
+    Route("/projects/{name}/{action}", press, methods=["POST"]),
+]

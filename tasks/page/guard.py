@@ -1,0 +1,135 @@
+"""What stands before every page: Host, size, login, and the headers of each answer."""
+
+from __future__ import annotations
+
+from collections.abc import MutableMapping
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from tasks.page.security import Gate
+from tasks.runtime.doors import FORWARDED
+
+FORM_BYTES = 64 * 1024
+API_BYTES = 16 * 1024 * 1024
+API = ("/labels/", "/trigger/")
+OPEN = ("/health", "/style.css", "/login")
+POLICY = (
+    "default-src 'none'; style-src 'self'; img-src 'self' data:; form-action 'self'; base-uri 'none'; "
+    "frame-ancestors 'none'"
+)
+REPORT_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'none'; sandbox"
+"""For pages that steps left behind: each holds its own style, and nothing in it may act."""
+HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+
+
+class Guard:
+    """The middleware."""
+
+    def __init__(self, app: ASGIApp, gate: Gate) -> None:
+        self._app = app
+        self._gate = gate
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer what is refused, pass on the rest."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def sending(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                _add_headers(message)
+            await send(message)
+
+        refusal = self._refusal(Request(scope))
+        if refusal is not None:
+            await refusal(scope, receive, sending)
+        else:
+            await self._app(scope, _limited(receive, scope["path"]), sending)
+
+    def _refusal(self, request: Request) -> Response | None:
+        """The answer to a request that is not let in; None for one that is."""
+        path, headers = request.url.path, request.headers
+        if not self._gate.is_ours(headers.get("host", "")):
+            return PlainTextResponse("this is not a name of this server; see the guide of the overview page", 421)
+        length = headers.get("content-length", "0")
+        if not length.isdecimal() or int(length) > _most_bytes(path):
+            return PlainTextResponse(_too_large(path), 413)
+        if path.startswith(API):
+            return None if self._bears(headers) else _unauthorised()
+        if request.method not in ("GET", "HEAD") and _is_foreign(headers):
+            return PlainTextResponse("this form was sent from another site", 403)
+        is_open = self._gate.is_open and not any(name in headers for name in FORWARDED)
+        if is_open or path in OPEN or self._bears(headers) or self._is_logged_in(request):
+            return None
+        if request.method in ("GET", "HEAD") and "text/html" in headers.get("accept", ""):
+            return RedirectResponse(f"/login?next={quote(path)}", 303)
+        return _unauthorised()
+
+    def _bears(self, headers: Headers) -> bool:
+        kind, _, token = headers.get("authorization", "").partition(" ")
+        return kind.lower() == "bearer" and self._gate.knows(token.strip())
+
+    def _is_logged_in(self, request: Request) -> bool:
+        return self._gate.is_logged_in(request.cookies.get(self._gate.cookie, ""))
+
+
+def safe_next(address: str) -> str:
+    """Where a login leads on to: a path of ours, else the first page."""
+    parts = urlsplit(address)
+    ours = address.startswith("/") and not address.startswith(("//", "/\\")) and not parts.netloc
+    return address if ours and address.isprintable() and "\\" not in address else "/"
+
+
+def _is_foreign(headers: Headers) -> bool:
+    """Whether a browser says that the request comes from another origin; programs say nothing."""
+    origin, site = headers.get("origin"), headers.get("sec-fetch-site")
+    return site in ("cross-site", "same-site") or (
+        origin is not None and urlsplit(origin).netloc.lower() != headers.get("host", "").lower()
+    )
+
+
+def _most_bytes(path: str) -> int:
+    return API_BYTES if path.startswith(API) else FORM_BYTES
+
+
+def _limited(receive: Receive, path: str) -> Receive:
+    """Count what arrives: a body sent in chunks says no length beforehand."""
+    got = 0
+
+    async def receiving() -> MutableMapping[str, Any]:
+        nonlocal got
+        message = await receive()
+        got += len(message.get("body", b""))
+        if got > _most_bytes(path):
+            raise HTTPException(413, _too_large(path))
+        return message
+
+    return receiving
+
+
+def _too_large(path: str) -> str:
+    return f"the request is larger than {_most_bytes(path):,} bytes: send it in parts"
+
+
+def _unauthorised() -> Response:
+    text = "a token is needed: send `Authorization: Bearer TOKEN`; it lies in .loopline/overview/token"
+    return PlainTextResponse(text, 401, {"WWW-Authenticate": "Bearer"})
+
+
+def _add_headers(message: Message) -> None:
+    headers = MutableHeaders(scope=message)
+    for name, value in {"Content-Security-Policy": POLICY, **HEADERS}.items():
+        headers.setdefault(name, value)

@@ -1,0 +1,48 @@
+"""Log in with the workspace's token, and out again. Needed only where others can reach the page."""
+
+from __future__ import annotations
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
+
+from models.report.overview_page import render_login
+from tasks.page.guard import safe_next
+from tasks.page.security import Gate
+from tasks.page.session import checked_form, form_token, html, keep_session
+
+
+def ask(request: Request) -> Response:
+    """The form."""
+    return _form(request, safe_next(request.query_params.get("next", "/")), wrong=False)
+
+
+async def enter(request: Request) -> Response:
+    """Begin a session for whoever has the token."""
+    gate: Gate = request.app.state.gate
+    form = await checked_form(request)
+    secret, onward = form.get("secret", ""), safe_next(str(form.get("next", "/")))
+    if not isinstance(secret, str) or not gate.knows(secret.strip()):
+        return await run_in_threadpool(_form, request, onward, wrong=True)
+    return keep_session(request, RedirectResponse(onward, 303), gate.begin(logged_in=True))
+
+
+async def leave(request: Request) -> Response:
+    """End the session on this browser."""
+    await checked_form(request)
+    response = RedirectResponse("/login", 303)
+    response.delete_cookie(request.app.state.gate.cookie, path="/")
+    return response
+
+
+def _form(request: Request, onward: str, *, wrong: bool) -> Response:
+    page = render_login(form_token(request, "/login"), onward, wrong=wrong)
+    return html(request, page, 403 if wrong else 200)
+
+
+ROUTES = [
+    Route("/login", ask, methods=["GET"]),
+    Route("/login", enter, methods=["POST"]),
+    Route("/logout", leave, methods=["POST"]),
+]

@@ -1,0 +1,67 @@
+"""The session of a request: its cookie, the token that its forms carry, and whether a form came from our page."""
+
+from __future__ import annotations
+
+from starlette.datastructures import FormData
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+
+from tasks.page.security import SESSION_S, Gate
+
+
+def cookie_of(request: Request) -> str:
+    """The request's session; a new one where it has none that counts, the same however often it is asked for."""
+    gate: Gate = request.app.state.gate
+    if not hasattr(request.state, "session"):
+        given = request.cookies.get(gate.cookie, "")
+        request.state.session = given if gate.knows_session(given) else gate.begin(logged_in=False)
+    session: str = request.state.session
+    return session
+
+
+def html(request: Request, page: str, status: int = 200) -> Response:
+    """An answer that keeps the session."""
+    return keep_session(request, HTMLResponse(page, status), cookie_of(request))
+
+
+def keep_session(request: Request, response: Response, session: str) -> Response:
+    """Set the session's cookie, out of reach of scripts and of other sites' forms."""
+    gate: Gate = request.app.state.gate
+    secure = request.url.scheme == "https"
+    response.set_cookie(
+        gate.cookie, session, max_age=int(SESSION_S), httponly=True, samesite="lax", secure=secure, path="/"
+    )
+    return response
+
+
+def form_token(request: Request, path: str) -> str:
+    """What a form of this session that posts to `path` must carry."""
+    gate: Gate = request.app.state.gate
+    return gate.form_token(cookie_of(request), path)
+
+
+def logout_token(request: Request) -> str:
+    """The token of the form that ends the session; empty on loopback, where there is no login."""
+    gate: Gate = request.app.state.gate
+    return "" if gate.is_open else form_token(request, "/logout")
+
+
+async def checked_form(request: Request) -> FormData:
+    """The form that was sent, if our own page made it for this session and address.
+
+    Raises:
+        HTTPException: 403, it was made elsewhere, for another address, or too long ago.
+    """
+    gate: Gate = request.app.state.gate
+    form = await request.form(max_files=0, max_fields=20)
+    token, session = form.get("token", ""), request.cookies.get(gate.cookie, "")
+    if not isinstance(token, str) or not gate.accepts_form(token, session, request.url.path):
+        raise HTTPException(403, "This form did not come from this page, or is too old: go back, look again, then ask.")
+    return form
+
+
+def text_of(form: FormData, name: str, most: int = 500) -> str:
+    """A field of a form as one line of text."""
+    value = form.get(name, "")
+    return " ".join(value.split())[:most] if isinstance(value, str) else ""

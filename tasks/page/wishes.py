@@ -1,0 +1,49 @@
+"""What a person asks of the platform: that a project is retrained, or an answer to what a run waits for."""
+
+from __future__ import annotations
+
+import time
+import uuid
+
+from models.errors import StoreError
+from models.overview.facts import Waiting
+from models.retrain.signal import Signal
+from tasks.page.acting import Outcome
+from tasks.runtime.events import of_signal, send
+from tasks.runtime.flow_runs import ask
+from tasks.runtime.prefect_server import Server
+from tasks.runtime.workspace import Workspace
+
+
+def wish(workspace: Workspace, project: str, reason: str, mark: str | None = None) -> tuple[Signal, bool]:
+    """Keep the wish that a project is retrained, and hand it to Prefect; whether Prefect has it by now.
+
+    Args:
+        workspace: Where.
+        project: The name in its spec.
+        reason: In words.
+        mark: Whoever asks again with the same one asks once; default: a new one.
+
+    Raises:
+        StoreError: The wish cannot be written down.
+    """
+    signal = Signal(id=f"person-{mark or uuid.uuid4()}", kind="person", at=time.time(), reason=reason)
+    return signal, send(workspace, of_signal(project, signal))
+
+
+def answer(workspace: Workspace, waiting: Waiting, approved: bool, comment: str) -> Outcome:
+    """Tell the run that waits what the person said, as if on Prefect's own page."""
+    api = Server(workspace).api()
+    if api is None:
+        return Outcome(done=False, text="Prefect's server is not up: `loopline up`, then answer.")
+    said = {"approve": approved, "name": "a person on the overview page", "comment": comment}
+    try:
+        result = ask(api, f"flow_runs/{uuid.UUID(waiting.flow_run)}/resume", {"run_input": said})
+    except (StoreError, ValueError) as error:
+        return Outcome(done=False, text=f"the answer did not reach the run: {error}")
+    if result.get("status") != "ACCEPT":
+        why = (result.get("details") or {}).get("reason") or result.get("status")
+        return Outcome(done=False, text=f"the run does not take an answer: {why}")
+    return Outcome(
+        done=True, text="It is retrained now." if approved else "It is not retrained; that stands in the history."
+    )

@@ -1,0 +1,47 @@
+"""Plan: what training would need and take on a cluster, from the prepared data's shapes and the spec's net."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from models.data.preparation import Preparation
+from models.errors import UsageError
+from models.nets.catalogue import is_trees, net_name
+from models.spec import Spec
+from tasks.runtime.workspace import Project
+
+if TYPE_CHECKING:
+    from models.planner.planning import Planning
+
+
+def plan_cluster(project: Project, spec: Spec, cluster: str) -> Planning:
+    """Weigh every way to train the project's net on a cluster.
+
+    Args:
+        project: Its prepared data must be there: the shapes of the net's inputs are read from it.
+        spec: Net, batch, precision, optimiser.
+        cluster: A preset, a file, or `detect`.
+
+    Raises:
+        UsageError: No such cluster, nothing prepared yet, or a net that is not trained on ranks.
+        UserCodeError: The net cannot be run on shapes alone.
+    """
+    if is_trees(net_name(spec.model.net, spec.data.kind)):
+        raise UsageError("model.net: trees are grown in one process: there is nothing to plan")
+    if not (project.prepared / "preparation.json").exists():
+        raise UsageError(
+            f"{project.prepared}: no prepared data, whose shapes the net is built for: "
+            f"`loopline run {spec.name}` prepares it"
+        )
+    from models.nets.sizes import Sizes
+    from models.planner.detect import detect_machine
+    from models.planner.machines import read_machine
+    from models.planner.planning import plan
+    from models.planner.profile import Profiler
+    from models.planner.settings import base_candidate, training_of
+
+    machine = detect_machine() if cluster == "detect" else read_machine(cluster)
+    sizes = Sizes.of(Preparation.load(project.prepared))
+    flash = machine.kind == "cuda"
+    profiler = Profiler(spec.model, sizes, project.folder, spec.train.precision, flash)
+    return plan(profiler, machine, training_of(spec.train, machine.kind == "cpu"), base_candidate(spec.train))

@@ -1,0 +1,335 @@
+"""Batch prediction: rows of files in, one Parquet file of predictions out, each row logged once for watching.
+
+The work is cut into parts. A finished part stays in `batch/<work>/` of the project's state until the output is whole,
+so a run that was killed goes on after its last part. What a file's rows are called and whether they were logged goes by
+the file's content and the version: predicted again, alone or with others in a folder, they are what they were.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from models.errors import DataError, UsageError
+from models.files import Hashes, read_json, sha256, storing, write_json
+from models.identity import code_parts, key_of
+from models.refs import source_file
+from models.spec import Spec
+from tasks.adapters.model_cache import Cached, cached_version
+from tasks.runtime.locks import held
+from tasks.runtime.loop import Reporter, Silent
+from tasks.runtime.predictions import prediction_log
+from tasks.runtime.workspace import Project
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from models.export.batch import Reading
+    from models.export.predict import Feed
+
+OUTPUT = ".predictions.parquet"
+MADE_BY = b"loopline.work"
+KEPT_DAYS = 30.0
+_FORMAT = 1
+_TOLD = ("rows", "version", "work")
+
+
+@dataclass(frozen=True)
+class Unit:
+    """Files that are predicted as one table, which their content names: one file, or all of a series."""
+
+    files: tuple[Path, ...]
+    key: str
+
+    @property
+    def told_as(self) -> str:
+        """How errors name it."""
+        return str(self.files[0]) if len(self.files) == 1 else f"{self.files[0].parent} ({len(self.files)} files)"
+
+
+@dataclass
+class Work:
+    """One piece of batch prediction: what is predicted, by which version, and where it is kept meanwhile."""
+
+    project: Project
+    spec: Spec
+    version: Cached
+    units: list[Unit]
+    id_column: str | None
+    state: Path
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def key(self) -> str:
+        """The same for the same rows and version."""
+        return key_of({"units": [unit.key for unit in self.units]})
+
+    @property
+    def folder(self) -> Path:
+        """Where finished parts stay until the output is whole."""
+        return self.state / "batch" / self.key[:16]
+
+    def part(self, number: int) -> Path:
+        """The file of one finished part."""
+        return self.folder / f"{number:08d}.parquet"
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of the work: its number there, its place in its unit, and how many rows it has."""
+
+    number: int
+    unit: Unit
+    place: int
+    rows: int
+
+
+def predict(
+    project: Project,
+    spec: Spec,
+    source: Path,
+    out: Path | None = None,
+    *,
+    id_column: str | None = None,
+    version: str = "champion",
+    reporter: Reporter | None = None,
+) -> dict[str, Any]:
+    """Predict every row of a file or folder.
+
+    Args:
+        project: Whose model; what was logged lies in its state.
+        spec: The project's spec.
+        source: CSV, Parquet, text, or a folder of such, with the project's own raw columns.
+        out: The Parquet file to write; default: beside the source, `<name>.predictions.parquet`.
+        id_column: The column that names each row; default: ids are made.
+        version: `champion`, another alias, or a number.
+        reporter: Where progress is told.
+
+    Raises:
+        DataError: A column or value is not what the model takes; nothing is written and nothing is logged.
+        UsageError: There is no such version, or `out` is a file that is not ours to replace.
+        StoreError: The version cannot be had, or the disk is full; what was done is kept.
+        UserCodeError: The spec's own feature function failed.
+
+    Returns:
+        `rows`, `version`, `work` (its key), `out`, `logged` (rows added to the prediction log now), `seconds`, `notes`.
+    """
+    from models.data.row_batches import data_files
+
+    report, began = reporter or Silent(), time.perf_counter()
+    files = [path for path in data_files(source) if not path.name.endswith(OUTPUT) or path == source]
+    cached = cached_version(project.workspace, spec.name, version)
+    out = (out or source.with_name(f"{source.name.split('.')[0]}{OUTPUT}")).absolute()
+    _check_out(out, source)
+    forget_old(project.state(spec.name))
+    work = _work(project, spec, cached, files, id_column)
+    busy = f"{source}: another process predicts it at this moment: wait for it, or end it"
+    with storing(work.folder), held(work.folder / ".lock", lambda: busy):
+        told = _done_before(work, out)
+        report.step("predict", "done" if told else "run")
+        told = told or _carry_out(work, out, report)
+    seconds = round(time.perf_counter() - began, 3)
+    if told.pop("new"):
+        report.step("predict", "ok", f"{told['rows']:,} rows in {seconds:.1f} s")
+    notes = [*([cached.note] if cached.note else []), *work.notes]
+    return {**told, "out": str(out), "seconds": seconds, "notes": notes}
+
+
+def forget_old(state: Path) -> None:
+    """Remove the parts of work that nobody went on with."""
+    for folder in (state / "batch").glob("*/"):
+        if not (folder / "done.json").exists() and time.time() - folder.stat().st_mtime > KEPT_DAYS * 86400:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _work(project: Project, spec: Spec, cached: Cached, files: list[Path], id_column: str | None) -> Work:
+    """The work by its units; of files with the same content the first one counts."""
+    hashes = Hashes(project.workspace.cache / "hashes.json")
+    make = spec.data.features.make
+    code = source_file(make, project.folder) if make else None
+    same = {
+        "format": _FORMAT,
+        "version": cached.number,
+        "model": cached.hashes,
+        "id": id_column,
+        "make": [make, code_parts((), [code]) if code else {}],
+    }
+    groups = [tuple(files)] if spec.data.kind == "series" else [(path,) for path in files]
+    units: dict[str, Unit] = {}
+    work = Work(project, spec, cached, [], id_column, project.state(spec.name))
+    for group in groups:
+        unit = Unit(group, key_of({**same, "files": [hashes.of(path) for path in group]}))
+        known = units.setdefault(unit.key, unit)
+        if known is not unit:
+            work.notes.append(f"{unit.told_as} has the same content as {known.told_as}: it was predicted once")
+    hashes.save()
+    work.units = list(units.values())
+    return work
+
+
+def _done_before(work: Work, out: Path) -> dict[str, Any]:
+    """What was told when this very output was written; empty if it is not there as it was."""
+    done = read_json(work.folder / "done.json")
+    there = bool(done) and out.is_file() and sha256(out) == done["sha256"]
+    return {**{name: done[name] for name in _TOLD}, "logged": 0, "new": False} if there else {}
+
+
+def _carry_out(work: Work, out: Path, report: Reporter) -> dict[str, Any]:
+    parts = _make_parts(work, report)
+    logged = _log(work, parts)
+    _assemble(work, parts, out)
+    rows = sum(part.rows for part in parts)
+    told = dict(zip(_TOLD, (rows, work.version.number, work.key), strict=True))
+    write_json(work.folder / "done.json", {**told, "sha256": sha256(out)})
+    for part in parts:
+        work.part(part.number).unlink()
+    return {**told, "logged": logged, "new": True}
+
+
+def _make_parts(work: Work, report: Reporter) -> list[Part]:
+    """All parts; those that are there are not made again."""
+    from models.data.row_batches import count_rows
+    from models.data.seen import Seen
+    from models.export.scoring import Scorer
+
+    scorer = Scorer(work.version.folder, threads=len(os.sched_getaffinity(0)))
+    reading = _reading(work, scorer.preparation)
+    total = sum(count_rows(path) for unit in work.units for path in unit.files)
+    parts: list[Part] = []
+    seen, done = Seen(), 0
+    for unit, place, before, given, feed in _examples(work, reading):
+        ids = _ids(work, unit, given, before, seen)
+        part = Part(len(parts), unit, place, given.num_rows)
+        if not work.part(part.number).exists():
+            _write_part(work, part, _scored(work, scorer, given, feed, ids))
+        parts.append(part)
+        done += part.rows
+        report.progress("predict", done, max(total, done), "rows")
+    work.notes += reading.notes
+    if not parts:
+        raise DataError(f"{work.units[0].told_as}: no rows to predict: expected some under the header")
+    return parts
+
+
+def _reading(work: Work, preparation: Any) -> Reading:
+    import pyarrow.parquet as pq
+
+    from models.data.check import no_such_column
+    from models.data.row_batches import column_names
+    from models.export.batch import Reading
+    from models.export.given_rows import check_names, csv_types
+
+    data, raw = work.spec.data, work.project.raw
+    types = csv_types(preparation, pq.read_schema(raw) if raw.is_file() else None)
+    types.pop(work.id_column or "", None)  # an id is text, whatever it looks like
+    reading = Reading(data, preparation, work.project.folder, types)
+    for path in (path for unit in work.units for path in unit.files):
+        names = column_names(path)
+        if work.id_column and work.id_column not in names:
+            raise UsageError(f"{path}: --id {work.id_column}: {no_such_column(work.id_column, names)}")
+        if not data.features.make:  # else they are looked at once they are made
+            check_names(names, preparation, str(path))
+        if data.target in names and preparation.kind in ("table", "image"):
+            reading.note(f"column {data.target!r} is what is predicted: not looked at (`loopline label` takes it)")
+    return reading
+
+
+def _examples(work: Work, reading: Reading) -> Iterator[tuple[Unit, int, int, pa.Table, Feed | None]]:
+    """Of each unit in turn: place of the part in it, rows before, the rows, and what the graph takes of them."""
+    from models.export.batch import examples
+
+    for unit in work.units:
+        before = 0
+        for place, (given, feed) in enumerate(examples(reading, unit.files, unit.told_as)):
+            yield unit, place, before, given, feed
+            before += given.num_rows
+
+
+def _ids(work: Work, unit: Unit, given: pa.Table, before: int, seen: Any) -> Any:
+    from models.data.row_ids import given_ids, row_ids
+
+    if work.id_column:
+        return given_ids(given.column(work.id_column), seen, before + 1, f"{unit.told_as}", work.id_column)
+    return row_ids(unit.key, _begun(work, unit), before, given.num_rows)
+
+
+def _begun(work: Work, unit: Unit) -> int:
+    """When the unit was begun the first time, in ms: its made ids come of it, so it is kept for good."""
+    path = work.state / "batch" / "begun" / f"{unit.key[:32]}.json"
+    known = read_json(path)
+    if not known:
+        known = {"began_ms": time.time_ns() // 1_000_000}
+        write_json(path, known)
+    return int(known["began_ms"])
+
+
+def _scored(work: Work, scorer: Any, given: pa.Table, feed: Feed | None, ids: Any) -> pa.Table:
+    from models.export.batch import part_of
+
+    return part_of(scorer, given, feed, ids, work.version.number, datetime.now(UTC), work.spec.data)
+
+
+def _write_part(work: Work, part: Part, table: pa.Table) -> None:
+    import pyarrow.parquet as pq
+
+    from models.data.write import whole_file
+
+    with whole_file(work.part(part.number)) as temporary:
+        pq.write_table(table, temporary, compression="zstd")
+
+
+def _log(work: Work, parts: list[Part]) -> int:
+    """Add every part to the prediction log, once however often; how many rows were new."""
+    import pyarrow.parquet as pq
+
+    from models.export.batch import logged_columns
+
+    log, added = prediction_log(work.state), 0
+    for part in parts:
+        key = f"{part.unit.key}:{part.place}"
+        if not log.has(key):
+            path = work.part(part.number)
+            log.append(pq.read_table(path, columns=logged_columns(pq.read_schema(path))), key)
+            added += part.rows
+    return added
+
+
+def _assemble(work: Work, parts: list[Part], out: Path) -> None:
+    """The output from its parts, whole or not at all."""
+    import pyarrow.parquet as pq
+
+    from models.data.write import whole_file
+    from models.export.batch import shown_columns
+
+    def shown(part: Part) -> pa.Table:
+        path = work.part(part.number)
+        table = pq.read_table(path, columns=shown_columns(pq.read_schema(path)))
+        return table.replace_schema_metadata({MADE_BY: work.key.encode()})
+
+    with whole_file(out) as temporary, pq.ParquetWriter(temporary, shown(parts[0]).schema, compression="zstd") as file:
+        for part in parts:
+            file.write_table(shown(part))
+
+
+def _check_out(out: Path, source: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    if out.suffix != ".parquet":
+        raise UsageError(f"--out {out}: got {out.suffix or 'no suffix'}, expected a .parquet file")
+    if source.is_dir() and out.is_relative_to(source.absolute()):
+        raise UsageError(f"--out {out}: it lies in the folder that is read: name a file elsewhere")
+    if not out.exists():
+        return
+    try:
+        ours = MADE_BY in (pq.read_schema(out).metadata or {})
+    except (pa.ArrowInvalid, OSError):
+        ours = False
+    if not ours:
+        raise UsageError(f"--out {out}: there is a file that `loopline predict` did not make: name another")

@@ -1,0 +1,38 @@
+"""Prepare: clean rows, a split for each, and statistics of the training rows alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from models.data.prepare import prepare as prepare_rows
+from models.data.unlabelled import UNLABELLED_FILE
+from models.export.names import refuse_taken_names
+from models.records import Record
+from tasks.runtime.loop import Done, Loop
+
+
+def prepare(loop: Loop, raw: Record) -> tuple[Record, bool]:
+    """Make `data/prepared/` from the raw table.
+
+    Raises:
+        DataError: The data is not what the spec says.
+        UserCodeError: The spec's own feature function failed.
+        UsageError: A column has the name of one of the served model's outputs.
+        StoreError: The disk is full or the folder cannot be written.
+    """
+
+    def act(_: Path) -> Done:
+        project = loop.project
+        made = prepare_rows(project.raw, loop.spec, project.folder, project.prepared)
+        refuse_taken_names(made)  # the graph would refuse them too, but only after the training
+        result = {
+            "rows": made.rows,
+            "task": made.task,
+            "left_out": made.left_out,
+            "raw_rows": raw.result["rows"],
+        }
+        files = [project.prepared / "rows.parquet", project.prepared / "preparation.json"]
+        unlabelled = project.prepared / UNLABELLED_FILE
+        return Done([*files, unlabelled] if unlabelled.exists() else files, result)
+
+    return loop.carry_out("prepare", act)

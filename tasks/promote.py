@@ -1,0 +1,37 @@
+"""Promote: the challenger takes the champion's place if its verdict says so and nobody moved the champion meanwhile."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from models.records import Record
+from tasks.adapters.registry import Registry
+from tasks.runtime.loop import Done, Loop
+
+
+def promote(loop: Loop, verdict: Record, version: Record) -> tuple[Record, bool]:
+    """Move the `champion` alias by compare-and-swap, or leave it and keep the reason.
+
+    Raises:
+        GateRefused: The champion is no longer the one that the verdict compared with.
+        StoreError: The registry is away.
+    """
+
+    def act(_: Path) -> Done:
+        number = str(version.result["version"])
+        judged = json.loads(loop.output("judge", "verdict.json").read_text())
+        outcome = {
+            "version": number,
+            "decision": judged["decision"],
+            "reasons": judged["reasons"],
+            "loop_id": loop.id,
+        }
+        if judged["decision"] == "promote":
+            expected = verdict.result["champion"]
+            reason = "; ".join(judged["reasons"])
+            entry = Registry(loop.workspace, loop.spec.name).promote(number, expected, loop_id=loop.id, reason=reason)
+            outcome["journal"] = entry.number
+        return Done(result=outcome)
+
+    return loop.carry_out("promote", act)

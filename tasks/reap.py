@@ -1,0 +1,150 @@
+"""The reaper: puts right what the dead left behind, in every store, by liveness and not by age.
+
+A loop is dead when the process that `loop.json` names is gone and nobody holds the project's lock. Then: its open
+MLflow runs end as KILLED, its running Optuna trials as failed, its Prefect runs as Crashed; processes that it started
+are ended, half-written files removed, and what waits for the tracking store is delivered.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from models.errors import StoreError
+from models.files import write_json
+from models.spec import Spec
+from tasks.runtime import processes
+from tasks.runtime.delivery import Delivery
+from tasks.runtime.ending import conclude_killed
+from tasks.runtime.history import OVER
+from tasks.runtime.locks import tried
+from tasks.runtime.loop import FLOW_RUNS, intent_of, read_book
+from tasks.runtime.outbox import Outbox
+from tasks.runtime.processes import OWNER
+from tasks.runtime.workspace import Workspace
+
+
+def reap(workspace: Workspace, only: str | None = None) -> list[str]:
+    """Put every dead loop right, or those of one project; what was done, in words.
+
+    Args:
+        workspace: Where.
+        only: A project's name; default all of them.
+    """
+    done = list(_orphans(workspace))
+    for state in sorted((workspace.state / "projects").glob(only or "*")):
+        with tried(state / "loop.lock") as free:  # false while a living loop holds it
+            if free:
+                done += _project(workspace, state)
+    return done
+
+
+def is_owed(workspace: Workspace, spec: Spec) -> bool:
+    """Whether the books of the project's last loop are still open, or its log still waits: by the books alone.
+
+    A loop that was ended after its last step has nothing left to do; its runs must not stay open or failed for ever.
+    """
+    state = workspace.state / "projects" / spec.name
+    book = read_book(state)
+    if book is None or (book["state"] == "running" and not _is_dead(book)):
+        return False
+    if _is_dead(book) or (book["state"] not in OVER and book["intent"] == intent_of(spec)):
+        return True
+    waiting = (Delivery(workspace, spec.name, path, path.stem).pending() for path in (state / "outbox").glob("*.jsonl"))
+    return any(waiting)
+
+
+def _is_dead(book: dict[str, Any]) -> bool:
+    return book["state"] == "running" and not processes.is_alive(book["process"])
+
+
+def _project(workspace: Workspace, state: Path) -> Iterator[str]:
+    yield from _half_written(state)
+    book = read_book(state)
+    if book and _is_dead(book):
+        yield from _studies(workspace, state)
+        outbox = Outbox(state / "outbox" / f"{book['loop_id']}.jsonl")
+        for run in reversed(outbox.open_runs()):
+            outbox.end_run(run, "KILLED")
+        write_json(state / "loop.json", {**book, "state": "killed"})
+        conclude_killed(workspace, state, book)
+        yield f"{book['loop_id']}: was killed; marked so (`loopline run` goes on with it)"
+    yield from _flow_runs(state)
+    yield from _deliver(workspace, state)
+
+
+def _deliver(workspace: Workspace, state: Path) -> Iterator[str]:
+    for path in sorted((state / "outbox").glob("*.jsonl")):
+        delivery = Delivery(workspace, state.name, path, path.stem)
+        if delivery.pending():
+            try:
+                delivery.deliver()
+                yield f"{path.stem}: delivered what waited for the tracking store"
+            except StoreError as error:
+                yield f"{path.stem}: still waits: {error}"
+
+
+def _studies(workspace: Workspace, state: Path) -> Iterator[str]:
+    notes = list((state / "work" / "search").glob("*/study.json"))
+    if not notes:
+        return
+    import optuna
+
+    from tasks.adapters.optuna_study import fail_running, storage
+
+    for note in notes:
+        name = json.loads(note.read_text())["study"]
+        with contextlib.suppress(KeyError):  # killed before the study was made
+            study = optuna.load_study(study_name=name, storage=storage(workspace))
+            for trial in study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.RUNNING,)):
+                fail_running(study, trial.number)
+                yield f"{name}: trial {trial.number} was cut short; told as failed"
+
+
+def _flow_runs(state: Path) -> Iterator[str]:
+    """Prefect marks dead only what its workers run; these were run from a command line. A worker takes up its own."""
+    folder = state / FLOW_RUNS
+    dead = [path for path in folder.glob("*.json") if not processes.is_alive(json.loads(path.read_text()))]
+    if not dead or not os.environ.get("PREFECT_API_URL"):
+        return
+    from prefect.client.orchestration import get_client
+    from prefect.exceptions import ObjectNotFound
+    from prefect.states import Crashed
+
+    with get_client(sync_client=True) as client:
+        for path in dead:
+            with contextlib.suppress(ObjectNotFound):
+                run = client.read_flow_run(UUID(path.stem))
+                if run.state is not None and not run.state.is_final() and run.deployment_id is None:
+                    client.set_flow_run_state(run.id, Crashed(message="its process was killed"), force=True)
+                    yield f"{run.name}: Prefect run told as Crashed"
+            path.unlink(missing_ok=True)
+
+
+def _orphans(workspace: Workspace) -> Iterator[str]:
+    """Processes that carry the mark of a loop of this workspace whose own process is gone."""
+    import psutil
+
+    for process in psutil.process_iter(["pid"]):
+        with contextlib.suppress(psutil.Error, ValueError):
+            mark = json.loads(process.environ().get(OWNER, "{}"))
+            ours = mark.get("workspace") == str(workspace.root) and process.pid != os.getpid()
+            if ours and not processes.is_alive(mark):
+                process.send_signal(signal.SIGKILL)
+                yield f"process {process.pid}: its loop is gone; ended"
+
+
+def _half_written(state: Path) -> Iterator[str]:
+    book: dict[str, Any] = read_book(state) or {}
+    folders = [state, *([Path(book["folder"]) / "data"] if "folder" in book else [])]
+    for folder in folders:
+        for path in folder.rglob(".*.tmp"):
+            shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
+            yield f"{path.name}: half-written; removed"

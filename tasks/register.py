@@ -1,0 +1,212 @@
+"""Register: the exported model, its weights, its papers and its provenance as one version, once."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from models.errors import StoreError
+from models.files import sha256, write_text
+from models.identity import key_of
+from models.records import Record
+from models.sealing import TAG, signature
+from models.training.costs import of_results
+from tasks.adapters import provenance
+from tasks.adapters.artifacts import FILES, signing_key
+from tasks.adapters.registry import KEY, Registry
+from tasks.runtime.delivery import client, experiment_id, reaching_store
+from tasks.runtime.loop import REFERENCES, Done, Loop
+from tasks.runtime.outbox import LOOP_RUN
+
+REQUIREMENTS = ("onnxruntime", "numpy")
+SPEC = "spec.json"
+
+
+def register(loop: Loop, dataset: Record, weights: Record, exported: Record, verdict: Record) -> tuple[Record, bool]:
+    """Make a registered version of the challenger; the same work registered twice is one version.
+
+    Raises:
+        StoreError: The registry is away; everything is kept, the next run registers.
+    """
+    key = key_of({"train": weights.key, "export": exported.digest, "dataset": dataset.result["prepared"]})
+
+    def act(folder: Path) -> Done:
+        loop.delivery.deliver()
+        run_id = loop.delivery.run_id(LOOP_RUN)
+        if run_id is None:
+            raise StoreError("the run of this loop has not reached the tracking store: run again when it is back")
+        registry = Registry(loop.workspace, loop.spec.name)
+        version = registry.find(key)
+        write_text(folder / SPEC, loop.spec.model_dump_json(indent=1))
+        files = {**_files(loop, weights), SPEC: folder / SPEC}
+        tags = _tags(loop, dataset, weights, verdict, files)
+        if version is None:
+            model_id = _log_model(loop, folder, run_id, {KEY: key, FILES: tags[FILES]}, files, exported)
+            version = registry.create(key, f"models:/{model_id}", run_id, model_id, tags, loop.spec.description)
+        else:
+            registry.set_tags(
+                version,
+                {name: tags[name] for name in ("loopline.verdict", "loopline.rival", "loopline.loop_id")},
+            )
+        if registry.alias("champion") != version:
+            registry.set_alias("challenger", version)
+        loop.outbox.tags(LOOP_RUN, {"loopline.version": version})
+        reference = loop.output("validate-prepared", "reference.json")
+        write_text(loop.state / REFERENCES / f"{version}.json", reference.read_text())
+        return Done(result={"version": version, "model": loop.spec.name, "key": key})
+
+    return loop.carry_out("register", act)
+
+
+def _files(loop: Loop, weights: Record) -> dict[str, Path]:
+    """What travels with the version, by its name there."""
+    trained = loop.output("train", weights.result["weights"])
+    exported = {Path(path).name for path in loop.done["export"].outputs}
+    return {
+        **{name: loop.output("export", name) for name in sorted(exported)},
+        "reference.json": loop.output("validate-prepared", "reference.json"),
+        "verdict.json": loop.output("judge", "verdict.json"),
+        "job.json": trained.parent / "job.json",
+        trained.name: trained,
+    }
+
+
+def _tags(loop: Loop, dataset: Record, weights: Record, verdict: Record, files: dict[str, Path]) -> dict[str, str]:
+    code, key = provenance.code_version(), signing_key()
+    hashes = {name: sha256(path) for name, path in files.items()}
+    costs = of_results(loop.done["search"].result, weights.result)
+    spent = costs["total"].figures() if costs else {}
+    return {
+        **{f"loopline.cost.{name}": f"{value:.6g}" for name, value in spent.items()},
+        "loopline.loop_id": loop.id,
+        "loopline.dataset": str(dataset.result["prepared"]),
+        "loopline.raw": str(dataset.result["raw"]),
+        "loopline.spec": key_of(loop.spec.model_dump(mode="json")),
+        "loopline.code": provenance.shown(code),
+        "loopline.lock": code["lock"],
+        "loopline.study": str(loop.done["search"].result.get("study", "")),
+        "loopline.params": json.dumps(loop.done["search"].result.get("params", {})),
+        "loopline.seed": str(loop.spec.train.seed),
+        "loopline.world_size": str(weights.result["world_size"]),
+        "loopline.weights_sha256": str(weights.result["weights_sha256"]),
+        "loopline.verdict": f"{verdict.result['decision']}: {verdict.result['reasons'][0]}"[:5000],
+        "loopline.metric": f"{verdict.result['metric']}={verdict.result['value']:.6g}",
+        "loopline.rival": str(verdict.result["rival"]),
+        **_served(loop.done["export"].result),
+        FILES: json.dumps(hashes),
+        **({TAG: signature(key, loop.spec.name, hashes)} if key else {}),
+    }
+
+
+def _served(exported: dict[str, Any]) -> dict[str, str]:
+    """Which variant the version serves, and what each would cost and lose; too many digits tell nobody more."""
+    short = [
+        {name: float(f"{value:.4g}") if isinstance(value, float) else value for name, value in each.items()}
+        for each in exported["variants"]
+    ]
+    return {"loopline.served": exported["served"], "loopline.variants": json.dumps(short)}
+
+
+def _log_model(
+    loop: Loop, folder: Path, run_id: str, tags: dict[str, str], files: dict[str, Path], exported: Record
+) -> str:
+    """An MLflow logged model of the ONNX flavour with all files in it; one that a killed run logged is used again."""
+    with reaching_store(), tempfile.TemporaryDirectory(dir=folder) as place:
+        store = client()
+        experiment = experiment_id(store, loop.workspace, loop.spec.name)
+        known = store.search_logged_models([experiment], filter_string=f"tags.`{KEY}` = '{tags[KEY]}'")
+        for model in known:
+            whole = str(model.status) in ("READY", "LoggedModelStatus.READY")
+            if whole and model.tags.get(FILES) == tags[FILES]:
+                return str(model.model_id)
+        model_folder = _onnx_flavour(loop, Path(place) / "model", files, exported)
+        made = store.create_logged_model(
+            experiment,
+            name=loop.spec.name,
+            source_run_id=run_id,
+            tags={**tags, "loopline.loop_id": loop.id},
+            params={
+                "net": loop.spec.model.net,
+                **{name: str(value) for name, value in loop.done["search"].result.get("params", {}).items()},
+            },
+            model_type="onnx",
+        )
+        store.log_model_artifacts(made.model_id, str(model_folder))
+        store.finalize_logged_model(made.model_id, "READY")
+        return str(made.model_id)
+
+
+def _onnx_flavour(loop: Loop, folder: Path, files: dict[str, Path], exported: Record) -> Path:
+    """The folder of an MLflow model: its ONNX flavour, signature, an input example, and our own files beside."""
+    import mlflow.onnx
+    import onnx
+    from mlflow.models import Model
+
+    proto = onnx.load(str(files["model.onnx"]))
+    mlflow.onnx.save_model(
+        proto,
+        str(folder),
+        signature=_signature(exported.result["inputs"], exported.result["outputs"]),
+        input_example=_example(exported.result),
+        pip_requirements=list(REQUIREMENTS),
+        save_as_external_data=False,
+        metadata={"loopline.loop_id": loop.id, "loopline.project": loop.spec.name},
+    )
+    described = Model.load(str(folder))
+    described.flavors["python_function"]["loader_module"] = "models.export.pyfunc"
+    described.save(str(folder / "MLmodel"))
+    for name, path in files.items():
+        shutil.copyfile(path, folder / name)
+    diff = provenance.code_version()["diff"]
+    if diff:
+        write_text(folder / "uncommitted.diff", diff)
+    return folder
+
+
+def _example(exported: dict[str, Any]) -> Any:
+    """A few rows as MLflow's clients send them: a data frame of columns, or arrays by name."""
+    import pandas as pd
+
+    from models.export.signature import feed_of
+
+    feed = feed_of(exported["input_example"], exported["inputs"])
+    return pd.DataFrame(feed) if all(values.ndim == 1 for values in feed.values()) else feed
+
+
+def _signature(inputs: list[dict[str, Any]], outputs: list[dict[str, Any]]) -> Any:
+    import numpy as np
+    from mlflow.models import ModelSignature
+    from mlflow.types import ColSpec, DataType, Schema, TensorSpec
+
+    columns = {
+        "double": DataType.double,
+        "string": DataType.string,
+        "float": DataType.float,
+        "int64": DataType.long,
+    }
+
+    def schema(parts: list[dict[str, Any]]) -> Schema:
+        if all(len(part["shape"]) == 1 for part in parts):
+            return Schema([ColSpec(columns[part["dtype"]], part["name"]) for part in parts])
+        kinds = {
+            "double": np.float64,
+            "float": np.float32,
+            "uint8": np.uint8,
+            "string": np.str_,
+            "int64": np.int64,
+        }
+        return Schema(
+            [
+                TensorSpec(
+                    np.dtype(kinds[part["dtype"]]),
+                    tuple(-1 if not isinstance(size, int) else size for size in part["shape"]),
+                    part["name"],
+                )
+                for part in parts
+            ]
+        )
+
+    return ModelSignature(schema(inputs), schema(outputs))

@@ -1,0 +1,121 @@
+"""Retraining by itself: a signal is weighed once, the decision kept and told, and the loop's overrides are found."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+from models import refs
+from models.retrain.overrides import overrides
+from models.retrain.policy import decide
+from models.retrain.signal import Action, Decision, Kind, Signal
+from models.spec import Spec
+from models.specfile import read_spec
+from tasks.runtime import decisions, history, registry_view
+from tasks.runtime.events import DECISION_MADE, Event, send
+from tasks.runtime.workspace import Project
+
+
+def spec_of(project: Project) -> Spec:
+    """The project's spec as it stands now.
+
+    Raises:
+        UsageError: It is wrong.
+    """
+    return read_spec(project.spec_path, (), project.shown_spec)
+
+
+def asked_by(kind: Kind, at: float, flow_run: str, reason: str = "") -> Signal:
+    """The signal that a run is which nobody sent a signal for: a schedule's, or a person's on Prefect's page."""
+    words = {"person": "a person asked", "schedule": "the schedule says so"}
+    return Signal(id=f"{kind}-{flow_run}", kind=kind, at=at, reason=reason or words.get(kind, kind))
+
+
+def weigh(project: Project, signal: Signal, flow_run: str) -> Decision:
+    """What the policy makes of a signal; a flow run that is run again gets what it got before.
+
+    Raises:
+        UsageError: The spec is wrong.
+        StoreError: The decision cannot be kept.
+    """
+    spec = spec_of(project)
+    state = project.state(spec.name)
+    before = decisions.of_flow_run(state, flow_run)
+    if before is not None:
+        return before
+    now = time.time()
+    past = history.past(project, spec, now)
+    if spec.retrain.min_new_labels:
+        past = past.model_copy(update={"new_labels": past.new_labels + _new_rows(project, spec, now)})
+    decision = decide(spec.retrain, signal, past, now)
+    return _kept(project, spec.name, decision.model_copy(update={"flow_run": flow_run}))
+
+
+def answered(project: Project, question: Decision, approved: bool, by: str, comment: str = "") -> Decision:
+    """What a person made of a question; a word for it overrides what the policy would leave to a person."""
+    spec = spec_of(project)
+    state = project.state(spec.name)
+    before = decisions.of_flow_run(state, str(question.flow_run))
+    if before is not None and before.action != "ask":
+        return before
+    said = f"{'approved' if approved else 'refused'} by {by or 'a person'}" + (f": {comment}" if comment else "")
+    running = history.running(state)
+    action: Action = "retrain" if approved and running is None else "wait"
+    reasons = [said, *([f"loop {running} runs now: one at a time"] if approved and running else []), *question.reasons]
+    answer = question.model_copy(update={"at": time.time(), "action": action, "reasons": reasons, "by": by or None})
+    return _kept(project, spec.name, answer)
+
+
+def unanswered(project: Project, question: Decision, why: str) -> Decision:
+    """A question that nobody will answer any more, so that it no longer keeps others waiting."""
+    reasons = [f"nobody answered: {why}", *question.reasons]
+    closed = question.model_copy(update={"at": time.time(), "action": "wait", "reasons": reasons, "until": None})
+    return _kept(project, spec_of(project).name, closed)
+
+
+def open_question(project: Project) -> Decision | None:
+    """The question of this project that waits for a person's word, if there is one."""
+    spec = spec_of(project)
+    asking = history.past(project, spec).asking
+    found = [made for made in decisions.read(project.state(spec.name)) if made.signal.id == asking]
+    return found[-1] if asking and found else None
+
+
+def loop_overrides(project: Project) -> tuple[list[str], list[str]]:
+    """What the policy changes of the spec for a loop of its own, and the steps that are done anew.
+
+    A source function is asked anew; a local file counts by its content, and a package is pinned.
+
+    Raises:
+        StoreError: The registry is away.
+    """
+    spec = spec_of(project)
+    settings = None
+    if spec.retrain.search == "reuse":
+        champion = registry_view.aliased(spec.name)
+        known = champion.tags.get("loopline.params") if champion else None
+        settings = json.loads(known) if known else None
+    return overrides(spec, settings), ["ingest"] if refs.is_own_code(spec.data.source) else []
+
+
+def _new_rows(project: Project, spec: Spec, now: float) -> int:
+    """Rows of the source are labelled rows too."""
+    from tasks.adapters.growth import growth
+
+    grown = growth(project, spec, now)
+    return max(0, grown.rows or 0) if grown is not None else 0
+
+
+def _kept(project: Project, name: str, decision: Decision) -> Decision:
+    """Record and tell a decision; a loop has its id from here on, so that a run begun again goes on with it."""
+    if decision.action == "retrain":
+        from tasks.runtime.loop import name_loop
+
+        decision = decision.model_copy(update={"loop_id": name_loop(project, loop_overrides(project)[0])})
+    decisions.record(project.state(name), decision)
+    text = f"{decision.action}: {'; '.join(decision.reasons)}"
+    payload: dict[str, Any] = {"decision": decision.model_dump(mode="json")}
+    labels = {"loopline.action": decision.action, "loopline.trigger": decision.signal.kind}
+    send(project.workspace, Event(name=DECISION_MADE, project=name, text=text, payload=payload, labels=labels))
+    return decision

@@ -1,0 +1,1 @@
+"""The workspace a task acts in: its paths, records, locks, processes and stores."""

@@ -1,0 +1,52 @@
+"""The record of what was decided about each signal, to retrain or not, with the reasons: `decisions.jsonl`."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from models.retrain.signal import Decision
+from tasks.runtime import journal
+
+FILE = "decisions.jsonl"
+
+
+def record(state: Path, decision: Decision) -> None:
+    """Keep a decision; it is on the disk when this returns.
+
+    Args:
+        state: The project's folder under `.loopline/projects/`.
+        decision: What the policy, or a person who was asked, made of a signal.
+
+    Raises:
+        StoreError: The disk is full or the folder is not writable.
+    """
+    journal.append(state / FILE, decision.model_dump(mode="json"))
+
+
+def read(state: Path, last: int | None = None) -> list[Decision]:
+    """The decisions, oldest first; only the last so many of them where that is enough."""
+    lines, _ = journal.read(state / FILE)
+    return list(_understood(lines if last is None else lines[-last:]))
+
+
+def newest(state: Path) -> list[Decision]:
+    """The last decisions, newest first, without reading all of them."""
+    return list(_understood(journal.newest(state / FILE)))
+
+
+def _understood(lines: Iterable[dict[str, Any]]) -> Iterator[Decision]:
+    for line in lines:
+        with contextlib.suppress(ValidationError):  # of a later Loopline: passed over like a torn line
+            yield Decision.model_validate(line)
+
+
+def of_flow_run(state: Path, flow_run: str) -> Decision | None:
+    """What was decided last in that run of the `retrain` flow: one that is run again does not decide again."""
+    lines, _ = journal.read(state / FILE)
+    mine = [line for line in lines if line.get("flow_run") == flow_run]
+    return Decision.model_validate(mine[-1]) if mine else None

@@ -1,0 +1,270 @@
+"""Carries a loop's outbox to MLflow: in order, in batches, idempotently; what cannot be carried now waits."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import logging
+import os
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from models.errors import StoreError
+from models.files import write_json
+from tasks.runtime import journal, stores
+from tasks.runtime.workspace import Workspace
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
+RUN_KEY = "loopline.run_key"
+REFUSALS = {"INVALID_PARAMETER_VALUE", "RESOURCE_DOES_NOT_EXIST", "RESOURCE_ALREADY_EXISTS", "BAD_REQUEST"}
+LOG = logging.getLogger("loopline")
+INTERVAL_S = 2.0
+PATIENCE = {
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
+    "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "1",
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "15",
+}
+
+
+def client() -> MlflowClient:
+    """A client of the tracking store, which gives up on an absent one within seconds rather than minutes."""
+    for key, value in PATIENCE.items():
+        os.environ.setdefault(key, value)
+    from mlflow import MlflowClient
+
+    logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)  # its errors are told as a StoreError
+    return MlflowClient()
+
+
+@contextlib.contextmanager
+def reaching_store() -> Iterator[None]:
+    """Tell an absent or broken tracking store as a StoreError."""
+    try:
+        yield
+    except StoreError:
+        raise
+    except Exception as error:
+        kinds = {kind.__name__ for kind in type(error).__mro__}
+        if kinds & {"MlflowException", "ConnectionError", "SQLAlchemyError", "OSError"}:
+            where = os.environ.get("MLFLOW_TRACKING_URI", "")
+            said = " ".join(str(error).split())[:300]
+            raise StoreError(
+                f"the tracking store {_without_password(where)} cannot be used: {said}. What was to be logged is kept "
+                "under .loopline/ and delivered by the next run, or by `loopline reap`"
+            ) from error
+        raise
+
+
+class Delivery:
+    """Delivers one outbox; several may run at once for different loops."""
+
+    def __init__(self, workspace: Workspace, project: str, path: Path, loop_id: str) -> None:
+        self._workspace = workspace
+        self._project = project
+        self._path = path
+        self._loop_id = loop_id
+        self._progress = path.with_suffix(".delivered.json")
+        self._lock = threading.Lock()
+        self._runs: dict[str, str] = {}
+        self._offset = 0
+        with contextlib.suppress(OSError, ValueError):
+            state = json.loads(self._progress.read_text())
+            self._runs, self._offset = state["runs"], state["offset"]
+
+    def pending(self) -> bool:
+        """Whether anything waits."""
+        return self._path.exists() and self._path.stat().st_size > self._offset
+
+    def run_id(self, run: str) -> str | None:
+        """MLflow's id of a run of this loop, once delivered."""
+        return self._runs.get(run)
+
+    def deliver(self) -> None:
+        """Carry all that waits.
+
+        Raises:
+            StoreError: The store is away; nothing is lost, call again later.
+        """
+        with self._lock:
+            lines, end = journal.read(self._path, self._offset)
+            if not lines:
+                return
+            with reaching_store():
+                stores.initialise_mlflow(self._workspace)
+                store = client()
+                experiment = experiment_id(store, self._workspace, self._project)
+                for (op, run), group in itertools.groupby(lines, key=lambda line: (line["op"], line["run"])):
+                    self._carry(store, experiment, op, run, list(group))
+            self._offset = end
+            write_json(self._progress, {"offset": self._offset, "runs": self._runs})
+
+    def _carry(self, store: MlflowClient, experiment: str, op: str, run: str, lines: list[dict[str, Any]]) -> None:
+        if op == "run":
+            self._begin(store, experiment, lines[0])
+            return
+        items, send, most = _CARRIERS[op]
+        run_id = self._runs.get(run)
+        refused = (
+            _send([item for line in lines for item in items(line)], lambda batch: send(store, run_id, batch), most)
+            if run_id
+            else [f"the run {run} never began"]
+        )
+        for reason in refused:
+            LOG.warning("%s: MLflow refused %s of %s, left out: %s", self._loop_id, op, run, reason)
+
+    def _begin(self, store: MlflowClient, experiment: str, line: dict[str, Any]) -> None:
+        run = line["run"]
+        key = f"{self._loop_id}/{run}"
+        known = self._runs.get(run) or _find_run(store, experiment, key)
+        if known:
+            store.update_run(known, status="RUNNING")
+        else:
+            tags = {**line["tags"], RUN_KEY: key}
+            if line["parent"] in self._runs:
+                tags["mlflow.parentRunId"] = self._runs[line["parent"]]
+            created = store.create_run(experiment, start_time=line["at_ms"], tags=tags, run_name=line["name"])
+            known = created.info.run_id
+        self._runs[run] = known
+
+
+def experiment_id(store: MlflowClient, workspace: Workspace, project: str) -> str:
+    """The project's experiment, made at first use."""
+    found = store.get_experiment_by_name(project)
+    if found:
+        return str(found.experiment_id)
+    uri = os.environ["MLFLOW_TRACKING_URI"]
+    location = (stores.artifact_root(workspace) / project).as_uri() if stores.is_embedded(uri) else None
+    try:
+        return str(store.create_experiment(project, artifact_location=location))
+    except Exception:
+        found = store.get_experiment_by_name(project)  # another loop was first
+        if found:
+            return str(found.experiment_id)
+        raise
+
+
+def _find_run(store: MlflowClient, experiment: str, key: str) -> str | None:
+    found = store.search_runs([experiment], f"tags.`{RUN_KEY}` = '{key}'", max_results=1)
+    return str(found[0].info.run_id) if found else None
+
+
+def _send(items: list[Any], send: Callable[[list[Any]], None], most: int) -> list[str]:
+    """Send in batches of `most`; a refused batch goes item by item. What was refused for good, in words.
+
+    One line that MLflow will never take (a parameter said twice with two values, a name it does not allow) must not
+    hold up all that comes after it.
+    """
+    from mlflow.exceptions import MlflowException
+
+    refused = []
+    for first in range(0, len(items), most):
+        batch = items[first : first + most]
+        try:
+            send(batch)
+        except MlflowException as error:
+            if error.error_code not in REFUSALS:
+                raise
+            refused += _send(batch, send, 1) if len(batch) > 1 else [" ".join(str(error).split())[:300]]
+    return refused
+
+
+def _metrics(line: dict[str, Any]) -> list[Any]:
+    from mlflow.entities import Metric
+
+    return [Metric(key, value, line["at_ms"], line["step"]) for key, value in line["metrics"].items()]
+
+
+def _params(line: dict[str, Any]) -> list[Any]:
+    from mlflow.entities import Param
+
+    return [Param(key, value[:6000]) for key, value in line["params"].items()]
+
+
+def _tags(line: dict[str, Any]) -> list[Any]:
+    from mlflow.entities import RunTag
+
+    return [RunTag(key, value[:8000]) for key, value in line["tags"].items()]
+
+
+def _artifacts(line: dict[str, Any]) -> list[Any]:
+    return [line] if Path(line["path"]).exists() else []  # one deleted since must not stop what follows
+
+
+def _log_artifact(store: MlflowClient, run_id: str, lines: list[Any]) -> None:
+    for line in lines:
+        store.log_artifact(run_id, line["path"], line["folder"] or None)
+
+
+def _datasets(line: dict[str, Any]) -> list[Any]:
+    from mlflow.entities import Dataset, DatasetInput, InputTag
+
+    described = line["dataset"]
+    dataset = Dataset(
+        name=described["name"],
+        digest=described["digest"],
+        source_type=described["source_type"],
+        source=json.dumps(described["source"]),
+        schema=json.dumps(described["schema"]),
+        profile=json.dumps(described["profile"]),
+    )
+    return [DatasetInput(dataset, [InputTag("mlflow.data.context", line["context"])])]
+
+
+def _end(store: MlflowClient, run_id: str, lines: list[Any]) -> None:
+    for line in lines:
+        store.set_terminated(run_id, line["status"], line["at_ms"])
+
+
+# What a line becomes, how it is sent, and how many at a time.
+_CARRIERS: dict[
+    str, tuple[Callable[[dict[str, Any]], list[Any]], Callable[[MlflowClient, str, list[Any]], None], int]
+] = {
+    "metrics": (_metrics, lambda store, run, batch: store.log_batch(run, metrics=batch), 1000),
+    "params": (_params, lambda store, run, batch: store.log_batch(run, params=batch), 100),
+    "tags": (_tags, lambda store, run, batch: store.log_batch(run, tags=batch), 100),
+    "artifact": (_artifacts, _log_artifact, 1),
+    "dataset": (_datasets, lambda store, run, batch: store.log_inputs(run, batch), 1),
+    "end": (lambda line: [line], _end, 1),
+}
+
+
+def _without_password(uri: str) -> str:
+    scheme, separator, rest = uri.partition("://")
+    return f"{scheme}{separator}{rest.rpartition('@')[2]}" if "@" in rest else uri
+
+
+class Courier:
+    """Delivers in the background while a loop runs, so that MLflow's page is alive; a store away only makes it wait."""
+
+    def __init__(self, delivery: Delivery) -> None:
+        self._delivery = delivery
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="loopline-delivery", daemon=True)
+        self.trouble: StoreError | None = None
+
+    def start(self) -> None:
+        """Begin; MLflow is imported on this thread, beside the loop's own work."""
+        self._thread.start()
+
+    def finish(self) -> StoreError | None:
+        """Deliver the rest; what went wrong, if the store is away."""
+        self._stop.set()
+        self._thread.join()
+        self._attempt()
+        return self.trouble
+
+    def _run(self) -> None:
+        while not self._stop.wait(INTERVAL_S):
+            self._attempt()
+
+    def _attempt(self) -> None:
+        try:
+            self._delivery.deliver()
+            self.trouble = None
+        except StoreError as error:
+            self.trouble = error

@@ -1,0 +1,99 @@
+"""Who may knock: the workspace's token, which Host names are a server's own, and what only this machine reaches.
+
+A name that somebody else owns may be made to resolve here (DNS rebinding), so a Host that is not ours is refused.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import os
+import secrets
+import socket
+from collections.abc import Collection, Iterable
+from pathlib import Path
+
+from models.errors import UsageError
+from models.files import storing
+from tasks.runtime.workspace import Workspace
+
+TOKEN = "LOOPLINE_TOKEN"  # noqa: S105 - the variable's name
+LEAST_TOKEN = 16
+LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
+FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip")
+"""What a proxy adds: behind it stands somebody else than the one at this machine."""
+
+
+def names_us(host_header: str, names: Collection[str], *, any_address: bool) -> bool:
+    """Whether a Host header names this server: loopback's names, `names`, and where it says so any IP address.
+
+    An address cannot be rebound, only a name can.
+    """
+    name = host_name(host_header)
+    return name in LOOPBACK_NAMES or name in names or (any_address and is_address(name))
+
+
+def own_names(host: str, names: Iterable[str] = ()) -> frozenset[str]:
+    """The names of a server that listens on `host`: those given, and off loopback this machine's."""
+    own = set() if is_loopback(host) else {socket.gethostname().lower(), socket.getfqdn().lower(), host.lower()}
+    return frozenset({*own, *(name.lower() for name in names)})
+
+
+def token_path(workspace: Workspace) -> Path:
+    """Where the token of a workspace lies, readable by its owner alone."""
+    return workspace.state / "overview" / "token"
+
+
+def token_of(workspace: Workspace) -> str:
+    """The token of LOOPLINE_TOKEN, else the one of the workspace, made at first use.
+
+    Raises:
+        UsageError: LOOPLINE_TOKEN is too short to keep anybody out.
+        StoreError: The token's file cannot be written.
+    """
+    given = os.environ.get(TOKEN, "").strip()
+    if given:
+        if len(given) < LEAST_TOKEN:
+            raise UsageError(f"{TOKEN}: got {len(given)} characters, expected {LEAST_TOKEN} or more; or leave it unset")
+        return given
+    path = token_path(workspace)
+    with storing(path), contextlib.suppress(FileNotFoundError):
+        return path.read_text().strip()
+    return _make_token(path)
+
+
+def _make_token(path: Path) -> str:
+    """A link makes it appear whole, and only for the first of several that make it at once."""
+    with storing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        new = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+        try:
+            with os.fdopen(os.open(new, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w") as file:
+                file.write(secrets.token_urlsafe(32) + "\n")
+            with contextlib.suppress(FileExistsError):
+                path.hardlink_to(new)
+        finally:
+            new.unlink(missing_ok=True)
+        return path.read_text().strip()
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach an address."""
+    return host in LOOPBACK_NAMES or (is_address(host) and ipaddress.ip_address(host).is_loopback)
+
+
+def host_name(header: str) -> str:
+    """The name in a Host header, without its port and brackets, in lower case."""
+    text = header.strip().lower()
+    if text.startswith("["):
+        return text[1:].partition("]")[0]
+    return text.partition(":")[0]
+
+
+def is_address(name: str) -> bool:
+    """Whether a name is an IP address."""
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,81 @@
+"""How a loop ended: its line in the project's history, and the event that tells it."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from models.errors import DataError, GateRefused, StoreError
+from models.retrain.signal import Outcome, PastLoop
+from models.training.costs import of_results
+from tasks.runtime import history
+from tasks.runtime.events import LOOP_ENDED, Event, send
+from tasks.runtime.workspace import Workspace
+
+if TYPE_CHECKING:
+    from tasks.runtime.loop import Loop
+
+WORDS: dict[Outcome, str] = {
+    "promoted": "its model is the champion",
+    "kept": "its model lost; the champion stays",
+    "rejected": "its data was rejected; the champion stays",
+    "failed": "it failed; the champion stays",
+    "unchanged": "nothing had changed; the champion stays",
+}
+
+
+def conclude(loop: Loop, began: float, error: BaseException | None) -> None:
+    """Put the end of a loop into the history and tell it as an event; a full disk must not hide how it ended."""
+    past = PastLoop(
+        loop_id=loop.id,
+        began=began,
+        ended=time.time(),
+        outcome=outcome_of(loop, error),
+        trigger=loop.trigger,
+        device_seconds=round(_spent(loop), 3),
+    )
+    try:
+        _tell(loop.workspace, loop.state, past, _words(loop, past.outcome, error))
+    except StoreError as trouble:
+        loop.report.note(f"the loop's end is not in its history: {trouble}")
+
+
+def conclude_killed(workspace: Workspace, state: Path, book: dict[str, Any]) -> None:
+    """The same for a loop whose process is gone: by its book, which is still open."""
+    trigger = book.get("trigger", "person")
+    now = time.time()
+    facts = {"began": book.get("began", now), "ended": now, "outcome": "failed", "trigger": trigger}
+    _tell(workspace, state, PastLoop(loop_id=book["loop_id"], **facts), "it was killed; the champion stays")
+
+
+def outcome_of(loop: Loop, error: BaseException | None) -> Outcome:
+    """What became of a loop that ended so: by its records, and by what was raised."""
+    if error is None:
+        if "promote" not in loop.ran:
+            return "unchanged"
+        return "promoted" if loop.done["promote"].result["decision"] == "promote" else "kept"
+    if isinstance(error, GateRefused) and "judge" in loop.done:
+        return "kept"
+    return "rejected" if isinstance(error, (GateRefused, DataError)) else "failed"
+
+
+def _spent(loop: Loop) -> float:
+    """Device-seconds of the work done in this loop, and of a training that did not end."""
+    done = {name: loop.done[name].result if name in loop.ran else {} for name in ("search", "train")}
+    costs = of_results(done["search"], done["train"])
+    return loop.lost_device_s + (costs["total"].device_seconds if costs else 0.0)
+
+
+def _words(loop: Loop, outcome: Outcome, error: BaseException | None) -> str:
+    if outcome in ("promoted", "kept") and "judge" in loop.done:
+        return f"{WORDS[outcome]}: {'; '.join(loop.done['judge'].result.get('reasons', []))}"
+    return f"{WORDS[outcome]}: {type(error).__name__}: {error}" if error is not None else WORDS[outcome]
+
+
+def _tell(workspace: Workspace, state: Path, past: PastLoop, words: str) -> None:
+    history.record_loop(state, past)
+    text = f"loop {past.loop_id} ended: {words}"
+    labels = {"loopline.outcome": past.outcome, "loopline.trigger": past.trigger}
+    payload = past.model_dump(mode="json")
+    send(workspace, Event(name=LOOP_ENDED, project=state.name, text=text, payload=payload, labels=labels))

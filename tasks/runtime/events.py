@@ -1,0 +1,188 @@
+"""Events for Prefect, kept on disk until it has taken them: `.loopline/events/`.
+
+An event has the same id however often it is sent, and is delivered once; while no server answers it waits in `queue/`.
+The sender delivers at once where it can; else the compactor, and the next command that speaks with the server.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+import urllib.error
+import uuid
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from models.errors import StoreError
+from models.files import write_json
+from models.identity import key_of
+from models.retrain.signal import Kind, Signal
+from tasks.runtime.flow_runs import ask
+from tasks.runtime.prefect_server import Server
+from tasks.runtime.workspace import Workspace
+
+SIGNALS: dict[Kind, str] = {
+    "new_data": "loopline.data.arrived",
+    "decay": "loopline.model.decayed",
+    "broken_data": "loopline.data.broken",
+    "drift": "loopline.predictions.drifted",
+    "person": "loopline.person.asked",
+}
+LOOP_ENDED = "loopline.loop.ended"
+CHAMPION_MOVED = "loopline.champion.moved"
+DECISION_MADE = "loopline.decision.made"
+
+BATCH = 50
+TIMEOUT_S = 10.0
+KEPT_SENT = 20_000
+_NAMESPACE = uuid.UUID("6c6f6f70-6c69-6e65-8000-6576656e7473")
+
+
+class Event(BaseModel):
+    """Something that happened to a project; `text` says it to a person."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str
+    project: str
+    text: str
+    payload: dict[str, Any] = Field(default_factory=dict)
+    labels: dict[str, str] = Field(default_factory=dict, description="Of the resource: what an automation matches.")
+    at: float = Field(default_factory=time.time, description="Unix time, seconds.")
+
+    @property
+    def id(self) -> str:
+        """The same for the same thing told again: of a signal its id decides, else all but the time."""
+        signal = self.payload.get("signal")
+        said = {"signal": signal["id"]} if signal else {"text": self.text, "payload": self.payload}
+        content = {"name": self.name, "project": self.project, **said}
+        return str(uuid.uuid5(_NAMESPACE, key_of(content)))
+
+
+def of_signal(project: str, signal: Signal) -> Event:
+    """The event that a signal is. A schedule needs none: it is Prefect's own."""
+    payload = {"signal": signal.model_dump(mode="json")}
+    return Event(name=SIGNALS[signal.kind], project=project, text=signal.reason, payload=payload, at=signal.at)
+
+
+def send(workspace: Workspace, event: Event) -> bool:
+    """Keep an event until Prefect has it, and try to deliver all that wait. Whether nothing waits any longer.
+
+    Raises:
+        StoreError: The disk is full or not writable.
+    """
+    folder = _folder(workspace)
+    if not (folder / "sent" / event.id).exists() and not any((folder / "queue").glob(f"*-{event.id}.json")):
+        # The name begins with the time: the oldest are found without opening any.
+        name = f"{max(0, round(event.at * 1000)):015d}-{event.id}.json"
+        write_json(folder / "queue" / name, event.model_dump(mode="json"))
+    deliver(workspace)
+    return not waiting(workspace)
+
+
+def waiting(workspace: Workspace) -> int:
+    """How many events Prefect has not taken yet."""
+    return sum(1 for _ in (_folder(workspace) / "queue").glob("*.json"))
+
+
+def deliver(workspace: Workspace) -> int:
+    """Hand over what waits, oldest first, if a server is known and answers; how many it took.
+
+    Several may call it at once, in any process: one works, the others leave it to that one.
+    """
+    import filelock
+
+    folder, address = _folder(workspace), Server(workspace).api()
+    if address is None or not waiting(workspace):
+        return 0
+    with contextlib.suppress(filelock.Timeout), filelock.FileLock(folder / "deliver.lock", timeout=0):
+        return _deliver(folder, address)
+    return 0
+
+
+def _deliver(folder: Path, address: str) -> int:
+    taken = 0
+    while paths := sorted((folder / "queue").glob("*.json"))[:BATCH]:
+        batch = list(_unsent(folder, paths))
+        if not _hand_over(folder, address, batch):
+            break
+        taken += len(batch)
+    _forget(folder / "sent")
+    return taken
+
+
+def _unsent(folder: Path, paths: list[Path]) -> Iterator[tuple[Path, Event]]:
+    """The events of these files, each once. Taken away: what was handed over by one that was killed, and torn files."""
+    seen: set[str] = set()
+    for path in paths:
+        try:
+            event = Event.model_validate_json(path.read_text())
+        except (OSError, ValueError):
+            path.unlink(missing_ok=True)
+            continue
+        if event.id in seen or (folder / "sent" / event.id).exists():
+            path.unlink(missing_ok=True)
+        else:
+            seen.add(event.id)
+            yield path, event
+
+
+def _hand_over(folder: Path, address: str, batch: list[tuple[Path, Event]]) -> bool:
+    """Post a batch; whether it is off our hands.
+
+    One that Prefect calls wrong is posted event by event, and what is wrong is laid aside.
+    """
+    if not batch:
+        return True
+    try:
+        ask(address, "events", [_told(event) for _, event in batch], timeout_s=TIMEOUT_S)
+    except StoreError as error:
+        refusal = error.__cause__
+        if not isinstance(refusal, urllib.error.HTTPError) or refusal.code not in (400, 413, 422):
+            return False
+        if len(batch) > 1:
+            return all(_hand_over(folder, address, [one]) for one in batch)
+        (folder / "refused").mkdir(exist_ok=True)
+        batch[0][0].replace(folder / "refused" / batch[0][0].name)
+        return True
+    (folder / "sent").mkdir(exist_ok=True)
+    for path, event in batch:
+        (folder / "sent" / event.id).touch()
+        path.unlink(missing_ok=True)
+    return True
+
+
+def _told(event: Event) -> dict[str, Any]:
+    """As Prefect wants it. It occurs when it is handed over: an automation passes over what is older than its window.
+
+    Source: prefect.server.events.triggers.evaluate, "late, out-of-order message".
+    """
+    happened = datetime.fromtimestamp(event.at, UTC).isoformat()
+    return {
+        "id": event.id,
+        "event": event.name,
+        "occurred": datetime.now(UTC).isoformat(),
+        "resource": {
+            "prefect.resource.id": f"loopline.project.{event.project}",
+            "prefect.resource.name": event.project,
+            **event.labels,
+        },
+        "payload": {"text": event.text, "happened": happened, **event.payload},
+    }
+
+
+def _forget(sent: Path) -> None:
+    """Let go of the oldest marks; a signal that came again after so many is still known by its decision."""
+    marks = list(sent.iterdir()) if sent.exists() else []
+    if len(marks) > KEPT_SENT:
+        with contextlib.suppress(OSError):
+            for mark in sorted(marks, key=lambda mark: mark.stat().st_mtime)[: len(marks) // 2]:
+                mark.unlink()
+
+
+def _folder(workspace: Workspace) -> Path:
+    return workspace.state / "events"

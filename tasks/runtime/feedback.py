@@ -1,0 +1,133 @@
+"""Labelled predictions as rows of the next dataset: which there are, told from a note while nothing changed."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from models.data.log_names import LABEL
+from models.files import write_text
+from tasks.runtime.predictions import are_known, id_hashes, label_store, latest_labels, prediction_log
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+FILE = "feedback.json"
+_SCORES = ("score", "scores", "origin")
+
+
+class Feedback(BaseModel):
+    """The labelled predictions up to two cursors: how many, a hash of who was said to be what, labels still waiting."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    predictions: int = 0
+    labels: int = 0
+    rows: int = 0
+    digest: str = ""
+    waiting: bool = False
+
+
+def feedback_of(state: Path) -> Feedback:
+    """What there is now. Reads two folder listings while no label came that counts; else the ids and the labels."""
+    if not (state / "labels").is_dir():
+        return Feedback()
+    log, labels = prediction_log(state), label_store(state)
+    known, predictions, came = _read(state), log.cursor(), labels.cursor()
+    if known is not None and known.labels == came and (not known.waiting or known.predictions == predictions):
+        return known
+    if known is not None and not _any_labelled(state, known.predictions, predictions):
+        found = _with_later_labels(state, known, predictions, came)
+    else:
+        found = _counted(state, predictions, came)
+    write_text(state / FILE, found.model_dump_json() + "\n")
+    return found
+
+
+def labelled_rows(state: Path, feedback: Feedback, columns: list[str] | None = None) -> Iterator[pa.Table]:
+    """The first prediction of each id that has a label, without scores, with `label`, `labelled_at` and `by`, as made.
+
+    The first one, so that a row of the dataset stays what it was when its id is predicted again.
+    """
+    from models.data.hashing import hash_values
+    from models.data.seen import Seen
+
+    seen, labels = Seen(), label_store(state)
+    for table in prediction_log(state).scan(upto=feedback.predictions, columns=columns):
+        rows = table.take(seen.first_places(hash_values(table.column("id"), "id")))
+        found = latest_labels(labels, rows.column("id"), feedback.labels)
+        for name, column in zip(found.column_names, found.columns, strict=True):
+            rows = rows.append_column(name, column)
+        rows = rows.filter(found.column(LABEL).is_valid())
+        if rows.num_rows:
+            yield rows.drop_columns([name for name in _SCORES if name in rows.column_names])
+
+
+def _counted(state: Path, predictions: int, labels: int) -> Feedback:
+    import numpy as np
+
+    from models.data.hashing import hash_rows
+
+    upto, total, rows = Feedback(predictions=predictions, labels=labels), np.zeros(1, np.uint64), 0
+    for table in labelled_rows(state, upto, ["id"]):
+        total += hash_rows(table, ["id", LABEL]).sum(dtype=np.uint64)
+        rows += table.num_rows
+    waiting = rows < _labelled_ids(state, labels)
+    return upto.model_copy(update={"rows": rows, "digest": f"{int(total[0]):016x}", "waiting": waiting})
+
+
+def _with_later_labels(state: Path, known: Feedback, predictions: int, labels: int) -> Feedback:
+    """What the labels that came since then change; the predictions made since then are of ids without a label."""
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    from models.data.hashing import hash_rows
+
+    store, total = label_store(state), np.array([int(known.digest or "0", 16)], np.uint64)
+    chunks = [chunk for table in store.scan(known.labels, labels, ["id"]) for chunk in table.column("id").chunks]
+    ids = pa.chunked_array([pc.unique(pa.chunked_array(chunks, pa.string()))])
+    order = np.argsort(id_hashes(ids))
+    ids = ids.take(order)
+    before, after = (latest_labels(store, ids, upto).column(LABEL) for upto in (known.labels, labels))
+    predicted = are_known(state, id_hashes(ids))
+    had = predicted & before.is_valid().to_numpy()
+    for texts, counted, add in ((before, had, False), (after, predicted, True)):
+        table = pa.table({"id": ids, LABEL: texts}).filter(pa.array(counted))
+        change = hash_rows(table, ["id", LABEL]).sum(dtype=np.uint64, keepdims=True)
+        total = total + change if add else total - change
+    return Feedback(
+        predictions=predictions,
+        labels=labels,
+        rows=known.rows + int(predicted.sum()) - int(had.sum()),
+        digest=f"{int(total[0]):016x}",
+        waiting=known.waiting or not predicted.all(),
+    )
+
+
+def _labelled_ids(state: Path, upto: int) -> int:
+    from models.data.hashing import hash_values
+    from models.data.seen import Seen
+
+    seen = Seen()
+    tables = label_store(state).scan(upto=upto, columns=["id"])
+    return sum(len(seen.first_places(hash_values(table.column("id"), "id"))) for table in tables)
+
+
+def _any_labelled(state: Path, since: int, upto: int) -> bool:
+    """Whether one of the predictions made meanwhile is of an id that has a label."""
+    labels = label_store(state)
+    return any(
+        latest_labels(labels, table.column("id")).column(LABEL).null_count < table.num_rows
+        for table in prediction_log(state).scan(since, upto, ["id"])
+    )
+
+
+def _read(state: Path) -> Feedback | None:
+    with contextlib.suppress(OSError, ValidationError):
+        return Feedback.model_validate_json((state / FILE).read_text())
+    return None

@@ -1,0 +1,135 @@
+"""Flow runs whose process is gone: Prefect's server goes on listing them as running, so the next worker takes them up.
+
+A loop that is run again goes on where it was: finished steps stand by their records, training by its checkpoints.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import os
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from models.errors import StoreError
+
+FLOW_RUN = "PREFECT__FLOW_RUN_ID"  # in the environment of every process of a run that a worker began
+MOST_STARTS = 3
+OPEN = ["RUNNING", "PENDING", "CANCELLING"]
+ANSWER_S = 30.0
+BUSY = frozenset({429, 502, 503})
+PAUSES_S = (0.2, 1.0, 2.0, 4.0)
+LATE_S = 30.0
+
+
+def take_up(api: str, pool: str) -> list[str]:
+    """Put right the pool's open runs that no process of this machine carries out; what was done, in words.
+
+    One that a person was cancelling is cancelled; one that was begun MOST_STARTS times is told as crashed, for it may
+    be what ends its worker; any other is to be run again.
+
+    Raises:
+        StoreError: The server does not answer.
+    """
+    living = set(_living())
+    asked = {
+        "work_pools": {"name": {"any_": [pool]}},
+        "flow_runs": {"state": {"type": {"any_": OPEN}}},
+    }
+    return [_settle(api, run) for run in ask(api, "flow_runs/filter", asked) if run["id"] not in living]
+
+
+def pass_over(api: str, pool: str) -> list[str]:
+    """Cancel the runs that a schedule had made for times that went by while the platform was down: no catch-up.
+
+    Raises:
+        StoreError: The server does not answer.
+    """
+    now = datetime.now(UTC)
+    asked = {
+        "work_pools": {"name": {"any_": [pool]}},
+        "flow_runs": {
+            "state": {"type": {"any_": ["SCHEDULED"]}},
+            "expected_start_time": {"before_": (now - timedelta(seconds=LATE_S)).isoformat()},
+        },
+    }
+    missed = [run for run in ask(api, "flow_runs/filter", asked) if is_missed(run)]
+    state = {"type": "CANCELLED", "name": "Missed", "message": "the platform was down when it was due"}
+    for run in missed:
+        ask(api, f"flow_runs/{run['id']}/set_state", {"state": state, "force": True})
+    return [f"{run['name']}: was due {run['expected_start_time']}, {state['message']}" for run in missed]
+
+
+def is_missed(run: dict[str, Any]) -> bool:
+    """Whether a late run is one of a schedule, and was not begun before."""
+    return bool(run["auto_scheduled"]) and not run["run_count"]
+
+
+def becomes(run: dict[str, Any]) -> dict[str, Any]:
+    """The state that a run without a process gets; one that is to be run again is due when it was: before any later."""
+    if run["state_type"] == "CANCELLING":
+        return {"type": "CANCELLED", "message": "its process is gone"}
+    if run["run_count"] >= MOST_STARTS:
+        return {"type": "CRASHED", "message": f"its process was killed {run['run_count']} times"}
+    return {
+        "type": "SCHEDULED",
+        "name": "AwaitingRetry",
+        "message": "its process was killed: it goes on where it was",
+        "state_details": {"scheduled_time": run["expected_start_time"]},
+    }
+
+
+def ask(api: str, path: str, body: Any, method: str = "POST", timeout_s: float = ANSWER_S) -> Any:
+    """Ask a Prefect server without importing Prefect, which costs a second.
+
+    As Prefect's own client it says who asks by PREFECT_API_KEY or PREFECT_API_AUTH_STRING, and asks again where the
+    server has no time for it now (SQLite under load: 503).
+
+    Raises:
+        StoreError: It does not answer, or refuses.
+    """
+    headers = {"Content-Type": "application/json", **_authorization()}
+    request = urllib.request.Request(  # noqa: S310 - our own or the user's server
+        f"{api}/{path}", json.dumps(body).encode(), headers, method=method
+    )
+    for wait_s in (*PAUSES_S, None):
+        try:
+            with urllib.request.urlopen(request, timeout=timeout_s) as answer:  # noqa: S310 - the same
+                return json.loads(answer.read() or b"null")
+        except (urllib.error.URLError, OSError, ValueError) as error:
+            if isinstance(error, urllib.error.HTTPError):
+                error.close()  # who asks why keeps it as the cause, and with it the connection
+                if error.code in BUSY and wait_s is not None:
+                    time.sleep(wait_s)
+                    continue
+            raise StoreError(f"Prefect's server at {api} does not answer as it should: {error}") from error
+    raise AssertionError("the last attempt returns or raises")
+
+
+def _authorization() -> dict[str, str]:
+    if key := os.environ.get("PREFECT_API_KEY"):
+        return {"Authorization": f"Bearer {key}"}
+    if secret := os.environ.get("PREFECT_API_AUTH_STRING"):
+        return {"Authorization": "Basic " + base64.b64encode(secret.encode()).decode()}
+    return {}
+
+
+def _settle(api: str, run: dict[str, Any]) -> str:
+    state = becomes(run)
+    ask(api, f"flow_runs/{run['id']}/set_state", {"state": state, "force": True})
+    return f"{run['name']}: {state['message']}"
+
+
+def _living() -> Iterator[str]:
+    import psutil
+
+    for process in psutil.process_iter(["pid"]):
+        with contextlib.suppress(psutil.Error, OSError):
+            run = process.environ().get(FLOW_RUN)
+            if run and process.status() != psutil.STATUS_ZOMBIE:
+                yield run

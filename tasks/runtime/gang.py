@@ -1,0 +1,311 @@
+"""Starting jobs from a process that has not imported torch, and never leaving one behind."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection, wait
+from types import TracebackType
+from typing import Any
+
+from models import errors
+from models.errors import LooplineError, TrainingError
+from models.nets.catalogue import is_trees
+from models.training.finished import read_finished
+from models.training.job import Epoch, Job, Meeting, Result
+from models.training.nursery import receive, send
+from tasks.runtime import nodes
+from tasks.runtime.nodes import Door
+
+OnEpoch = Callable[[Epoch], bool]
+
+_START = "import sys; sys.path[:] = {path!r}; from models.training.nursery import serve; serve({fd}, {pid})"
+# The agent and the store of one start may not be shared, or one restart in two fails at first; the count of devices
+# must not initialise CUDA in a process that forks.
+_ENVIRONMENT = {
+    "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
+    "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
+    "CUBLAS_WORKSPACE_CONFIG": ":4096:8",
+}
+# Waiting threads sleep instead of spinning: 5 times as fast beside other work (infra/decisions/0005).
+_WAITING = {"OMP_WAIT_POLICY": "PASSIVE"}
+
+
+def default_threads(ranks: int, workers: int = 1) -> int:
+    """Threads for each rank so that `workers` jobs of `ranks` ranks share the cores without crowding."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, cores // (ranks * workers))
+
+
+@dataclass
+class _Child:
+    """A child of the nursery and this side of its connections."""
+
+    pid: int
+    connections: list[Connection]
+
+    def close(self) -> None:
+        for connection in self.connections:
+            connection.close()
+
+
+@dataclass
+class _Run:
+    """What is known of a job while it runs, over all its restarts."""
+
+    job: Job
+    on_epoch: OnEpoch | None
+    starts: int = 0
+    answers: dict[tuple[str, int], bool] = field(default_factory=dict)
+
+    def answer(self, epoch: Epoch) -> bool:
+        """Ask the caller once about each epoch; one repeated after a restart gets the answer given before."""
+        which = epoch.stage, epoch.epoch
+        if which not in self.answers:
+            self.answers[which] = self.on_epoch(epoch) if self.on_epoch else True
+        return self.answers[which]
+
+
+class Gang:
+    """Runs jobs in children of one warmed process. Safe to use from several threads at once.
+
+    Args:
+        threads: Threads for each rank, in place of the job's own number.
+        address: At which other nodes reach this one; default: that of LOOPLINE_ENDPOINT, or this machine's own alone.
+    """
+
+    def __init__(self, threads: int | None = None, address: str | None = None) -> None:
+        self._threads = threads
+        self._address = address or nodes.endpoint()[0]
+        self._lock = threading.Lock()
+        self._nursery: subprocess.Popen[bytes] | None = None
+        self._socket: socket.socket | None = None
+        self._children: dict[int, _Child] = {}
+
+    def __enter__(self) -> Gang:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def warm(self) -> None:
+        """Begin importing torch in the background; returns at once."""
+        with self._lock:
+            self._ensure_nursery()
+
+    def run(self, job: Job, on_epoch: OnEpoch | None = None, say: Callable[[str], None] | None = None) -> Result:
+        """Train `job` to its end; a finished job is answered from its folder.
+
+        A rank that dies is started again from the last checkpoint, at most `train.max_restarts` times. If this process
+        dies, or this call raises, every rank is gone within two seconds.
+
+        Args:
+            job: What to train.
+            on_epoch: Called with each epoch, once; false stops the job early.
+            say: Told how other nodes join, when the job may have some.
+
+        Raises:
+            TrainingError: The loss is not finite, or ranks died too often.
+            LooplineError: Whatever a rank raised, with its own traceback as a note.
+        """
+        if self._threads is not None:
+            job = job.model_copy(update={"threads": self._threads})
+        done = read_finished(job)
+        if done is not None:
+            return done
+        if job.train.num_nodes[1] > 1 and not is_trees(job.model.net):
+            with Door(job, say or _say_nothing) as door:
+                return self._keep_up(_Run(job, on_epoch), door)
+        return self._keep_up(_Run(job, on_epoch), None)
+
+    def _keep_up(self, run: _Run, door: Door | None) -> Result:
+        job, deaths = run.job, 0
+        alone = door is None and (job.train.ranks == 1 or is_trees(job.model.net))
+        target, count = ("run_alone", 1) if alone else ("run_gang", 1 + job.train.ranks)
+        while True:
+            arguments = (job, door.open()) if door else (job,)
+            child = self._start(f"models.training.agent:{target}", arguments, count)
+            try:
+                result = _follow(child, run, door.heard if door else None)
+            finally:
+                code = self._end(child)
+            if result is not None:
+                return result
+            deaths += 1
+            if deaths > job.train.max_restarts:
+                raise TrainingError(
+                    f"{job.folder}: the process that trains it was ended by {_ended_by(code)} {deaths} time(s): "
+                    "if memory ran out, train a smaller net or batch; what was done is kept, run again to go on"
+                )
+
+    def serve(self, job: Job, meeting: Meeting, host: Connection) -> bool:
+        """Run this node's ranks of a job that another machine leads; true when it says that all is done.
+
+        False when the agent here has ended and should ask anew. What ranks raise is sent to `host`.
+        """
+        child = self._start("models.training.agent:run_gang", (job, meeting), 1 + job.train.ranks)
+        try:
+            return nodes.attend(child.connections, host)
+        finally:
+            self._end(child)
+
+    def call(self, reference: str, **keywords: Any) -> Any:
+        """Call `package.module:function` with plain data in a warmed child and give its plain result.
+
+        Raises:
+            LooplineError: What it raised, its traceback as a note; an error not of ours comes as a TrainingError.
+        """
+        child = self._start("models.training.nursery:call_reference", (reference, keywords), 1)
+        try:
+            message = child.connections[0].recv()
+        except EOFError:
+            message = None
+        finally:
+            code = self._end(child)
+        match message:
+            case ("value", value):
+                return value
+            case ("error", name, text, trace):
+                raise _rebuilt(name, text, trace)
+        raise TrainingError(f"{reference}: its process was ended by {_ended_by(code)}: run again")
+
+    def close(self) -> None:
+        """End every child and the warmed process."""
+        with self._lock:
+            self._drop_nursery()
+
+    def _start(self, target: str, arguments: tuple[Any, ...], count: int) -> _Child:
+        pairs = [socket.socketpair() for _ in range(count)]
+        try:
+            with self._lock:
+                pid = self._request(("start", target, arguments), tuple(theirs.fileno() for _, theirs in pairs))
+                child = _Child(pid, [Connection(ours.detach()) for ours, _ in pairs])
+                self._children[pid] = child
+                return child
+        finally:
+            for ours, theirs in pairs:
+                ours.close()
+                theirs.close()
+
+    def _end(self, child: _Child) -> int | None:
+        """Make sure that a child is gone, its own children with it; gives its exit code if it is known."""
+        child.close()
+        with self._lock:
+            if self._children.pop(child.pid, None) is None or self._nursery is None:
+                return None
+            # Not reaped yet, so the pid cannot have become another's.
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(child.pid, signal.SIGKILL)
+            try:
+                return int(self._request(("wait", child.pid), ()))
+            except TrainingError:
+                return None
+
+    def _request(self, request: tuple[Any, ...], descriptors: tuple[int, ...]) -> Any:
+        sock = self._ensure_nursery()
+        try:
+            send(sock, request, descriptors)
+            return receive(sock)[0]
+        except (EOFError, OSError) as error:
+            code = self._nursery.poll() if self._nursery else None
+            self._drop_nursery()
+            raise TrainingError(
+                f"the process that starts ranks has ended (exit code {code}): see what it printed above, run again"
+            ) from error
+
+    def _ensure_nursery(self) -> socket.socket:
+        if self._nursery is not None and self._nursery.poll() is not None:
+            self._drop_nursery()
+        if self._socket is None:
+            ours, theirs = socket.socketpair()
+            start = _START.format(path=sys.path, fd=theirs.fileno(), pid=os.getpid())
+            self._nursery = subprocess.Popen(
+                [sys.executable, "-c", start],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                env={"GLOO_SOCKET_IFNAME": nodes.interface(self._address), **_WAITING, **os.environ, **_ENVIRONMENT},
+                start_new_session=True,
+            )
+            theirs.close()
+            self._socket = ours
+        return self._socket
+
+    def _drop_nursery(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
+        if self._nursery is not None:
+            # Its children asked the kernel to die with it, and theirs with them.
+            self._nursery.kill()
+            self._nursery.wait()
+        self._socket, self._nursery = None, None
+        self._children.clear()
+
+
+def _follow(child: _Child, run: _Run, others: Connection | None) -> Result | None:
+    """Answer a job's messages until it has a result; None when its process died without one.
+
+    `others` brings what ranks of other nodes raise.
+    """
+    open_ones = [*child.connections, *([others] if others else [])]
+    result: Result | None = None
+    control = child.connections[0]
+    while control in open_ones:
+        for ready in wait(open_ones):
+            assert isinstance(ready, Connection)
+            try:
+                message = ready.recv()
+            except (EOFError, ConnectionError):
+                open_ones.remove(ready)
+                continue
+            match message:
+                case ("start", pid):
+                    ready.send(("started", pid, run.starts))
+                    run.starts += 1
+                case ("epoch", pid, epoch):
+                    _answer(ready, pid, run.answer(epoch))
+                case ("result", Result() as given):
+                    # Agents of several nodes wait for each other at the end; nobody need wait for them.
+                    if len(child.connections) == 1 or others:
+                        return given
+                    result = given
+                case ("failed", text):
+                    raise TrainingError(f"{run.job.folder}: {text} ({run.starts} start(s)); run again to go on")
+                case ("error", name, text, trace):
+                    raise _rebuilt(name, text, trace)
+    return result
+
+
+def _say_nothing(_: str) -> None:
+    """For callers that tell nobody."""
+
+
+def _answer(connection: Connection, pid: int, go_on: bool) -> None:
+    # A rank that died while the caller thought is answered by nobody.
+    with contextlib.suppress(BrokenPipeError, ConnectionError):
+        connection.send(("answer", pid, bool(go_on)))
+
+
+def _rebuilt(name: str, text: str, trace: str) -> LooplineError:
+    """The error that a child raised, of its own class where it is one of ours, with the child's traceback as a note."""
+    kind = getattr(errors, name, None)
+    if isinstance(kind, type) and issubclass(kind, LooplineError):
+        error = kind(text)
+    else:
+        error = TrainingError(f"{name}: {text}")
+    error.add_note(f"In the rank:\n{trace}")
+    return error
+
+
+def _ended_by(code: int | None) -> str:
+    if code is None:
+        return "an unknown cause"
+    return signal.Signals(-code).name if code < 0 else f"exit code {code}"

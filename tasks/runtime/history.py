@@ -1,0 +1,101 @@
+"""The past of a project as the policy sees it: its loops, what was decided, what runs now."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from models.errors import StoreError
+from models.files import read_json
+from models.retrain.signal import Past, PastLoop
+from models.spec import Spec
+from tasks.runtime import decisions, journal, processes
+from tasks.runtime.workspace import Project
+
+LOOPS = "loops.jsonl"
+OVER = ("finished", "rejected")
+"""States of a loop that is not gone on with: the next one, on other data perhaps, has a new id."""
+
+
+def past(project: Project, spec: Spec, now: float | None = None) -> Past:
+    """What the policy needs to know. From files alone; 10,000 loops and as many decisions take 0.2 s.
+
+    Args:
+        project: Where.
+        spec: Its spec; labels are counted only where `retrain.min_new_labels` asks for some.
+        now: Unix time; default: the wall's.
+    """
+    state = project.state(spec.name)
+    loops = read_loops(state)
+    return Past(
+        loops=loops,
+        new_labels=_new_labels(state, loops) if spec.retrain.min_new_labels else 0,
+        running=running(state),
+        **_decided(state, (time.time() if now is None else now) - spec.retrain.ask_timeout_s),
+    )
+
+
+def record_loop(state: Path, loop: PastLoop) -> None:
+    """Keep how a loop ended. One that was killed and gone on with is told twice: the last time counts."""
+    journal.append(state / LOOPS, loop.model_dump(mode="json"))
+
+
+def read_loops(state: Path) -> list[PastLoop]:
+    """The project's loops in the order in which they ended."""
+    found: dict[str, PastLoop] = {}
+    for loop in _understood(journal.read(state / LOOPS)[0]):
+        found.pop(loop.loop_id, None)
+        found[loop.loop_id] = loop
+    return list(found.values())
+
+
+def newest_loops(state: Path) -> list[PastLoop]:
+    """The last loops, newest first, without reading all; one that was gone on with is told by its last end."""
+    found: dict[str, PastLoop] = {}
+    for loop in _understood(journal.newest(state / LOOPS)):
+        found.setdefault(loop.loop_id, loop)
+    return list(found.values())
+
+
+def _understood(lines: Iterable[dict[str, Any]]) -> Iterator[PastLoop]:
+    for line in lines:
+        with contextlib.suppress(ValidationError):  # of a later Loopline: passed over like a torn line
+            yield PastLoop.model_validate(line)
+
+
+def read_book(state: Path) -> dict[str, Any] | None:
+    """What `loop.json` says of the project's last loop: loop_id, state, process, intent, folder."""
+    return read_json(state / "loop.json") or None
+
+
+def running(state: Path) -> str | None:
+    """Id of the loop that runs now; one whose process is gone does not."""
+    book = read_book(state)
+    alive = book is not None and book["state"] == "running" and processes.is_alive(book["process"])
+    return str(book["loop_id"]) if book and alive else None
+
+
+def _new_labels(state: Path, loops: list[PastLoop]) -> int:
+    from tasks.runtime.moving import move
+    from tasks.runtime.predictions import new_labels
+
+    with contextlib.suppress(StoreError):  # busy or full: what waits counts the next time
+        move(state)
+    return new_labels(state, loops[-1].began if loops else 0.0)
+
+
+def _decided(state: Path, asked_since: float) -> dict[str, Any]:
+    """Signals decided for good, and the one that waits for a person's word unless it was asked too long ago."""
+    last = {line["signal"]["id"]: line for line in journal.read(state / decisions.FILE)[0] if "signal" in line}
+    asking = [name for name, line in last.items() if line["action"] == "ask" and line["at"] > asked_since]
+    settled = frozenset(name for name, line in last.items() if not _weighed_again(line))
+    return {"signals": settled, "asking": asking[-1] if asking else None}
+
+
+def _weighed_again(line: dict[str, Any]) -> bool:
+    return line["action"] == "wait" and line["until"] is not None

@@ -1,0 +1,100 @@
+"""Training jobs of a loop: the tensors that all of them share, and the job for a set of blocks."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import threading
+from pathlib import Path
+from typing import Literal
+
+from models.data.preparation import Preparation
+from models.files import replacing_folder, write_json
+from models.judge.metrics import resolve_metric
+from models.nets.catalogue import is_trees
+from models.spec import Model, Train
+from models.training.job import Job, Origin
+from tasks.runtime.gang import Gang, default_threads
+from tasks.runtime.loop import Loop
+from tasks.runtime.workspace import Workspace
+
+PEAKS_FILE = "peaks.json"
+_measuring = threading.Lock()
+
+_FOLD_BY: dict[str, Literal["blocks", "groups"]] = {"time": "blocks", "group": "groups"}
+
+
+def tensors(loop: Loop) -> dict[str, Path]:
+    """The prepared data as memory-mapped tensors, made once for a dataset version."""
+    from models.data.encode import write_tensors
+
+    folder = loop.state / "work" / "tensors" / loop.done["prepare"].digest[:16]
+    if not folder.exists():
+        with replacing_folder(folder) as temporary:
+            write_tensors(loop.project.prepared, temporary)
+    return {path.stem: path for path in sorted(folder.glob("*.safetensors"))}
+
+
+def job(
+    loop: Loop,
+    folder: Path,
+    model: Model,
+    train: Train,
+    *,
+    checkpoints: bool,
+    sample: float = 1.0,
+    fold: tuple[int, int] | None = None,
+    workers: int = 1,
+    slot: int = 0,
+    start: Origin | None = None,
+) -> Job:
+    """One training job of this loop, writing into `folder`; `workers` of them share cores and GPUs, this in `slot`."""
+    preparation = Preparation.load(loop.project.prepared)
+    goal = loop.spec.goal
+    metric = resolve_metric(goal.metric, preparation.task, loop.project.folder, goal.direction)
+    threads = train.threads or default_threads(train.ranks, workers)
+    return Job(
+        folder=folder,
+        prepared=loop.project.prepared,
+        tensors=tensors(loop),
+        project=loop.project.folder,
+        model=model,
+        train=train,
+        metric=goal.metric or metric.name,
+        direction=metric.direction,
+        threads=threads,
+        peak_flops_per_s=None if is_trees(model.net) else cpu_peak(loop.workspace, loop.gang, threads, train.precision),
+        slot=slot,
+        start=start,
+        checkpoints=checkpoints,
+        sample=sample,
+        fold=fold,
+        fold_by=_FOLD_BY.get(loop.spec.data.split.by, "random"),
+    )
+
+
+def cpu_peak(workspace: Workspace, gang: Gang, threads: int, precision: str) -> float | None:
+    """FLOP/s that a rank could do at most on this machine's CPU, measured once in a workspace; None for GPUs."""
+    key, path = f"{precision}, {threads} threads", workspace.cache / PEAKS_FILE
+    with _measuring:
+        try:
+            known = json.loads(path.read_text())
+        except (OSError, ValueError):
+            known = {}
+        machine = known.setdefault(_processor(), {})
+        if key not in machine:
+            machine[key] = gang.call("models.training.peak:measured_peak", threads=threads, precision=precision)
+            write_json(path, known)
+        value: float | None = machine[key]
+        return value
+
+
+def _processor() -> str:
+    """What tells this machine's arithmetic from another's that shares the workspace."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    model = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
+    return f"{platform.machine()} {model or platform.processor()} x {os.cpu_count()}"

@@ -1,0 +1,47 @@
+"""Locks between the processes of this machine; the kernel lets go of one when its holder dies."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from models.errors import StoreError
+from models.files import storing
+
+
+@contextlib.contextmanager
+def held(path: Path, busy: Callable[[], str], timeout_s: float = 0.0) -> Iterator[None]:
+    """Hold the lock file `path`, whose folder is made, while in the block.
+
+    Args:
+        path: The lock file.
+        busy: What to say where another process holds it; asked only then.
+        timeout_s: How long to wait for that process.
+
+    Raises:
+        StoreError: Another process holds it, or the folder cannot be made.
+    """
+    with storing(path.parent):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    with tried(path, timeout_s) as is_ours:
+        if not is_ours:
+            raise StoreError(busy())
+        yield
+
+
+@contextlib.contextmanager
+def tried(path: Path, timeout_s: float = 0.0) -> Iterator[bool]:
+    """Hold the lock file `path` while in the block; false where another process holds it."""
+    import filelock
+
+    lock = filelock.FileLock(path)
+    try:
+        lock.acquire(timeout=timeout_s)
+    except filelock.Timeout:
+        yield False
+        return
+    try:
+        yield True
+    finally:
+        lock.release()

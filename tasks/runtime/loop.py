@@ -1,0 +1,301 @@
+"""One trip round: its id, its lock, its records, and how a step is carried out exactly once."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Protocol
+
+from models.errors import UsageError
+from models.files import storing, write_json
+from models.identity import key_of
+from models.records import Record, digest_of
+from models.spec import Spec
+from models.specfile import read_spec
+from models.steps import BY_NAME
+from tasks.runtime import processes
+from tasks.runtime.delivery import Courier, Delivery
+from tasks.runtime.ending import conclude, conclude_killed, outcome_of
+from tasks.runtime.gang import Gang
+from tasks.runtime.history import OVER
+from tasks.runtime.history import read_book as read_book
+from tasks.runtime.ledger import Ledger
+from tasks.runtime.locks import held
+from tasks.runtime.outbox import LOOP_RUN, Outbox
+from tasks.runtime.processes import OWNER as OWNER
+from tasks.runtime.workspace import Project, Workspace
+
+FLOW_RUNS = "flow_runs"
+REFERENCES = "references"
+TORCH_STEPS = ("search", "train", "export")
+
+
+@dataclass
+class Done:
+    """What a step gives back: the files that are its result, and what it found out."""
+
+    outputs: list[Path] = field(default_factory=list)
+    result: dict[str, Any] = field(default_factory=dict)
+
+
+class Reporter(Protocol):
+    """Where a loop says how it goes on: a live display, plain lines, or Prefect's log."""
+
+    def step(self, name: str, state: str, detail: str = "") -> None:
+        """A step begins (`run`), was done before (`done`) or ends (`ok`, `failed`)."""
+
+    def progress(self, name: str, done: int, total: int, detail: str = "") -> None:
+        """A step went on by one of its units (trials, epochs)."""
+
+    def note(self, text: str) -> None:
+        """Something worth a line."""
+
+
+class Silent:
+    """A reporter that says nothing."""
+
+    def step(self, name: str, state: str, detail: str = "") -> None:
+        """Say nothing."""
+
+    def progress(self, name: str, done: int, total: int, detail: str = "") -> None:
+        """Say nothing."""
+
+    def note(self, text: str) -> None:
+        """Say nothing."""
+
+
+class Loop:
+    """A running loop: what a step needs to act."""
+
+    def __init__(self, project: Project, spec: Spec, loop_id: str, trigger: str, reporter: Reporter) -> None:
+        self.project = project
+        self.workspace: Workspace = project.workspace
+        self.spec = spec
+        self.id = loop_id
+        self.trigger = trigger
+        self.report = reporter
+        self.ledger = Ledger(project, spec)
+        self.state = self.ledger.state
+        outbox_path = self.state / "outbox" / f"{loop_id}.jsonl"
+        self.outbox = Outbox(outbox_path)
+        self.delivery = Delivery(self.workspace, spec.name, outbox_path, loop_id)
+        self.gang = Gang()
+        self.done: dict[str, Record] = {}
+        self.ran: list[str] = []
+        self.refresh: frozenset[str] = frozenset()
+        self.lost_device_s = 0.0
+
+    def carry_out(self, name: str, act: Callable[[Path], Done]) -> tuple[Record, bool]:
+        """Do a step unless its recorded result stands; returns its record and whether it had been done before.
+
+        Args:
+            name: The step.
+            act: Does the work in the folder it is given (kept between attempts at one key); gives the outputs.
+        """
+        step = BY_NAME[name]
+        parts, record, _ = self.ledger.current(step, self.done)
+        if record is not None and (name not in self.refresh or record.loop_id == self.id):
+            self.done[name] = record
+            self.report.step(name, "done")
+            return record, True
+        self.report.step(name, "run")
+        key = key_of(parts)
+        began = time.perf_counter()
+        try:
+            with storing(self.state):  # a full or read-only disk is told as such wherever a step meets it
+                done = act(self.work(name, key))
+        except BaseException as error:
+            if name in ("search", "train"):
+                self.lost_device_s += (time.perf_counter() - began) * self.spec.train.ranks
+            self.report.step(name, "failed", type(error).__name__)
+            raise
+        outputs = {self.ledger.records.name(path): self.ledger.hashes.of(path) for path in done.outputs}
+        seconds = time.perf_counter() - began
+        record = Record(
+            step=name,
+            key=key,
+            parts=parts,
+            outputs=outputs,
+            digest=digest_of(outputs) if outputs else key_of(done.result),
+            result=done.result,
+            loop_id=self.id,
+            finished=time.time(),
+            seconds=round(seconds, 3),
+        )
+        self.ledger.records.save(record)
+        self.ledger.save()
+        self.done[name] = record
+        self.ran.append(name)
+        self.report.step(name, "ok", f"{seconds:.1f} s")
+        return record, False
+
+    def work(self, step: str, key: str) -> Path:
+        """The folder of one piece of work, the same at every attempt."""
+        folder = self.state / "work" / step / key[:16]
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
+
+    def output(self, step: str, name: str) -> Path:
+        """The path of an output of a step done before, by its file name."""
+        for path in self.done[step].outputs:
+            if Path(path).name == name:
+                return self.ledger.records.path(path)
+        raise KeyError(f"{step} has no output {name!r}: {list(self.done[step].outputs)}")
+
+
+@contextlib.contextmanager
+def open_loop(
+    project: Project,
+    overrides: Sequence[str] = (),
+    *,
+    loop_id: str | None = None,
+    trigger: str = "person",
+    reporter: Reporter | None = None,
+    refresh: Sequence[str] = (),
+    flow_run_id: str | None = None,
+) -> Iterator[Loop]:
+    """Begin a loop, or take up the one that was killed, and end it in the books however it ends.
+
+    Raises:
+        UsageError: The spec is wrong, or another project has its name.
+        StoreError: Another loop of the project runs.
+    """
+    spec = read_spec(project.spec_path, overrides, project.shown_spec)
+    project.workspace.make()
+    state = project.state(spec.name)
+    with _only_loop(state, spec.name), _marked(project.workspace, state, flow_run_id):
+        book = _open_book(state, project, spec, loop_id or name_loop(project, overrides), trigger)
+        loop = Loop(project, spec, book["loop_id"], trigger, reporter or Silent())
+        loop.refresh = frozenset(refresh)
+        tags = {"loopline.loop_id": loop.id, "loopline.trigger": trigger, "mlflow.source.name": "loopline"}
+        loop.outbox.start_run(LOOP_RUN, loop.id, tags)
+        loop.outbox.params(LOOP_RUN, _flat(spec))
+        courier = Courier(loop.delivery)
+        courier.start()
+        status, failure = "failed", None
+        try:
+            with loop.gang:
+                if any(item.state != "done" for item in loop.ledger.plan() if item.step in TORCH_STEPS):
+                    loop.gang.warm()  # torch is imported beside the reading and checking of the data
+                yield loop
+            status = "finished"
+        except BaseException as error:
+            failure = error
+            if outcome_of(loop, error) == "rejected":
+                status = "rejected"
+            raise
+        finally:
+            for run in reversed(loop.outbox.open_runs()):
+                loop.outbox.end_run(run, "FINISHED" if status == "finished" else "FAILED")
+            write_json(state / "loop.json", {**book, "state": status})
+            conclude(loop, book["began"], failure)
+            trouble = courier.finish()
+            if trouble:
+                loop.report.note(f"logging waits: {trouble}")
+
+
+@contextlib.contextmanager
+def open_stage(project: Project, reporter: Reporter | None = None) -> Iterator[Loop]:
+    """A loop in name only, for a data stage that DVC runs: recorded as any step, told to no tracking store.
+
+    Raises:
+        UsageError: The spec is wrong.
+        StoreError: A loop of the project runs.
+    """
+    spec = read_spec(project.spec_path, (), project.shown_spec)
+    project.workspace.make()
+    with _only_loop(project.state(spec.name), spec.name):
+        loop = Loop(project, spec, new_loop_id(spec.name), "dvc", reporter or Silent())
+        loop.outbox = Outbox(None)
+        yield loop
+
+
+def _only_loop(state: Path, name: str) -> AbstractContextManager[None]:
+    def busy() -> str:
+        book = read_book(state) or {}
+        pid = book.get("process", {}).get("pid", "?")
+        return f"a loop of {name} runs already ({book.get('loop_id', '?')}, pid {pid}): wait for it, or end it"
+
+    return held(state / "loop.lock", busy)
+
+
+@contextlib.contextmanager
+def _marked(workspace: Workspace, state: Path, flow_run_id: str | None) -> Iterator[None]:
+    """Leave what the reaper needs: the owner's mark on every child process, and which process runs the flow run."""
+    process = processes.identity()
+    os.environ[OWNER] = json.dumps({**process, "workspace": str(workspace.root)})
+    if flow_run_id:  # the reaper takes the note away, once the run's end is known to Prefect
+        write_json(state / FLOW_RUNS / f"{flow_run_id}.json", process)
+    try:
+        yield
+    finally:
+        os.environ.pop(OWNER, None)
+
+
+def name_loop(project: Project, overrides: Sequence[str] = ()) -> str:
+    """The id that the next loop of this intent will have: a new one, or that of the loop that was cut short."""
+    spec = read_spec(project.spec_path, overrides, project.shown_spec)
+    before = read_book(project.state(spec.name))
+    if before and before["state"] not in OVER and before["intent"] == intent_of(spec):
+        return str(before["loop_id"])
+    return new_loop_id(spec.name)
+
+
+def intent_of(spec: Spec) -> str:
+    """What a loop is to do, in one hash: one that was cut short is gone on with only by a loop of the same intent."""
+    return key_of(spec.model_dump(mode="json"))
+
+
+def _open_book(state: Path, project: Project, spec: Spec, loop_id: str, trigger: str = "person") -> dict[str, Any]:
+    """Write `loop.json`.
+
+    Raises:
+        UsageError: Another project has the name.
+    """
+    before = read_book(state)
+    if before and before["folder"] != str(project.folder) and Path(before["folder"]).exists():
+        raise UsageError(
+            f"{project.shown_spec}: the name {spec.name!r} is taken by {before['folder']}: choose another `name`"
+        )
+    goes_on = before is not None and before["loop_id"] == loop_id and before["state"] not in OVER
+    if before and before["state"] == "running" and not goes_on:
+        conclude_killed(project.workspace, state, before)
+    book = {
+        "loop_id": loop_id,
+        "state": "running",
+        "intent": intent_of(spec),
+        "folder": str(project.folder),
+        "process": processes.identity(),
+        "began": before["began"] if before and goes_on else time.time(),
+        "trigger": trigger,
+    }
+    write_json(state / "loop.json", book)
+    return book
+
+
+def new_loop_id(project: str) -> str:
+    """A loop's name in all five tools: project, UTC time, four random characters."""
+    return f"{project}-{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
+
+
+def _flat(spec: Spec) -> dict[str, Any]:
+    """The spec as parameters of the run, nested keys joined by dots, the defaults included."""
+    flat: dict[str, Any] = {}
+
+    def walk(path: str, value: Any) -> None:
+        if isinstance(value, dict) and value:
+            for key, inner in value.items():
+                walk(f"{path}.{key}" if path else str(key), inner)
+        elif value not in (None, [], {}, ""):
+            flat[path] = value
+
+    walk("", spec.model_dump(mode="json", exclude={"data": {"expectations"}}))
+    return flat

@@ -1,0 +1,151 @@
+"""What servers wrote down, moved into the prediction log and the label store: each row once, whatever is killed when.
+
+How far a segment was moved stands in the log itself, in the same file as the rows that came of it: after a kill
+between any two steps the next one goes on from there. Labels need no such mark: the same ones again add nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from models.serving.frames import is_torn, unframed
+from tasks.runtime.locks import held
+from tasks.runtime.predictions import prediction_log
+from tasks.runtime.segments import KINDS, Segment, segments, segments_folder, sweep, waiting
+
+PIECE_BYTES = 1 << 22
+"""Of records that are moved in one append: what moving holds in memory is a few times that."""
+PATIENCE_S = 60.0
+
+_log = logging.getLogger("loopline.compact")
+
+
+def move(state: Path, patience_s: float = PATIENCE_S) -> int:
+    """Move all that servers wrote down so far; how many rows came into the logs. Costs a listing where nothing waits.
+
+    Args:
+        state: The project's state folder.
+        patience_s: How long to wait for another process that does the same.
+
+    Raises:
+        StoreError: The disk is full, or another process goes on moving; what was moved stays so.
+    """
+    if not waits(state):
+        return 0
+    with moving(state, patience_s):
+        return move_held(state)
+
+
+def waits(state: Path) -> bool:
+    """Whether there is something to move, or to delete."""
+    return any(waiting(segments_folder(state, kind)) for kind in KINDS)
+
+
+def move_held(state: Path) -> int:
+    """`move` for whoever is in `moving`."""
+    return _move_predictions(state) + _move_labels(state)
+
+
+@contextlib.contextmanager
+def moving(state: Path, patience_s: float = 0.0) -> Iterator[None]:
+    """Hold what is moved and merged in a project still.
+
+    Raises:
+        StoreError: Another process goes on moving.
+    """
+    with held(state / "serving" / "moving.lock", lambda: f"{state}: another process moves its predictions", patience_s):
+        yield
+
+
+def growing(state: Path) -> set[str]:
+    """Names of the segments whose offsets in the prediction log are still asked for."""
+    return {segment.name for segment in segments(segments_folder(state, "predictions"))}
+
+
+@dataclass
+class _Piece:
+    """Records of some segments that are moved together; how far each was read, and which are read to their end."""
+
+    payloads: list[bytes] = field(default_factory=list)
+    size: int = 0
+    offsets: dict[Segment, int] = field(default_factory=dict)
+    ended: list[Segment] = field(default_factory=list)
+
+
+def _move_predictions(state: Path) -> int:
+    if not waiting(segments_folder(state, "predictions")):
+        return 0
+    from models.data.served_rows import prediction_rows
+
+    log = prediction_log(state)
+
+    def add(records: list[Any], offsets: Mapping[str, int]) -> int:
+        table = prediction_rows(records)
+        log.append(table, offsets=offsets)
+        return int(table.num_rows)
+
+    return _move(segments_folder(state, "predictions"), log.offsets, add)
+
+
+def _move_labels(state: Path) -> int:
+    if not waiting(segments_folder(state, "labels")):
+        return 0
+    from models.data.served_rows import label_rows
+    from tasks.runtime.taking import take_in
+
+    def add(records: list[Any], _: Mapping[str, int]) -> int:
+        return take_in(state, label_rows(records))["taken"]
+
+    return _move(segments_folder(state, "labels"), dict, add)
+
+
+def _move(
+    folder: Path, known: Callable[[], Mapping[str, int]], add: Callable[[list[Any], Mapping[str, int]], int]
+) -> int:
+    """Read on in each segment, add what is there, note how far, delete what is read to its end."""
+    import orjson
+
+    moved = 0
+    sweep(folder)
+    for piece in _pieces(folder, known()):
+        if piece.payloads:
+            offsets = {segment.name: offset for segment, offset in piece.offsets.items()}
+            moved += add([orjson.loads(payload) for payload in piece.payloads], offsets)
+        for segment, offset in piece.offsets.items():
+            segment.note_moved(offset)
+        for segment in piece.ended:
+            _end(segment, piece.offsets[segment])
+    return moved
+
+
+def _pieces(folder: Path, known: Mapping[str, int]) -> Iterator[_Piece]:
+    piece = _Piece()
+    for segment in segments(folder):
+        start, is_left = max(known.get(segment.name, 0), segment.moved), segment.is_left
+        with contextlib.suppress(FileNotFoundError):
+            content = segment.read(start)
+            piece.offsets[segment] = start
+            for offset, payload in unframed(content):
+                piece.payloads.append(payload)
+                piece.size += len(payload)
+                piece.offsets[segment] = start + offset
+                if piece.size >= PIECE_BYTES:
+                    yield piece
+                    piece = _Piece(offsets={segment: start + offset})
+            if is_left:
+                piece.ended.append(segment)
+    yield piece
+
+
+def _end(segment: Segment, offset: int) -> None:
+    """Delete a segment that nobody writes to any more; one that is damaged is kept for a person."""
+    if is_torn(segment.read(offset)):
+        segment.remove()
+        return
+    aside = segment.set_aside()
+    _log.error("%s: damaged from byte %d on: what came before it is in the log, the file is kept", aside, offset)

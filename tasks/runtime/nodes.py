@@ -1,0 +1,246 @@
+"""Training on several machines: the door through which they come to a job, and what those do that come.
+
+The machine that runs the loop leads: it keeps the meeting place, writes, and reports. Another one is told the job as
+plain data when it knows the token (HMAC, as `multiprocessing.connection` does it; what follows is not encrypted, and
+neither is the ranks' own talk: a private network is assumed). Project, data and checkpoints must lie in a folder that
+all machines share under the same path.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib.metadata
+import json
+import multiprocessing
+import os
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterable
+from multiprocessing.connection import Client, Connection, Listener, wait
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from models.errors import StoreError, UsageError
+from models.files import write_text
+from models.training.job import Job, Meeting
+
+ENDPOINT = "LOOPLINE_ENDPOINT"
+TOKEN = "LOOPLINE_TOKEN"  # noqa: S105  the name of a variable
+_PROOF = ".shared"
+_RETRY_S = 0.5
+# How long a node whose ranks have ended waits to be told that all is done.
+_FAREWELL_S = 5.0
+
+
+def endpoint(text: str | None = None) -> tuple[str, int]:
+    """Host and port of `HOST:PORT`, by default what LOOPLINE_ENDPOINT says; else loopback, which no other machine sees.
+
+    Raises:
+        UsageError: It is something else.
+    """
+    text = os.environ.get(ENDPOINT, "127.0.0.1:0") if text is None else text
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdigit():
+        raise UsageError(f"{text!r}: expected HOST:PORT, such as 10.0.0.1:29400")
+    return host, int(port)
+
+
+def interface(address: str) -> str:
+    """The name of the network interface that has an address, over which ranks shall talk.
+
+    Raises:
+        UsageError: None has it.
+    """
+    if address in ("127.0.0.1", "localhost"):
+        return "lo" if os.name == "posix" and Path("/sys/class/net/lo").exists() else "lo0"
+    import psutil
+
+    numbers = {info[4][0] for info in socket.getaddrinfo(address, None, socket.AF_INET)}
+    for name, entries in psutil.net_if_addrs().items():
+        if numbers & {entry.address for entry in entries}:
+            return name
+    raise UsageError(f"{ENDPOINT}: no network interface of this machine has the address {address}: name one that has")
+
+
+class Door:
+    """Lets other machines into a job while it trains.
+
+    Attributes:
+        heard: Brings ("error", name, text, traceback) of what ranks of other machines raise.
+    """
+
+    def __init__(self, job: Job, say: Callable[[str], None]) -> None:
+        self._job = job
+        self.host, port = endpoint()
+        token = os.environ.get(TOKEN) or secrets.token_urlsafe(16)
+        try:
+            self._listener = Listener((self.host, port), backlog=16, authkey=token.encode())
+        except OSError as error:
+            raise UsageError(f"{ENDPOINT}: cannot listen at {self.host}:{port} ({error}): name another port") from error
+        self._proof = job.folder / _PROOF
+        write_text(self._proof, secrets.token_hex())
+        self._meeting = Meeting()
+        self._nodes: list[Connection] = []
+        self.heard, self._told = multiprocessing.Pipe(duplex=False)
+        self._lock = threading.Lock()
+        threading.Thread(target=self._admit, daemon=True).start()
+        shown = "" if os.environ.get(TOKEN) else f"{TOKEN}={token} "
+        say(
+            f"{job.train.nodes} node(s) may train this: on each other machine run "
+            f"`{shown}loopline join {self.host}:{self._listener.address[1]}`"
+        )
+
+    def __enter__(self) -> Door:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._listener.close()
+        with self._lock:
+            for node in self._nodes:
+                with contextlib.suppress(OSError):
+                    node.send_bytes(json.dumps({"done": True}).encode())
+                    node.close()
+        self._proof.unlink(missing_ok=True)
+
+    def open(self) -> Meeting:
+        """A meeting place for the next start of the ranks; those who ask from now on are sent there."""
+        with socket.create_server((self.host, 0)) as free:
+            port = free.getsockname()[1]
+        self._meeting = Meeting(host=self.host, port=port, address=self.host, is_host=True)
+        return self._meeting
+
+    def _admit(self) -> None:
+        while True:
+            try:
+                node = self._listener.accept()
+            except multiprocessing.AuthenticationError:
+                continue
+            except (OSError, EOFError):
+                if self._listener_is_closed():
+                    return
+                continue
+            told = {
+                "job": self._job.model_dump(mode="json"),
+                "host": self._meeting.host,
+                "port": self._meeting.port,
+                "versions": versions(),
+                "proof": self._proof.read_text(),
+            }
+            with contextlib.suppress(OSError):
+                node.send_bytes(json.dumps(told).encode())
+                with self._lock:
+                    self._nodes.append(node)
+                threading.Thread(target=self._hear, args=(node,), daemon=True).start()
+
+    def _listener_is_closed(self) -> bool:
+        return self._listener._listener is None  # type: ignore[attr-defined]
+
+    def _hear(self, node: Connection) -> None:
+        with contextlib.suppress(OSError, EOFError, ValueError):
+            while True:
+                name, text, trace = json.loads(node.recv_bytes())
+                with self._lock:
+                    self._told.send(("error", name, text, trace))
+
+
+def join(text: str, token: str, wait_s: float, say: Callable[[str], None]) -> None:
+    """Lend this machine to the job at an endpoint until it is done, coming back whenever its ranks have ended.
+
+    Args:
+        text: HOST:PORT, as the machine that leads shows it.
+        token: As it shows it.
+        wait_s: How long to wait for somebody to be there.
+        say: Told what happens.
+
+    Raises:
+        UsageError: The token is wrong, or this machine has other code or does not share the folder.
+        StoreError: Nobody is there.
+    """
+    from tasks.runtime.gang import Gang
+
+    where = endpoint(text)
+    while True:
+        host = _knock(where, token, wait_s)
+        address = _own_address(host)
+        told = json.loads(host.recv_bytes())
+        job = Job.model_validate_json(json.dumps(told["job"]), strict=False)
+        _check(told, job)
+        say(f"training {job.folder.name} with {job.train.ranks} rank(s) from {address}")
+        meeting = Meeting(host=told["host"], port=told["port"], address=address, is_host=False)
+        with Gang(address=address) as gang, contextlib.closing(host):
+            if gang.serve(job, meeting, host):
+                say("done")
+                return
+        say("the ranks here have ended before the training: asking anew")
+
+
+def attend(ranks: Iterable[Connection], host: Connection) -> bool:
+    """Send what ranks raise to the host until it says that all is done (true) or the agent here ends (false)."""
+    agent, *others = ranks
+    open_ones = [agent, *others, host]
+    deadline = None
+    while deadline is None or time.monotonic() < deadline:
+        for ready in wait(open_ones, _FAREWELL_S if deadline else None):
+            assert isinstance(ready, Connection)
+            try:
+                message: Any = json.loads(ready.recv_bytes()) if ready is host else ready.recv()
+            except (EOFError, ConnectionError):
+                if ready is host:
+                    return True  # the loop has ended, or was ended: its machine takes nobody any more
+                open_ones.remove(ready)
+                deadline = deadline or (time.monotonic() + _FAREWELL_S if ready is agent else None)
+                continue
+            match message:
+                case {"done": True}:
+                    return True
+                case ("error", name, said, trace):
+                    host.send_bytes(json.dumps([name, said, trace]).encode())
+    return False
+
+
+def versions() -> dict[str, str]:
+    """What must be the same on all machines of a gang: torch, and the code of Loopline."""
+    models = Path(__file__).resolve().parents[2] / "models"
+    digest = hashlib.sha256()
+    for path in sorted(models.rglob("*.py")):
+        digest.update(path.read_bytes())
+    return {"torch": importlib.metadata.version("torch"), "code": digest.hexdigest()[:16]}
+
+
+def _knock(where: tuple[str, int], token: str, wait_s: float) -> Connection:
+    deadline = time.monotonic() + wait_s
+    while True:
+        try:
+            return Client(where, authkey=token.encode())
+        except multiprocessing.AuthenticationError as error:
+            raise UsageError(f"{where[0]}:{where[1]}: the token is another: see what the loop there shows") from error
+        except (OSError, EOFError) as error:
+            if time.monotonic() > deadline:
+                raise StoreError(f"{where[0]}:{where[1]}: nobody is there after {wait_s:g} s ({error})") from error
+            time.sleep(_RETRY_S)
+
+
+def _own_address(connection: Connection) -> str:
+    with socket.socket(fileno=os.dup(connection.fileno())) as sock:
+        return str(sock.getsockname()[0])
+
+
+def _check(told: dict[str, Any], job: Job) -> None:
+    expected = told["versions"]
+    differs = [
+        f"{name}: got {got}, expected {expected[name]}" for name, got in versions().items() if got != expected[name]
+    ]
+    if differs:
+        raise UsageError(f"this machine is not as the one that leads ({'; '.join(differs)}): install the same")
+    proof = job.folder / _PROOF
+    if not proof.exists() or proof.read_text() != told["proof"]:
+        raise UsageError(f"{job.folder}: not shared with the machine that leads: mount the workspace at the same path")
+    for path in (job.prepared, *job.tensors.values()):
+        if not path.exists():
+            raise UsageError(f"{path}: not here: the prepared data must be shared under the same path")

@@ -1,0 +1,367 @@
+"""An append-only log of rows as Parquet parts, which any number of processes write, read and compact at once.
+
+A part is one file, `<first>-<last>.parquet`: numbers count the appends, from 1. An append writes, syncs and renames its
+file under a lock, so what was acknowledged is on disk and numbers have no gaps. Compacting writes the rows of several
+parts into one whose name spans theirs; from its rename on the parts it spans count for nothing, and are deleted. So a
+reader, whatever it lists while files come and go, sees each row once: a wider part hides those within it, and a gap
+means that the listing is older than the disk, and is made again. Within a part rows are in the order of `at`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from models.errors import StoreError
+from models.files import storing
+from tasks.runtime.locks import tried
+from tasks.runtime.part_files import (
+    BATCH_ROWS,
+    MOST_ROWS,
+    SEQUENCE,
+    Part,
+    by_append,
+    in_order,
+    numbered,
+    opened,
+    overlapping,
+    rows_of,
+    times_of,
+    written,
+)
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+FEWEST_PARTS = 8
+"""Neighbours that are worth writing anew; each row is then written about log8(rows) times in all."""
+STALE_S = 3600.0
+_TRIES, _TRY_S = 200, 0.01
+
+
+class PartLog:
+    """The log in one folder.
+
+    Args:
+        folder: Made at the first append.
+        fields: Columns that every row has, with their types; others may differ from append to append.
+    """
+
+    def __init__(self, folder: Path, fields: pa.Schema) -> None:
+        self.folder = folder
+        self._fields = fields
+        self._known: dict[str, Part] = {}
+
+    def append(self, table: pa.Table, key: str | None = None, offsets: Mapping[str, int] | None = None) -> int:
+        """Add rows; when this returns they are on disk. The cursor after them.
+
+        Args:
+            table: The rows, `at` among their columns; a column of `fields` that is absent is null.
+            key: The same key again adds nothing, so that work that was killed may be done again.
+            offsets: How far sources that grow were read for them, in the same file as the rows; see `offsets`.
+
+        Raises:
+            StoreError: The disk is full or the folder cannot be written; nothing was added.
+        """
+        if not table.num_rows or (key is not None and self.has(key)):
+            return self.cursor()
+        with storing(self.folder):
+            self.folder.mkdir(parents=True, exist_ok=True)
+            temporary = written(self.folder, self._whole(table), [key] if key is not None else [], offsets or {})
+            try:
+                with self._locked():
+                    number = self.cursor() + 1
+                    if key is not None and self.has(key):
+                        return number - 1
+                    self._publish(temporary, number, number)
+            finally:
+                temporary.unlink(missing_ok=True)
+        return number
+
+    def has(self, key: str) -> bool:
+        """Whether an append of this key is in the log."""
+        return any(key in part.keys for part in self.parts())
+
+    def offsets(self) -> dict[str, int]:
+        """How far each source was read, by what is in the log: whoever goes on from there adds each row once."""
+        found: dict[str, int] = {}
+        for part in self.parts():
+            for source, offset in part.offsets.items():
+                found[source] = max(offset, found.get(source, 0))
+        return found
+
+    def cursor(self) -> int:
+        """The number of the last append; 0 for an empty log. Compacting does not change it."""
+        found = self._listed()
+        return max((part.last for part in found), default=0)
+
+    def parts(self, since: int = 0) -> list[Part]:
+        """The parts that hold the appends after `since`, oldest first, each append in one.
+
+        Raises:
+            StoreError: A file is gone that no other one holds.
+        """
+        gap = ""
+        for _ in range(_TRIES):
+            cover: list[Part] = []
+            for part in sorted(self._listed(), key=lambda part: (part.first, -part.last)):
+                if not cover or part.last > cover[-1].last:
+                    cover.append(part)
+            gap = _gap(cover)
+            if not gap:
+                with contextlib.suppress(FileNotFoundError):
+                    for part in cover:
+                        _ = part.metadata
+                    return [part for part in cover if part.last > since]
+            time.sleep(_TRY_S)
+        raise StoreError(f"{self.folder}: {gap or 'files come and go'}: was a file deleted? Put it back, or remove all")
+
+    def scan(
+        self, since: int = 0, upto: int | None = None, columns: Sequence[str] | None = None, batch: int = BATCH_ROWS
+    ) -> Iterator[pa.Table]:
+        """The rows of the appends after cursor `since`, up to cursor `upto`, in the order of the appends.
+
+        Each table has those of `columns` that its part has (default: all), and at most `batch` rows. Take `cursor()`
+        before, pass it as `upto` and keep it: the next scan goes on from there, and no row is seen twice.
+        """
+        upto = self.cursor() if upto is None else upto
+        while since < upto:
+            for part in self.parts(since):
+                if part.first > upto:
+                    return
+                try:
+                    file = opened(part.path)
+                except FileNotFoundError:
+                    break  # compacted meanwhile: listed anew, from where we are
+                names = [*(file.schema_arrow.names if columns is None else columns), SEQUENCE]
+                for table in rows_of(file, part, since, upto, names, batch if part.first == part.last else MOST_ROWS):
+                    yield from by_append(table, batch)
+                since = part.last
+
+    def in_time_order(
+        self,
+        since_us: int | None = None,
+        until_us: int | None = None,
+        columns: Sequence[str] | None = None,
+        upto: int | None = None,
+    ) -> Iterator[pa.Table]:
+        """The rows whose `at` is in [since_us, until_us), by `at`, whatever order they were appended in.
+
+        Only the parts whose times overlap are open at once; together they hold about 262,144 rows in memory.
+        """
+        upto = self.cursor() if upto is None else upto
+        low = since_us if since_us is not None else -(2**63)
+        high = until_us if until_us is not None else 2**63 - 1
+        parts = [part for part in self.parts() if part.first <= upto and part.times[0] < high and part.times[1] >= low]
+        wanted = None if columns is None else [*columns, *(["at"] if "at" not in columns else [])]
+        batch = max(256, MOST_ROWS // max(1, overlapping([part.times for part in parts])))
+        streams = [(part.times[0], self._stream(part, upto, wanted, batch)) for part in parts]
+        for table in in_order(sorted(streams, key=lambda stream: stream[0])):
+            at = times_of(table)
+            begin, end = at.searchsorted(low), at.searchsorted(high)
+            if end > begin:
+                yield table.slice(begin, end - begin)
+
+    def compact(self, growing: Collection[str] | None = None) -> int:
+        """Merge small neighbours and remove what is left over. How many parts were merged into others.
+
+        Safe to kill at any moment, and beside any number of readers and writers; a second compactor leaves at once.
+
+        Args:
+            growing: Sources that are read on; the offsets of others are let go of. None: all are kept.
+        """
+        merged = 0
+        with self._alone() as is_alone:
+            while is_alone and (run := _worth_merging(self.parts())):
+                self._merge(run, growing)
+                merged += len(run)
+            if is_alone:
+                self._sweep()
+        return merged
+
+    def forget(self, before_us: int, spared: Callable[[pa.Table], NDArray[np.bool_]] | None = None) -> int:
+        """Drop the rows whose `at` is before `before_us`; how many. Cursors and keys stay what they were.
+
+        A part is written anew without them under its own name: safe to kill at any moment, and a reader that has it
+        open reads it to its end.
+
+        Args:
+            before_us: Microseconds since 1970.
+            spared: Which of some old rows are kept all the same, bool (rows,).
+
+        Raises:
+            StoreError: The disk is full; what was dropped so far stays so.
+        """
+        dropped = 0
+        with self._alone() as is_alone:
+            for part in self.parts() if is_alone else []:
+                if part.times[0] < before_us:
+                    dropped += self._rewrite(part, before_us, spared)
+        return dropped
+
+    def summary(self) -> dict[str, Any]:
+        """`rows`, `parts`, `bytes`, and `since` and `until`, the first and last `at` in seconds (None when empty)."""
+        parts = self.parts()
+        times = [part.times for part in parts if part.rows]
+        return {
+            "rows": sum(part.rows for part in parts),
+            "parts": len(parts),
+            "bytes": sum(path.stat().st_size for part in parts if (path := part.path).exists()),
+            "since": min(first for first, _ in times) / 1e6 if times else None,
+            "until": max(last for _, last in times) / 1e6 if times else None,
+        }
+
+    def _whole(self, table: pa.Table) -> pa.Table:
+        """The required columns first and of their type, rows in the order of `at`."""
+        import numpy as np
+        import pyarrow as pa
+
+        for field in self._fields:
+            given = field.name in table.column_names
+            column = table.column(field.name).cast(field.type) if given else pa.nulls(table.num_rows, field.type)
+            table = table.drop_columns([field.name]) if given else table
+            table = table.append_column(field, column)
+        at = times_of(table)
+        return table if (np.diff(at) >= 0).all() else table.take(np.argsort(at, kind="stable"))
+
+    def _publish(self, temporary: Path, first: int, last: int) -> None:
+        temporary.rename(self.folder / f"{first:012d}-{last:012d}.parquet")
+        handle = os.open(self.folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)  # the name too is on disk
+        finally:
+            os.close(handle)
+
+    def _merge(self, run: list[Part], growing: Collection[str] | None) -> None:
+        from models.data.row_batches import concatenated
+
+        tables = [table for part in run for table in numbered(part)]
+        keys = [key for part in run for key in part.keys]
+        offsets: dict[str, int] = {}
+        for part in run:
+            for source, offset in part.offsets.items():
+                if growing is None or source in growing:
+                    offsets[source] = max(offset, offsets.get(source, 0))
+        table = concatenated(tables) if tables else self._fields.empty_table()
+        temporary = written(self.folder, self._whole(table), keys, offsets)
+        self._replace(temporary, run[0].first, run[-1].last)
+
+    def _rewrite(self, part: Part, before_us: int, spared: Callable[[pa.Table], NDArray[np.bool_]] | None) -> int:
+        """The part without its old rows, in its own place; how many were dropped."""
+        import pyarrow as pa
+
+        from models.data.row_batches import concatenated
+
+        kept, dropped = [], 0
+        for table in numbered(part):
+            stays = times_of(table) >= before_us
+            if spared is not None and not stays.all():
+                stays[~stays] = spared(table.filter(pa.array(~stays)))
+            dropped += int((~stays).sum())
+            kept.append(table.filter(pa.array(stays)))
+        if dropped:
+            temporary = written(self.folder, self._whole(concatenated(kept)), part.keys, part.offsets)
+            self._replace(temporary, part.first, part.last)
+            del self._known[part.path.name]  # what its footer said is no longer so
+        return dropped
+
+    def _replace(self, temporary: Path, first: int, last: int) -> None:
+        try:
+            with self._locked():
+                self._publish(temporary, first, last)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+    def _sweep(self) -> None:
+        """Delete parts that a wider one holds, and what killed writers left."""
+        kept = {part.path for part in self.parts()}
+        for part in self._listed():
+            if part.path not in kept and any(_within(part, self._part(path.name)) for path in kept):
+                part.path.unlink(missing_ok=True)
+        for path in self.folder.glob(".*.tmp"):
+            with contextlib.suppress(FileNotFoundError):
+                if time.time() - path.stat().st_mtime > STALE_S:
+                    path.unlink()
+
+    def _stream(self, part: Part, upto: int, columns: Sequence[str] | None, batch: int) -> Iterator[pa.Table]:
+        """The rows of one part by `at`, though it may be compacted into another before it is opened."""
+        for _ in range(_TRIES):
+            try:
+                holder = next(one for one in self.parts() if _within(part, one))
+                file = opened(holder.path)
+            except FileNotFoundError:
+                continue  # compacted meanwhile: its rows are in a wider part now
+            yield from rows_of(file, holder, part.first - 1, min(part.last, upto), columns, batch)
+            return
+        raise StoreError(f"{self.folder}: {part.path.name} cannot be opened")
+
+    def _listed(self) -> list[Part]:
+        try:
+            return [self._part(path.name) for path in self.folder.iterdir() if path.name.endswith(".parquet")]
+        except FileNotFoundError:
+            return []
+
+    def _part(self, name: str) -> Part:
+        """One object a file, so that its footer is read once."""
+        if name not in self._known:
+            first, _, last = name.removesuffix(".parquet").partition("-")
+            self._known[name] = Part(int(first), int(last), self.folder / name)
+        return self._known[name]
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[bool]:
+        """Whether no other process changes parts that are there, and this one may."""
+        if not self.folder.is_dir():
+            yield False
+            return
+        with storing(self.folder), tried(self.folder / ".compacting") as is_ours:
+            yield is_ours
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        import filelock
+
+        with filelock.FileLock(self.folder / ".lock"):
+            yield
+
+
+def _gap(cover: Sequence[Part]) -> str:
+    wanted = 1
+    for part in cover:
+        if part.first != wanted:
+            return f"the appends {wanted} to {part.first - 1} are in no file"
+        wanted = part.last + 1
+    return ""
+
+
+def _within(part: Part, other: Part) -> bool:
+    return other.first <= part.first and part.last <= other.last
+
+
+def _worth_merging(parts: Sequence[Part]) -> list[Part]:
+    """The first run of neighbours of the smallest size that is long enough, or full; empty when there is none."""
+    for tier in range(_tier(MOST_ROWS) + 1):
+        run: list[Part] = []
+        rows = 0
+        for part in parts:
+            fits = _tier(part.rows) <= tier and rows + part.rows <= MOST_ROWS
+            if not fits and len(run) >= FEWEST_PARTS:
+                return run
+            if not fits:
+                run, rows = [], 0
+            if _tier(part.rows) <= tier and part.rows < MOST_ROWS:
+                run.append(part)
+                rows += part.rows
+        if len(run) >= FEWEST_PARTS:
+            return run
+    return []
+
+
+def _tier(rows: int) -> int:
+    return (max(1, rows).bit_length() - 1) // 3

@@ -1,0 +1,232 @@
+"""The platform of a workspace: its services brought up together, waited for, and ended to the last process."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from datetime import datetime
+from typing import Any
+
+from models.errors import StoreError, UsageError
+from models.files import write_text
+from tasks.runtime import ports, processes, services, stores, supervision
+from tasks.runtime.flow_runs import FLOW_RUN, ask
+from tasks.runtime.locks import held
+from tasks.runtime.loop import read_book
+from tasks.runtime.prefect_server import Server, answers
+from tasks.runtime.services import Service, ServiceState, folder, services_of, supervisor
+from tasks.runtime.supervision import WORKER
+from tasks.runtime.tied import end, marked
+from tasks.runtime.worker import pool_environment, pool_of
+from tasks.runtime.workspace import Workspace
+
+UP_TIMEOUT_S = 300.0  # what fails is told long before by supervisord; this is for a machine with other work
+DOWN_TIMEOUT_S = 90.0
+LOCK_TIMEOUT_S = 180.0
+POLL_S = 0.2
+ANSWER_S = 2.0
+LEAST_FREE_BYTES = 2 << 30
+
+
+def start(workspace: Workspace, asked: dict[str, int]) -> list[str]:
+    """Start what does not run yet; gives what there is to say. Whether it is healthy is `wait`'s to see.
+
+    Args:
+        workspace: Whose platform.
+        asked: Ports that a person wants, by service.
+
+    Raises:
+        UsageError: The platform is up with other ports than those asked for.
+        StoreError: A port is taken, or supervisord did not start.
+    """
+    with _alone(workspace):
+        note = supervisor(workspace)
+        ours = [one for one in services.wanted(workspace) if one.name not in services.elsewhere(workspace)]
+        if note:
+            _refuse_other_ports(workspace, asked)
+            return _start_again(note, {service.name for service in ours})
+        end(list(marked(workspace)))  # left by a killed supervisord
+        _adopt(workspace)
+        usual = {service.name: service.port for service in ours if service.port}
+        memory = folder(workspace) / "ports.json"
+        chosen, notes = ports.choose(memory, {k: v for k, v in usual.items() if not _serves(workspace, k)}, asked)
+        if "prefect" in chosen:
+            Server(workspace).want_port(chosen["prefect"])
+        write_text(folder(workspace) / services.FRESH, "")
+        environ = {**processes.unmarked(os.environ), **stores.environment(workspace), **pool_environment(workspace)}
+        supervision.start(workspace, folder(workspace), [service.name for service in ours], environ)
+        return notes
+
+
+def wait(workspace: Workspace, tell: Callable[[ServiceState], None]) -> None:
+    """Until every service is healthy; `tell` hears of each one as soon as it is.
+
+    Raises:
+        StoreError: One is not in good time, or was given up; names its log.
+    """
+    waiting = {service.name: service for service in services.wanted(workspace)}
+    deadline = time.monotonic() + UP_TIMEOUT_S
+    while waiting:
+        if supervisor(workspace) is None:
+            raise StoreError(f"supervisord is gone: see {folder(workspace)}; `loopline up` starts it again")
+        for state in services_of(workspace):
+            service = waiting.get(state.name)
+            if service and (state.state == "elsewhere" or is_healthy(workspace, service, state)):
+                del waiting[state.name]
+                tell(state)
+            elif service and (state.state == "failed" or time.monotonic() > deadline):
+                raise StoreError(_trouble(workspace, state))
+        time.sleep(POLL_S)
+
+
+def is_healthy(workspace: Workspace, service: Service, state: ServiceState) -> bool:
+    """Whether a service answers; a worker: whether Prefect's server has heard of it since it began."""
+    if state.state not in ("running", "starting"):
+        return False
+    if service.health:
+        return state.url is not None and answers(f"{state.url}{service.health}", ANSWER_S)
+    if service.name == WORKER:
+        return _is_heard_of(workspace, state.since or 0.0)
+    return state.state == "running"
+
+
+def stop_worker(workspace: Workspace) -> None:
+    """End the worker and the flow runs in its care, before the server that is to hear of it."""
+    note = supervisor(workspace)
+    if note:
+        with contextlib.suppress(Exception), supervision.asking(note["socket"], DOWN_TIMEOUT_S) as supervised:
+            supervised.stopProcess(WORKER)
+    end(list(marked(workspace, WORKER)))
+
+
+def stop(workspace: Workspace) -> bool:
+    """End supervisord and every process of the platform; says whether any was there."""
+    with _alone(workspace):
+        note = supervisor(workspace)
+        if note:
+            _shut_down(note)
+        ended = end(list(marked(workspace)))
+        (folder(workspace) / "supervisor.json").unlink(missing_ok=True)
+        server = Server(workspace)
+        if not server.is_leased():  # else a loop run from a command line counts on it, and it ends after that
+            server.stop()
+        return bool(note or ended)
+
+
+def flow_runs(workspace: Workspace) -> list[str]:
+    """The flow runs in progress in the worker's care: loops by their id, others by Prefect's."""
+    found: dict[str, set[int]] = {}
+    for process in marked(workspace, WORKER):
+        with contextlib.suppress(Exception):
+            run = process.environ().get(FLOW_RUN)
+            if run:
+                found.setdefault(run, set()).add(process.pid)
+    loops = {book["process"]["pid"]: book["loop_id"] for book in _running_books(workspace)}
+    return [next((loops[pid] for pid in pids if pid in loops), f"flow run {run}") for run, pids in found.items()]
+
+
+def loops(workspace: Workspace) -> list[str]:
+    """The loops among the flow runs in progress: what a person would not want cut short unasked."""
+    known = {book["loop_id"] for book in _running_books(workspace)}
+    return [name for name in flow_runs(workspace) if name in known]
+
+
+def pause(workspace: Workspace, paused: bool) -> None:
+    """Have the work pool give out no more runs, or again.
+
+    Raises:
+        StoreError: Prefect's server does not answer.
+    """
+    ask(str(Server(workspace).api()), f"work_pools/{pool_of(workspace)}", {"is_paused": paused}, "PATCH")
+
+
+def low_disk(workspace: Workspace) -> str | None:
+    """What to say of a disk that is nearly full; None for one that is not."""
+    free = shutil.disk_usage(workspace.state if workspace.state.exists() else workspace.root).free
+    if free >= LEAST_FREE_BYTES:
+        return None
+    return f"only {free / 1e9:.1f} GB free under {workspace.root}: free some space before loops and stores stop for it"
+
+
+def _alone(workspace: Workspace) -> AbstractContextManager[None]:
+    """One `up` or `down` at a time."""
+    workspace.make()
+    folder(workspace).mkdir(parents=True, exist_ok=True)
+    busy = "another `loopline up` or `down` of this workspace is under way: wait for it"
+    return held(workspace.locks / "platform.lock", lambda: busy, LOCK_TIMEOUT_S)
+
+
+def _refuse_other_ports(workspace: Workspace, asked: dict[str, int]) -> None:
+    now = services.ports(workspace)
+    other = [f"{name}={now.get(name)}" for name, port in asked.items() if port != now.get(name)]
+    if other:
+        raise UsageError(f"the platform is up with {', '.join(other)}: `loopline down` first, then up with other ports")
+
+
+def _start_again(note: dict[str, Any], wanted: set[str]) -> list[str]:
+    """Start the services that were given up or stopped."""
+    said = []
+    try:
+        with supervision.asking(note["socket"]) as supervised:
+            found = supervised.getAllProcessInfo()
+            if {told["name"] for told in found} != wanted:
+                raise UsageError("the platform is up with other services than are wanted now: `loopline down`, then up")
+            for told in found:
+                if told["statename"] in ("FATAL", "EXITED", "STOPPED"):
+                    supervised.startProcess(told["name"], False)
+                    said.append(f"{told['name']} was {services.STATES[told['statename']]}: started again")
+    except OSError as error:
+        pid = note["process"]["pid"]
+        raise StoreError(f"supervisord (pid {pid}) does not answer ({error}): `loopline down`, then up") from error
+    return said
+
+
+def _adopt(workspace: Workspace) -> None:
+    """End a server that no loop counts on any more: the platform starts its own."""
+    server = Server(workspace)
+    if server.state() and not server.is_leased():
+        server.stop()
+
+
+def _serves(workspace: Workspace, name: str) -> bool:
+    """Whether a loop under way keeps Prefect's server already: the platform takes it as it is."""
+    return name == "prefect" and Server(workspace).state() is not None
+
+
+def _shut_down(note: dict[str, Any]) -> None:
+    with contextlib.suppress(Exception), supervision.asking(note["socket"]) as supervised:
+        supervised.shutdown()
+    deadline = time.monotonic() + DOWN_TIMEOUT_S
+    while processes.is_alive(note["process"]) and time.monotonic() < deadline:
+        time.sleep(POLL_S)
+    if processes.is_alive(note["process"]):
+        os.kill(note["process"]["pid"], 9)
+
+
+def _running_books(workspace: Workspace) -> Iterator[dict[str, Any]]:
+    for state in (workspace.state / "projects").glob("*"):
+        book = read_book(state)
+        if book and book["state"] == "running" and processes.is_alive(book["process"]):
+            yield book
+
+
+def _is_heard_of(workspace: Workspace, since: float) -> bool:
+    api = Server(workspace).api()
+    if not api:
+        return False
+    with contextlib.suppress(StoreError):
+        heard = ask(api, f"work_pools/{pool_of(workspace)}/workers/filter", {})
+        beats = [one["last_heartbeat_time"] for one in heard if one["last_heartbeat_time"]]
+        return any(datetime.fromisoformat(beat).timestamp() >= since for beat in beats)
+    return False
+
+
+def _trouble(workspace: Workspace, state: ServiceState) -> str:
+    log = folder(workspace) / "logs" / f"{state.name}.log"
+    said: Sequence[str] = log.read_text(errors="replace").strip().splitlines() if log.exists() else ()
+    last = f": {said[-1][:300]}" if said else ""
+    return f"{state.name} is {state.state}, not healthy{last}: see {log}; `loopline down` ends the others"

@@ -1,0 +1,100 @@
+"""The ports of the platform's services: what was asked for, else those of last time, else the usual ones, else any."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from models.errors import StoreError, UsageError
+from models.files import read_json, write_json
+
+HIGHEST = 65535
+
+
+def choose(memory: Path, usual: Mapping[str, int], asked: Mapping[str, int]) -> tuple[dict[str, int], list[str]]:
+    """A free port for each service, remembered in `memory`; and in words which one is not that of last time.
+
+    Args:
+        memory: The file that remembers.
+        usual: Each service's own port.
+        asked: Ports that a person wants, kept from then on; 0 forgets the wish.
+
+    Raises:
+        UsageError: A port asked for is no port, is asked for twice, or for a service that has none.
+        StoreError: A port that a person wants is taken; says by whom.
+    """
+    known = read_json(memory)
+    wanted = _wanted(usual, {**known.get("asked", {}), **asked})
+    before, chosen, notes = known.get("ports", {}), {}, []
+    for name in usual:
+        if name in wanted:
+            chosen[name] = _claim(name, wanted[name])
+    for name in usual:
+        if name not in wanted:
+            chosen[name] = any_free([before.get(name), usual[name]], chosen.values())
+            if name in before and chosen[name] != before[name]:
+                notes.append(f"{name}: port {before[name]} is taken by {holder(before[name])}; now at {chosen[name]}")
+    write_json(memory, {"asked": wanted, "ports": chosen})
+    return chosen, notes
+
+
+def taken_ports(chosen: Mapping[str, int]) -> dict[str, int]:
+    """Those of the ports that somebody listens at now."""
+    return {name: port for name, port in chosen.items() if not _is_free(port)}
+
+
+def holder(port: int) -> str:
+    """Who listens at a port of this machine, as well as this user may know."""
+    import psutil
+
+    with contextlib.suppress(psutil.Error, OSError):
+        for connection in psutil.net_connections("tcp"):
+            at = connection.laddr.port if connection.laddr else None
+            if connection.status == psutil.CONN_LISTEN and at == port and connection.pid:
+                process = psutil.Process(connection.pid)
+                return f"{process.name()} (pid {process.pid})"
+    return "another program"
+
+
+def _wanted(usual: Mapping[str, int], asked: Mapping[str, int]) -> dict[str, int]:
+    for name, port in asked.items():
+        if name not in usual:
+            raise UsageError(f"got a port for {name!r}, expected one of {', '.join(usual)}")
+        if not 0 <= port <= HIGHEST:
+            raise UsageError(f"got port {port} for {name}, expected 1 to {HIGHEST}, or 0 for any")
+    wanted = {name: port for name, port in asked.items() if port}
+    if len(set(wanted.values())) < len(wanted):
+        raise UsageError(f"got one port for two services: {', '.join(f'{k}={v}' for k, v in sorted(wanted.items()))}")
+    return wanted
+
+
+def _claim(name: str, port: int) -> int:
+    if not _is_free(port):
+        raise StoreError(
+            f"port {port}, wanted for {name}, is taken by {holder(port)}: end that, or say `--port {name}=NUMBER` "
+            "(0: any free one)"
+        )
+    return port
+
+
+def any_free(candidates: Iterable[int | None], but: Iterable[int] = ()) -> int:
+    """The first of the candidates that is free and not among `but`; else any port that is free."""
+    taken = set(but)
+    fitting = (port for port in candidates if port and port not in taken and _is_free(port))
+    return next(fitting, None) or _free()
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe, contextlib.suppress(OSError):
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the servers do: old connections linger
+        probe.bind(("127.0.0.1", port))
+        return True
+    return False
+
+
+def _free() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

@@ -1,0 +1,219 @@
+"""What a model said and what turned out: the prediction log, the label store, and the two joined.
+
+Both are `PartLog`s in a project's state, `project.state(spec.name)`: `predictions/` and `labels/`.
+
+| `predictions/` | type | is |
+|---|---|---|
+| `id` | text | the caller's, or made (UUIDv7); the same id again is the same thing predicted again |
+| `at` | timestamp[us, UTC] | when it was predicted |
+| `version` | text | of the registered model |
+| `origin` | text | `batch` or `serve` |
+| `score` | float64 | binary: probability of the positive class; regression: prediction; else null |
+| `scores` | list<float64> | multiclass: probabilities in the order of the target's classes; else null |
+| `input.NAME` | float64 or text | tables: what the graph was given; text is "" where the value was missing |
+| `raw.NAME` | its own type | a column of the row that was given and is no input as it stands |
+
+| `labels/` | type | is |
+|---|---|---|
+| `id` | text | of a prediction, made already or not yet |
+| `label` | text | the class, or the number in digits that read back exactly |
+| `at` | timestamp[us, UTC] | when it came |
+| `by` | text | who or what gave it |
+
+Of several labels of an id the last to come counts. Versions may differ in their inputs: a column that a part lacks is
+null when parts are read together, one whose type changed is text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from models.data.log_names import INPUT as INPUT
+from models.data.log_names import LABEL as LABEL
+from models.data.log_names import LABELLED_AT as LABELLED_AT
+from models.data.log_names import RAW as RAW
+from tasks.runtime.part_log import PartLog
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pyarrow as pa
+
+_BLOCK_ROWS = 1 << 18
+"""Predictions that are joined in one pass over the labels."""
+
+
+def prediction_log(state: Path) -> PartLog:
+    """The prediction log of the project whose state lies in `state`."""
+    import pyarrow as pa
+
+    fields = {**_common(), "version": pa.string(), "origin": pa.string()}
+    return PartLog(
+        state / "predictions", pa.schema({**fields, "score": pa.float64(), "scores": pa.list_(pa.float64())})
+    )
+
+
+def label_store(state: Path) -> PartLog:
+    """The labels of the project whose state lies in `state`."""
+    import pyarrow as pa
+
+    return PartLog(state / "labels", pa.schema({**_common(), LABEL: pa.string(), "by": pa.string()}))
+
+
+def joined(
+    state: Path,
+    *,
+    since: float | None = None,
+    until: float | None = None,
+    columns: Sequence[str] | None = None,
+    versions: Sequence[str] | None = None,
+    labelled: bool = False,
+    window: int | None = None,
+) -> Iterator[pa.Table]:
+    """Predictions with their labels, by the time of the prediction; an id counts once a version, the first time.
+
+    Labels are joined by id whenever they came, before the prediction too.
+
+    Args:
+        state: The project's state folder.
+        since: Unix time, seconds; predictions before it are left out.
+        until: Unix time, seconds; predictions at or after it are left out.
+        columns: Of the prediction log; `id`, `at` and `version` always are there. Default: all.
+        versions: Only predictions of these.
+        labelled: Only predictions that have a label.
+        window: Rows of each table but the last; default: as it comes, at most 262,144.
+
+    Returns:
+        Tables with `label` (text; null for none) and `labelled_at` (timestamp) beside the columns.
+
+    Cost: memory for about half a million rows, and eight bytes for each prediction in the span. The labels are read
+    once for every 262,144 predictions.
+    """
+    from models.data.row_batches import sized
+
+    wanted = None if columns is None else list(dict.fromkeys(["id", "at", "version", *columns]))
+    log, labels = prediction_log(state), label_store(state)
+    upto = labels.cursor()
+    rows = log.in_time_order(_micros(since), _micros(until), wanted)
+    tables = (_labelled(block, labels, upto, labelled) for block in sized(_once(rows, versions), _BLOCK_ROWS))
+    found = (table for table in tables if table.num_rows)
+    yield from sized(found, window) if window else found
+
+
+def latest_labels(labels: PartLog, ids: pa.ChunkedArray, upto: int | None = None) -> pa.Table:
+    """For each id its last `label`, when that came (`labelled_at`), and `by` whom; null for none.
+
+    Args:
+        labels: The label store.
+        ids: As many rows come back.
+        upto: A cursor of the store: labels that came after it are not looked at.
+    """
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    found = {name: np.full(len(ids), None, dtype=object) for name in (LABEL, "at", "by")}
+    for table in labels.scan(upto=upto, columns=["id", *found], batch=_BLOCK_ROWS):
+        last_first = table.take(np.arange(table.num_rows)[::-1])
+        place = pc.index_in(ids, last_first.column("id"))
+        there = place.is_valid().to_numpy()
+        chosen = last_first.take(place.drop_null())
+        for name, values in found.items():
+            column = chosen.column(name)
+            values[there] = column.cast(pa.int64()).to_numpy() if name == "at" else column.to_numpy()
+    came = pa.array(found["at"], pa.int64()).cast(pa.timestamp("us", tz="UTC"))
+    texts = {name: pa.array(found[name], pa.string()) for name in (LABEL, "by")}
+    return pa.table({LABEL: texts[LABEL], LABELLED_AT: came, "by": texts["by"]})
+
+
+def new_labels(state: Path, since: float) -> int:
+    """How many predictions were labelled since `since` (Unix time, seconds): the policy's `Past.new_labels`.
+
+    An id counts once; a label counts only when its prediction is known.
+    """
+    return count_known(state, _ids_labelled_since(state, since))
+
+
+def unmatched(state: Path) -> int:
+    """How many ids have a label and no prediction; they are kept, and matched when the prediction comes."""
+    ids = _ids_labelled_since(state, None)
+    return len(ids) - count_known(state, ids)
+
+
+def count_known(state: Path, hashes: np.ndarray) -> int:
+    """How many of some ids were predicted; see `are_known`."""
+    return int(are_known(state, hashes).sum())
+
+
+def are_known(state: Path, hashes: np.ndarray) -> np.ndarray:
+    """Which of some ids were predicted, bool (ids,).
+
+    Args:
+        state: The project's state folder.
+        hashes: `id_hashes` of the ids, sorted, each once.
+    """
+    import numpy as np
+
+    log, there = prediction_log(state), np.zeros(len(hashes), dtype=bool)
+    for part in reversed(log.parts()):  # labels are mostly of what was predicted last
+        if there.all():
+            break
+        for table in log.scan(part.first - 1, part.last, ["id"], _BLOCK_ROWS):
+            found = id_hashes(table.column("id"))
+            places = np.minimum(hashes.searchsorted(found), len(hashes) - 1)
+            there[places[hashes[places] == found]] = True
+    return there
+
+
+def id_hashes(ids: pa.ChunkedArray) -> np.ndarray:
+    """Ids as 64 bits each, uint64 (rows,): of 10,000,000 ids two share theirs in one log of 370,000."""
+    from models.data.hashing import hash_values
+
+    hashes: np.ndarray = hash_values(ids, "id")
+    return hashes
+
+
+def _ids_labelled_since(state: Path, since: float | None) -> np.ndarray:
+    import numpy as np
+
+    from models.data.seen import Seen
+
+    seen, found = Seen(), [np.zeros(0, np.uint64)]
+    for table in label_store(state).in_time_order(_micros(since), None, ["id"]):
+        hashes = id_hashes(table.column("id"))
+        found.append(hashes[seen.first_places(hashes)])
+    return np.sort(np.concatenate(found))
+
+
+def _labelled(block: pa.Table, labels: PartLog, upto: int, only: bool) -> pa.Table:
+    found = latest_labels(labels, block.column("id"), upto)
+    table = block.append_column(LABEL, found.column(LABEL)).append_column(LABELLED_AT, found.column(LABELLED_AT))
+    return table.filter(found.column(LABEL).is_valid()) if only else table
+
+
+def _once(tables: Iterator[pa.Table], versions: Sequence[str] | None) -> Iterator[pa.Table]:
+    """Each (id, version) the first time only."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    from models.data.hashing import hash_rows
+    from models.data.seen import Seen
+
+    seen = Seen()
+    wanted = None if versions is None else pa.array(list(versions), pa.string())
+    for found in tables:
+        table = found if wanted is None else found.filter(pc.is_in(found.column("version"), wanted))
+        first = seen.first_places(hash_rows(table, ["id", "version"]))
+        if len(first):
+            yield table.take(first)
+
+
+def _common() -> dict[str, Any]:
+    import pyarrow as pa
+
+    return {"id": pa.string(), "at": pa.timestamp("us", tz="UTC")}
+
+
+def _micros(seconds: float | None) -> int | None:
+    return None if seconds is None else round(seconds * 1e6)

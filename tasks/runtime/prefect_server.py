@@ -1,0 +1,268 @@
+"""The workspace's own Prefect server: started once, used by every run, ended when nobody has needed it for a while.
+
+A keeper process (this module run with `-m`) owns the server as its child. Whoever needs the server holds a lease: a
+file that names its process. The keeper ends the server, by its own pid, when no living process has held a lease for
+IDLE_S; if the keeper is killed the kernel ends the server with it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from models.errors import StoreError
+from models.files import write_json, write_text
+from tasks.runtime import processes, stores
+from tasks.runtime.ports import any_free
+from tasks.runtime.workspace import Workspace
+
+IDLE_S = float(os.environ.get("LOOPLINE_SERVER_IDLE_S", "600"))
+START_TIMEOUT_S = 90.0
+POLL_S = 0.1
+ANSWER_S = 5.0
+KEEPER_START_S = 10.0
+KEEPER_POLL_S = 1.0
+GUARD_POLL_S = 1.0
+
+
+class Server:
+    """The server of a workspace, or the one that PREFECT_API_URL names."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+        self._folder = workspace.state / "prefect"
+
+    def start(self) -> None:
+        """Start it in the background unless it runs; returns at once."""
+        if self.url() is None:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            with (self._folder / "server.log").open("ab") as log:
+                keeper = subprocess.Popen(
+                    [sys.executable, "-m", __name__, str(self._workspace.root)],
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    start_new_session=True,
+                    cwd=Path(__file__).parents[2],
+                    env={**processes.unmarked(os.environ), **stores.environment(self._workspace)},
+                )
+                keeper.returncode = 0  # nobody waits for it: it outlives us, and Python need not warn that it does
+
+    def address(self, timeout_s: float = START_TIMEOUT_S) -> str:
+        """The address that the starting server will answer at, known as soon as its keeper has claimed a port.
+
+        Raises:
+            StoreError: No keeper came up in time; names its log.
+        """
+        deadline = time.monotonic() + timeout_s
+        asked = time.monotonic()
+        while time.monotonic() < deadline:
+            url = self.url()
+            if url:
+                return url
+            if time.monotonic() - asked > KEEPER_START_S:
+                self.start()  # the keeper we counted on went away as we came
+                asked = time.monotonic()
+            time.sleep(POLL_S)
+        raise StoreError(f"Prefect's server did not start within {timeout_s:g} s: see {self._folder / 'server.log'}")
+
+    def wait(self, timeout_s: float = START_TIMEOUT_S) -> str:
+        """The API's address, once it answers.
+
+        Raises:
+            StoreError: It did not come up in time; names its log.
+        """
+        deadline = time.monotonic() + timeout_s
+        while time.monotonic() < deadline:
+            url = self.address(timeout_s)
+            if is_healthy(url):
+                return url
+            time.sleep(POLL_S)
+        raise StoreError(f"Prefect's server did not answer within {timeout_s:g} s: see {self._folder / 'server.log'}")
+
+    def url(self) -> str | None:
+        """The address of the running server, or None; it may not answer yet."""
+        state = self.state()
+        return f"http://127.0.0.1:{state['port']}/api" if state else None
+
+    def api(self) -> str | None:
+        """The API to speak to: the one that PREFECT_API_URL names, else the running own one."""
+        return os.environ.get("PREFECT_API_URL", "").rstrip("/") or self.url()
+
+    def own_url(self) -> str | None:
+        """The address of the running server, or of the last one; None if there never was one."""
+        port = self._folder / "port"
+        return f"http://127.0.0.1:{port.read_text().strip()}/api" if port.exists() else None
+
+    def state(self) -> dict[str, Any] | None:
+        """What the living keeper says of itself: port, keeper and server processes."""
+        try:
+            state: dict[str, Any] = json.loads((self._folder / "server.json").read_text())
+        except (OSError, ValueError):
+            return None
+        return state if processes.is_alive(state["keeper"]) else None
+
+    @contextlib.contextmanager
+    def lease(self) -> Iterator[None]:
+        """Keep the server up for as long as this process is in the block and alive."""
+        leases = self._folder / "leases"
+        leases.mkdir(parents=True, exist_ok=True)
+        path = leases / f"{uuid.uuid4().hex}.json"
+        write_json(path, processes.identity())
+        try:
+            yield
+        finally:
+            path.unlink(missing_ok=True)
+
+    @contextlib.contextmanager
+    def kept_up(self) -> Iterator[str]:
+        """Have it run while in the block, started again at its address should it die; gives that address.
+
+        Prefect's client tries a request again for about a minute, so that a flow under way gets over it.
+
+        Raises:
+            StoreError: It did not start; names its log.
+        """
+        with self.lease():
+            self.start()
+            address, over = self.address(), threading.Event()
+            threading.Thread(target=self._guard, args=(address, over), name="loopline-prefect", daemon=True).start()
+            try:
+                yield address
+            finally:
+                over.set()
+
+    def _guard(self, address: str, over: threading.Event) -> None:
+        while not over.wait(GUARD_POLL_S):
+            if self.url() is None and not is_healthy(address):
+                with contextlib.suppress(StoreError, OSError):
+                    self.start()
+                    self.address()
+
+    def is_leased(self) -> bool:
+        """Whether a living process counts on it."""
+        return any(_holds(path) for path in (self._folder / "leases").glob("*.json"))
+
+    def want_port(self, port: int) -> None:
+        """Have the next one that is started listen there, if the port is free then."""
+        write_text(self._folder / "port", str(port))
+
+    def stop(self) -> bool:
+        """End the keeper and with it the server; says whether one ran."""
+        state = self.state()
+        if state is None:
+            return False
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(int(state["keeper"]["pid"]), signal.SIGTERM)
+        deadline = time.monotonic() + 20
+        while time.monotonic() < deadline and processes.is_alive(state["keeper"]):
+            time.sleep(POLL_S)
+        return True
+
+
+def is_healthy(url: str) -> bool:
+    """Whether a Prefect API answers there."""
+    return answers(f"{url}/health")
+
+
+def answers(url: str, timeout_s: float = ANSWER_S) -> bool:
+    """Whether a server says that all is well at an address."""
+    try:
+        with urllib.request.urlopen(url, timeout=timeout_s) as answer:  # noqa: S310 - our own or the user's server
+            return bool(answer.status == 200)
+    except (urllib.error.URLError, OSError, ValueError):
+        return False
+
+
+def _keep(workspace: Workspace, for_good: bool) -> None:
+    """Own the server until nobody needs it; the platform's keeper always does, and waits its turn."""
+    import filelock
+
+    folder = workspace.state / "prefect"
+    folder.mkdir(parents=True, exist_ok=True)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    lock = filelock.FileLock(folder / "keeper.lock", timeout=-1 if for_good else 0)
+    lease = Server(workspace).lease() if for_good else contextlib.nullcontext()
+    with lease, contextlib.suppress(filelock.Timeout), lock:  # without the lock: another keeper was first
+        _own(folder)
+
+
+def _own(folder: Path) -> None:
+    port = _free_port(folder / "port")
+    server = _launch(port)
+    try:
+        write_json(
+            folder / "server.json",
+            {"port": port, "keeper": processes.identity(), "server": processes.identity(server.pid)},
+        )
+        _watch(folder / "leases", server)
+    finally:
+        (folder / "server.json").unlink(missing_ok=True)
+        server.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            server.wait(10)
+        server.kill()
+        server.wait()
+
+
+def _launch(port: int) -> subprocess.Popen[bytes]:
+    environment = {
+        **os.environ,
+        "PREFECT_API_URL": f"http://127.0.0.1:{port}/api",
+        "PREFECT_UI_API_URL": f"http://127.0.0.1:{port}/api",
+        "PREFECT_SERVER_UI_API_URL": f"http://127.0.0.1:{port}/api",
+        "PREFECT_LOGGING_LEVEL": "WARNING",
+    }
+    arguments = ["-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port", str(port)]
+    return subprocess.Popen([sys.executable, *arguments], env=environment, preexec_fn=die_with_parent)  # noqa: PLW1509
+
+
+def _watch(leases: Path, server: subprocess.Popen[bytes]) -> None:
+    needed = time.monotonic()
+    while time.monotonic() - needed < IDLE_S and server.poll() is None:
+        time.sleep(KEEPER_POLL_S)
+        if any(_holds(path) for path in leases.glob("*.json")):
+            needed = time.monotonic()
+
+
+def _holds(lease: Path) -> bool:
+    try:
+        alive = processes.is_alive(json.loads(lease.read_text()))
+    except (OSError, ValueError):
+        return False
+    if not alive:
+        lease.unlink(missing_ok=True)
+    return alive
+
+
+def _free_port(memory: Path) -> int:
+    """The port used last time if it is free, so that bookmarks go on working; else any."""
+    wanted = int(memory.read_text()) if memory.exists() and memory.read_text().strip().isdigit() else 0
+    port = any_free([wanted])
+    memory.write_text(str(port))
+    return port
+
+
+def die_with_parent() -> None:
+    """Ask the kernel to kill this process when its parent dies (Linux; elsewhere the keeper's `finally` must do)."""
+    import ctypes
+
+    pr_set_pdeathsig = 1
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGTERM)
+
+
+if __name__ == "__main__":
+    _keep(Workspace(Path(sys.argv[1])), for_good="--for-good" in sys.argv)

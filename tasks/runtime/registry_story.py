@@ -1,0 +1,198 @@
+"""All that a page says of a project's registered model in one look: who holds which place, since when, judged how.
+
+Like `registry_view` it imports no MLflow where the registry is the local file or a server.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sqlite3
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, Field, ValidationError
+
+from models.errors import StoreError
+from models.judge.verdict import Verdict
+from models.overview.facts import Move
+from tasks.runtime import stores
+from tasks.runtime.registry_view import ALIASES, Version, authorization
+
+JOURNAL = "loopline.journal."
+VERDICT_FILE = "verdict.json"
+WORKSPACE = "default"  # MLflow's own name for there being only one; it leads the index
+SERVED = "mlflow-artifacts:/"
+
+
+class Story(BaseModel):
+    """Who is champion, challenger and previous; the last moves of the champion, newest first; each one's verdict."""
+
+    versions: dict[str, Version] = Field(default_factory=dict, description="By alias.")
+    moves: list[Move] = Field(default_factory=list)
+    verdicts: dict[str, Verdict] = Field(default_factory=dict, description="By version, where its file can be read.")
+
+
+def story(model: str, most_moves: int = 50) -> Story:
+    """What the registry tells of a model; empty when it is not registered.
+
+    Raises:
+        StoreError: The registry is away.
+    """
+    uri = os.environ["MLFLOW_TRACKING_URI"]
+    if stores.is_embedded(uri):
+        return _from_file(stores.database_file(uri), model, most_moves)
+    if uri.startswith(("http://", "https://")):
+        return _over_rest(uri.rstrip("/"), model, most_moves)
+    return _through_mlflow(model, most_moves)
+
+
+def _from_file(path: Path, model: str, most_moves: int) -> Story:
+    if not path.exists():
+        return Story()
+    try:
+        with contextlib.closing(
+            sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=10)
+        ) as connection:
+            return _told(connection, model, most_moves)
+    except sqlite3.DatabaseError as error:
+        if "no such table" in str(error):
+            return Story()
+        raise StoreError(f"{path}: the registry cannot be read: {error}") from error
+
+
+def _told(connection: sqlite3.Connection, model: str, most_moves: int) -> Story:
+    aliases = dict(
+        connection.execute("select alias, version from registered_model_aliases where name = ?", (model,)).fetchall()
+    )
+    journal = connection.execute(
+        "select value from registered_model_tags where workspace = ? and name = ? and key between ? and ? "
+        "order by key desc limit ?",
+        (WORKSPACE, model, JOURNAL, f"{JOURNAL}~", most_moves),
+    )
+    moves = _moves(value for (value,) in journal)
+    versions, verdicts = {}, {}
+    for alias in ALIASES:
+        if alias in aliases:
+            number = aliases[alias]
+            tags = connection.execute(
+                "select key, value from model_version_tags where name = ? and version = ?", (model, number)
+            )
+            versions[alias] = Version(number=str(number), tags=dict(tags.fetchall()))
+            place = connection.execute(
+                "select storage_location from model_versions where name = ? and version = ?", (model, number)
+            ).fetchone()
+            verdict = _verdict(_local(place[0])) if place and place[0] else None
+            if verdict:
+                verdicts[str(number)] = verdict
+    return Story(versions=versions, moves=moves, verdicts=verdicts)
+
+
+def _over_rest(uri: str, model: str, most_moves: int) -> Story:
+    found = _get(uri, "registered-models/get", name=model)
+    if found is None:
+        return Story()
+    registered = found["registered_model"]
+    aliases = {pair["alias"]: str(pair["version"]) for pair in registered.get("aliases", [])}
+    journal = {tag["key"]: tag["value"] for tag in registered.get("tags", []) if tag["key"].startswith(JOURNAL)}
+    moves = _moves(journal[key] for key in sorted(journal, reverse=True)[:most_moves])
+    versions, verdicts = {}, {}
+    for alias in ALIASES:
+        number = aliases.get(alias)
+        version = _get(uri, "model-versions/get", name=model, version=number) if number else None
+        if number and version:
+            tags = {tag["key"]: tag["value"] for tag in version["model_version"].get("tags", [])}
+            versions[alias] = Version(number=number, tags=tags)
+            verdict = _verdict(_served(uri, model, number))
+            if verdict:
+                verdicts[number] = verdict
+    return Story(versions=versions, moves=moves, verdicts=verdicts)
+
+
+def _through_mlflow(model: str, most_moves: int) -> Story:
+    from mlflow.exceptions import MlflowException
+
+    from tasks.runtime.delivery import client, reaching_store
+
+    with reaching_store():
+        store = client()
+        try:
+            registered = store.get_registered_model(model)
+        except MlflowException as error:
+            if error.error_code == "RESOURCE_DOES_NOT_EXIST":
+                return Story()
+            raise
+        journal = {key: value for key, value in registered.tags.items() if key.startswith(JOURNAL)}
+        versions, verdicts = {}, {}
+        for alias in ALIASES:
+            if alias in registered.aliases:
+                number = str(registered.aliases[alias])
+                versions[alias] = Version(number=number, tags=dict(store.get_model_version(model, number).tags))
+                verdict = _verdict(_local(store.get_model_version_download_uri(model, number)))
+                if verdict:
+                    verdicts[number] = verdict
+    moves = _moves(journal[key] for key in sorted(journal, reverse=True)[:most_moves])
+    return Story(versions=versions, moves=moves, verdicts=verdicts)
+
+
+def _moves(texts: Iterable[str]) -> list[Move]:
+    return [Move.model_validate_json(text) for text in texts]
+
+
+def _verdict(text: str | None) -> Verdict | None:
+    """A verdict that an older or newer Loopline wrote may not be readable: its tags then tell of it."""
+    with contextlib.suppress(ValidationError):
+        return Verdict.model_validate_json(text) if text else None
+    return None
+
+
+def _local(place: str) -> str | None:
+    """The verdict that lies with a version's files on this machine."""
+    if not place.startswith(("file://", "/")):
+        return None
+    folder = Path(urllib.parse.unquote(urllib.parse.urlsplit(place).path))
+    with contextlib.suppress(OSError, UnicodeDecodeError):
+        return (folder / VERDICT_FILE).read_text()
+    return None
+
+
+def _served(uri: str, model: str, number: str) -> str | None:
+    """The verdict of a version whose files an MLflow server serves, or that lie where we can read them too."""
+    found = _get(uri, "model-versions/get-download-uri", name=model, version=number) or {}
+    place = str(found.get("artifact_uri", ""))
+    if not place.startswith(SERVED):
+        return _local(place)
+    path = urllib.parse.quote(place.removeprefix(SERVED).strip("/"))
+    with contextlib.suppress(urllib.error.URLError, OSError, UnicodeDecodeError):
+        answer = _open(f"{uri}/api/2.0/mlflow-artifacts/artifacts/{path}/{VERDICT_FILE}")
+        return answer.decode()
+    return None
+
+
+def _get(uri: str, what: str, **query: str) -> dict[str, Any] | None:
+    """One question to the registry's REST API; None for what it does not know.
+
+    Raises:
+        StoreError: It is away.
+    """
+    try:
+        found: Mapping[str, Any] = json.loads(_open(f"{uri}/api/2.0/mlflow/{what}?{urllib.parse.urlencode(query)}"))
+    except urllib.error.HTTPError as error:
+        if error.code in (400, 404):
+            return None
+        raise StoreError(f"the registry at {uri} answered {error.code}") from error
+    except (urllib.error.URLError, OSError, ValueError) as error:
+        raise StoreError(f"the registry at {uri} cannot be reached: {error}") from error
+    return dict(found)
+
+
+def _open(address: str) -> bytes:
+    request = urllib.request.Request(address, headers=authorization())  # noqa: S310 - the address the user configured
+    with urllib.request.urlopen(request, timeout=10) as answer:  # noqa: S310
+        content: bytes = answer.read()
+    return content

@@ -1,0 +1,176 @@
+"""A quick look into the model registry without importing MLflow: aliases and tags, from the local file or over REST.
+
+Importing MLflow costs more than a second; a loop with nothing to do, and every plan, must not pay it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import urllib.error
+import urllib.parse
+import urllib.request
+from contextlib import closing
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel
+
+from models.errors import StoreError
+from tasks.runtime import stores
+
+_DELETED = "Deleted_Internal"
+"""MLflow's mark of a version that was deleted. Source: mlflow.entities.model_registry.model_version_stages."""
+ALIASES = ("champion", "challenger", "previous")
+
+
+class Version(BaseModel):
+    """A registered version: its number and tags."""
+
+    number: str
+    tags: dict[str, str]
+
+    @property
+    def weights(self) -> str:
+        """SHA-256 of its weights."""
+        return self.tags.get("loopline.weights_sha256", "")
+
+    @property
+    def identity(self) -> str:
+        """Number and weights: what a verdict compares with."""
+        return f"{self.number}:{self.weights[:16]}"
+
+
+def aliased(model: str, alias: str = "champion") -> Version | None:
+    """The version that `alias` points at, or None when there is no such model or alias.
+
+    Raises:
+        StoreError: The registry is away.
+    """
+    uri = os.environ["MLFLOW_TRACKING_URI"]
+    if stores.is_embedded(uri):
+        return _from_file(stores.database_file(uri), model, alias)
+    if uri.startswith(("http://", "https://")):
+        return _over_rest(uri, model, alias)
+    return _through_mlflow("get_model_version_by_alias", model, alias)
+
+
+def numbered(model: str, number: str) -> Version | None:
+    """The version of a number, or None when there is no such one.
+
+    Raises:
+        StoreError: The registry is away.
+    """
+    uri = os.environ["MLFLOW_TRACKING_URI"]
+    if stores.is_embedded(uri):
+        return _numbered_in_file(stores.database_file(uri), model, number)
+    if uri.startswith(("http://", "https://")):
+        found = _asked(uri, "model-versions/get", name=model, version=number)
+        return None if found is None else _version(uri, found)
+    return _through_mlflow("get_model_version", model, number)
+
+
+def files_at(model: str, number: str) -> str | None:
+    """Where a version's files lie, as MLflow names places; None when there is no such version, or MLflow must say.
+
+    Raises:
+        StoreError: The registry is away.
+    """
+    uri = os.environ["MLFLOW_TRACKING_URI"]
+    if stores.is_embedded(uri):
+        sql = "select storage_location from model_versions where name = ? and version = ?"
+        rows = _rows(stores.database_file(uri), sql, model, number)
+        return str(rows[0][0]) if rows and rows[0][0] else None
+    if uri.startswith(("http://", "https://")):
+        found = _asked(uri, "model-versions/get-download-uri", name=model, version=number)
+        return str(found["artifact_uri"]) if found and found.get("artifact_uri") else None
+    return None
+
+
+def _from_file(path: Path, model: str, alias: str) -> Version | None:
+    rows = _rows(path, "select version from registered_model_aliases where name = ? and alias = ?", model, alias)
+    return _tagged(path, model, str(rows[0][0])) if rows else None
+
+
+def _numbered_in_file(path: Path, model: str, number: str) -> Version | None:
+    sql = "select version from model_versions where name = ? and version = ? and current_stage != ?"
+    rows = _rows(path, sql, model, number, _DELETED)
+    return _tagged(path, model, str(rows[0][0])) if rows else None
+
+
+def _tagged(path: Path, model: str, number: str) -> Version:
+    sql = "select key, value from model_version_tags where name = ? and version = ?"
+    return Version(number=number, tags=dict(_rows(path, sql, model, number)))
+
+
+def _rows(path: Path, sql: str, *values: str) -> list[Any]:
+    if not path.exists():
+        return []
+    try:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=10)) as connection:
+            return connection.execute(sql, values).fetchall()
+    except sqlite3.DatabaseError as error:
+        if "no such table" in str(error):
+            return []
+        raise StoreError(f"{path}: the registry cannot be read: {error}") from error
+
+
+def _over_rest(uri: str, model: str, alias: str) -> Version | None:
+    found = _asked(uri, "registered-models/alias", name=model, alias=alias)
+    return None if found is None else _version(uri, found)
+
+
+def _asked(uri: str, what: str, **query: str) -> dict[str, Any] | None:
+    """The answer of the registry's REST API; None for what it does not know."""
+    request = urllib.request.Request(  # noqa: S310 - the address the user configured
+        f"{uri.rstrip('/')}/api/2.0/mlflow/{what}?{urllib.parse.urlencode(query)}", headers=authorization()
+    )
+    try:
+        with urllib.request.urlopen(request, timeout=10) as answer:  # noqa: S310
+            return dict(json.load(answer))
+    except urllib.error.HTTPError as error:
+        if error.code in (400, 404):
+            return None
+        raise StoreError(f"the registry at {uri} answered {error.code}") from error
+    except (urllib.error.URLError, OSError, ValueError) as error:
+        raise StoreError(f"the registry at {uri} cannot be reached: {error}") from error
+
+
+def _version(uri: str, found: dict[str, Any]) -> Version:
+    told = found.get("model_version", {})
+    if "version" not in told:
+        raise StoreError(f"the registry at {uri} cannot be reached: what answers there is no registry")
+    return Version(number=str(told["version"]), tags=_tags(told.get("tags", [])))
+
+
+def _through_mlflow(what: Literal["get_model_version", "get_model_version_by_alias"], *which: str) -> Version | None:
+    from mlflow.exceptions import MlflowException
+
+    from tasks.runtime.delivery import client, reaching_store
+
+    with reaching_store():
+        try:
+            found = getattr(client(), what)(*which)
+        except MlflowException as error:
+            if error.error_code in ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE"):
+                return None
+            raise
+    return Version(number=str(found.version), tags=dict(found.tags))
+
+
+def _tags(pairs: list[dict[str, Any]]) -> dict[str, str]:
+    return {pair["key"]: pair["value"] for pair in pairs}
+
+
+def authorization() -> dict[str, str]:
+    """The header that a REST registry asks for, from the environment as MLflow reads it."""
+    token = os.environ.get("MLFLOW_TRACKING_TOKEN")
+    if token:
+        return {"Authorization": f"Bearer {token}"}
+    user, password = os.environ.get("MLFLOW_TRACKING_USERNAME"), os.environ.get("MLFLOW_TRACKING_PASSWORD")
+    if user and password:
+        import base64
+
+        return {"Authorization": "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()}
+    return {}

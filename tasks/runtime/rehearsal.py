@@ -1,0 +1,445 @@
+"""Trainings, predictions and verdicts of a backtest: made once, kept by what decides them, taken up again after a kill.
+
+<state>/backtest/
+    models/KEY/         one training: prepared/ (rows and statistics of what was known), model.onnx, trained.json
+    predictions/KEY.npz one model's predictions of one period, with what came true
+    scores/KEY.npz      the metric of these, plain and resampled
+    verdicts/KEY.json   one challenger against one champion
+    references/KEY.json what a model's windows are compared with
+    windows/KEY.json    what watching found in one window of predictions
+All of it may be deleted at any time; it is made again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import tempfile
+import time
+import zipfile
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from models.errors import DataError, TrainingError
+from models.files import replacing_folder, sha256, storing, write_bytes, write_json, write_text
+from models.identity import Parts, code_parts, key_of
+from models.retrain.ordered import Ordered
+from models.retrain.periods import Period, Rows
+from models.retrain.replay import Judged, Trained
+from models.spec import Spec
+from models.steps import BY_NAME
+from models.training.job import WEIGHTS_FILE, Job, Origin
+from tasks.runtime.gang import Gang, default_threads
+from tasks.runtime.ledger import Ledger
+from tasks.runtime.replay_progress import Progress
+from tasks.runtime.workspace import Project
+
+if TYPE_CHECKING:
+    from models.data.preparation import Preparation
+    from models.judge.metrics import Array, Metric
+    from models.judge.verdict import Estimate, Verdict
+    from models.retrain.score import Score
+    from models.retrain.signal import Signal
+    from models.retrain.watching import Served
+    from models.watch.assess import Watched
+    from models.watch.findings import Window
+    from models.watch.reference import Reference
+
+FOLDER = "backtest"
+TRAINED_FILE = "trained.json"
+MODEL_FILE = "model.onnx"
+PREPARED = "prepared"
+# The live steps with the code that decides what they make, without that which merely carries them out.
+_MADE_BY = tuple(
+    replace(BY_NAME[name], code=code)
+    for name, code in (
+        ("prepare", ("models.data.prepare",)),
+        ("train", ("models.data.encode", "models.training.rank")),
+        ("export", ("models.export.export",)),
+    )
+)
+_JUDGED_BY = replace(BY_NAME["judge"], code=("models.retrain.contest",))
+_WATCHED_BY = replace(_JUDGED_BY, reads=("watch", "goal", "data.expectations"), code=("models.retrain.watching",))
+_SCORED_BY = replace(_JUDGED_BY, reads=("goal.metric", "goal.direction"), code=("models.retrain.score",))
+_PREDICTED_BY = ("models.retrain.rows", "models.export.predict")
+_REFERRED_BY = ("models.watch.build",)
+_KINDS = ("models", "predictions", "references", "scores", "verdicts", "windows")
+_NAME_CHARACTERS = 24
+
+
+@dataclass
+class Counts:
+    """How many trainings were made anew, and how many were found."""
+
+    trained: int = 0
+    found: int = 0
+
+
+class Begun(NamedTuple):
+    """What a training begins with: rows that were known, how many training rows of them stay, weights of a model."""
+
+    rows: Rows
+    newest: int | None
+    start: str | None
+
+
+class Predicted(NamedTuple):
+    """Predictions of some rows, what came true, and which rows they are, in time order."""
+
+    key: str
+    target: Array
+    prediction: Array
+    row: Array
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Windows of one model, oldest first, and the key of the last of them, which stands for those before it too."""
+
+    key: str = ""
+    found: list[Window] = field(default_factory=list)
+
+    def after(self, key: str, window: Window) -> Windows:
+        """With one more."""
+        return Windows(key, [*self.found, window])
+
+
+class Rehearsal:
+    """The world of a backtest; see `models.retrain.replay.World`.
+
+    Args:
+        project: Whose past it is.
+        spec: With the settings that its trainings take.
+        past: The raw rows in time order.
+        gang: Trains and exports.
+        progress: Told how far it is.
+    """
+
+    def __init__(self, project: Project, spec: Spec, past: Ordered, gang: Gang, progress: Progress) -> None:
+        self._project, self._spec, self._past, self._gang, self._progress = project, spec, past, gang, progress
+        self._folder = project.state(spec.name) / FOLDER
+        self._ledger = Ledger(project, spec)
+        self._made_by: Parts = {}
+        for step in _MADE_BY:
+            self._made_by |= self._ledger.own_parts(step)
+        self._judged_by = self._ledger.own_parts(_JUDGED_BY)
+        self._scored_by = self._ledger.own_parts(_SCORED_BY)
+        self._predicted_by = code_parts(_PREDICTED_BY)
+        self._watched_by = self._ledger.own_parts(_WATCHED_BY)
+        self._referred_by = code_parts(_REFERRED_BY)
+        self._loaded: dict[str, Preparation] = {}
+        self._watches: dict[str, Watched] = {}
+        self._promised: dict[str, Estimate] = {}
+        self._periods: list[Rows] = []
+        self.counts = Counts()
+        self.notes: list[str] = []
+        self.used: set[Path] = set()
+
+    @property
+    def base(self) -> Path:
+        """The folder of the spec, where references start."""
+        return self._project.folder
+
+    def train(self, rows: Rows, newest: int | None, start: str | None) -> Trained:
+        """A model from these rows: found, gone on with, or trained anew."""
+        begun = Begun(rows, newest or self._spec.data.newest, start)
+        parts = self._parts(begun)
+        key = key_of(parts)
+        folder = self._model_folder(key)
+        done = self._done(folder)
+        if done is None:
+            self._progress.training(rows)
+            began = time.perf_counter()
+            try:
+                done = self._make(folder, key, begun)
+            except (DataError, TrainingError) as error:
+                return Trained("", 0.0, str(error).splitlines()[0])
+            self.counts.trained += 1
+            self._progress.trained(rows, time.perf_counter() - began)
+        else:
+            self.counts.found += 1
+        return Trained(key, float(done["device_seconds"]))
+
+    def predict(self, model: str, period: Period) -> None:
+        """Predict a period, or find that it was predicted."""
+        self._progress.period(period)
+        rows = Rows(period.first, period.stop)
+        self._periods = sorted({*self._periods, rows}, key=lambda each: each.first)
+        self.predictions(model, rows)
+
+    def judge(self, challenger: str, champion: str | None, rows: Rows) -> Judged:
+        """The verdict of the spec's own rules on the challenger's held-out rows."""
+        del rows  # the challenger's folder holds them
+        verdict = self.verdict(challenger, champion)
+        self._promised[challenger] = verdict.challenger
+        return Judged(verdict.promoted, verdict.reasons)
+
+    def watch(self, model: str, since: Period, now: Period, labelled: int) -> list[Signal]:
+        """What the live watch would find in all that the model has predicted, with the labels known by now."""
+        from models.retrain.watching import Served, asked_by
+
+        periods = [rows for rows in self._periods if since.first <= rows.first < now.stop]
+        parts = [self.predictions(model, rows) for rows in periods]
+        served = Served.joined([(each.row, each.target, each.prediction) for each in parts])
+        watched, windows = self._watched(model), Windows()
+        for part in served.windows(self._spec.watch.window):
+            key = self._key_of_window(model, served.row[part], labelled, windows.key)
+            windows = windows.after(key, self._window(key, model, served, part, labelled, windows.found))
+        return asked_by(self._spec.name, now.end, windows.found, watched)
+
+    def _key_of_window(self, model: str, row: Array, labelled: int, before: str) -> str:
+        parts = {
+            **self._watched_by,
+            "model": model,
+            "rows": self._past.digest(Rows(int(row[0]), int(row[-1]) + 1)),
+            "labelled": int((row < labelled).sum()),
+            "promised": self._promised[model].model_dump(),
+            "before": before,
+        }
+        return key_of(parts)
+
+    def _window(self, key: str, model: str, served: Served, part: slice, labelled: int, before: list[Window]) -> Window:
+        from models.retrain.watching import assess_window, inputs_of
+        from models.watch.findings import Window
+
+        path = self._use(self._folder / "windows" / f"{key[:_NAME_CHARACTERS]}.json")
+        with contextlib.suppress(OSError, ValueError):
+            return Window.model_validate_json(path.read_text())
+        rows, preparation = served.row[part], self.preparation(model)
+        stop = int(rows[-1]) + 1
+        inputs = inputs_of(self._past.table, rows, self._spec.data, preparation, stop, self.base)
+        times = self._past.clock.times
+        window = assess_window(served, part, labelled, self._watched(model), inputs, times, before)
+        write_text(path, window.model_dump_json() + "\n")
+        return window
+
+    def _watched(self, model: str) -> Watched:
+        """What a model's windows are judged by: its reference, and the metric of its own verdict."""
+        from models.retrain.contest import metric_of
+        from models.watch.assess import Watched
+        from models.watch.contract import bounds_of
+
+        if model not in self._watches:
+            spec, reference = self._spec, self._reference(model)
+            self._watches[model] = Watched(
+                version=model[:8],
+                watch=spec.watch,
+                metric=metric_of(spec, self.preparation(model), self.base),
+                reference=reference,
+                promoted=self._promised[model],
+                bounds=bounds_of(reference.columns, spec.data, spec.watch.seasonal),
+            )
+        return self._watches[model]
+
+    def _reference(self, model: str) -> Reference:
+        """What a model knew when it was made, by today's code of the watch."""
+        from models.watch.build import build
+        from models.watch.reference import Reference
+
+        path = self._use(
+            self._folder / "references" / f"{key_of({**self._referred_by, 'model': model})[:_NAME_CHARACTERS]}.json"
+        )
+        with contextlib.suppress(OSError, ValueError):
+            return Reference.model_validate_json(path.read_text())
+        folder = self._model_folder(model)
+        made = build(folder / PREPARED, folder / MODEL_FILE, self.preparation(model))
+        write_text(path, made.model_dump_json() + "\n")
+        return made
+
+    def verdict(self, challenger: str, champion: str | None) -> Verdict:
+        """The verdict on a challenger against a champion, or against goal and baseline alone."""
+        from models.judge.verdict import Verdict
+        from models.retrain.contest import contest
+
+        key = key_of({**self._judged_by, "input:challenger": challenger, "input:champion": champion or ""})
+        path = self._use(self._folder / "verdicts" / f"{key[:_NAME_CHARACTERS]}.json")
+        with contextlib.suppress(OSError, ValueError):
+            return Verdict.model_validate_json(path.read_text())
+        folders = self._model_folder(challenger), self._model_folder(champion) if champion else None
+        verdict = contest(*folders, self._spec, self._project.folder)
+        write_text(path, verdict.model_dump_json(indent=1) + "\n")
+        return verdict
+
+    def predictions(self, model: str, rows: Rows) -> Predicted:
+        """What a model predicts of some rows and what came true, in time order."""
+        key = key_of({**self._predicted_by, "model": model, "rows": self._digest_of_period(model, rows)})
+        path = self._use(self._folder / "predictions" / f"{key[:_NAME_CHARACTERS]}.npz")
+        found = _read_arrays(path)
+        if found is None:
+            found = self._predict(model, rows)
+            _write_arrays(path, found)
+        return Predicted(key, found["target"], found["prediction"], found["row"])
+
+    def score(self, model: str, period: Period, metric: Metric) -> Score:
+        """The goal's metric of a model in a period."""
+        from models.retrain.score import RESAMPLES, Score, score
+
+        predicted = self.predictions(model, Rows(period.first, period.stop))
+        seed = self._spec.train.seed
+        parts = {**self._scored_by, "predictions": predicted.key, "resamples": RESAMPLES, "seed": seed}
+        path = self._use(self._folder / "scores" / f"{key_of(parts)[:_NAME_CHARACTERS]}.npz")
+        found = _read_arrays(path)
+        if found is None:
+            made = score(metric, predicted.target, predicted.prediction, self.preparation(model), seed)
+            found = {"value": np.array(made.value), "drawn": made.drawn}
+            _write_arrays(path, found)
+        return Score(float(found["value"]), found["drawn"], len(predicted.target))
+
+    def preparation(self, model: str) -> Preparation:
+        """The preparation of a trained model."""
+        from models.data.preparation import Preparation
+
+        if model not in self._loaded:
+            self._loaded[model] = Preparation.load(self._model_folder(model))
+        return self._loaded[model]
+
+    def prune(self, older_than_s: float) -> None:
+        """Remove what this backtest did not use and nobody has made or used for so long."""
+        for path in [path for kind in _KINDS for path in (self._folder / kind).glob("*")]:
+            with contextlib.suppress(OSError):
+                if path not in self.used and time.time() - path.stat().st_mtime > older_than_s:
+                    shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+    def save(self) -> None:
+        """Keep the fingerprints of code for the next run."""
+        self._ledger.save()
+
+    def _use(self, path: Path) -> Path:
+        self.used.add(path)
+        with contextlib.suppress(OSError):
+            os.utime(path)
+        return path
+
+    def _model_folder(self, key: str) -> Path:
+        return self._folder / "models" / key[:_NAME_CHARACTERS]
+
+    def _parts(self, begun: Begun) -> Parts:
+        inputs = {"input:rows": self._past.digest(begun.rows), "input:start": begun.start or ""}
+        return {**self._made_by, "spec:data.newest": begun.newest, **inputs}
+
+    def _digest_of_period(self, model: str, rows: Rows) -> str:
+        """Features that the user's own code makes, and windows of a series, may reach back to any earlier row."""
+        reaches_back = self._spec.data.features.make or self.preparation(model).window
+        return self._past.digest(Rows(0, rows.stop) if reaches_back else rows) + (
+            f" from {rows.first}" if reaches_back else ""
+        )
+
+    def _done(self, folder: Path) -> dict[str, Any] | None:
+        """What `trained.json` says, while the model is the one that it names."""
+        try:
+            found: dict[str, Any] = json.loads((folder / TRAINED_FILE).read_text())
+            whole = sha256(folder / MODEL_FILE) == found["model_sha256"]
+        except (OSError, ValueError, KeyError):
+            return None
+        self._use(folder)
+        return found if whole else None
+
+    def _make(self, folder: Path, key: str, begun: Begun) -> dict[str, Any]:
+        """Prepare, train and export, each from where a kill left it; `trained.json` comes last."""
+        from models.data.encode import write_tensors
+        from models.data.preparation import PREPARATION_FILE
+        from models.retrain.rows import prepare_known
+
+        with storing(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+        prepared, tensors = folder / PREPARED, folder / "tensors"
+        if not (prepared / PREPARATION_FILE).exists():
+            data = self._spec.data.model_copy(update={"newest": begun.newest})
+            spec = self._spec.model_copy(update={"data": data})
+            prepare_known(self._past.table, begun.rows, spec, self._project.folder, prepared)
+        if not tensors.exists():
+            with replacing_folder(tensors) as temporary:
+                write_tensors(prepared, temporary)
+        job = self._job(folder, prepared, tensors, begun.start)
+        result = self._gang.run(job)
+        made = self._gang.call(
+            "models.export.export:export",
+            job=json.loads(job.model_dump_json()),
+            out=str(folder),
+            metadata={"loopline.project": self._spec.name},
+        )
+        if (weights := job.folder / WEIGHTS_FILE).exists():
+            shutil.copyfile(weights, folder / WEIGHTS_FILE)
+        done = {
+            "key": key,
+            "rows": begun.rows.stop,
+            "newest": begun.newest,
+            "device_seconds": result.costs.device_seconds if result.costs else 0.0,
+            "validation": result.value,
+            "model_sha256": made["sha256"],
+        }
+        write_json(folder / TRAINED_FILE, done)
+        for leftover in (tensors, job.folder):
+            shutil.rmtree(leftover, ignore_errors=True)
+        return done
+
+    def _job(self, folder: Path, prepared: Path, tensors: Path, start: str | None) -> Job:
+        from models.data.preparation import Preparation
+        from models.retrain.contest import metric_of
+
+        spec, preparation = self._spec, Preparation.load(prepared)
+        metric = metric_of(spec, preparation, self._project.folder)
+        return Job(
+            folder=folder / "job",
+            prepared=prepared,
+            tensors={path.stem: path for path in sorted(tensors.glob("*.safetensors"))},
+            project=self._project.folder,
+            model=spec.model,
+            train=spec.train,
+            metric=spec.goal.metric or metric.name,
+            direction=metric.direction,
+            threads=spec.train.threads or default_threads(spec.train.ranks),
+            start=self._origin(start) if start else None,
+        )
+
+    def _origin(self, model: str) -> Origin | None:
+        """The weights of an earlier model of this replay; None where it is no net."""
+        from models.training.weights import weights_sha256
+
+        weights = self._model_folder(model) / WEIGHTS_FILE
+        if not weights.exists():
+            return None
+        return Origin(weights=weights, sha256=weights_sha256(weights), label=f"the champion {model[:8]}")
+
+    def _predict(self, model: str, rows: Rows) -> dict[str, Any]:
+        from models.data.feeds import feeds, targets
+        from models.export.predict import predict
+        from models.retrain.rows import rows_predicted, write_period
+
+        preparation: Preparation = self.preparation(model)
+        with tempfile.TemporaryDirectory(dir=self._project.workspace.cache) as place:
+            folder = Path(place) / "period"
+            left_out = write_period(self._past.table, rows, self._spec.data, self._project.folder, preparation, folder)
+            if left_out:
+                self.notes.append(f"{left_out} rows of rows {rows.first} to {rows.stop} have a class that is new")
+            graph = self._model_folder(model) / MODEL_FILE
+            return {
+                "prediction": predict(graph, feeds(folder, "test", preparation), preparation),
+                "target": targets(folder, "test"),
+                "row": rows_predicted(folder),
+            }
+
+
+def _read_arrays(path: Path) -> dict[str, Any] | None:
+    import numpy as np
+
+    try:
+        with np.load(path, allow_pickle=False) as found:
+            return dict(found)
+    except (OSError, ValueError, zipfile.BadZipFile):
+        return None
+
+
+def _write_arrays(path: Path, arrays: dict[str, Any]) -> None:
+    import io
+
+    import numpy as np
+
+    buffer = io.BytesIO()
+    np.savez(buffer, **arrays)
+    write_bytes(path, buffer.getvalue())

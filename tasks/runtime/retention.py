@@ -1,0 +1,49 @@
+"""For how long the prediction log and the label store keep what they were told: `watch.keep_days`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tasks.runtime.predictions import are_known, id_hashes, label_store, latest_labels, prediction_log
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+DAY_S = 86400
+
+
+def cut_us(keep_days: int, now: float) -> int:
+    """What was before goes, in microseconds since 1970: the beginning of a day in UTC, so that it moves once a day."""
+    return (int(now) // DAY_S - keep_days) * DAY_S * 1_000_000
+
+
+def forget_old(state: Path, before_us: int, *, spare_labelled: bool) -> int:
+    """Drop old predictions and labels; how many rows. Safe to kill at any moment and to do again.
+
+    Args:
+        state: The project's state folder.
+        before_us: Microseconds since 1970; see `cut_us`.
+        spare_labelled: Keep predictions that have a label, and their labels: they are rows of the next dataset.
+
+    Raises:
+        StoreError: The disk is full; what was dropped so far stays so.
+    """
+    dropped = prediction_log(state).forget(before_us, (lambda old: _labelled(state, old)) if spare_labelled else None)
+    return dropped + label_store(state).forget(before_us, (lambda old: _known(state, old)) if spare_labelled else None)
+
+
+def _labelled(state: Path, predictions: pa.Table) -> NDArray[np.bool_]:
+    found = latest_labels(label_store(state), predictions.column("id")).column("label").is_valid()
+    there: NDArray[np.bool_] = found.to_numpy()
+    return there
+
+
+def _known(state: Path, labels: pa.Table) -> NDArray[np.bool_]:
+    import numpy as np
+
+    hashes, places = np.unique(id_hashes(labels.column("id")), return_inverse=True)
+    known: NDArray[np.bool_] = are_known(state, hashes)[places]
+    return known

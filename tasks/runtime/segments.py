@@ -1,0 +1,210 @@
+"""Segments: what a server writes before it answers, one frame a request, until the compactor has moved it into a log.
+
+<state>/serving/predictions/, labels/
+    <time>-<pid>.seg          one writer each, which holds its lock; left when it is large or the writer ends
+    <time>-<pid>.seg.moved    how far it was moved, in bytes; a hint, the truth is in the log (`PartLog.offsets`)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from models.errors import StoreError
+from models.files import storing
+from models.serving.frames import framed
+
+SEGMENT_BYTES = 1 << 24
+STALE_S = 3600.0
+KINDS: tuple[Literal["predictions", "labels"], ...] = ("predictions", "labels")
+_SUFFIX, _MOVED, _DAMAGED = ".seg", ".moved", ".damaged"
+
+
+def segments_folder(state: Path, kind: Literal["predictions", "labels"] = "predictions") -> Path:
+    """Where the segments of a project lie, whose state lies in `state`."""
+    return state / "serving" / kind
+
+
+class SegmentWriter:
+    """What one process writes of one kind for one project; its threads may share it.
+
+    Args:
+        folder: Made at the first record.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._lock = threading.Lock()
+        self._file = -1
+        self._written = 0
+
+    def write(self, payload: bytes) -> None:
+        """Add a record; when this returns no end of this process can lose it.
+
+        Raises:
+            StoreError: The disk is full or the folder cannot be written; nothing was added.
+        """
+        frame = framed(payload)
+        with self._lock:
+            try:
+                if self._file < 0 or self._written >= SEGMENT_BYTES:
+                    self._begin()
+                done = os.write(self._file, frame)
+                if done < len(frame):
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._folder))
+            except OSError as error:
+                self._take_back(error)
+                raise _told(self._folder, error) from error
+            self._written += done
+
+    def close(self) -> None:
+        """Let go of the file; the next record begins another."""
+        with self._lock:
+            self._let_go()
+
+    def _begin(self) -> None:
+        """A file that nobody sees before it is locked: the compactor takes one without a lock for left."""
+        self._let_go()
+        self._folder.mkdir(parents=True, exist_ok=True)
+        path = self._folder / f"{time.time_ns():020d}-{os.getpid()}{_SUFFIX}"
+        hidden = path.with_name(f".{path.name}.tmp")
+        file = os.open(hidden, os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_WRONLY, 0o644)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            hidden.rename(path)
+        except BaseException:
+            os.close(file)
+            hidden.unlink(missing_ok=True)
+            raise
+        self._file, self._written = file, 0
+
+    def _take_back(self, error: OSError) -> None:
+        """Cut off what was written in part: what follows a torn record would never be read."""
+        if self._file < 0:
+            return
+        try:
+            os.ftruncate(self._file, self._written)
+        except OSError:
+            self._let_go()
+        if error.errno == errno.EFBIG:  # this file has reached its limit, another one may not have
+            self._let_go()
+
+    def _let_go(self) -> None:
+        if self._file >= 0:
+            os.close(self._file)
+            self._file, self._written = -1, 0
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A file of records, as a reader finds it."""
+
+    path: Path
+
+    @property
+    def name(self) -> str:
+        """Unique for good."""
+        return self.path.name
+
+    @property
+    def size(self) -> int:
+        """Bytes written so far; 0 where it is gone."""
+        try:
+            return self.path.stat().st_size
+        except FileNotFoundError:
+            return 0
+
+    @property
+    def is_left(self) -> bool:
+        """Whether its writer has ended or gone on to another file: the kernel lets go of a dead one's lock."""
+        try:
+            file = os.open(self.path, os.O_RDONLY)
+        except FileNotFoundError:
+            return True
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        finally:
+            os.close(file)
+        return True
+
+    @property
+    def moved(self) -> int:
+        """How far it was moved, for all that is noted beside it."""
+        try:
+            return int(self._note.read_text())
+        except (OSError, ValueError):
+            return 0
+
+    def note_moved(self, offset: int) -> None:
+        """Note how far it was moved; a note that is lost costs time, no more."""
+        temporary = self._note.with_name(f".{self._note.name}.tmp")
+        with contextlib.suppress(OSError):
+            temporary.write_text(str(offset))
+            temporary.replace(self._note)
+
+    def read(self, start: int) -> bytes:
+        """What was written from `start` on."""
+        with self.path.open("rb") as file:
+            file.seek(start)
+            return file.read()
+
+    def remove(self) -> None:
+        """Delete it and its note, once all of it is moved."""
+        self.path.unlink(missing_ok=True)
+        self._note.unlink(missing_ok=True)
+
+    def set_aside(self) -> Path:
+        """Put a damaged one where nobody reads it again, for a person to look at."""
+        aside = self.path.with_name(f"{self.path.name}{_DAMAGED}")
+        self.path.rename(aside)
+        self._note.unlink(missing_ok=True)
+        return aside
+
+    @property
+    def _note(self) -> Path:
+        return self.path.with_name(f"{self.path.name}{_MOVED}")
+
+
+def segments(folder: Path) -> list[Segment]:
+    """The segments in a folder, the earliest begun first."""
+    return [Segment(folder / name) for name in sorted(_names(folder))]
+
+
+def waiting(folder: Path) -> list[Segment]:
+    """Segments that hold what was not moved, or whose writer has left them: mostly none, and that costs little."""
+    return [segment for segment in segments(folder) if segment.size > segment.moved or segment.is_left]
+
+
+def sweep(folder: Path) -> None:
+    """Delete the files of writers that were killed before they wrote anything."""
+    for path in folder.glob(f".*{_SUFFIX}*.tmp"):
+        with contextlib.suppress(FileNotFoundError):
+            if time.time() - path.stat().st_mtime > STALE_S:
+                path.unlink()
+
+
+def _told(folder: Path, error: OSError) -> StoreError:
+    try:
+        with storing(folder):
+            raise error
+    except StoreError as told:
+        return told
+    except OSError:
+        return StoreError(f"{folder}: cannot be written ({error.strerror})")
+
+
+def _names(folder: Path) -> Iterator[str]:
+    with contextlib.suppress(FileNotFoundError):
+        for path in folder.iterdir():
+            if path.name.endswith(_SUFFIX):
+                yield path.name

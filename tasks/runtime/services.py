@@ -1,0 +1,201 @@
+"""The services of the platform: the table of them, and how each one is.
+
+A new service is a line in SERVICES. supervisord starts it as `python -m MODULE ARGUMENTS`, in the workspace's
+environment; `{root}` stands for the workspace and `{port}` for the port that was chosen for it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from models.errors import LooplineError
+from models.files import read_json
+from tasks.runtime import processes
+from tasks.runtime.prefect_server import Server
+from tasks.runtime.workspace import Workspace
+
+State = Literal["running", "starting", "backing off", "failed", "stopped", "elsewhere", "unknown"]
+STATES: dict[str, State] = {
+    "RUNNING": "running",
+    "STARTING": "starting",
+    "BACKOFF": "backing off",
+    "FATAL": "failed",
+    "EXITED": "stopped",
+    "STOPPING": "stopped",
+    "STOPPED": "stopped",
+}
+FRESH = "fresh"  # a file that is there from `up` until the worker has begun
+EXITED = re.compile(r" exited: (\S+) \((.*)\)$")
+
+
+@dataclass(frozen=True)
+class Service:
+    """A process of the platform. One that listens has a port, and a path that answers 200 when it is up."""
+
+    name: str
+    module: str
+    arguments: tuple[str, ...] = ("{root}",)
+    health: str | None = None
+    port: int | None = None
+    title: str = ""
+    by_wish: bool = False
+    """Started only where a project's spec asks for it."""
+
+    def command(self, workspace: Workspace, port: int | None) -> list[str]:
+        """What follows `python`."""
+        return ["-m", self.module, *(text.format(root=workspace.root, port=port) for text in self.arguments)]
+
+
+SERVED = ("{root}", "--port", "{port}")
+SERVICES = (
+    Service(
+        "prefect",
+        "tasks.runtime.prefect_server",
+        ("{root}", "--for-good"),
+        health="/api/health",
+        port=4200,
+        title="Prefect",
+    ),
+    Service("mlflow", "tasks.runtime.mlflow_server", SERVED, health="/health", port=5000, title="MLflow"),
+    Service("overview", "tasks.page", SERVED, health="/health", port=4300, title="Overview"),
+    Service("optuna", "tasks.adapters.optuna_page", SERVED, health="/health", port=4301, title="Optuna"),
+    Service("serve", "tasks.serve", SERVED, health="/v2/health/live", port=8000, title="Served models", by_wish=True),
+    Service("worker", "tasks.runtime.worker", title="Worker"),
+    Service("compactor", "tasks.compact", title="Compactor"),
+)
+
+
+@dataclass(frozen=True)
+class ServiceState:
+    """How a service is. `restarts`: how often it was started again since `up`; `detail`: its last trouble in words."""
+
+    name: str
+    state: State
+    url: str | None = None
+    pid: int | None = None
+    since: float | None = None
+    restarts: int = 0
+    detail: str = ""
+
+    def told(self) -> dict[str, Any]:
+        """As JSON says it."""
+        return {**self.__dict__}
+
+
+def wanted(workspace: Workspace) -> list[Service]:
+    """The services that this workspace is to have."""
+    return [service for service in SERVICES if not service.by_wish or asking(workspace)]
+
+
+def asking(workspace: Workspace) -> list[str]:
+    """The projects whose specs ask to be served, `serve: {up: true}`; a spec that cannot be read asks for nothing."""
+    from models.specfile import read_spec
+
+    found = []
+    for project in workspace.projects():
+        with contextlib.suppress(LooplineError):
+            spec = read_spec(project.spec_path, (), project.shown_spec)
+            found += [spec.name] if spec.serve.up else []
+    return found
+
+
+def folder(workspace: Workspace) -> Path:
+    """Where the platform keeps its own state."""
+    return workspace.state / "platform"
+
+
+def elsewhere(workspace: Workspace) -> dict[str, str]:
+    """Services that the environment names on other servers, and their addresses: those are used, not started."""
+    named = {"prefect": os.environ.get("PREFECT_API_URL", ""), "mlflow": os.environ.get("MLFLOW_TRACKING_URI", "")}
+    ours = Server(workspace).own_url()
+    return {name: url for name, url in named.items() if url.startswith(("http://", "https://")) and url != ours}
+
+
+def ports(workspace: Workspace) -> dict[str, int]:
+    """The ports that the services listen at, or did last time."""
+    return dict(read_json(folder(workspace) / "ports.json").get("ports", {}))
+
+
+def supervisor(workspace: Workspace) -> dict[str, Any] | None:
+    """What was noted of the living supervisord: its process and socket; None if none lives."""
+    note = read_json(folder(workspace) / "supervisor.json")
+    return note if note and processes.is_alive(note["process"]) else None
+
+
+def services_of(workspace: Workspace) -> list[ServiceState]:
+    """How each service is, by supervisord's word over its local socket; no network, and no answer costs a second."""
+    note, named = supervisor(workspace), elsewhere(workspace)
+    told = _processes(note) if note else {}
+    exits = _exits(folder(workspace) / "supervisord.log") if note else {}
+    numbers = ports(workspace)
+    found = []
+    for service in SERVICES:
+        if service.by_wish and service.name not in (told or ()):
+            continue
+        if service.name in named:
+            found.append(ServiceState(service.name, "elsewhere", _page(service.name, named[service.name])))
+        elif told is None:
+            found.append(ServiceState(service.name, "unknown", detail="supervisord does not answer"))
+        elif service.name in told:
+            url = (
+                _page("prefect", Server(workspace).url() or "")
+                if service.name == "prefect"
+                else _local(numbers, service.name)
+            )
+            found.append(_state(service.name, told[service.name], url, exits.get(service.name, [])))
+        else:
+            found.append(_alone(workspace, service.name))
+    return found
+
+
+def _state(name: str, told: dict[str, Any], url: str | None, exits: list[str]) -> ServiceState:
+    state = STATES.get(told["statename"], "unknown")
+    up = state in ("running", "starting")
+    detail = told.get("spawnerr") or (exits[-1] if exits else "")
+    return ServiceState(
+        name,
+        state,
+        (url or None) if up else None,
+        told["pid"] or None,
+        float(told["start"]) if up else None,
+        len(exits),
+        detail,
+    )
+
+
+def _alone(workspace: Workspace, name: str) -> ServiceState:
+    """A service while the platform is down: a loop may still keep a Prefect server of its own."""
+    url = Server(workspace).url() if name == "prefect" else None
+    return ServiceState(name, "running" if url else "stopped", _page(name, url) if url else None)
+
+
+def _local(numbers: dict[str, int], name: str) -> str | None:
+    return f"http://127.0.0.1:{numbers[name]}" if name in numbers else None
+
+
+def _page(name: str, url: str) -> str:
+    return url.rstrip("/").removesuffix("/api") if name == "prefect" else url
+
+
+def _processes(note: dict[str, Any]) -> dict[str, dict[str, Any]] | None:
+    from tasks.runtime.supervision import asking
+
+    with contextlib.suppress(OSError), asking(note["socket"]) as supervised:
+        return {told["name"]: told for told in supervised.getAllProcessInfo()}
+    return None
+
+
+def _exits(log: Path) -> dict[str, list[str]]:
+    """Each service's ends that nobody asked for, in words, oldest first: `terminated by SIGKILL`."""
+    found: dict[str, list[str]] = {}
+    with contextlib.suppress(OSError):
+        for line in log.read_text(errors="replace").splitlines():
+            exited = EXITED.search(line)
+            if exited:
+                found.setdefault(exited[1], []).append(exited[2].partition(";")[0])
+    return found

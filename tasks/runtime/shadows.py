@@ -1,0 +1,80 @@
+"""What shadows said: in a project's state, `shadows/VERSION/`, a `PartLog` of the predictions that it went over.
+
+| column | type | is |
+|---|---|---|
+| `id` | text | of the prediction that was answered |
+| `at` | timestamp[us, UTC] | when that was |
+| `version` | text | that answered |
+| `score`, `scores` | as in the prediction log | what was answered |
+| `shadow.score`, `shadow.scores` | the same | what the shadow says |
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from models.files import read_json, write_json
+from tasks.runtime.part_log import PartLog
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+SCORES = ("score", "scores", "shadow.score", "shadow.scores")
+MOST_COMPARED = 20_000
+"""Rows of which a comparison is made: the last."""
+
+
+def shadow_log(state: Path, version: str) -> PartLog:
+    """What a version said as a shadow."""
+    import pyarrow as pa
+
+    fields = {"id": pa.string(), "at": pa.timestamp("us", tz="UTC"), "version": pa.string()}
+    kinds = (pa.float64(), pa.list_(pa.float64()), pa.float64(), pa.list_(pa.float64()))
+    return PartLog(_folder(state, version), pa.schema({**fields, **dict(zip(SCORES, kinds, strict=True))}))
+
+
+def place_of(state: Path, version: str) -> int | None:
+    """The cursor of the prediction log up to which a shadow went; None before it began."""
+    return read_json(_place(state, version)).get("cursor")
+
+
+def set_place(state: Path, version: str, cursor: int, note: str) -> None:
+    """A shadow went so far. `note`: what of it could not be answered, and why."""
+    write_json(_place(state, version), {"cursor": cursor, "note": note})
+
+
+def note_of(state: Path, version: str) -> str:
+    """What a shadow could not answer, and why."""
+    return str(read_json(_place(state, version)).get("note", ""))
+
+
+def said(state: Path, version: str) -> tuple[list[str], NDArray[np.float64], NDArray[np.float64]]:
+    """Ids, what was answered and what the shadow said, of the last rows: (row,), or (row, class)."""
+    import numpy as np
+    import pyarrow as pa
+
+    log = shadow_log(state, version)
+    tables: list[pa.Table] = []
+    rows = 0
+    for part in reversed(log.parts()):
+        if rows >= MOST_COMPARED:
+            break
+        tables[:0] = list(log.scan(part.first - 1, part.last, ["id", *SCORES]))
+        rows = sum(table.num_rows for table in tables)
+    if not tables:
+        return [], np.zeros(0), np.zeros(0)
+    table = pa.concat_tables(tables).slice(max(0, rows - MOST_COMPARED))
+    one = table.column("scores").null_count == table.num_rows
+    names = ("score", "shadow.score") if one else ("scores", "shadow.scores")
+    answered, shadow = (np.array(table.column(name).to_pylist(), np.float64) for name in names)
+    return table.column("id").to_pylist(), answered, shadow
+
+
+def _folder(state: Path, version: str) -> Path:
+    return state / "shadows" / version
+
+
+def _place(state: Path, version: str) -> Path:
+    return _folder(state, version).with_suffix(".json")

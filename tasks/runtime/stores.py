@@ -1,0 +1,141 @@
+"""Where the tools keep things: one environment for all of them, and stores initialised once, under a lock."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+from collections.abc import Mapping
+from pathlib import Path
+
+from models.errors import StoreError
+from models.files import storing, write_text
+from tasks.runtime.workspace import Workspace
+
+LOCK_TIMEOUT_S = 120.0
+
+# Offline and quiet. Prefect's: JSON instead of pickles; leases on disk outlive a server's restart; bigger batches keep
+# SQLite from locking (measured with prefect 3.8.8); it forgets its runs after 30 days, the loops' own records stay.
+QUIET = {
+    "DO_NOT_TRACK": "true",
+    "DVC_NO_ANALYTICS": "1",
+    "GX_ANALYTICS_ENABLED": "false",
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
+    "MLFLOW_ALLOW_PICKLE_DESERIALIZATION": "false",
+    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+    "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
+    "PREFECT_RESULTS_DEFAULT_SERIALIZER": "json",
+    "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",
+    "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "",
+    "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": "prefect.server.concurrency.lease_storage.filesystem",
+    "PREFECT_SERVER_DATABASE_TIMEOUT": "60",
+    "PREFECT_WORKER_QUERY_SECONDS": "1",
+    "PREFECT_SERVER_SERVICES_DB_VACUUM_ENABLED": "events,flow_runs",
+    "PREFECT_SERVER_SERVICES_DB_VACUUM_RETENTION_PERIOD": str(30 * 86400),
+    "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_BATCH_SIZE": "100",
+    "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_READ_BATCH_SIZE": "100",
+    "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_FLUSH_INTERVAL": "1",
+    "PREFECT_SERVER_SERVICES_EVENT_PERSISTER_BATCH_SIZE": "100",
+    "PREFECT_SERVER_SERVICES_EVENT_PERSISTER_READ_BATCH_SIZE": "100",
+    "PREFECT_SERVER_SERVICES_TRIGGERS_READ_BATCH_SIZE": "100",
+}
+
+
+def environment(workspace: Workspace) -> dict[str, str]:
+    """The environment every tool is run with in this workspace; what the user has set wins."""
+    state = workspace.state
+    own = {
+        "PREFECT_HOME": str(state / "prefect"),
+        "MLFLOW_TRACKING_URI": f"sqlite:///{state / 'mlflow' / 'mlflow.db'}",
+        "DVC_GLOBAL_CONFIG_DIR": str(state / "dvc" / "global"),
+        "DVC_SYSTEM_CONFIG_DIR": str(state / "dvc" / "system"),
+        "DVC_SITE_CACHE_DIR": str(state / "dvc" / "site"),
+        "MPLCONFIGDIR": str(state / "cache" / "matplotlib"),
+    }
+    settings = {**own, **QUIET, **{key: os.environ[key] for key in (*own, *QUIET) if os.environ.get(key)}}
+    return {key: value for key, value in settings.items() if value}
+
+
+def configure(workspace: Workspace) -> None:
+    """Set this process's environment, before any of the tools is imported."""
+    os.environ.update(environment(workspace))
+
+
+def is_embedded(uri: str) -> bool:
+    """Whether a tracking URI names the workspace's own file rather than a server or database elsewhere."""
+    return uri.startswith("sqlite:///")
+
+
+def database_file(uri: str) -> Path:
+    """The file behind a `sqlite:///` URI."""
+    return Path(uri.removeprefix("sqlite:///"))
+
+
+def artifact_root(workspace: Workspace) -> Path:
+    """Where embedded MLflow keeps artifacts."""
+    return workspace.state / "mlflow" / "artifacts"
+
+
+def initialise_mlflow(workspace: Workspace, environ: Mapping[str, str] = os.environ) -> None:
+    """Create the embedded tracking store, once, by one process; the others wait.
+
+    MLflow's first use by several processes at once crashes in its schema migration, and it sets no WAL.
+
+    Raises:
+        StoreError: The store cannot be made, or its lock is held for more than two minutes.
+    """
+    uri = environ["MLFLOW_TRACKING_URI"]
+    if not is_embedded(uri):
+        return
+    done = workspace.state / "mlflow" / "initialised"
+    if done.exists() and database_file(uri).exists():
+        return
+    import filelock
+
+    try:
+        with filelock.FileLock(workspace.locks / "mlflow.lock", timeout=LOCK_TIMEOUT_S), storing(done):
+            if done.exists() and database_file(uri).exists():
+                return
+            database_file(uri).parent.mkdir(parents=True, exist_ok=True)
+            artifact_root(workspace).mkdir(parents=True, exist_ok=True)
+            _make(database_file(uri))
+            write_text(done, uri + "\n")
+    except filelock.Timeout as error:
+        raise StoreError(
+            f"{workspace.locks / 'mlflow.lock'}: held by another process for {LOCK_TIMEOUT_S:g} s"
+        ) from error
+
+
+def _make(path: Path) -> None:
+    """Bring the schema up to date; a new file takes its place whole: a kill or a full disk leaves none half made."""
+    if path.exists():
+        _migrate(path)
+    else:
+        new = path.with_name(f".{path.name}.tmp")
+        new.unlink(missing_ok=True)
+        try:
+            _migrate(new)
+            new.replace(path)
+        finally:
+            for left in path.parent.glob(f"{new.name}*"):  # SQLite's journal lies beside it
+                left.unlink()
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA journal_mode=WAL")
+
+
+def _migrate(path: Path) -> None:
+    import logging
+
+    from mlflow.store.db.utils import _initialize_tables, create_sqlalchemy_engine_with_retry
+    from sqlalchemy.exc import SQLAlchemyError
+
+    for name in ("alembic", "mlflow"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+    try:
+        engine = create_sqlalchemy_engine_with_retry(f"sqlite:///{path}")
+        _initialize_tables(engine)
+        engine.dispose()
+    except SQLAlchemyError as error:
+        said = str(error).splitlines()[0]
+        raise StoreError(f"{path}: cannot be used as the tracking store: {said}: move the file away") from error

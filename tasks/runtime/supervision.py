@@ -1,0 +1,196 @@
+"""supervisord, which keeps the platform's services up: what it is told, started, asked and ended.
+
+A service that ends within STARTED_S is started again after 1, 2, 3 ... seconds, one that had stayed up longer at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import http.client
+import os
+import shlex
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import xmlrpc.client
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from models.errors import StoreError
+from models.files import write_json, write_text
+from tasks.runtime import processes
+from tasks.runtime.workspace import CLONE, Workspace
+
+STARTED_S = 8
+WORKER = "worker"
+RETRIES = 20
+STOP_S = 15
+ANSWER_S = 1.0
+START_TIMEOUT_S = 20.0
+POLL_S = 0.05
+LONGEST_SOCKET = 100  # the kernel takes 107 bytes
+PROGRAM = """
+[program:{name}]
+command={command}
+directory={directory}
+priority={priority}
+autorestart=true
+startsecs={started}
+startretries={retries}
+stopwaitsecs={stop}
+killasgroup=true
+stopsignal={stopsignal}
+redirect_stderr=true
+stdout_logfile={log}
+stdout_logfile_maxbytes=5MB
+stdout_logfile_backups=1
+"""
+DAEMON = """\
+[unix_http_server]
+file={socket}
+chmod=0700
+
+[supervisord]
+nodaemon=true
+silent=true
+identifier=loopline
+directory={directory}
+logfile={folder}/supervisord.log
+logfile_maxbytes=5MB
+logfile_backups=1
+pidfile={folder}/supervisord.pid
+childlogdir={folder}/logs
+minfds=256
+
+[rpcinterface:supervisor]
+supervisor.rpcinterface_factory = supervisor.rpcinterface:make_main_rpcinterface
+"""
+
+
+def configuration(folder: Path, root: Path, names: Sequence[str]) -> str:
+    """Supervisord's configuration: the services in the order in which they are started; ended in the other."""
+    text = DAEMON.format(socket=_quoted(socket_path(folder)), folder=_quoted(folder), directory=_quoted(CLONE))
+    for priority, name in enumerate(names, 1):
+        command = [sys.executable, "-m", "tasks.runtime.tied", str(root), name]
+        text += PROGRAM.format(
+            name=name,
+            command=_quoted(shlex.join(command)),
+            directory=_quoted(CLONE),
+            priority=priority,
+            started=STARTED_S,
+            retries=RETRIES,
+            stop=STOP_S,
+            stopsignal="KILL" if name == WORKER else "TERM",  # so its runs stay open, to be taken up again
+            log=_quoted(_quoted(folder / "logs" / f"{name}.log")),  # which it expands twice
+        )
+    return text
+
+
+def _quoted(value: object) -> str:
+    """Supervisord expands `%`."""
+    return str(value).replace("%", "%%")
+
+
+def socket_path(folder: Path) -> Path:
+    """Where supervisord listens: in the workspace, or in a folder of our own elsewhere if that path is too long."""
+    path = folder / "supervisor.sock"
+    if len(os.fsencode(path)) <= LONGEST_SOCKET:
+        return path
+    mark = hashlib.sha256(os.fsencode(folder)).hexdigest()[:12]
+    return Path(tempfile.gettempdir()) / f"loopline-{os.getuid()}" / f"{mark}.sock"
+
+
+def start(workspace: Workspace, folder: Path, names: Sequence[str], environ: dict[str, str]) -> dict[str, Any]:
+    """Start supervisord in the background with these services; gives the note of it that was written.
+
+    Raises:
+        StoreError: It did not come up; names its log.
+    """
+    (folder / "logs").mkdir(parents=True, exist_ok=True)
+    listens = socket_path(folder)
+    _own_folder(listens.parent, folder)
+    write_text(folder / "supervisord.conf", configuration(folder, workspace.root, names))
+    for old in (folder / "supervisord.log", listens):
+        old.unlink(missing_ok=True)
+    with (folder / "supervisord.out").open("wb") as out:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "supervisor.supervisord", "-c", str(folder / "supervisord.conf")],
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=out,
+            start_new_session=True,
+            cwd=CLONE,
+            env=environ,
+        )
+    note: dict[str, Any] = {"process": processes.identity(process.pid), "socket": str(listens)}
+    write_json(folder / "supervisor.json", note)
+    deadline = time.monotonic() + START_TIMEOUT_S
+    while process.poll() is None and time.monotonic() < deadline:
+        with contextlib.suppress(OSError), asking(note["socket"]) as supervised:
+            supervised.getState()
+            process.returncode = 0  # nobody waits for it: it outlives us, and Python need not warn that it does
+            return note
+        time.sleep(POLL_S)
+    process.kill()
+    said = (folder / "supervisord.out").read_text(errors="replace").strip().splitlines()
+    raise StoreError(f"supervisord did not start: {said[-1] if said else 'it said nothing'}: see {folder}")
+
+
+def _own_folder(parent: Path, folder: Path) -> None:
+    """The socket's folder, of this user alone: nobody else may stand in for supervisord.
+
+    Raises:
+        StoreError: It is somebody else's.
+    """
+    if parent == folder:
+        return
+    parent.mkdir(mode=0o700, exist_ok=True)
+    stat = parent.lstat()
+    if stat.st_uid != os.getuid() or stat.st_mode & 0o077 or parent.is_symlink():
+        raise StoreError(f"{parent}: is not this user's alone: remove it, or set TMPDIR")
+
+
+@contextlib.contextmanager
+def asking(path: str, timeout_s: float = ANSWER_S) -> Iterator[Any]:
+    """Supervisord's own interface (`supervisor.*` of its XML-RPC), spoken to over its socket.
+
+    Raises:
+        OSError: It does not answer.
+    """
+    try:
+        with xmlrpc.client.ServerProxy("http://supervisor", transport=_Local(path, timeout_s)) as proxy:
+            yield proxy.supervisor
+    except http.client.HTTPException as error:
+        raise ConnectionError(str(error)) from error
+
+
+class _Local(xmlrpc.client.Transport):
+    def __init__(self, path: str, timeout_s: float) -> None:
+        super().__init__()
+        self._path = path
+        self._timeout_s = timeout_s
+
+    def make_connection(self, host: Any) -> http.client.HTTPConnection:
+        connection = _LocalConnection(self._path, self._timeout_s)
+        self._connection = host, connection  # what `close` closes
+        return connection
+
+
+class _LocalConnection(http.client.HTTPConnection):
+    def __init__(self, path: str, timeout_s: float) -> None:
+        super().__init__("localhost", timeout=timeout_s)
+        self._path = path
+
+    def connect(self) -> None:
+        """To the socket."""
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(self.timeout)
+        try:
+            self.sock.connect(self._path)
+        except OSError:
+            self.close()
+            raise

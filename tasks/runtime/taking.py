@@ -1,0 +1,77 @@
+"""The one way by which labels come into the label store, whoever gives them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from models.data.log_names import LABEL
+from tasks.runtime.part_log import PartLog
+from tasks.runtime.predictions import LABELLED_AT, count_known, id_hashes, label_store, latest_labels
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pyarrow as pa
+
+
+def take_in(state: Path, given: pa.Table) -> dict[str, int]:
+    """Add what is new among labels, durably, all of it or none; the same ones again add nothing.
+
+    Args:
+        state: The project's state folder.
+        given: `id`, `label`, `at` and `by`, labels that may be; of an id there may be several, in the order they came.
+
+    Raises:
+        StoreError: The disk is full; nothing was taken in.
+
+    Returns:
+        `taken`: labels that were added, of which `corrected` replace another one; `repeated`: said before, or
+        older than what is known, not kept again; `waiting`: ids that were added and have no prediction yet.
+    """
+    import numpy as np
+    import pyarrow as pa
+
+    store = label_store(state)
+    places, corrected = _new(given, store) if given.num_rows else (np.zeros(0, np.int64), 0)
+    new = given.take(pa.array(places, pa.int64()))
+    store.append(new)
+    ids = np.unique(id_hashes(new.column("id"))) if new.num_rows else np.zeros(0, np.uint64)
+    return {
+        "taken": new.num_rows,
+        "corrected": corrected,
+        "repeated": given.num_rows - new.num_rows,
+        "waiting": len(ids) - count_known(state, ids),
+    }
+
+
+def _new(given: pa.Table, store: PartLog) -> tuple[np.ndarray, int]:
+    """Places of the labels that say something new, and how many of them replace another one."""
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    known = latest_labels(store, given.column("id"))
+    before, since = known.column(LABEL), known.column(LABELLED_AT)
+    if pc.count_distinct(given.column("id")).as_py() < given.num_rows:
+        return _new_one_by_one(given, before.to_pylist(), since.cast(pa.int64()).to_pylist())
+    same = pc.fill_null(pc.equal(given.column(LABEL), before), False)
+    older = pc.fill_null(pc.less(given.column("at"), since), False)
+    places = np.flatnonzero(~pc.or_(same, older).to_numpy())
+    return places, len(places) - before.take(pa.array(places, pa.int64())).null_count
+
+
+def _new_one_by_one(given: pa.Table, before: list[str | None], since: list[int | None]) -> tuple[np.ndarray, int]:
+    import numpy as np
+    import pyarrow as pa
+
+    latest: dict[str, tuple[str | None, int]] = {}
+    places, corrected = [], 0
+    columns = (given.column("id"), given.column(LABEL), given.column("at").cast(pa.int64()))
+    for place, (one, label, at) in enumerate(zip(*(column.to_pylist() for column in columns), strict=True)):
+        known, when = latest.get(one, (before[place], since[place] or at))
+        if label == known or at < when:
+            continue
+        latest[one] = label, at
+        places.append(place)
+        corrected += known is not None
+    return np.array(places, np.int64), corrected

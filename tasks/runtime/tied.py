@@ -1,0 +1,72 @@
+"""One service's process, tied to supervisord: `python -m tasks.runtime.tied ROOT NAME` becomes the service.
+
+It bears a mark by which it and its children are known, first ends what an earlier one of its name left behind, and dies
+with supervisord (Linux). What is left behind: a server's own workers outlive a kill -9 of it and hold its port, the
+flow runs of a killed worker have nobody to hear of them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tasks.runtime.flow_runs import FLOW_RUN
+from tasks.runtime.prefect_server import die_with_parent
+from tasks.runtime.processes import SERVICE
+from tasks.runtime.services import SERVICES, ports
+from tasks.runtime.workspace import Workspace
+
+if TYPE_CHECKING:
+    import psutil
+
+GRACE_S = 5.0
+
+
+def marked(workspace: Workspace, name: str | None = None) -> Iterator[psutil.Process]:
+    """Processes that bear the mark of this workspace's platform, or of one service of it; not this one."""
+    import psutil
+
+    for process in psutil.process_iter(["pid"]):
+        with contextlib.suppress(psutil.Error, ValueError, OSError):
+            mark = json.loads(process.environ().get(SERVICE, "{}"))
+            ours = mark.get("workspace") == str(workspace.root) and name in (None, mark["service"])
+            if ours and process.pid != os.getpid() and process.status() != psutil.STATUS_ZOMBIE:
+                yield process
+
+
+def end(found: list[psutil.Process], grace_s: float = GRACE_S) -> list[int]:
+    """End processes; gives their ids.
+
+    Flow runs get no grace: so they stay open in Prefect's books, and the next worker takes them up again.
+    """
+    import psutil
+
+    for process in found:
+        with contextlib.suppress(psutil.Error):
+            process.kill() if FLOW_RUN in process.environ() else process.terminate()
+    _, alive = psutil.wait_procs(found, grace_s)
+    for process in alive:
+        with contextlib.suppress(psutil.Error):
+            process.kill()
+    psutil.wait_procs(alive, grace_s)
+    return [process.pid for process in found]
+
+
+def main() -> None:
+    """Become the service."""
+    workspace, name = Workspace(Path(sys.argv[1])), sys.argv[2]
+    os.environ[SERVICE] = json.dumps({"workspace": str(workspace.root), "service": name})
+    end(list(marked(workspace, name)))
+    die_with_parent()
+    service = next(one for one in SERVICES if one.name == name)
+    command = service.command(workspace, ports(workspace).get(name))
+    os.execv(sys.executable, [sys.executable, *command])  # noqa: S606 - a command of the table
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,137 @@
+"""The workspace: where projects are found and where everything that Loopline keeps lies.
+
+<workspace>/projects/NAME/      the user's: project.yaml, own Python, data/ (owned by DVC)
+<workspace>/.loopline/
+    projects/NAME/              records/, work/, outbox/, quarantine/, loop.json, loop.lock
+    mlflow/ prefect/ optuna/    the stores of the tools, when no server is named
+    cache/                      downloads and remembered hashes: may be deleted at any time
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from models.errors import UsageError
+from models.files import storing
+from models.specfile import SPEC_FILE
+
+STATE = ".loopline"
+CLONE = Path(__file__).resolve().parents[2]
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """A folder with `projects/` and `.loopline/`."""
+
+    root: Path
+
+    @classmethod
+    def find(cls, start: Path | None = None) -> Workspace:
+        """The workspace of LOOPLINE_HOME, else of the nearest folder above `start` that is one, else the clone."""
+        named = os.environ.get("LOOPLINE_HOME")
+        if named:
+            return cls(Path(named).expanduser().resolve())
+        here = (start or Path.cwd()).resolve()
+        for folder in (here, *here.parents):
+            if (folder / STATE).is_dir() or (folder / "projects").is_dir():
+                return cls(folder)
+        return cls(CLONE)
+
+    @property
+    def state(self) -> Path:
+        """`.loopline/`."""
+        return self.root / STATE
+
+    @property
+    def cache(self) -> Path:
+        """Downloads and remembered hashes."""
+        return self.state / "cache"
+
+    @property
+    def locks(self) -> Path:
+        """Lock files; the kernel lets go of them when their holder dies."""
+        return self.state / "locks"
+
+    def make(self) -> None:
+        """Create the state folder.
+
+        Raises:
+            StoreError: It cannot be written.
+        """
+        with storing(self.state):
+            for folder in (self.state, self.cache, self.locks):
+                folder.mkdir(parents=True, exist_ok=True)
+            ignore = self.state / ".gitignore"
+            if not ignore.exists():
+                ignore.write_text("*\n")  # a workspace may be a git repository without our own .gitignore
+
+    def project(self, name_or_path: str) -> Project:
+        """The project of that name under `projects/`, or in that folder.
+
+        Raises:
+            UsageError: There is none; names the nearest.
+        """
+        given = Path(name_or_path).expanduser()
+        for folder in (self.root / "projects" / name_or_path, given.parent if given.name == SPEC_FILE else given):
+            if (folder / SPEC_FILE).is_file():
+                return Project(self, folder.resolve())
+        known = [project.folder.name for project in self.projects()]
+        near = difflib.get_close_matches(name_or_path, known, 1)
+        if near:
+            cure = f"did you mean {near[0]!r}?"
+        else:
+            cure = f"there are {', '.join(known)}" if known else "`loopline new NAME --from data.csv` makes one"
+        raise UsageError(
+            f"got project {name_or_path!r}, expected a name under projects/ or a folder with {SPEC_FILE}: {cure}"
+        )
+
+    def projects(self) -> list[Project]:
+        """Every project under `projects/`, by name."""
+        return [Project(self, path.parent) for path in sorted((self.root / "projects").glob(f"*/{SPEC_FILE}"))]
+
+
+@dataclass(frozen=True)
+class Project:
+    """A folder with a spec, and its place in the workspace's state."""
+
+    workspace: Workspace
+    folder: Path
+
+    @property
+    def spec_path(self) -> Path:
+        """The `project.yaml`."""
+        return self.folder / SPEC_FILE
+
+    @cached_property
+    def shown_spec(self) -> str:
+        """How errors name the spec: relative to where the user stands, if below."""
+        here = Path.cwd()
+        return str(self.spec_path.relative_to(here) if self.spec_path.is_relative_to(here) else self.spec_path)
+
+    @property
+    def data(self) -> Path:
+        """`data/`, which DVC owns: `raw/` and `prepared/`."""
+        return self.folder / "data"
+
+    @property
+    def raw(self) -> Path:
+        """The raw table."""
+        return self.data / "raw" / "raw.parquet"
+
+    @property
+    def prepared(self) -> Path:
+        """The prepared folder."""
+        return self.data / "prepared"
+
+    @property
+    def inside(self) -> bool:
+        """Whether the project lies under the workspace's `projects/`."""
+        return self.folder.parent == (self.workspace.root / "projects").resolve()
+
+    def state(self, name: str) -> Path:
+        """The project's folder under `.loopline/projects/`; `name` is the spec's."""
+        return self.workspace.state / "projects" / name

@@ -1,0 +1,65 @@
+"""A new project from a data file: a folder with the data, or a pointer to it, and a spec with first expectations."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+from models.data.read import read_source
+from models.data.scaffold import guess_spec, guess_target
+from models.data.text_scaffold import guess_text_spec, is_text
+from models.errors import UsageError
+from models.files import replacing_folder, write_text
+from models.spec import NAME_PATTERN
+from models.specfile import SPEC_FILE, read_spec
+from tasks.runtime.workspace import Project, Workspace
+
+MOST_COPIED_BYTES = 100 << 20
+README = """# {name}
+
+Data: `{source}`. {told}.
+
+    loopline run {name}
+
+See `project.yaml`: what it guessed is commented; correct what is wrong.
+"""
+
+
+def columns_of(path: Path) -> tuple[list[str], str]:
+    """The columns of a data file, and the one likeliest meant to be predicted: none of a text.
+
+    Raises:
+        DataError: The file cannot be read.
+    """
+    if is_text(path):
+        return [], ""
+    table = read_source(path)
+    return list(table.column_names), guess_target(table)
+
+
+def make_project(workspace: Workspace, name: str, data: Path, target: str | None = None) -> Project:
+    """Make `projects/NAME` for a data file, or for a text, which has no target; the folder is whole or not there.
+
+    Raises:
+        UsageError: The name is taken or no name, the file has no such column, or a text was given a target.
+        DataError: The file cannot be read.
+    """
+    folder = workspace.root / "projects" / name
+    if not re.fullmatch(NAME_PATTERN, name):
+        raise UsageError(f"got the name {name!r}, expected lower-case letters, digits, - or _, a letter first")
+    if folder.exists():
+        raise UsageError(f"{folder}: is there already: choose another name, or edit its {SPEC_FILE}")
+    copied = data.is_file() and data.stat().st_size <= MOST_COPIED_BYTES
+    source = data.name if copied else str(data.resolve())
+    if is_text(data) and target:
+        raise UsageError(f"--target: {data} is text, whose every character is predicted: leave it out")
+    text = guess_text_spec(data, name, source) if is_text(data) else guess_spec(data, name, target, source)
+    told = f"Target: `{target}`" if target else "A language model of its characters"
+    with replacing_folder(folder) as temporary:
+        if copied:
+            shutil.copyfile(data, temporary / data.name)
+        write_text(temporary / SPEC_FILE, text)
+        write_text(temporary / "README.md", README.format(name=name, source=source, told=told))
+        read_spec(temporary / SPEC_FILE, (), f"{folder / SPEC_FILE}")
+    return Project(workspace, folder)

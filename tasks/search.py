@@ -1,0 +1,283 @@
+"""Search: Optuna's trials, each trained by a gang, each a nested run; a killed search goes on with what it owes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from models.errors import LooplineError, UsageError
+from models.files import write_bytes, write_json
+from models.judge.metrics import resolve_metric
+from models.nets.catalogue import default_space, net_name
+from models.records import Record
+from models.search import Trial, best_of, check_space, suggest, trials_owed, with_params
+from models.spec import Dimension, Model, Train
+from models.training.costs import Costs, total
+from models.training.job import Epoch, Result
+from tasks.adapters import optuna_study
+from tasks.adapters.origin import begin
+from tasks.runtime import memory
+from tasks.runtime.jobs import job
+from tasks.runtime.loop import Done, Loop
+from tasks.runtime.outbox import LOOP_RUN
+
+if TYPE_CHECKING:
+    import optuna
+
+BEST_FILE = "best.json"
+TRIALS_FILE = "trials.json"
+
+
+def search(loop: Loop, prepared: Record) -> tuple[Record, bool]:
+    """Find the best configuration; `trials: 0` takes the spec's own, or `search.settings`.
+
+    Raises:
+        TrainingError: Every trial failed; says the commonest cause.
+        UsageError: The space names what the net or `train` does not have.
+    """
+    del prepared  # its digest is in the step's key; the rows are read through the loop
+
+    def act(folder: Path) -> Done:
+        if loop.spec.search.trials == 0:
+            settings = loop.spec.search.settings or {}
+            write_json(folder / BEST_FILE, settings)
+            return Done([folder / BEST_FILE], {"trials": 0, **({"params": settings} if settings else {})})
+        return _Search(loop, folder).run()
+
+    return loop.carry_out("search", act)
+
+
+@dataclass
+class _Asked:
+    """A trial under way. `known` holds what a killed trial of the same values had reported, by epoch or fold."""
+
+    trial: optuna.Trial
+    params: dict[str, Any]
+    slot: int
+    run: str
+    folder: Path
+    known: dict[int, float]
+
+    def __post_init__(self) -> None:
+        for step, value in self.known.items():
+            self.trial.report(value, step)
+
+    def report(self, value: float, step: int) -> None:
+        """Tell Optuna, once for each step."""
+        if step not in self.known:
+            self.trial.report(value, step)
+
+
+class _Search:
+    """One search: the study, who may ask it, and how many trials are owed."""
+
+    def __init__(self, loop: Loop, folder: Path) -> None:
+        self._loop = loop
+        self._folder = folder
+        self._spec = loop.spec.search
+        self._begun = begin(loop, "search")
+        self._space: Mapping[str, Dimension] = self._spec.space or _space(loop, fixed=self._begun.origin is not None)
+        self._lock = threading.Lock()
+        self._slots = list(range(self._spec.workers))
+        self._taken: set[Path] = set()
+        self._began = time.monotonic()
+        task = json.loads((loop.project.prepared / "preparation.json").read_text())["task"]
+        goal = loop.spec.goal
+        metric = resolve_metric(goal.metric, task, loop.project.folder, goal.direction)
+        self._direction, self._metric = metric.direction, metric.name
+        check_space(self._space)
+        self._study = self._open_study()
+
+    def run(self) -> Done:
+        """Run what is owed, then settle on the best."""
+        trials = optuna_study.trials_of(self._study)
+        self._position = self._ended = len(trials)
+        owed = trials_owed(self._spec, self._space, trials)
+        if trials:
+            self._loop.report.note(f"search: {len(trials)} trials stand, {owed} still owed")
+        memory.release()
+        with ThreadPoolExecutor(self._spec.workers, thread_name_prefix="trial") as pool:
+            running = [pool.submit(self._one) for _ in range(owed)]
+            try:
+                for future in as_completed(running):
+                    future.result()
+            except BaseException:
+                for future in running:
+                    future.cancel()
+                raise
+        return self._settle()
+
+    def _open_study(self) -> optuna.Study:
+        """The study is named after the loop that began it; a later loop that owes the same search goes on with it."""
+        note = self._folder / "study.json"
+        if not note.exists():
+            write_json(note, {"study": self._loop.id})
+        name = json.loads(note.read_text())["study"]
+        attributes = {"loopline.loop_id": self._loop.id, "loopline.project": self._loop.spec.name}
+        return optuna_study.open_study(self._loop.workspace, name, self._spec, self._direction, attributes)
+
+    def _one(self) -> None:
+        timeout = self._spec.timeout_s
+        if timeout and time.monotonic() - self._began > timeout:
+            return
+        with self._lock:
+            trial = optuna_study.ask(self._study, self._spec, self._space, self._loop.spec.train.seed, self._position)
+            self._position += 1
+            params = suggest(trial, self._space)
+            slot, folder = self._slots.pop(0), self._take_folder(trial.number, params)
+        run = f"trial-{trial.number}"
+        self._loop.outbox.start_run(run, f"{self._loop.id}/{run}", {"loopline.loop_id": self._loop.id}, parent=LOOP_RUN)
+        self._loop.outbox.params(run, params)
+        began = time.perf_counter()
+        spent: list[Costs] = []
+        try:
+            known = optuna_study.killed_before(self._study, params)
+            value, state = self._train(_Asked(trial, params, slot, run, folder, known), spent)
+            reason = ""
+        except UsageError:
+            optuna_study.fail_running(self._study, trial.number)
+            raise  # the spec is at fault, not this draw
+        except LooplineError as error:
+            value, state, reason = None, "FAIL", str(error)
+        with self._lock:
+            trial.set_user_attr(optuna_study.SECONDS, round(time.perf_counter() - began, 3))
+            if reason:
+                trial.set_user_attr(optuna_study.REASON, reason)
+            if spent:
+                trial.set_user_attr(optuna_study.COSTS, total(spent).model_dump())
+            self._tell(trial, value, state)
+            self._ended += 1
+            self._slots.append(slot)
+            self._taken.remove(folder)
+        self._loop.outbox.metrics(run, {f"cost/{name}": figure for name, figure in total(spent).figures().items()})
+        self._log_end(run, trial.number, value, state, reason)
+
+    def _take_folder(self, number: int, params: Mapping[str, Any]) -> Path:
+        """A folder that goes by the values drawn: a trial drawn again after a kill finds its checkpoint there."""
+        name = hashlib.sha256(json.dumps(params, sort_keys=True).encode()).hexdigest()[:16]
+        folder = self._folder / "trials" / name
+        folder = folder if folder not in self._taken else folder.with_name(f"{name}-{number}")
+        self._taken.add(folder)
+        return folder
+
+    def _train(self, asked: _Asked, spent: list[Costs]) -> tuple[float, str]:
+        """Value and state of a trial; with folds, the mean over them, pruned by the folds so far.
+
+        What each fold cost is added to `spent`.
+        """
+        model, train = with_params(self._begun.arguments(self._loop.spec.model), self._loop.spec.train, asked.params)
+        # A trial stays on this machine; other nodes come for the training of the best.
+        train = train.model_copy(update={"epochs": self._spec.epochs or max(1, train.epochs // 2), "nodes": "1"})
+        folds = self._spec.folds
+        values = []
+        for index in range(folds):
+            result = self._fit(asked, model, train, (index, folds) if folds > 1 else None)
+            values.append(result.value)
+            spent += [result.costs] if result.costs else []
+            if result.pruned:
+                return result.value, "PRUNED"
+            if folds > 1:
+                asked.report(sum(values) / len(values), index)
+                if asked.trial.should_prune() and index + 1 < folds:
+                    return sum(values) / len(values), "PRUNED"
+        return sum(values) / len(values), "COMPLETE"
+
+    def _fit(self, asked: _Asked, model: Model, train: Train, fold: tuple[int, int] | None) -> Result:
+        task = job(
+            self._loop,
+            asked.folder / f"fold-{fold[0]}" if fold else asked.folder,
+            model,
+            train,
+            checkpoints=True,
+            sample=self._spec.sample,
+            fold=fold,
+            workers=min(self._spec.workers, self._spec.trials),
+            slot=asked.slot,
+            start=self._begun.origin,
+        )
+
+        def on_epoch(epoch: Epoch) -> bool:
+            self._loop.outbox.metrics(asked.run, epoch.values, epoch.epoch)
+            if fold is not None or epoch.stage != "train":
+                return True
+            asked.report(epoch.values[f"val_{task.metric}"], epoch.epoch)
+            return not asked.trial.should_prune()
+
+        return self._loop.gang.run(task, on_epoch)
+
+    def _tell(self, trial: optuna.Trial, value: float | None, state: str) -> None:
+        import optuna
+
+        if state == "COMPLETE":
+            self._study.tell(trial, value)
+        else:
+            self._study.tell(trial, state=optuna.trial.TrialState[state])
+
+    def _log_end(self, run: str, number: int, value: float | None, state: str, reason: str) -> None:
+        if value is not None:
+            self._loop.outbox.metrics(run, {"value": value})
+        self._loop.outbox.tags(
+            run, {"loopline.trial_state": state.lower(), **({"loopline.reason": reason} if reason else {})}
+        )
+        self._loop.outbox.end_run(run, "FAILED" if state == "FAIL" else "FINISHED")
+        shown = reason.splitlines()[0] if reason else f"{value:.4f}{' (pruned)' if state == 'PRUNED' else ''}"
+        self._loop.report.progress("search", self._ended, self._spec.trials, f"trial {number}: {shown}")
+
+    def _settle(self) -> Done:
+        trials = optuna_study.trials_of(self._study)
+        best = best_of(trials, self._direction)
+        importances = optuna_study.importances(self._study)
+        write_json(self._folder / BEST_FILE, best.params)
+        write_json(self._folder / TRIALS_FILE, [trial.model_dump() for trial in trials])
+        self._log_pictures(trials, importances)
+        counts = {state: sum(trial.state == state for trial in trials) for state in ("complete", "pruned", "failed")}
+        result = {
+            "study": self._study.study_name,
+            "trials": len(trials),
+            **counts,
+            "best_trial": best.number,
+            "best_value": best.value,
+            "params": best.params,
+            "importances": importances,
+            "costs": total(trial.costs for trial in trials).model_dump(),
+        }
+        return Done([self._folder / BEST_FILE], result)
+
+    def _log_pictures(self, trials: list[Trial], importances: Mapping[str, float]) -> None:
+        from models.report import training_figures as figures
+
+        valued = [(trial.params, trial.value) for trial in trials if trial.value is not None]
+        states = ["fail" if trial.state == "failed" else trial.state for trial in trials]
+        log = [path for path, dimension in self._space.items() if dimension.log]
+        pictures = {
+            "search-history.svg": figures.search_history(
+                [trial.value for trial in trials], states, self._direction, self._metric
+            ),
+            "search-parallel.svg": figures.parallel_coordinates(
+                [params for params, _ in valued],
+                [value for _, value in valued],
+                self._metric,
+                self._direction,
+                log,
+            ),
+        }
+        if importances:
+            pictures["search-importance.svg"] = figures.importance_bars(importances)
+        for name, content in pictures.items():
+            write_bytes(self._folder / "figures" / name, content)
+            self._loop.outbox.artifact(LOOP_RUN, self._folder / "figures" / name, "search")
+
+
+def _space(loop: Loop, fixed: bool) -> Mapping[str, Dimension]:
+    """Where to look when the spec does not say; a net whose weights are taken over keeps its shape (`fixed`)."""
+    space = default_space(net_name(loop.spec.model.net, loop.spec.data.kind))
+    if not fixed:
+        return space
+    return {path: dimension for path, dimension in space.items() if path == "model.dropout" or path[:6] != "model."}

@@ -1,0 +1,151 @@
+"""Serve: `python -m tasks.serve ROOT PROJECT... --port 8000`; `loopline serve` is the same with names looked up."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import logging.config
+import signal
+import sys
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from models.errors import LooplineError, UsageError
+from models.specfile import read_spec
+from tasks.runtime import stores
+from tasks.runtime.doors import is_loopback
+from tasks.runtime.workspace import Workspace
+from tasks.serve import logs
+from tasks.serve.beside import compacting
+from tasks.serve.follower import Lead, follow
+from tasks.serve.metric_files import share_between_workers
+from tasks.serve.settings import Settings
+
+DRAIN_S = 20
+END_S = 1.0
+FIRST_LOOK_S = 1.0
+
+
+def serve(settings: Settings) -> None:
+    """Serve until ended by a signal; then answer what is under way, and return.
+
+    Raises:
+        UsageError: It may not listen so.
+    """
+    import uvicorn
+
+    check(settings)
+    logging.config.dictConfig(logs.config())
+    settings.workspace.make()
+    stores.configure(settings.workspace)
+    stop = threading.Event()
+    leads = [Lead(settings, project) for project in settings.projects]
+    threads = [threading.Thread(target=follow, args=(lead, stop), daemon=True) for lead in leads]
+    for thread in threads:
+        thread.start()
+    settings = replace(settings, logs={**_rules(settings), **settings.logs})
+    begun = time.monotonic()
+    for lead in leads:  # a registry that does not answer is not waited for: the last release is known
+        lead.looked.wait(max(0.0, begun + FIRST_LOOK_S - time.monotonic()))
+    settings.hand_on()
+    if settings.workers > 1:
+        share_between_workers(settings.metrics_folder)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # uvicorn raises the signal once more when it has drained
+    try:
+        with compacting(settings):
+            uvicorn.run("tasks.serve.app:application", **_options(settings))
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join(END_S)
+
+
+def check(settings: Settings) -> None:
+    """Refuse what would let anybody in, or cannot be.
+
+    Raises:
+        UsageError: A key without its certificate, a file of TLS that is not there, or one port for two servers.
+    """
+    if settings.grpc_port == settings.port:
+        raise UsageError(f"--grpc-port {settings.grpc_port}: HTTP listens there: name another")
+    files = {"--tls-cert": settings.tls_cert, "--tls-key": settings.tls_key, "--tls-client-ca": settings.tls_client_ca}
+    given = {name for name, path in files.items() if path}
+    if given and not {"--tls-cert", "--tls-key"} <= given:
+        raise UsageError(f"got {', '.join(sorted(given))}: TLS needs both --tls-cert and --tls-key")
+    for name, path in files.items():
+        if path and not Path(path).is_file():
+            raise UsageError(f"{name}: got {path!r}, expected a file in PEM format")
+    if not given and not is_loopback(settings.host):
+        logging.getLogger("loopline.serve").warning(
+            "%s is reached from elsewhere without TLS: tokens can be read on the way", settings.host
+        )
+
+
+def _options(settings: Settings) -> dict[str, Any]:
+    import ssl
+
+    return {
+        "factory": True,
+        "host": settings.host,
+        "port": settings.port,
+        "workers": settings.workers,
+        "http": "tasks.serve.connection:Connection",
+        "ws": "none",
+        "loop": "uvloop",
+        "log_config": logs.config(),
+        "access_log": False,
+        "server_header": False,
+        "proxy_headers": False,
+        "timeout_graceful_shutdown": DRAIN_S,
+        "ssl_certfile": settings.tls_cert,
+        "ssl_keyfile": settings.tls_key,
+        "ssl_ca_certs": settings.tls_client_ca,
+        "ssl_cert_reqs": ssl.CERT_REQUIRED if settings.tls_client_ca else ssl.CERT_NONE,
+    }
+
+
+def _rules(settings: Settings) -> dict[str, dict[str, Any]]:
+    """What the specs in the workspace say now of the log of served predictions."""
+    found: dict[str, dict[str, Any]] = {}
+    for name in settings.projects:
+        with contextlib.suppress(LooplineError):  # a spec that is not here, or is broken: the version has its own
+            spec = read_spec(settings.workspace.project(name).spec_path, (), name)
+            found |= {name: spec.serve.log.model_dump()} if spec.name == name else {}
+    return found
+
+
+def main() -> None:
+    """Parse the command line and serve."""
+    parser = argparse.ArgumentParser(prog="python -m tasks.serve", description=__doc__)
+    parser.add_argument("root", type=Path, help="The workspace.")
+    parser.add_argument("projects", nargs="*", help="Registered models; without any, those whose specs say `up`.")
+    parser.add_argument("--host", default="127.0.0.1", help="Where to listen; off loopback a token is asked.")
+    parser.add_argument("--port", type=int, default=8000)
+    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--grpc-port", type=int, default=0, help="Of the Open Inference Protocol; 0 for none.")
+    parser.add_argument("--name", action="append", default=[], help="A further Host name, such as a proxy's.")
+    parser.add_argument("--tls-cert", help="The server's certificate with its chain, PEM.")
+    parser.add_argument("--tls-key", help="Its key, PEM.")
+    parser.add_argument("--tls-client-ca", help="The authority of the clients' certificates; then no token is asked.")
+    parser.add_argument("--rate", type=float, help="Requests a second for each token.")
+    given = vars(parser.parse_args())
+    root, projects, names = given.pop("root").resolve(), tuple(given.pop("projects")), tuple(given.pop("name"))
+    projects = projects or _asking(root)
+    try:
+        serve(Settings(str(root), projects, names=names, **given))
+    except LooplineError as error:
+        sys.stderr.write(f"{error}\n")
+        sys.exit(error.exit_code)
+
+
+def _asking(root: Path) -> tuple[str, ...]:
+    from tasks.runtime.services import asking
+
+    return tuple(asking(Workspace(root)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,159 @@
+"""Who may ask, for every protocol: Host, token, rate. HTTP asks by way of `tasks.serve.door`, gRPC calls `admit`.
+
+On loopback nobody else can reach the server, and no token is asked. Elsewhere each request bears one, unless the
+server's TLS demands a certificate of its clients. A request that a proxy passed on comes from elsewhere too.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import time
+from collections import OrderedDict
+from collections.abc import Sequence
+
+from models.errors import UsageError
+from models.files import storing
+from models.serving.refusals import Refusal
+from tasks.runtime.doors import LEAST_TOKEN, is_loopback, names_us, own_names, token_of
+from tasks.runtime.workspace import Workspace
+from tasks.serve.settings import Settings
+
+MOST_CALLERS = 10_000
+REMOTE_RATE = 1000.0
+
+
+class Access:
+    """What decides whether a request is let in.
+
+    Args:
+        host: Where the server listens.
+        tokens: Any of them lets in.
+        names: Further Host names.
+        is_certified: Whether TLS lets only clients in whose certificate it knows.
+        rate: Requests a second for each token, or for each address where none is asked; None for any number.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        tokens: Sequence[str],
+        names: Sequence[str] = (),
+        *,
+        is_certified: bool = False,
+        rate: float | None = None,
+    ) -> None:
+        self.is_open = is_certified or (is_loopback(host) and not names)
+        self._names = own_names(host, names)
+        self._any_address = not is_loopback(host) or bool(names)
+        self._digests = [_digest(token) for token in tokens]
+        self._buckets = Buckets(rate) if rate else None
+        self._known_hosts: set[str] = set()
+
+    @classmethod
+    def of(cls, settings: Settings) -> Access:
+        """The access that a server was started with.
+
+        Raises:
+            UsageError: A token is too short to keep anybody out.
+            StoreError: The tokens cannot be read or made.
+        """
+        remote = not is_loopback(settings.host)
+        rate = settings.rate if settings.rate is not None else REMOTE_RATE if remote else None
+        certified = settings.tls_client_ca is not None
+        tokens = tokens_of(settings.workspace)
+        return cls(settings.host, tokens, settings.names, is_certified=certified, rate=rate)
+
+    def check_host(self, header: str) -> None:
+        """Let pass what was sent to one of our names.
+
+        Raises:
+            Refusal: 421, a name that somebody else made to resolve here, or none.
+        """
+        if header in self._known_hosts:
+            return
+        if not names_us(header, self._names, any_address=self._any_address):
+            raise Refusal(
+                421, "the Host header names another server: ask by a name of this one, or start it with --name"
+            )
+        if len(self._known_hosts) < 100:
+            self._known_hosts.add(header)
+
+    def admit(self, authorization: str, client: str, *, is_forwarded: bool = False) -> None:
+        """Let pass who may ask now.
+
+        Args:
+            authorization: `Bearer TOKEN`, as HTTP's header and gRPC's metadata have it; empty for none.
+            client: The caller's address.
+            is_forwarded: Whether a proxy passed the request on.
+
+        Raises:
+            Refusal: 401, no token or a wrong one; 429, too many requests.
+        """
+        if self.is_open and not is_forwarded:
+            if self._buckets is not None:
+                self._buckets.take(client)
+            return
+        kind, _, token = authorization.partition(" ")
+        digest = _digest(token.strip())
+        is_known = False
+        for own in self._digests:  # all of them, so that the time tells nothing
+            is_known |= hmac.compare_digest(own, digest)
+        if kind.lower() != "bearer" or not is_known:
+            raise Refusal(401, "a token is needed: send `Authorization: Bearer TOKEN`", {"www-authenticate": "Bearer"})
+        if self._buckets is not None:
+            self._buckets.take(digest.hex())
+
+
+class Buckets:
+    """A bucket of tokens for each caller: `rate` flow in each second, up to one second's worth.
+
+    Source: the token bucket of RFC 2697, with one rate.
+    """
+
+    def __init__(self, rate: float) -> None:
+        self._rate, self._most = rate, max(1.0, rate)
+        self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
+
+    def take(self, caller: str, now: float | None = None) -> None:
+        """Take one.
+
+        Raises:
+            Refusal: 429, the bucket is empty.
+        """
+        now = time.monotonic() if now is None else now
+        left, at = self._left.pop(caller, (self._most, now))
+        left = min(self._most, left + (now - at) * self._rate)
+        self._left[caller] = (left - 1 if left >= 1 else left, now)
+        while len(self._left) > MOST_CALLERS:
+            self._left.popitem(last=False)
+        if left < 1:
+            after_s = max(1, round((1 - left) / self._rate))
+            said = f"more than {self._rate:g} requests a second: ask again in {after_s} s"
+            raise Refusal(429, said, {"retry-after": str(after_s)})
+
+
+def tokens_of(workspace: Workspace) -> list[str]:
+    """The workspace's token, and those of `.loopline/serving/tokens`: one a line, with a note behind it.
+
+    Raises:
+        UsageError: One is too short to keep anybody out.
+        StoreError: The file cannot be read.
+    """
+    path = workspace.state / "serving" / "tokens"
+    found = [token_of(workspace)]
+    if path.exists():
+        with storing(path):
+            lines = path.read_text().splitlines()
+        for number, line in enumerate(lines, 1):
+            token = line.split("#")[0].split()[:1]
+            if token and len(token[0]) < LEAST_TOKEN:
+                raise UsageError(
+                    f"{path}:{number}: got a token of {len(token[0])} characters, expected {LEAST_TOKEN} or more"
+                )
+            found += token
+    return found
+
+
+def _digest(token: str) -> bytes:
+    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()

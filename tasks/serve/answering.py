@@ -1,0 +1,163 @@
+"""One way for every protocol: pick the version, read the rows as it takes them, answer, write down, hand back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import orjson
+
+from models.errors import DataError, StoreError
+from models.serving import refusals
+from models.serving.refusals import Refusal
+from models.serving.rows import Rows
+from models.serving.scoring import LONGEST_ID
+from models.serving.served import Answer, Served
+from tasks.serve import passage
+from tasks.serve.book import new_ids
+from tasks.serve.engine import DEADLINE_S
+
+if TYPE_CHECKING:
+    from starlette.datastructures import State
+
+
+@dataclass(frozen=True)
+class Question:
+    """What a caller asks.
+
+    Args:
+        rows: Reads the rows as the version takes them that answers; raises `DataError` for what it cannot take.
+        name: The model's; None for the only one.
+        version: The version that must answer; None for the one that the release picks.
+        key: What the release picks by: the caller's id of the request; empty for none.
+        ids: The caller's names of the rows; None for made ones.
+        deadline: When the answer is of no use any more, by `time.monotonic`; None for the usual.
+    """
+
+    rows: Callable[[Served], Rows]
+    name: str | None = None
+    version: str | None = None
+    key: str = ""
+    ids: Sequence[str] | None = None
+    deadline: float | None = None
+
+
+@dataclass(frozen=True)
+class Answered:
+    """An answer that is written down, with what it answers. `key`: of the request; `ids`: of the rows."""
+
+    served: Served
+    rows: Rows
+    answer: Answer
+    key: str
+    ids: Sequence[str]
+
+
+async def answer(state: State, question: Question) -> Answered:
+    """Answer a question by the version that the release picks for it.
+
+    Args:
+        state: The application's.
+        question: What is asked.
+
+    Raises:
+        Refusal: It is not answered.
+    """
+    name = model_name(state, question.name)
+    ids = question.ids
+    key = question.key or (ids[0] if ids else "")
+    if not key:
+        (key,) = new_ids(1)
+    served = picked(state, name, question.version, key)
+    passage.note(key, name, served.version)
+    rows = _read(question, served)
+    ids = _ids(ids, key, rows.num_rows)
+    found = await _answered(state, name, served, rows, passage.deadline(question.deadline, DEADLINE_S))
+    passage.note_rows(found.num_rows)
+    state.metrics.answered(served, found)
+    try:
+        if not state.books[name].enter(served, ids, rows, found):
+            passage.note_unlogged()
+            state.metrics.unlogged(name, found.num_rows)
+    except StoreError as error:
+        raise refusals.busy(f"{name}: the prediction log cannot be written: nothing is answered meanwhile") from error
+    except orjson.JSONEncodeError as error:
+        words = "a column that is no input is nested too deep to be written down: leave it out"
+        raise refusals.unreadable(words) from error
+    return Answered(served, rows, found, key, ids)
+
+
+def model_name(state: State, name: str | None) -> str:
+    """The name of a served model; without one, of the only one.
+
+    Raises:
+        Refusal: It is not served here, or several are and none was named.
+    """
+    known: list[str] = list(state.shelves)
+    if name is None and len(known) == 1:
+        return known[0]
+    if name is None:
+        raise refusals.unknown(f"several models are served here: ask /models/NAME/... for one of {', '.join(known)}")
+    if name not in state.shelves:
+        raise refusals.unknown(f"no model {name[:60]!r} is served here: there is {', '.join(known)}")
+    return name
+
+
+def checked_key(key: str) -> str:
+    """A caller's name of a request, as it may be.
+
+    Raises:
+        Refusal: It is too long.
+    """
+    if len(key) > LONGEST_ID:
+        raise refusals.unreadable(f"got an id of {len(key)} characters, expected {LONGEST_ID} at most")
+    return key
+
+
+def picked(state: State, name: str, version: str | None, key: str) -> Served:
+    """The loaded version that answers.
+
+    Raises:
+        Refusal: It is not loaded.
+    """
+    shelf = state.shelves[name]
+    served: Served | None = shelf.pick(key, version)
+    if served is not None:
+        return served
+    if not shelf.is_ready:
+        raise refusals.busy(f"{name}: no version is loaded yet")
+    loaded = ", ".join(shelf.versions)
+    raise refusals.unknown(f"{name}: version {str(version)[:60]!r} is not loaded: there is {loaded}")
+
+
+def _read(question: Question, served: Served) -> Rows:
+    try:
+        return question.rows(served)
+    except DataError as error:
+        raise refusals.unreadable(str(error)) from error
+
+
+async def _answered(state: State, name: str, served: Served, rows: Rows, deadline: float) -> Answer:
+    """What the version says, counted: an automatic return goes by it.
+
+    Only what the model itself does counts: neither a caller's haste nor a full queue costs a version its place.
+    """
+    try:
+        found: Answer = await state.engine.answer(served, rows.feed, deadline)
+    except Refusal:
+        raise
+    except Exception:
+        state.shelves[name].count(served.version, 0.0, failed=True)
+        raise
+    state.shelves[name].count(served.version, served.call_s)
+    return found
+
+
+def _ids(given: Sequence[str] | None, key: str, count: int) -> Sequence[str]:
+    """The caller's; else one row has the request's own id, and several have it with their number."""
+    if given is None:
+        return [key] if count == 1 else [f"{key}-{row}" for row in range(count)]
+    if len(given) != count:
+        raise refusals.unreadable(f"got {len(given)} ids for {count} rows: expected one for each, or none")
+    return given

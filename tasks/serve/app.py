@@ -1,0 +1,145 @@
+"""The application of one worker: addresses, and what answers them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import multiprocessing
+import os
+import signal
+from collections.abc import AsyncIterator
+
+from starlette.applications import Starlette
+from starlette.datastructures import State
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp
+
+from models.serving.refusals import Refusal
+from tasks.serve import description, feedback, health, open_inference, scoring, webhook
+from tasks.serve.access import Access
+from tasks.serve.bodies import told
+from tasks.serve.book import Book
+from tasks.serve.dispatch import Dispatch
+from tasks.serve.door import Door
+from tasks.serve.engine import Engine
+from tasks.serve.logs import RequestLog
+from tasks.serve.metric_files import forget_dead_workers
+from tasks.serve.metrics import Metrics
+from tasks.serve.settings import Settings
+from tasks.serve.shelf import Shelf
+
+LOOK_S = 1.0
+
+
+def application() -> ASGIApp:
+    """The application of the settings that were handed on."""
+    settings = Settings.handed()
+    return behind_door(make(settings), settings)
+
+
+def behind_door(app: Starlette, settings: Settings) -> ASGIApp:
+    """An application with what stands before it: access, limits, metrics, the log, the short way."""
+    state = app.state
+    short = Dispatch(app, settings.projects)
+    return Door(short, state.access, settings.most_bytes, state.metrics, state.log)
+
+
+def make(settings: Settings) -> Starlette:
+    """An application that serves what the releases name."""
+    app = Starlette(
+        routes=[
+            *health.ROUTES,
+            *scoring.ROUTES,
+            *open_inference.ROUTES,
+            *feedback.ROUTES,
+            *description.ROUTES,
+            *webhook.ROUTES,
+        ],
+        exception_handlers={HTTPException: _refused, Refusal: _said_no, 500: _failed},
+        lifespan=_following,
+    )
+    app.state.settings = settings
+    app.state.is_ending = False
+    app.state.engine = Engine()
+    app.state.access = Access.of(settings)
+    app.state.metrics = Metrics()
+    app.state.log = RequestLog()
+    app.state.shelves = {name: Shelf(settings, name) for name in settings.projects}
+    app.state.books = {name: Book(settings, name) for name in settings.projects}
+    return app
+
+
+@contextlib.asynccontextmanager
+async def _following(app: Starlette) -> AsyncIterator[None]:
+    state = app.state
+    forget_dead_workers()
+    _end_with_parent()
+    for shelf in state.shelves.values():
+        await shelf.refresh()
+    following = [asyncio.create_task(shelf.follow()) for shelf in state.shelves.values()]
+    following.append(asyncio.create_task(_look(state)))
+    try:
+        async with _over_grpc(state):
+            yield
+            state.is_ending = True
+    finally:
+        for task in following:
+            task.cancel()
+        await asyncio.to_thread(state.engine.close)
+
+
+async def _look(state: State) -> None:
+    """Keep the metrics of what is no event up to date: another worker may be the one that is asked."""
+    while True:
+        state.metrics.look(state.engine, state.shelves)
+        await asyncio.sleep(LOOK_S)
+
+
+def _end_with_parent() -> None:
+    """A worker whose parent was killed ends as if it were told to: nobody would start it again, or end it."""
+    parent = multiprocessing.parent_process()
+    if parent is None:
+        return
+    loop = asyncio.get_running_loop()
+
+    def end() -> None:
+        loop.remove_reader(parent.sentinel)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    loop.add_reader(parent.sentinel, end)
+
+
+@contextlib.asynccontextmanager
+async def _over_grpc(state: State) -> AsyncIterator[None]:
+    """Its library is loaded only where a port was asked for."""
+    if not state.settings.grpc_port:
+        yield
+        return
+    from tasks.serve import grpc_server
+
+    server = await grpc_server.start(state)
+    try:
+        yield
+    finally:
+        await server.stop(grpc_server.GRACE_S)
+
+
+def _refused(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    headers = dict(error.headers or {})
+    words = {
+        404: "there is no such address: /openapi.json tells all of them",
+        405: f"got {request.method[:20]}, expected {headers.get('Allow', 'another method')}",
+    }
+    return told({"error": words.get(error.status_code, error.detail)}, error.status_code, headers)
+
+
+def _said_no(_: Request, refusal: Exception) -> Response:
+    assert isinstance(refusal, Refusal)
+    return told({"error": str(refusal)}, refusal.status, refusal.headers)
+
+
+def _failed(_: Request, __: Exception) -> Response:
+    return told({"error": "something went wrong here; the server's log says what"}, 500)

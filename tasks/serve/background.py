@@ -1,0 +1,73 @@
+"""What is done for a release by other processes: telling the registry of a return, answering as a shadow."""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+import time
+
+from tasks.runtime.prefect_server import die_with_parent
+from tasks.runtime.workspace import CLONE, Workspace
+
+AGAIN_S = 30.0
+REFUSED = 3
+"""The exit code of a gate: asking again would change nothing."""
+
+_log = logging.getLogger("loopline.serve")
+
+
+class Background:
+    """The processes beside one project's follower. They end with it, however it ends."""
+
+    def __init__(self, workspace: Workspace, project: str) -> None:
+        self._workspace, self._project = workspace, project
+        self._shadow: subprocess.Popen[bytes] | None = None
+        self._shadowed: str | None = None
+        self._shadow_again = 0.0
+        self._giving: subprocess.Popen[bytes] | None = None
+        self._given: dict[str, float] = {}
+
+    def give_back(self, version: str, why: str) -> None:
+        """Have the registry give the version's place back too; until it did, asked now and then."""
+        if self._giving is not None:
+            code = self._giving.poll()
+            if code is None:
+                return
+            self._giving = None
+            if code == REFUSED:
+                self._given[version] = float("inf")
+        if time.monotonic() >= self._given.get(version, 0.0):
+            self._given[version] = time.monotonic() + AGAIN_S
+            self._giving = self._start("tasks.serve.giving_back", version, why)
+
+    def forget(self, versions: set[str]) -> None:
+        """Versions whose place was given back for good: should one fail again, the registry is told again."""
+        self._given = {version: at for version, at in self._given.items() if version in versions}
+
+    def shadow(self, version: str | None) -> None:
+        """See that this version answers as a shadow, and no other."""
+        dead = self._shadow is not None and self._shadow.poll() is not None
+        if self._shadow is not None and (dead or version != self._shadowed):
+            self._end_shadow()
+        if version is not None and self._shadow is None and (time.monotonic() >= self._shadow_again):
+            self._shadow = self._start("tasks.serve.shadow", version)
+            self._shadowed, self._shadow_again = version, time.monotonic() + AGAIN_S
+
+    def end(self) -> None:
+        """End the shadow; a return that is being told is left to end."""
+        self._end_shadow()
+
+    def _end_shadow(self) -> None:
+        if self._shadow is None:
+            return
+        if self._shadow.poll() not in (None, 0):
+            _log.error("%s: the shadow ended with %s; it begins again", self._project, self._shadow.returncode)
+        self._shadow.terminate()
+        self._shadow.wait()
+        self._shadow = None
+
+    def _start(self, module: str, *arguments: str) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", module, str(self._workspace.root), self._project, *arguments]
+        return subprocess.Popen(command, cwd=CLONE, env=os.environ, preexec_fn=die_with_parent)  # noqa: PLW1509

@@ -1,0 +1,64 @@
+"""The compactor beside a server: a process of its own, as the serving ones import no Arrow; kept alive."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+
+from tasks.runtime.moving import waits
+from tasks.runtime.services import supervisor
+from tasks.serve.settings import Settings
+
+LOOK_S = 1.0
+FIRST_S = 60.0
+"""Without anything to move it is started after this long: a server is ready at once, and old rows go all the same."""
+END_S = 10.0
+
+_log = logging.getLogger("loopline.serve")
+
+
+@contextlib.contextmanager
+def compacting(settings: Settings) -> Iterator[None]:
+    """Have what is served moved into the logs of the workspace while in the block."""
+    stop = threading.Event()
+    thread = threading.Thread(target=_keep, args=(settings, stop), name="loopline-compactor", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join(END_S)
+
+
+def _keep(settings: Settings, stop: threading.Event) -> None:
+    """The kernel ends the process with the thread that started it, so this thread lives as long as the server."""
+    states = [settings.state(project) for project in settings.projects]
+    late = time.monotonic() + FIRST_S
+    while not stop.wait(LOOK_S):
+        wanted = time.monotonic() >= late or any(waits(state) for state in states)
+        if not wanted or supervisor(settings.workspace):  # a platform has a compactor of its own
+            continue
+        with _started(settings.root) as process:
+            while process.poll() is None and not stop.wait(LOOK_S):
+                pass
+            if not stop.is_set():
+                _log.error("the compactor ended with %s: another is started", process.returncode)
+
+
+@contextlib.contextmanager
+def _started(root: str) -> Iterator[subprocess.Popen[bytes]]:
+    process = subprocess.Popen([sys.executable, "-m", "tasks.compact", root, "--beside"], stdin=subprocess.DEVNULL)
+    try:
+        yield process
+    finally:
+        process.terminate()
+        try:
+            process.wait(END_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()

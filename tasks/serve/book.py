@@ -1,0 +1,107 @@
+"""The book: what was answered, and what turned out, written down before the caller hears of it."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Sequence
+
+from models.errors import StoreError
+from models.files import read_json
+from models.serving.records import Recorder, label_record, part_of, sampled
+from models.serving.rows import Rows
+from models.serving.served import Answer, Served
+from models.spec_serve import Log
+from tasks.runtime.segments import SegmentWriter, segments_folder
+from tasks.serve.settings import Settings
+
+SAID_AGAIN_S = 60.0
+
+_log = logging.getLogger("loopline.serve")
+
+
+def new_ids(count: int) -> list[str]:
+    """Ids that sort by time: UUIDs of version 7.
+
+    Source: RFC 9562, section 5.7.
+    """
+    drawn, now = os.urandom(10 * count), time.time_ns() // 1_000_000
+    return [_uuid7(now, drawn[10 * at : 10 * at + 10]) for at in range(count)]
+
+
+def _uuid7(milliseconds: int, drawn: bytes) -> str:
+    random = int.from_bytes(drawn)
+    high = milliseconds << 16 | 7 << 12 | random & 0xFFF
+    text = f"{high << 64 | 0b10 << 62 | random >> 12 & (1 << 62) - 1:032x}"
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+class Book:
+    """What one process writes down of one project: in segments, which the compactor moves into the logs.
+
+    What the project's spec says of it now counts, where the server was started with it; else what the spec of the
+    version says that answers.
+    """
+
+    def __init__(self, settings: Settings, project: str) -> None:
+        state = settings.state(project)
+        self._project = project
+        self._given = settings.logs.get(project)
+        self._predictions = SegmentWriter(segments_folder(state, "predictions"))
+        self._labels = SegmentWriter(segments_folder(state, "labels"))
+        self._rules: dict[str, tuple[Log, Recorder]] = {}
+        self._said = float("-inf")
+
+    def enter(self, served: Served, ids: Sequence[str], rows: Rows, answer: Answer) -> bool:
+        """Write down an answer, as the version's spec has it.
+
+        False: it could not be written, and the spec says to answer all the same.
+
+        Raises:
+            StoreError: It cannot be written, and the spec says to refuse then.
+        """
+        rules, recorder = self._rules.get(served.version) or self._rules_of(served)
+        if rules.share < 1:
+            places = sampled(ids, rules.share)
+            if not places:
+                return True
+            rows, answer = part_of(rows, answer, places)
+            ids = [ids[place] for place in places]
+        try:
+            self._predictions.write(recorder.record(ids, time.time_ns() // 1000, rows, answer))
+        except StoreError as error:
+            self._say(error)
+            if rules.when_full == "refuse":
+                raise
+            return False
+        return True
+
+    def note(self, pairs: Sequence[tuple[str, str]], by: str) -> None:
+        """Write down labels, `(id, label)` each, that `by` gave.
+
+        Raises:
+            StoreError: They cannot be written.
+        """
+        try:
+            self._labels.write(label_record(pairs, time.time_ns() // 1000, by))
+        except StoreError as error:
+            self._say(error)
+            raise
+
+    def close(self) -> None:
+        """Leave the segments to the compactor."""
+        self._predictions.close()
+        self._labels.close()
+
+    def _rules_of(self, served: Served) -> tuple[Log, Recorder]:
+        own = read_json(served.folder / "spec.json").get("serve") or {}
+        rules = Log.model_validate(own.get("log") or {} if self._given is None else self._given)
+        self._rules[served.version] = rules, Recorder(served.preparation, rules.redact)
+        return self._rules[served.version]
+
+    def _say(self, error: StoreError) -> None:
+        now = time.monotonic()
+        if now - self._said >= SAID_AGAIN_S:
+            self._said = now
+            _log.error("%s: the log cannot be written: %s", self._project, error)

@@ -1,0 +1,75 @@
+"""Versions brought to this machine for serving, checked file by file, and tried out before anybody is answered by them.
+
+What needs MLflow, and what might not survive an attempt, is done by processes that live as long as that takes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from models.errors import StoreError
+from models.files import read_json
+from models.sealing import TAG, is_signed
+from tasks.adapters.artifacts import FILES, damage, signing_key
+from tasks.adapters.model_cache import kept
+from tasks.runtime.registry_view import Version
+from tasks.runtime.workspace import CLONE, Workspace
+
+FETCH_S = 600.0
+TRIAL_S = 120.0
+
+
+def bring(workspace: Workspace, model: str, version: Version) -> Path:
+    """A version's folder in the cache, every file of it the one that was registered, and signed where there is a key.
+
+    Raises:
+        StoreError: It cannot be had, or is not what was registered.
+    """
+    hashes: dict[str, str] = json.loads(version.tags.get(FILES, "{}"))
+    name, key = f"{model} version {version.number}", signing_key()
+    if not hashes:
+        raise StoreError(f"{name}: nothing says what its files should be: register it by `loopline run {model}`")
+    if key and not is_signed(key, model, hashes, version.tags.get(TAG, "")):
+        raise StoreError(f"{name}: is not signed with this server's key: register it where LOOPLINE_SIGNING_KEY is set")
+    return kept(workspace, model, version, _fetched_elsewhere).folder
+
+
+def from_cache(workspace: Workspace, model: str) -> str | None:
+    """The champion that the cache remembers, if it is whole there: what answers while no registry does."""
+    place = workspace.cache / "models" / model
+    number = read_json(place / "aliases.json").get("champion")
+    hashes = read_json(place / f"{number}.json")
+    return str(number) if number and hashes and not any(damage(place / str(number), hashes)) else None
+
+
+def try_out(model: str, number: str, folder: Path) -> None:
+    """Load a version in a process of its own and have it answer: one that crashes takes nobody with it.
+
+    Raises:
+        StoreError: It does not load, does not answer, or takes other inputs than its preparation says.
+    """
+    _run("tasks.serve.trial", TRIAL_S, model, number, str(folder))
+
+
+def _fetched_elsewhere(workspace: Workspace, model: str, number: str, _: Path) -> None:
+    """From a store of any kind, by MLflow."""
+    _run("tasks.serve.fetching", FETCH_S, str(workspace.root), model, number)
+
+
+def _run(module: str, longest_s: float, *arguments: str) -> None:
+    command = [sys.executable, "-m", module, *arguments]
+    try:
+        done = subprocess.run(
+            command, cwd=CLONE, env=os.environ, capture_output=True, text=True, timeout=longest_s, check=False
+        )
+    except subprocess.TimeoutExpired as error:
+        raise StoreError(f"{module}: not done within {longest_s:g} s") from error
+    if done.returncode < 0:
+        raise StoreError(f"it crashed the process that tried it (signal {-done.returncode})")
+    if done.returncode:
+        said = done.stderr.strip().splitlines()
+        raise StoreError(said[-1] if said else f"{module} failed and said nothing")

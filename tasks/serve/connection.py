@@ -1,0 +1,131 @@
+"""A connection that does not wait for ever: slow heads and bodies, endless heads, too many connections at once.
+
+uvicorn ends only connections that are idle between requests. What it says itself in plain text is said as JSON here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any, cast
+
+import orjson
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+HEAD_S = 20.0
+"""A head must be here by then, and so must the beginning of a body."""
+BODY_BYTES_PER_S = 1 << 16
+"""A body may take this much longer, by what has arrived of it."""
+HEAD_BYTES = 1 << 16
+MOST_CONNECTIONS = 2000
+DISCARDED_BYTES = 1 << 26
+"""What is still read of a body that was refused: a caller who sends first and reads then hears the answer."""
+LOOK_S = 1.0
+REASONS = {
+    400: "Bad Request",
+    408: "Request Timeout",
+    431: "Request Header Fields Too Large",
+    503: "Service Unavailable",
+}
+
+
+class Connection(HttpToolsProtocol):
+    """One connection of one worker."""
+
+    _watched: asyncio.AbstractEventLoop | None = None
+    """The loop in which one timer looks at all connections: none has one of its own."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._waits_since: float | None = None
+        self._in_head = False
+        self._got = 0
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Take a connection, or say that there are too many."""
+        super().connection_made(transport)
+        self._waits_since = time.monotonic()
+        self._in_head = True
+        if len(self.connections) > MOST_CONNECTIONS:
+            self._refuse(503, "too many connections: ask again", b"retry-after: 1\r\n")
+        elif Connection._watched is not self.loop:
+            Connection._watched = self.loop
+            self.loop.call_later(LOOK_S, self._look_at_all)
+
+    def data_received(self, data: bytes) -> None:
+        """Read on, within bounds."""
+        if self.transport.is_closing():
+            return
+        self._got += len(data)
+        super().data_received(data)
+        if self._in_head and self._got > HEAD_BYTES:
+            self._refuse(431, f"the head of the request is larger than {HEAD_BYTES:,} bytes")
+        elif self._waits_since is not None and self._is_answered() and self._got > DISCARDED_BYTES:
+            self.transport.close()
+
+    def on_message_begin(self) -> None:
+        """A request begins."""
+        super().on_message_begin()
+        self._waits_since = time.monotonic()
+        self._in_head, self._got = True, 0
+
+    def on_headers_complete(self) -> None:
+        """Its head is here."""
+        self._in_head = False
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        """All of it is here."""
+        self._waits_since = None
+        super().on_message_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        """Say that this is no HTTP; uvicorn's own words are plain text."""
+        self._refuse(400, "this is no HTTP request")
+
+    def _is_answered(self) -> bool:
+        return self.cycle is not None and bool(self.cycle.response_complete)
+
+    def _look_at_all(self) -> None:
+        """End the connections that are too slow; looks again while there is any."""
+        now = time.monotonic()
+        for connection in list(self.connections):
+            cast("Connection", connection)._look(now)
+        if self.connections:
+            self.loop.call_later(LOOK_S, self._look_at_all)
+        else:
+            Connection._watched = None
+
+    def _look(self, now: float) -> None:
+        if self._waits_since is None:
+            return
+        allowed_s = HEAD_S if self._in_head else HEAD_S + self._got / BODY_BYTES_PER_S
+        if now - self._waits_since <= allowed_s:
+            return
+        began: Any = self.scope  # None where nothing was ever sent
+        if began is None:
+            self.transport.close()
+        else:
+            self._refuse(408, f"the request did not arrive within {allowed_s:.0f} s")
+
+    def _may_write(self) -> bool:
+        """Whether what is said now is the answer to what the caller sends now."""
+        cycle: Any = self.cycle  # None before the first request
+        if cycle is None:
+            return True
+        return bool(cycle.response_complete if self._in_head else not cycle.response_started)
+
+    def _unsupported_upgrade_warning(self) -> None:
+        """Answer in HTTP/1.1, as the protocol lets us; a line of the log for each would be the caller's to write."""
+
+    def _refuse(self, status: int, said: str, headers: bytes = b"") -> None:
+        """Say why, unless an answer is under way, and close."""
+        if self.transport.is_closing():
+            return
+        if self._may_write():
+            body = orjson.dumps({"error": said})
+            head = (
+                b"HTTP/1.1 %d %s\r\ncontent-type: application/json\r\nconnection: close\r\n%scontent-length: %d\r\n\r\n"
+            )
+            self.transport.write(head % (status, REASONS[status].encode(), headers, len(body)) + body)
+        self.transport.close()

@@ -1,0 +1,66 @@
+"""`?explain=1`: beside each answer, what each column contributed to it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from starlette.requests import Request
+
+from models.errors import DataError
+from models.serving import refusals
+from models.serving.explain import Explainer
+from models.serving.rows import Rows
+from models.serving.served import Served
+from tasks.serve import passage
+from tasks.serve.answering import Answered
+from tasks.serve.engine import DEADLINE_S
+
+if TYPE_CHECKING:
+    from starlette.datastructures import State
+
+EXPLAIN = "explain"
+_ASKED = {"0": False, "false": False, "1": True, "true": True}
+
+
+def is_asked(request: Request) -> bool:
+    """Whether a caller wants explanations.
+
+    Raises:
+        Refusal: It says neither yes nor no.
+    """
+    if not request.scope["query_string"]:
+        return False
+    given = request.query_params.get(EXPLAIN, "0")
+    if given not in _ASKED:
+        raise refusals.unreadable(f"{EXPLAIN}: got {given[:40]!r}, expected 1 or 0")
+    return _ASKED[given]
+
+
+def check(served: Served, rows: Rows) -> None:
+    """Say no, before they are answered and written down, to rows that cannot be explained.
+
+    Raises:
+        DataError: There is no background to compare with, or they are too many.
+    """
+    _explainer(served).check(rows.num_rows)
+
+
+async def explanations(state: State, found: Answered) -> list[dict[str, Any]]:
+    """One for each row that was answered; the model is asked once more, for all of them at once.
+
+    Raises:
+        Refusal: The queue is full, or the deadline passed: the answers are written down nevertheless.
+    """
+    explainer = _explainer(found.served)
+    question = explainer.question(found.rows.feed)
+    answers = await state.engine.answer(found.served, question, passage.deadline(None, DEADLINE_S))
+    return [each.told() for each in explainer.explanations(found.rows.num_rows, answers.outputs)]
+
+
+def _explainer(served: Served) -> Explainer:
+    explainer = served.explainer
+    if explainer is None:
+        kept = served.preparation.kind in ("table", "series")
+        why = "it keeps no background rows: train again" if kept else "only tables and series are explained by column"
+        raise DataError(f"explain: version {served.version} of {served.project} cannot be: {why}")
+    return explainer

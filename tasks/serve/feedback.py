@@ -1,0 +1,71 @@
+"""`/feedback`: what turned out, by the ids of predictions; durable before it is answered, sent twice it counts once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import orjson
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from models.errors import DataError, StoreError
+from models.serving import refusals
+from models.serving.labels import LONGEST_BY, checked, rows_of_csv
+from tasks.serve.answering import model_name, picked
+from tasks.serve.bodies import body_of, kind_of, told
+
+BY = "feedback"
+"""Who gave a label whose caller does not say."""
+
+
+async def feedback(request: Request) -> Response:
+    """Take labels in: `{"id", "label"}`, a list of such, `{"labels": [...], "by": ...}`, or CSV with a header.
+
+    All of them or none. That a label says nothing new, replaces another one or waits for its prediction is seen once
+    it is moved into the label store.
+    """
+    state = request.app.state
+    name = model_name(state, request.path_params.get("name"))
+    release = state.shelves[name].release
+    served = picked(state, name, release.stable if release else None, "")
+    body = await body_of(request, state.settings.most_bytes)
+    try:
+        by, rows = _read(body, kind_of(request))
+        found = checked(rows, served.preparation)
+    except DataError as error:
+        raise refusals.unreadable(str(error)) from error
+    if found.pairs:
+        try:
+            state.books[name].note(found.pairs, by)
+        except StoreError as error:
+            raise refusals.busy(f"{name}: labels cannot be written: none was taken, send them again later") from error
+    return told({"accepted": len(found.pairs), "empty": found.empty, "model": name})
+
+
+ROUTES = [
+    Route("/feedback", feedback, methods=["POST"]),
+    Route("/models/{name}/feedback", feedback, methods=["POST"]),
+]
+
+
+def _read(body: bytes, kind: str) -> tuple[str, Sequence[Any]]:
+    """Who gives the labels, and the rows."""
+    if kind == "text/csv":
+        return BY, rows_of_csv(body)
+    try:
+        given = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise DataError(f"the body is no JSON: {error}; CSV comes with `Content-Type: text/csv`") from error
+    if isinstance(given, list):
+        return BY, given
+    if not isinstance(given, Mapping):
+        raise DataError('expected {"id": ..., "label": ...}, or a list of such')
+    by = given.get("by", BY)
+    if not isinstance(by, str) or not 0 < len(by) <= LONGEST_BY:
+        raise DataError(f"by: expected who gives the labels, in 1 to {LONGEST_BY} characters")
+    rows = given.get("labels", [given])
+    if not isinstance(rows, list):
+        raise DataError("labels: expected a list of objects with an id and a label each")
+    return by, rows

@@ -1,0 +1,26 @@
+"""Fetch a version into the cache by MLflow, from a store of any kind: `python -m tasks.serve.fetching ROOT MODEL N`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from models.errors import LooplineError
+from tasks.adapters.model_cache import fetch
+from tasks.runtime import stores
+from tasks.runtime.workspace import Workspace
+
+
+def main() -> None:
+    """Fetch it, or say why not."""
+    root, model, number = sys.argv[1:]
+    workspace = Workspace(Path(root))
+    stores.configure(workspace)
+    try:
+        fetch(workspace, model, number, workspace.cache / "models" / model / number)
+    except LooplineError as error:
+        raise SystemExit(str(error)) from error
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,247 @@
+"""The follower: watches the registry, brings a version here, checks it, has every worker load it, and swaps.
+
+One thread a project, in the process that the workers belong to. Of several servers of one workspace one leads.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+import time
+from dataclasses import dataclass
+
+from models.errors import LooplineError, StoreError
+from models.serving.asked import asked_of
+from models.serving.releases import Plan, Release, taken_back, wanted
+from tasks.runtime import journal, registry_view
+from tasks.runtime.registry_view import Version
+from tasks.serve.background import Background
+from tasks.serve.board import Board
+from tasks.serve.bringing import bring, from_cache, try_out
+from tasks.serve.guard import Guard
+from tasks.serve.lookout import Lookout
+from tasks.serve.settings import Settings
+
+NUDGE_S = 0.05
+PREPARE_S = 15.0
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 5.0, 300.0
+SWAPS_FILE = "swaps.jsonl"
+
+_log = logging.getLogger("loopline.serve")
+
+
+@dataclass
+class _Refusal:
+    """Why a version was not let in, and when it is tried again."""
+
+    why: str
+    pause_s: float = FIRST_PAUSE_S
+    until: float = 0.0
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What the registry says: the champion and what is planned beside it."""
+
+    champion: Version | None
+    plan: Plan
+
+
+class Lead:
+    """Keeps one project's release up to date while this process leads. `looked`: set after the first look.
+
+    Raises:
+        UsageError: The registry is a database that only MLflow itself can ask.
+    """
+
+    def __init__(self, settings: Settings, project: str) -> None:
+        self.project, self.looked = project, threading.Event()
+        self.board = Board(settings.state(project) / "serving")
+        self.lookout = Lookout(project)
+        self._workspace = settings.workspace
+        self._versions = self._workspace.cache / "models" / project
+        self._guard = Guard(settings.state(project), self._versions)
+        self._background = Background(self._workspace, project)
+        self._refused: dict[str, _Refusal] = {}
+        self._checked: set[str] = set()
+        self._tried: set[str] = set()
+        self._leads = False
+        self._said = ""
+
+    def step(self) -> None:
+        """One look, and whatever follows from it."""
+        if not self._leads and not self._take_the_lead():
+            return
+        release = self._guarded(self.board.release() or Release())
+        try:
+            asked = self._ask(release)
+        except StoreError as error:
+            self._say(f"{self.project}: {error}: what answers goes on")
+            return
+        if asked.champion is None:
+            self._say(f"{self.project}: the registry has no champion: waiting for one")
+        else:
+            self._say("")
+        self._follow(release, asked)
+
+    def end(self) -> None:
+        """End what works in the background."""
+        self._background.end()
+
+    def _take_the_lead(self) -> bool:
+        """Whether this process leads now. A lead ends with its process, however that ends: the kernel sees to it."""
+        import filelock
+
+        self._lock = filelock.FileLock(self.board.folder / "lead.lock")
+        with contextlib.suppress(filelock.Timeout):
+            self._lock.acquire(timeout=0)
+            release = self.board.release()
+            self.board.give_up()
+            self.board.switch.turn(release.generation if release else 0)
+            self._tried |= set(release.loaded if release else ())
+            self._leads = True
+        return self._leads
+
+    def _ask(self, release: Release) -> _Asked:
+        try:
+            champion = self.lookout.champion()
+        except StoreError:
+            number = from_cache(self._workspace, self.project) if release.stable is None else None
+            if number is None:
+                raise
+            _log.warning("%s: the registry is away: beginning with version %s from the cache", self.project, number)
+            self.board.publish(wanted(release, number, Plan(), {}, None, time.time()))
+            raise
+        plan = Plan.of_tags(champion.tags) if champion else Plan()
+        if champion and plan.shadow is None and asked_of(self._versions / champion.number).shadow:
+            challenger = registry_view.aliased(self.project, "challenger")
+            plan = plan.model_copy(update={"shadow": challenger.number if challenger else None})
+        return _Asked(champion, plan)
+
+    def _follow(self, release: Release, asked: _Asked) -> None:
+        champion = asked.champion
+        versions = {champion.number: champion} if champion else {}
+        for number in dict.fromkeys([*versions, *asked.plan.versions]):
+            if not self._is_at_hand(number, release):
+                self._let_in(number, versions.get(number), release)
+        named = {*versions, *asked.plan.versions}
+        self._refused = {number: told for number, told in self._refused.items() if number in named}
+        rule = asked_of(self._versions / champion.number).canary if champion else None
+        refused = {number: told.why for number, told in self._refused.items()}
+        new = wanted(release, champion.number if champion else None, asked.plan, refused, rule, time.time())
+        if new.generation != release.generation:
+            self._swap(release, new)
+        elif new != release:
+            self.board.publish(new)
+        self._background.shadow(new.shadow)
+        self._background.forget(set(new.returned))
+
+    def _is_at_hand(self, number: str, release: Release) -> bool:
+        return number in self._checked and number in (*release.loaded, release.shadow)
+
+    def _let_in(self, number: str, version: Version | None, release: Release) -> None:
+        """Bring a version here and try it out, or refuse it; one that was refused is tried again now and then."""
+        known = self._refused.get(number)
+        if known is not None and time.monotonic() < known.until:
+            return
+        try:
+            version = version or registry_view.numbered(self.project, number)
+            if version is None:
+                raise StoreError(f"{self.project}: there is no version {number}")
+            folder = bring(self._workspace, self.project, version)
+            if release.stable is not None and number not in self._tried:
+                try_out(self.project, number, folder)
+        except LooplineError as error:
+            self._refuse(number, str(error))
+        else:
+            self._tried.add(number)
+            self._checked.add(number)
+            self._refused.pop(number, None)
+
+    def _refuse(self, number: str, why: str) -> None:
+        known = self._refused.get(number)
+        pause = FIRST_PAUSE_S if known is None else min(2 * known.pause_s, LONGEST_PAUSE_S)
+        if known is None or known.why != why:
+            _log.error("%s: version %s is refused: %s", self.project, number, why)
+        self._refused[number] = _Refusal(why, pause, time.monotonic() + pause)
+        self._checked.discard(number)
+
+    def _swap(self, release: Release, new: Release) -> None:
+        """Have every worker load what shall answer, then let it answer everywhere at once."""
+        began = time.monotonic()
+        self.board.prepare(new)
+        failed = self._gather(new)
+        if failed:
+            self.board.give_up()
+            for number, why in failed.items():
+                self._tried.discard(number)
+                self._refuse(number, why)
+            return
+        self._publish(release, new, "")
+        _log.info("%s: swapped in %.0f ms", self.project, (time.monotonic() - began) * 1e3)
+
+    def _gather(self, new: Release) -> dict[str, str]:
+        """Wait until every worker holds what shall answer; gives the versions that failed one, and why.
+
+        A worker that dies is not waited for, one that does not answer for PREPARE_S neither: it loads when it picks.
+        """
+        canary = new.canary.version if new.canary else None
+        needed = {version for version in (new.stable, canary) if version}
+        deadline = time.monotonic() + PREPARE_S
+        while True:
+            reports = self.board.reports()
+            failed = {number: why for one in reports for number, why in one.failed.items() if number in needed}
+            late = [one.process["pid"] for one in reports if not needed <= set(one.loaded)]
+            if failed or not late:
+                return failed
+            if time.monotonic() > deadline:
+                _log.warning("%s: swapping without the workers %s: they do not answer", self.project, late)
+                return {}
+            time.sleep(0.005)
+
+    def _publish(self, release: Release, new: Release, why: str) -> None:
+        self.board.publish(new)
+        canary = f", {new.canary.share:g} by version {new.canary.version}" if new.canary else ""
+        said = f": {why}" if why else ""
+        _log.info("%s: version %s answers (before: %s)%s%s", self.project, new.stable, release.stable, canary, said)
+        line = {"at": new.since, "before": release.stable, "why": why, **new.model_dump(exclude={"since"})}
+        with contextlib.suppress(StoreError):  # a full disk: what answers has changed all the same
+            journal.append(self.board.folder / SWAPS_FILE, line)
+
+    def _guarded(self, release: Release) -> Release:
+        """Take back the place of a version that does not do, at once; the registry is told in the background."""
+        reports = self.board.reports()
+        for number in {number for one in reports for number in one.failed} & {release.stable}:
+            self._checked.discard(str(number))  # its files here are damaged: they are brought again
+        found = self._guard.look(release, reports)
+        new = taken_back(release, *found, time.time()) if found else None
+        if found and new:
+            _log.error("%s: version %s gives its place back: %s", self.project, *found)
+            self._publish(release, new, f"version {found[0]}: {found[1]}")
+            release = new
+        for number, why in release.returned.items():
+            self._background.give_back(number, why)
+        return release
+
+    def _say(self, text: str) -> None:
+        """Log what is in the way, once."""
+        if text and text != self._said:
+            _log.warning("%s", text)
+        elif self._said and not text:
+            _log.info("%s: the registry answers", self.project)
+        self._said = text
+
+
+def follow(lead: Lead, stop: threading.Event) -> None:
+    """Look again and again, at once when nudged, until `stop` is set."""
+    while not stop.is_set():
+        try:
+            lead.step()
+        except Exception:  # noqa: BLE001 - one look that fails must not be the last
+            _log.exception("%s: what answers goes on", lead.project)
+        lead.looked.set()
+        waited = 0.0
+        while waited < lead.lookout.pause_s and not lead.board.was_nudged() and not stop.wait(NUDGE_S):
+            waited += NUDGE_S
+    lead.end()

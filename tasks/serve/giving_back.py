@@ -1,0 +1,46 @@
+"""Tell the registry that a server took a version's place back: `python -m tasks.serve.giving_back ROOT MODEL N WHY`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from models.errors import LooplineError
+from tasks.adapters.registry import Registry
+from tasks.adapters.release_plans import end, plan_of
+from tasks.runtime import stores
+from tasks.runtime.registry_view import aliased
+from tasks.runtime.workspace import Workspace
+
+
+def give_back(workspace: Workspace, model: str, version: str, why: str) -> None:
+    """Roll the champion back if it is this version, or end its canary; nothing where it is neither any more.
+
+    Raises:
+        GateRefused: There is no champion to go back to.
+        StoreError: The registry is away.
+    """
+    champion = aliased(model)
+    if champion is None:
+        return
+    reason = f"returned by the server: {why}"
+    if champion.number == version:
+        Registry(workspace, model).rollback(reason, expected=version)
+    elif version in plan_of(champion).versions:
+        end(Registry(workspace, model), reason, action="return")
+
+
+def main() -> None:
+    """Give it back; exit as the command line does."""
+    root, model, version, why = sys.argv[1:]
+    workspace = Workspace(Path(root))
+    stores.configure(workspace)
+    try:
+        give_back(workspace, model, version, why)
+    except LooplineError as error:
+        sys.stderr.write(f"{error}\n")
+        raise SystemExit(error.exit_code) from error
+
+
+if __name__ == "__main__":
+    main()

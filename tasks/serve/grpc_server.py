@@ -1,0 +1,165 @@
+"""The Open Inference Protocol (v2) over gRPC, in the loop of each worker: they share the port by SO_REUSEPORT.
+
+Imported only where a port for it is asked for.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, NoReturn
+
+import grpc
+from starlette.datastructures import State
+
+from models.errors import DataError
+from models.serving import refusals
+from models.serving.open_inference import EXTENSIONS
+from models.serving.refusals import Refusal
+from tasks.serve.answering import answer, checked_key, model_name, picked
+from tasks.serve.door import close
+from tasks.serve.grpc_messages import SERVICE, message, read
+from tasks.serve.grpc_tensors import inference_of, response_of
+from tasks.serve.health import why_dead, why_not_ready
+from tasks.serve.open_inference import model_metadata, own_version, question_of
+from tasks.serve.passage import begin
+from tasks.serve.scoring import REQUEST_ID
+from tasks.serve.settings import Settings
+
+_CODES = {
+    400: grpc.StatusCode.INVALID_ARGUMENT,
+    401: grpc.StatusCode.UNAUTHENTICATED,
+    403: grpc.StatusCode.PERMISSION_DENIED,
+    404: grpc.StatusCode.NOT_FOUND,
+    413: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    429: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    503: grpc.StatusCode.UNAVAILABLE,
+    504: grpc.StatusCode.DEADLINE_EXCEEDED,
+}
+GRACE_S = 10.0
+"""For calls under way when the server ends."""
+
+_log = logging.getLogger("loopline.serve")
+Call = Callable[[State, Any, Any], Awaitable[Any]]
+
+
+async def start(state: State) -> grpc.aio.Server:
+    """A server that answers with the state's models until it is stopped."""
+    settings = state.settings
+    options = [("grpc.max_receive_message_length", settings.most_bytes), ("grpc.so_reuseport", 1)]
+    server = grpc.aio.server(options=options)
+    handlers = {name: _handler(state, name, call) for name, call in _CALLS.items()}
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
+    address = f"{settings.host}:{settings.grpc_port}"
+    credentials = _credentials(settings)
+    if credentials is None:
+        server.add_insecure_port(address)
+    else:
+        server.add_secure_port(address, credentials)
+    await server.start()
+    return server
+
+
+def _credentials(settings: Settings) -> grpc.ServerCredentials | None:
+    """The certificate that HTTP has; None: no TLS."""
+    if settings.tls_cert is None or settings.tls_key is None:
+        return None
+    pair = (Path(settings.tls_key).read_bytes(), Path(settings.tls_cert).read_bytes())
+    clients = Path(settings.tls_client_ca).read_bytes() if settings.tls_client_ca else None
+    return grpc.ssl_server_credentials([pair], clients, require_client_auth=clients is not None)
+
+
+async def _live(state: State, _: Any, __: Any) -> Any:
+    return message("ServerLiveResponse")(live=why_dead(state) is None)
+
+
+async def _ready(state: State, _: Any, __: Any) -> Any:
+    return message("ServerReadyResponse")(ready=why_not_ready(state) is None)
+
+
+async def _model_ready(state: State, request: Any, _: Any) -> Any:
+    name = model_name(state, request.name)
+    if not state.shelves[name].is_ready:
+        return message("ModelReadyResponse")(ready=False)
+    picked(state, name, request.version or None, "")
+    return message("ModelReadyResponse")(ready=True)
+
+
+async def _server_metadata(_: State, __: Any, ___: Any) -> Any:
+    return message("ServerMetadataResponse")(name="loopline", version=own_version(), extensions=EXTENSIONS)
+
+
+async def _model_metadata(state: State, request: Any, _: Any) -> Any:
+    told = model_metadata(state, request.name, request.version or None)
+    tensors = {side: [message("TensorMetadata")(**port) for port in told[side]] for side in ("inputs", "outputs")}
+    return message("ModelMetadataResponse")(**{**told, **tensors})
+
+
+async def _infer(state: State, request: Any, context: Any) -> Any:
+    try:
+        inference = inference_of(request)
+    except DataError as error:
+        raise refusals.unreadable(str(error)) from error
+    key = checked_key(str(dict(context.invocation_metadata() or ()).get(REQUEST_ID, "")))
+    question = question_of(inference, request.model_name, request.model_version or None, key)
+    left = context.time_remaining()
+    if left is not None:
+        until = time.monotonic() + left
+        question = dataclasses.replace(question, deadline=min(until, question.deadline or until))
+    return response_of(inference, await answer(state, question))
+
+
+_CALLS: dict[str, Call] = {
+    "ServerLive": _live,
+    "ServerReady": _ready,
+    "ModelReady": _model_ready,
+    "ServerMetadata": _server_metadata,
+    "ModelMetadata": _model_metadata,
+    "ModelInfer": _infer,
+}
+
+
+def _handler(state: State, name: str, call: Call) -> Any:
+    async def carried_out(request: Any, context: Any) -> Any:
+        passage = begin()
+        try:
+            _admit(state, name, context)
+            if request is None:
+                raise refusals.unreadable(f"got bytes that are no {name}Request")
+            found = await call(state, request, context)
+        except Refusal as refusal:
+            passage.status = refusal.status
+            await _refuse(context, _CODES.get(refusal.status, grpc.StatusCode.FAILED_PRECONDITION), str(refusal))
+        except Exception:  # noqa: BLE001 - a caller hears of no fault what only the log should say
+            passage.status = 500
+            _log.exception("%s failed", name)
+            words = "something went wrong here; the server's log says what"
+            await _refuse(context, grpc.StatusCode.INTERNAL, words)
+        else:
+            passage.status = 200
+            return found
+        finally:
+            close(state.metrics, state.log, passage, f"gRPC {name}")
+
+    return grpc.unary_unary_rpc_method_handler(
+        carried_out,
+        request_deserializer=functools.partial(read, f"{name}Request"),
+        response_serializer=message(f"{name}Response").SerializeToString,
+    )
+
+
+def _admit(state: State, name: str, context: Any) -> None:
+    """Let pass who may ask; whether the server is there is told to anybody, as over HTTP."""
+    if name in ("ServerLive", "ServerReady"):
+        return
+    authorization = str(dict(context.invocation_metadata() or ()).get("authorization", ""))
+    state.access.admit(authorization, context.peer().rpartition(":")[0])
+
+
+async def _refuse(context: Any, code: grpc.StatusCode, words: str) -> NoReturn:
+    await context.abort(code, words)
+    raise AssertionError("abort raises")

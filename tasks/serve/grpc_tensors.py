@@ -1,0 +1,86 @@
+"""Requests and answers of the Open Inference Protocol over gRPC, from and to its messages."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from models.errors import DataError
+from models.serving.open_inference import PREDICTION_ID, Inference, timeout_of
+from models.serving.tensors import BYTES, bytes_of_tensor, checked_shape, tensor_of_bytes, tensor_of_json, text_of
+from tasks.serve.answering import Answered
+from tasks.serve.grpc_messages import message
+
+_CONTENTS = {
+    "BOOL": "bool_contents",
+    **dict.fromkeys(("INT8", "INT16", "INT32"), "int_contents"),
+    "INT64": "int64_contents",
+    **dict.fromkeys(("UINT8", "UINT16", "UINT32"), "uint_contents"),
+    "UINT64": "uint64_contents",
+    "FP32": "fp32_contents",
+    "FP64": "fp64_contents",
+    BYTES: "bytes_contents",
+}
+"""Datatypes, and the field that holds their elements; FP16 has none."""
+
+
+def inference_of(request: Any) -> Inference:
+    """A `ModelInferRequest` as every transport has it; bytes go back where bytes came.
+
+    Raises:
+        DataError: It is not what the protocol says.
+    """
+    raw = list(request.raw_input_contents)
+    if raw and len(raw) != len(request.inputs):
+        raise DataError(f"got {len(raw)} raw_input_contents for {len(request.inputs)} inputs: expected one for each")
+    tensors: dict[str, np.ndarray] = {}
+    for at, given in enumerate(request.inputs):
+        if given.name in tensors:
+            raise DataError(f"input {given.name[:60]!r} stands there twice")
+        tensors[given.name] = _tensor(given, raw[at] if raw else None)
+    timeout = request.parameters.get("timeout")
+    return Inference(
+        tensors,
+        request.id,
+        dict.fromkeys((output.name for output in request.outputs), bool(raw)) or None,
+        bool(raw),
+        timeout_of(timeout and _value(timeout)),
+    )
+
+
+def response_of(inference: Inference, found: Answered) -> Any:
+    """The `ModelInferResponse` to a request."""
+    served, outputs = found.served, found.answer.outputs
+    response = message("ModelInferResponse")(model_name=served.project, model_version=served.version, id=inference.id)
+    response.parameters[PREDICTION_ID].string_param = found.key
+    dtypes = {port.name: port.dtype for port in served.outputs}
+    for name in inference.outputs or outputs:
+        values = outputs[name]
+        told = response.outputs.add(name=name, datatype=dtypes[name], shape=values.shape)
+        if inference.binary or dtypes[name] not in _CONTENTS:
+            response.raw_output_contents.append(bytes_of_tensor(values))
+        else:
+            flat = values.ravel().tolist()
+            elements = [value.encode() for value in flat] if dtypes[name] == BYTES else flat
+            getattr(told.contents, _CONTENTS[dtypes[name]]).extend(elements)
+    return response
+
+
+def _tensor(given: Any, raw: bytes | None) -> np.ndarray:
+    name, dtype = given.name[:60], given.datatype
+    shape = checked_shape(list(given.shape), dtype, name)
+    if raw is not None:
+        if given.HasField("contents"):
+            raise DataError(f"input {name!r}: got contents and raw_input_contents, expected one of them")
+        return tensor_of_bytes(raw, dtype, shape, name)
+    if dtype not in _CONTENTS:
+        raise DataError(f"input {name!r}: {dtype} has no contents: send raw_input_contents")
+    elements = list(getattr(given.contents, _CONTENTS[dtype]))
+    if dtype == BYTES:
+        elements = [text_of(element, name) for element in elements]
+    return tensor_of_json(elements, dtype, shape, name)
+
+
+def _value(parameter: Any) -> Any:
+    return getattr(parameter, parameter.WhichOneof("parameter_choice") or "string_param")

@@ -1,0 +1,85 @@
+"""The guard: sees how the versions do that took a place, and says when one should give it back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pydantic import ValidationError
+
+from models.serving.asked import asked_of
+from models.serving.releases import Release
+from models.serving.returning import fallen, trouble_of
+from tasks.serve.board import Report, Tally
+
+if TYPE_CHECKING:
+    from models.watch.findings import Findings
+
+FINDINGS = Path("watch") / "watch.json"
+
+
+class Guard:
+    """Of one project.
+
+    Args:
+        state: The project's folder under `.loopline/projects/`.
+        versions: Where its versions lie.
+    """
+
+    def __init__(self, state: Path, versions: Path) -> None:
+        self._findings_path, self._versions = state / FINDINGS, versions
+        self._by_worker: dict[str, dict[str, Tally]] = {}
+        self._before: dict[str, Tally] = {}
+        self._generation = -1
+        self._findings: Findings | None = None
+        self._seen: int | None = None
+
+    def tallies(self) -> dict[str, Tally]:
+        """How each version did since the release began, in all workers, those that ended too."""
+        return {version: total.minus(self._before.get(version, Tally())) for version, total in self._totals().items()}
+
+    def look(self, release: Release, reports: list[Report]) -> tuple[str, str] | None:
+        """The version that should give its place back, and why; None while all do."""
+        for report in reports:
+            process = report.process
+            self._by_worker[f"{process['pid']}/{process['started']}"] = report.tallies
+        if release.generation != self._generation:
+            self._generation, self._before = release.generation, self._totals()
+        self._read_findings()
+        canary = release.canary.version if release.canary else None
+        previous = release.previous if _came_after(release.stable, release.previous) else None
+        for version, before in ((canary, release.stable), (release.stable, previous)):
+            why = self._trouble(version, before, release.since) if version and before else None
+            if version and why:
+                return version, why
+        return None
+
+    def _trouble(self, version: str, before: str, since: float) -> str | None:
+        rule = asked_of(self._versions / version).return_on
+        why = trouble_of(self.tallies().get(version, Tally()), rule)
+        if why is None and rule.metric and self._findings is not None:
+            why = fallen(self._findings, version, before, since)
+        return why
+
+    def _totals(self) -> dict[str, Tally]:
+        found: dict[str, Tally] = {}
+        for tallies in self._by_worker.values():
+            for version, tally in tallies.items():
+                found[version] = found.get(version, Tally()).plus(tally)
+        return found
+
+    def _read_findings(self) -> None:
+        try:
+            seen = self._findings_path.stat().st_mtime_ns
+            if seen != self._seen:
+                from models.watch.findings import Findings
+
+                self._seen = seen
+                self._findings = Findings.model_validate_json(self._findings_path.read_bytes())
+        except (OSError, ValidationError):
+            self._findings = None
+
+
+def _came_after(version: str | None, before: str | None) -> bool:
+    """Whether a version was promoted over the other: what a rollback took away is not come back to."""
+    return version is not None and before is not None and int(before) < int(version)

@@ -1,0 +1,56 @@
+"""What orchestrators and Prometheus ask: does the process work, can it answer, what has it done.
+
+`/health` is liveness: a server that says no is to be started again. `/ping` is readiness: one that says no is to be
+left alone until it says yes. They differ while a first version is awaited, and over gRPC while the server
+ends; over HTTP it takes no connections then.
+"""
+
+from __future__ import annotations
+
+import orjson
+from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import State
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from tasks.serve import metrics
+
+
+def why_dead(state: State) -> str | None:
+    """Why this process should be started again; None while it works."""
+    return "a call has not ended for a minute" if state.engine.is_stuck else None
+
+
+def why_not_ready(state: State) -> str | None:
+    """Why no request should be sent here now; None while every model can answer."""
+    if state.is_ending:
+        return "the server is ending"
+    empty = [name for name, shelf in state.shelves.items() if not shelf.is_ready]
+    return f"no version is loaded yet of {', '.join(empty)}" if empty else why_dead(state)
+
+
+async def live(request: Request) -> Response:
+    """Liveness."""
+    return _told(why_dead(request.app.state))
+
+
+async def ready(request: Request) -> Response:
+    """Readiness."""
+    return _told(why_not_ready(request.app.state))
+
+
+async def metrics_text(request: Request) -> Response:
+    """All metrics, of all workers."""
+    state = request.app.state
+    state.metrics.look(state.engine, state.shelves)
+    return Response(await run_in_threadpool(state.metrics.text), media_type=metrics.CONTENT_TYPE)
+
+
+def _told(why_not: str | None) -> Response:
+    if why_not is None:
+        return Response(b'{"status":"ok"}', media_type="application/json")
+    return Response(orjson.dumps({"error": why_not}), 503, {"retry-after": "1"}, "application/json")
+
+
+ROUTES = [Route("/health", live), Route("/ping", ready), Route("/metrics", metrics_text)]

@@ -1,0 +1,69 @@
+"""The lookout: who is champion by the registry, asked as often as need be and as cheaply as can be."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from pathlib import Path
+
+from models.errors import StoreError, UsageError
+from tasks.runtime import registry_view, stores
+from tasks.runtime.registry_view import Version
+
+EMBEDDED_S, SERVER_S = 0.25, 1.0
+SETTLED_S = 1.0
+"""A file that changed so lately may change again within the same tick of its clock: it is read again."""
+
+Stamps = tuple[tuple[int, int], ...]
+
+
+class Lookout:
+    """Of one registered model.
+
+    Raises:
+        UsageError: The registry is a database that only MLflow itself can ask.
+    """
+
+    def __init__(self, model: str) -> None:
+        self._model, self._uri = model, os.environ["MLFLOW_TRACKING_URI"]
+        self._known: Version | None = None
+        self._seen: Stamps | None = None
+        self._file = stores.database_file(self._uri) if stores.is_embedded(self._uri) else None
+        if self._file is None and not self._uri.startswith(("http://", "https://")):
+            raise UsageError(
+                f"MLFLOW_TRACKING_URI: got a {self._uri.partition(':')[0]} database, expected the address of MLflow's "
+                "server: a server of models follows that, or the workspace's own registry"
+            )
+
+    @property
+    def pause_s(self) -> float:
+        """How long to wait between two looks."""
+        return SERVER_S if self._file is None else EMBEDDED_S
+
+    def champion(self) -> Version | None:
+        """The champion; None when the registry has none.
+
+        Raises:
+            StoreError: The registry is away, or was never made.
+        """
+        if self._file is None:
+            return registry_view.aliased(self._model)
+        stamps = _stamps(self._file)
+        if not stamps:
+            raise StoreError("there is no registry yet")
+        if stamps != self._seen:
+            self._known = registry_view.aliased(self._model)
+            settled = max(changed for _, changed in stamps) < time.time_ns() - SETTLED_S * 1e9
+            self._seen = stamps if settled else None
+        return self._known
+
+
+def _stamps(path: Path) -> Stamps:
+    """Size and time of change of the database and of its write-ahead log; empty for no database."""
+    found = []
+    for file in (path, path.with_name(f"{path.name}-wal")):
+        with contextlib.suppress(FileNotFoundError):
+            stat = file.stat()
+            found.append((stat.st_size, stat.st_mtime_ns))
+    return tuple(found) if path.exists() else ()

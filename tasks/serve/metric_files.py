@@ -1,0 +1,31 @@
+"""Where the workers of one server keep their metrics together. Imports nothing of prometheus_client: see below."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from pathlib import Path
+
+SHARED = "PROMETHEUS_MULTIPROC_DIR"
+
+
+def share_between_workers(folder: Path) -> None:
+    """Have the workers that are started from now on keep their metrics in a folder, emptied before.
+
+    prometheus_client reads the variable once, when it is imported: call this before anything imports it.
+    """
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    os.environ[SHARED] = str(folder)
+
+
+def forget_dead_workers() -> None:
+    """Drop what workers that are no more said of themselves; what they counted stays."""
+    if SHARED not in os.environ:
+        return
+    for path in Path(os.environ[SHARED]).glob("gauge_live*_*.db"):
+        pid = path.stem.rpartition("_")[2]
+        if not Path(f"/proc/{pid}").exists():
+            with contextlib.suppress(FileNotFoundError):
+                path.unlink()

@@ -1,0 +1,127 @@
+"""The Open Inference Protocol (v2) over HTTP: `/v2/...`."""
+
+from __future__ import annotations
+
+import functools
+import importlib.metadata
+import time
+from typing import Any
+
+from starlette.datastructures import State
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from models.errors import DataError
+from models.serving import refusals
+from models.serving.open_inference import EXTENSIONS, Inference, described, inference_of, written
+from models.serving.rows import Rows
+from models.serving.served import Served
+from tasks.serve.answering import Question, answer, checked_key, model_name, picked
+from tasks.serve.bodies import answered, body_of, told
+from tasks.serve.health import why_dead, why_not_ready
+from tasks.serve.scoring import VERSION, request_id
+
+JSON_BYTES = "inference-header-content-length"
+OCTETS = "application/octet-stream"
+
+
+async def live(request: Request) -> Response:
+    """The server can hear, and works."""
+    is_live = why_dead(request.app.state) is None
+    return told({"live": is_live}, 200 if is_live else 503)
+
+
+async def ready(request: Request) -> Response:
+    """Every model can answer."""
+    is_ready = why_not_ready(request.app.state) is None
+    return told({"live": True, "ready": is_ready}, 200 if is_ready else 503)
+
+
+async def server(_: Request) -> Response:
+    """What answers here."""
+    return told({"name": "loopline", "version": own_version(), "extensions": EXTENSIONS})
+
+
+async def model_ready(request: Request) -> Response:
+    """One model, or one version of it, can answer."""
+    name = model_name(request.app.state, request.path_params["name"])
+    version = request.path_params.get("version")
+    shelf = request.app.state.shelves[name]
+    if not shelf.is_ready:
+        return told({"name": name, "ready": False}, 503)
+    picked(request.app.state, name, version, "")
+    return told({"name": name, "ready": True})
+
+
+async def metadata(request: Request) -> Response:
+    """What a model takes and gives."""
+    return told(model_metadata(request.app.state, request.path_params["name"], request.path_params.get("version")))
+
+
+async def infer(request: Request) -> Response:
+    """Predict."""
+    state = request.app.state
+    body = await body_of(request, state.settings.most_bytes)
+    try:
+        inference = inference_of(body, _json_bytes(request))
+    except DataError as error:
+        raise refusals.unreadable(str(error)) from error
+    name, version = request.path_params["name"], request.path_params.get("version")
+    found = await answer(state, question_of(inference, name, version, request_id(request)))
+    served = found.served
+    made = written(inference, found.answer.outputs, served.outputs, served.project, served.version, found.key)
+    headers = {VERSION: served.version}
+    if made.json_bytes is None:
+        return answered(request, made.body, headers)
+    return answered(request, made.body, {**headers, JSON_BYTES: str(made.json_bytes)}, OCTETS)
+
+
+def question_of(inference: Inference, name: str, version: str | None, request_id: str) -> Question:
+    """What a request of the protocol asks, over any transport."""
+
+    def rows(served: Served) -> Rows:
+        inference.check_outputs(served.outputs)
+        return served.reader.of_tensors(inference.tensors)
+
+    deadline = None if inference.timeout_s is None else time.monotonic() + inference.timeout_s
+    return Question(rows, name, version, key=checked_key(inference.id) or request_id, deadline=deadline)
+
+
+def model_metadata(state: State, name: str, version: str | None) -> dict[str, Any]:
+    """What a model, or one version of it, takes and gives.
+
+    Raises:
+        Refusal: It is not served here.
+    """
+    name = model_name(state, name)
+    served = picked(state, name, version, "")
+    return described(name, state.shelves[name].versions, served.inputs, served.outputs)
+
+
+@functools.cache
+def own_version() -> str:
+    """The version of this program."""
+    return importlib.metadata.version("loopline")
+
+
+def _json_bytes(request: Request) -> int | None:
+    given = request.headers.get(JSON_BYTES)
+    if given is None:
+        return None
+    if not given.isdecimal() or len(given) > 18:
+        raise refusals.unreadable(f"Inference-Header-Content-Length: got {given[:40]!r}, expected a number of bytes")
+    return int(given)
+
+
+ROUTES = [
+    Route("/v2/models/{name}/infer", infer, methods=["POST"]),
+    Route("/v2/models/{name}/versions/{version}/infer", infer, methods=["POST"]),
+    Route("/v2/health/live", live),
+    Route("/v2/health/ready", ready),
+    Route("/v2", server),
+    Route("/v2/models/{name}/ready", model_ready),
+    Route("/v2/models/{name}/versions/{version}/ready", model_ready),
+    Route("/v2/models/{name}", metadata),
+    Route("/v2/models/{name}/versions/{version}", metadata),
+]

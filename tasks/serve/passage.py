@@ -1,0 +1,72 @@
+"""What is noted of a request on its way, whatever its protocol: who answered, how many rows, under which id."""
+
+from __future__ import annotations
+
+import time
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+
+_MOST_ID = 128
+
+
+@dataclass(slots=True)
+class Passage:
+    """A request under way.
+
+    `deadline`: when the caller waits no more, by `time.monotonic`; None: it did not say.
+    `unlogged`: it was answered, and its log could not be written.
+    `model` and `version` stay empty where none was picked; `status` is HTTP's, whatever the protocol.
+    """
+
+    began: float = field(default_factory=time.perf_counter)
+    id: str = ""
+    model: str = ""
+    version: str = ""
+    rows: int = 0
+    unlogged: bool = False
+    status: int = 0
+    deadline: float | None = None
+
+    @property
+    def shown_id(self) -> str:
+        """The id where it can stand in a header and in one line of a log, else nothing."""
+        return self.id if len(self.id) <= _MOST_ID and self.id.isascii() and self.id.isprintable() else ""
+
+
+_current: ContextVar[Passage | None] = ContextVar("passage", default=None)
+
+
+def begin() -> Passage:
+    """Begin to note a request; it belongs to the task that called this."""
+    passage = Passage()
+    _current.set(passage)
+    return passage
+
+
+def note(key: str, model: str, version: str) -> None:
+    """Note who answers the request of this task; nothing where nobody began to."""
+    passage = _current.get()
+    if passage is not None:
+        passage.id, passage.model, passage.version = key, model, version
+
+
+def deadline(own: float | None, usual_s: float) -> float:
+    """When the request of this task is of no use any more: by its protocol, by the caller's header, else as usual."""
+    passage = _current.get()
+    given = passage.deadline if passage is not None else None
+    found = [when for when in (own, given) if when is not None]
+    return min(found) if found else time.monotonic() + usual_s
+
+
+def note_rows(count: int) -> None:
+    """Note how many rows were answered."""
+    passage = _current.get()
+    if passage is not None:
+        passage.rows = count
+
+
+def note_unlogged() -> None:
+    """Note that the answer could not be written down, and is given all the same."""
+    passage = _current.get()
+    if passage is not None:
+        passage.unlogged = True

@@ -1,0 +1,77 @@
+"""What a server was started with; it travels to the worker processes in the environment."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tasks.runtime.workspace import Workspace
+
+VARIABLE = "LOOPLINE_SERVE"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a server was started with.
+
+    Args:
+        root: The workspace.
+        projects: Names of served models, and of the folders of their state.
+        host: Where it listens.
+        port: Of HTTP.
+        workers: Processes that answer.
+        grpc_port: 0 for none.
+        most_bytes: Of the body of a request.
+        names: Further Host names, such as a proxy's.
+        tls_cert: Of the server's certificate, with its chain; None: no TLS.
+        tls_key: Of its key.
+        tls_client_ca: Of the authority whose certificates clients must have; None: they bear a token.
+        rate: Requests a second for each token; None: see `tasks.serve.access`.
+        logs: `serve.log` of those projects whose spec is at hand; of others it is that of the version that answers.
+    """
+
+    root: str
+    projects: tuple[str, ...]
+    host: str = "127.0.0.1"
+    port: int = 8000
+    workers: int = 1
+    grpc_port: int = 0
+    most_bytes: int = 16 << 20
+    names: tuple[str, ...] = ()
+    tls_cert: str | None = None
+    tls_key: str | None = None
+    tls_client_ca: str | None = None
+    rate: float | None = None
+    logs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    @property
+    def workspace(self) -> Workspace:
+        """Where everything lies."""
+        return Workspace(Path(self.root))
+
+    def state(self, project: str) -> Path:
+        """A project's folder under `.loopline/projects/`."""
+        return self.workspace.state / "projects" / project
+
+    def release_path(self, project: str) -> Path:
+        """The document that workers follow."""
+        return self.state(project) / "serving" / "release.json"
+
+    @property
+    def metrics_folder(self) -> Path:
+        """Where workers keep their metrics together; one server at a port."""
+        return self.workspace.state / "serving" / f"metrics-{self.port}"
+
+    def hand_on(self) -> None:
+        """Put them where worker processes find them."""
+        os.environ[VARIABLE] = json.dumps(asdict(self))
+
+    @classmethod
+    def handed(cls) -> Settings:
+        """Those that `hand_on` left."""
+        given = json.loads(os.environ[VARIABLE])
+        return cls(**{**given, "projects": tuple(given["projects"]), "names": tuple(given["names"])})

@@ -1,0 +1,169 @@
+"""The shelf: the versions that one worker has loaded, kept as the release says."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from models.errors import LooplineError, StoreError
+from models.files import read_json
+from models.serving.asked import asked_of
+from models.serving.releases import Release
+from models.serving.served import Served
+from tasks.adapters.artifacts import damage
+from tasks.runtime import processes
+from tasks.serve.board import Board, Report, Tally
+from tasks.serve.settings import Settings
+
+LOOK_S = 0.05
+REPORT_S = 0.5
+
+_log = logging.getLogger("loopline.serve")
+
+
+class Shelf:
+    """One project's loaded versions. `pick` is called in the event loop, once a request: no answer is mixed.
+
+    Args:
+        settings: The server's.
+        project: Whose versions.
+    """
+
+    def __init__(self, settings: Settings, project: str) -> None:
+        self.project = project
+        self.release: Release | None = None
+        self.on_swap: list[Callable[[Release], None]] = []
+        self._place = settings.workspace.cache / "models" / project
+        self._board = Board(settings.state(project) / "serving")
+        self._generation = -1
+        self._held: dict[str, Served] = {}
+        self._limits: dict[str, float] = {}
+        self._failed: dict[str, str] = {}
+        self._counts: dict[str, dict[str, int]] = {}
+        self._me = processes.identity()
+        self._seen: tuple[object, object] = (None, None)
+        self._said: Report | None = None
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether a version can answer."""
+        return self.release is not None and self.release.stable in self._held
+
+    @property
+    def versions(self) -> list[str]:
+        """The versions that can be asked for."""
+        return [version for version in self.release.loaded if version in self._held] if self.release else []
+
+    def pick(self, key: str, version: str | None = None) -> Served | None:
+        """The version that answers a request with this key, or the one that was asked for; None if it is not here."""
+        if self._board.switch.generation != self._generation:
+            self._turn()
+        if self.release is None:
+            return None
+        wanted = version or self.release.pick(key)
+        return self._held.get(wanted) if wanted and wanted in self.release.loaded else None
+
+    def count(self, version: str, seconds: float, failed: bool = False) -> None:
+        """Note how an answer of a version went: what an automatic return goes by."""
+        tally = self._counts.get(version)
+        if tally is None:
+            tally = self._counts[version] = {"answers": 0, "failed": 0, "slow": 0}
+        tally["answers"] += 1
+        tally["failed"] += failed
+        limit = self._limits.get(version)
+        tally["slow"] += limit is not None and seconds * 1e3 > limit
+
+    async def follow(self) -> None:
+        """Keep up with the follower, until cancelled."""
+        looks = 0
+        try:
+            while True:
+                try:
+                    await self.refresh()
+                    if looks % round(REPORT_S / LOOK_S) == 0:
+                        self._try_again()
+                        self._report()
+                except (LooplineError, OSError, ValueError):
+                    _log.exception("%s: going on with what is loaded", self.project)
+                looks += 1
+                await asyncio.sleep(LOOK_S)
+        finally:
+            self._board.forget(os.getpid())
+
+    async def refresh(self) -> None:
+        """Load what is to answer next; the swap itself is the switch's."""
+        if self._board.switch.generation != self._generation:
+            self._turn()
+        seen = _stamp(self._board.release_path), _stamp(self._board.next_path)
+        if seen == self._seen:
+            return
+        now, coming = self._board.release(), self._board.next()
+        if now is not None and now.generation == self._generation:
+            self.release = now
+        self._failed = {}
+        for version in coming.loaded if coming else ():
+            await self._prepare(version)
+        kept = {*(self.release.loaded if self.release else ()), *(coming.loaded if coming else ())}
+        self._held = {version: served for version, served in self._held.items() if version in kept}
+        self._seen = seen
+        self._report()
+
+    async def _prepare(self, version: str) -> None:
+        if version in self._held:
+            return
+        try:
+            self._held[version] = await asyncio.to_thread(self._load, version)
+        except LooplineError as error:
+            self._failed[version] = str(error)
+
+    def _turn(self) -> None:
+        """Answer by the release that the switch names, whatever it takes: what was not prepared is loaded here."""
+        release = self._board.release()
+        self._generation = self._board.switch.generation if release is None else release.generation
+        for version in release.loaded if release else ():
+            if version not in self._held:
+                try:
+                    self._held[version] = self._load(version)
+                except LooplineError as error:
+                    _log.error("%s: version %s cannot be loaded: %s", self.project, version, error)
+                    self._failed[version] = str(error)
+        if release is not None and (release.stable in self._held or not self.is_ready):
+            self.release = release
+            for told in self.on_swap:
+                told(release)
+
+    def _try_again(self) -> None:
+        """A version that could not be loaded may have been brought again."""
+        if self.release is not None and self.release.stable is not None and not self.is_ready:
+            self._turn()
+
+    def _load(self, version: str) -> Served:
+        folder = self._place / version
+        for name, got in damage(folder, _hashes(folder)):
+            raise StoreError(f"version {version}: {name} is {got}: it is not what was registered")
+        limit = asked_of(folder).return_on.latency_ms
+        if limit is not None:
+            self._limits[version] = limit
+        return Served(self.project, version, folder)
+
+    def _report(self) -> None:
+        tallies = {version: Tally(**counts) for version, counts in self._counts.items()}
+        report = Report(process=self._me, loaded=list(self._held), failed=dict(self._failed), tallies=tallies)
+        if report != self._said:
+            self._board.report(report)
+            self._said = report
+
+
+def _hashes(folder: Path) -> dict[str, str]:
+    return read_json(folder.with_name(f"{folder.name}.json"))
+
+
+def _stamp(path: Path) -> tuple[int, int] | None:
+    with contextlib.suppress(FileNotFoundError):
+        stat = path.stat()
+        return stat.st_ino, stat.st_mtime_ns
+    return None

@@ -1,0 +1,129 @@
+"""How a release stands, as a person sees it: who answers what share, how each version does, what a shadow says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from pydantic import BaseModel, Field, ValidationError
+
+from models.data.preparation import Preparation
+from models.judge.metrics import resolve_metric
+from models.judge.verdict import Estimate
+from models.serving.comparison import Comparison, compare
+from models.serving.releases import Plan, Release
+from models.spec import Spec
+from models.watch.findings import Findings
+from tasks.adapters.registry import Registry
+from tasks.adapters.release_plans import Entry, entries
+from tasks.runtime import registry_view, shadows
+from tasks.runtime.predictions import label_store, latest_labels
+from tasks.runtime.workspace import Project
+from tasks.serve.board import Board, Tally
+
+
+class VersionStanding(BaseModel):
+    """A version in a release. `role`: stable, canary, shadow, previous, refused or returned."""
+
+    version: str
+    role: str
+    share: float = Field(0.0, description="Of the requests that it answers, 0 to 1.")
+    tally: Tally = Field(default_factory=Tally, description="Since the workers that live began.")
+    realised: Estimate | None = Field(None, description="The goal's metric on labelled predictions, last whole window.")
+    state: str = Field("", description="What the watch says of that window.")
+    why: str = Field("", description="Of a refusal or a return.")
+
+
+class Standing(BaseModel):
+    """A project's release."""
+
+    project: str
+    champion: str | None = Field(None, description="The registry's.")
+    plan: Plan = Plan()
+    workers: int = Field(0, description="That answer on this machine.")
+    release: Release | None = Field(None, description="What the server of this workspace answers with, or did last.")
+    versions: list[VersionStanding] = Field(default_factory=list)
+    comparison: Comparison | None = None
+    journal: list[Entry] = Field(default_factory=list, description="Newest first.")
+
+
+def standing(project: Project, spec: Spec) -> Standing:
+    """How a project's release stands.
+
+    Raises:
+        StoreError: The registry is away.
+    """
+    champion = registry_view.aliased(spec.name)
+    state = project.state(spec.name)
+    board = Board(state / "serving")
+    release, reports = board.release(), board.reports()
+    tallies: dict[str, Tally] = {}
+    for report in reports:
+        for version, tally in report.tallies.items():
+            tallies[version] = tallies.get(version, Tally()).plus(tally)
+    shadow = release.shadow if release else None
+    return Standing(
+        project=spec.name,
+        champion=champion.number if champion else None,
+        plan=Plan.of_tags(champion.tags) if champion else Plan(),
+        workers=len(reports),
+        release=release,
+        versions=_versions(release, tallies, _findings(state)) if release else [],
+        comparison=compared(project, spec, shadow) if shadow else None,
+        journal=entries(Registry(project.workspace, spec.name))[::-1],
+    )
+
+
+def compared(project: Project, spec: Spec, version: str) -> Comparison:
+    """What a shadow said beside what was answered, on the last predictions that it went over."""
+    from models.watch.examples import label_values
+
+    state = project.state(spec.name)
+    folder = project.workspace.cache / "models" / spec.name / version
+    preparation = Preparation.load(folder)
+    metric = resolve_metric(spec.goal.metric, preparation.task, project.folder, spec.goal.direction)
+    ids, answered, shadow = shadows.said(state, version)
+    label = np.full(len(ids), np.nan)
+    if ids and (state / "labels").is_dir():
+        import pyarrow as pa
+
+        found = latest_labels(label_store(state), pa.chunked_array([ids], pa.string()))
+        label = label_values(found.column("label"), preparation.target.classes)
+    told = compare(version, metric, answered, shadow, label)
+    return told.model_copy(update={"note": shadows.note_of(state, version)})
+
+
+def _versions(release: Release, tallies: dict[str, Tally], findings: Findings | None) -> list[VersionStanding]:
+    canary = release.canary
+    roles: list[tuple[str | None, str, float, str]] = [
+        (release.stable, "stable", 1 - canary.share if canary else 1.0, ""),
+        (canary.version if canary else None, "canary", canary.share if canary else 0.0, ""),
+        (release.shadow, "shadow", 0.0, ""),
+        (release.previous, "previous", 0.0, ""),
+        *((version, "refused", 0.0, why) for version, why in release.refused.items()),
+        *((version, "returned", 0.0, why) for version, why in release.returned.items()),
+    ]
+    found = []
+    for version, role, share, why in roles:
+        if version is not None:
+            windows = [one for one in findings.windows if one.version == version and one.whole] if findings else []
+            last = windows[-1] if windows else None
+            found.append(
+                VersionStanding(
+                    version=version,
+                    role=role,
+                    share=share,
+                    tally=tallies.get(version, Tally()),
+                    realised=last.realised if last else None,
+                    state=last.state if last else "",
+                    why=why,
+                )
+            )
+    return found
+
+
+def _findings(state: Path) -> Findings | None:
+    try:
+        return Findings.model_validate_json((state / "watch" / "watch.json").read_bytes())
+    except (OSError, ValidationError):
+        return None

@@ -1,0 +1,44 @@
+"""Try a version out: `python -m tasks.serve.trial MODEL NUMBER FOLDER` loads it, and has it answer an empty row."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from models.errors import LooplineError, StoreError
+from models.export.names import output_names
+from models.serving.served import Served
+
+
+def check(served: Served) -> None:
+    """See that a version takes what its preparation gives, and says what its task says.
+
+    Loading it had it answer blank inputs already.
+
+    Raises:
+        StoreError: It does not.
+    """
+    preparation = served.preparation
+    given = {port.name for port in served.outputs}
+    if preparation.kind != "text" and not set(output_names(preparation)) <= given:
+        expected = ", ".join(output_names(preparation))
+        raise StoreError(f"its graph gives {', '.join(sorted(given))}, expected {expected}: export it again")
+    if preparation.kind == "table":
+        rows = served.reader.of_columns({port.name: [None] for port in served.inputs})
+        try:
+            served.answer(rows.feed)
+        except Exception as error:
+            raise StoreError(f"it does not answer an empty row ({error}): export it again") from error
+
+
+def main() -> None:
+    """Try it out; say what is wrong."""
+    model, number, folder = sys.argv[1:]
+    try:
+        check(Served(model, number, Path(folder)))
+    except LooplineError as error:
+        raise SystemExit(str(error)) from error
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,39 @@
+"""MLflow's webhook: the follower looks at once instead of when its time comes."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from models.serving import refusals
+from models.serving.refusals import Refusal
+from models.serving.webhooks import is_from_mlflow, model_named
+from tasks.serve.board import Board
+from tasks.serve.bodies import told
+
+_log = logging.getLogger("loopline.serve")
+
+VARIABLE = "LOOPLINE_WEBHOOK_SECRET"
+
+
+async def nudge(request: Request) -> Response:
+    """Take a delivery of MLflow's webhook; what it says is not believed, only that it is time to look."""
+    secret = os.environ.get(VARIABLE)
+    if not secret:
+        raise refusals.unknown(f"no webhook is expected here: start the server with {VARIABLE} set to its secret")
+    body = await request.body()
+    if not is_from_mlflow(secret, request.headers, body, time.time()):
+        raise Refusal(401, "the delivery is not signed with this server's secret, or is older than five minutes")
+    settings, name = request.app.state.settings, model_named(body)
+    if name in settings.projects:
+        _log.info("%s: MLflow says that something changed: looking at once", name)
+        Board(settings.state(name) / "serving").nudge()
+    return told({"status": "ok"})
+
+
+ROUTES = [Route("/webhooks/mlflow", nudge, methods=["POST"])]

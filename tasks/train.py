@@ -1,0 +1,68 @@
+"""Train: the best configuration, on a gang of ranks, from the last checkpoint if there is one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from models.records import Record
+from models.search import with_params
+from models.training.costs import of_results
+from models.training.job import Epoch, Result
+from tasks.adapters.origin import begin
+from tasks.runtime import memory
+from tasks.runtime.jobs import job
+from tasks.runtime.loop import Done, Loop
+from tasks.runtime.outbox import LOOP_RUN
+
+JOB_FILE = "job.json"
+
+
+def fit(loop: Loop, prepared: Record, best: Record) -> tuple[Record, bool]:
+    """Train the net that will be judged; its best weights are the step's output.
+
+    Raises:
+        TrainingError: NaN, or ranks that died more often than `train.max_restarts`; the last good checkpoint stays.
+        UserCodeError: The user's net or metric raised.
+    """
+    del prepared, best  # their digests are in the step's key; what they made is read through the loop
+
+    def act(folder: Path) -> Done:
+        params = json.loads(loop.output("search", "best.json").read_text())
+        begun = begin(loop, "train")
+        model, train = with_params(begun.arguments(loop.spec.model), loop.spec.train, params)
+        task = job(loop, folder, model, train, checkpoints=True, start=begun.origin)
+        (folder / JOB_FILE).write_text(task.model_dump_json())
+        loop.outbox.params(LOOP_RUN, {f"best.{key}": value for key, value in params.items()})
+
+        def on_epoch(epoch: Epoch) -> bool:
+            loop.outbox.metrics(LOOP_RUN, epoch.values, epoch.epoch)
+            shown = ", ".join(f"{key} {epoch.values[key]:.4f}" for key in _shown(task.metric) if key in epoch.values)
+            loop.report.progress(epoch.stage, epoch.epoch, epoch.epochs, shown)
+            return True
+
+        memory.release()
+        result = loop.gang.run(task, on_epoch, loop.report.note)
+        found = {**result.model_dump(mode="json"), "params": params}
+        costs = of_results(loop.done["search"].result, found)
+        figures = {f"cost/{part}/{name}": value for part in costs for name, value in costs[part].figures().items()}
+        size = {"best_epoch": result.best_epoch, "num_parameters": result.num_parameters}
+        loop.outbox.metrics(LOOP_RUN, {**size, **figures, **_found(result)})
+        if task.start is not None:
+            loop.outbox.tags(LOOP_RUN, {"loopline.start": f"{task.start.label} {task.start.sha256[:16]}"})
+        loop.outbox.artifact(LOOP_RUN, folder / "result.json", "training")
+        return Done([folder / result.weights], found)
+
+    return loop.carry_out("train", act)
+
+
+def _shown(metric: str) -> tuple[str, ...]:
+    """The values of an epoch that a person waits for, of whatever stage."""
+    return ("val_loss", f"val_{metric}", "val_pretrain_loss", "teacher_val_loss", f"teacher_val_{metric}")
+
+
+def _found(result: Result) -> dict[str, float]:
+    """What the stages before the training found, as metrics."""
+    found = {"batch": result.before["batch"]["batch"]} if "batch" in result.before else {}
+    labels = result.before.get("pseudo_labels", [])
+    return found | ({"pseudo_labels": labels[-1]["taken"]} if labels else {})

@@ -1,0 +1,141 @@
+"""Validate: the raw table and the prepared rows against what the spec expects, before anything is trained on them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from models.data.preparation import Preparation
+from models.errors import DataError, GateRefused, StoreError
+from models.files import write_json, write_text
+from models.records import Record
+from tasks.adapters import expectations
+from tasks.runtime.loop import REFERENCES, Done, Loop
+from tasks.runtime.outbox import LOOP_RUN
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from models.data.expectations import Check
+
+REPORT_FILE = "report.json"
+REFERENCE_FILE = "reference.json"
+SHOWN = 3
+
+
+def validate_raw(loop: Loop, raw: Record) -> tuple[Record, bool]:
+    """Check the raw table.
+
+    Raises:
+        GateRefused: A rejecting expectation failed: nothing is trained, the champion stays, the rows are in quarantine.
+        DataError: Great Expectations could not evaluate a check: an outage is not bad data.
+    """
+    from models.data.expectations import raw_checks
+
+    del raw  # its digest is in the step's key; the table is read from where DVC keeps it
+
+    def act(folder: Path) -> Done:
+        from models.data.read import read_table
+
+        return _validate(loop, folder, "raw", read_table(loop.project.raw), raw_checks(loop.spec.data))
+
+    return loop.carry_out("validate-raw", act)
+
+
+def validate_prepared(loop: Loop, prepared: Record) -> tuple[Record, bool]:
+    """Check the prepared rows, and warn where they differ from those that the champion was trained on.
+
+    Raises:
+        GateRefused: A rejecting expectation failed.
+        DataError: Great Expectations could not evaluate a check.
+    """
+    from models.data.expectations import prepared_checks, reference
+
+    del prepared
+
+    def act(folder: Path) -> Done:
+        from models.data.read import read_table
+
+        project = loop.project
+        preparation = Preparation.load(project.prepared)
+        checks = prepared_checks(loop.spec.data, preparation, _champions_reference(loop))
+        done = _validate(loop, folder, "prepared", read_table(project.prepared / "rows.parquet"), checks)
+        write_json(folder / REFERENCE_FILE, reference(project.prepared))
+        done.outputs.append(folder / REFERENCE_FILE)
+        return done
+
+    return loop.carry_out("validate-prepared", act)
+
+
+def _champions_reference(loop: Loop) -> dict[str, Any] | None:
+    """How the champion's data was distributed; None without one. A registry that is away costs only the comparison."""
+    try:
+        champion = loop.ledger.champion()
+    except StoreError as error:
+        loop.report.note(f"validate-prepared: the data is not compared with the champion's: {error}")
+        return None
+    path = loop.state / REFERENCES / f"{champion.number if champion else None}.json"
+    return json.loads(path.read_text()) if path.exists() else None
+
+
+def _validate(loop: Loop, folder: Path, stage: str, table: pa.Table, checks: list[Check]) -> Done:
+    outcome = expectations.run_checks(table, checks, loop.spec.name, f"{loop.spec.name}/{stage}")
+    report = {**outcome.report, "stage": stage, "loop_id": loop.id}
+    page = _publish(loop, folder, stage, report)
+    counts = {
+        "expectations": len(report["results"]),
+        "failed": sum(not result["success"] for result in report["results"]),
+    }
+    loop.outbox.metrics(LOOP_RUN, {f"validation_{stage}_{name}": value for name, value in counts.items()})
+    loop.outbox.tags(LOOP_RUN, {f"loopline.validation_{stage}": report["status"]})
+    if report["status"] == "error":
+        raise DataError(f"{loop.spec.name}: the {stage} data could not be checked: {_failures(report)}; see {page}")
+    if report["status"] == "rejected":
+        kept = _quarantine(loop, stage, outcome, table)
+        raise GateRefused(
+            f"{loop.spec.name}: the {stage} data was rejected: {_failures(report)}. Nothing was trained, the "
+            f"champion stays; the failing rows are in {kept}, the report is {page}"
+        )
+    if report["status"] == "warned":
+        loop.report.note(f"validate-{stage}: {_failures(report)} (warning)")
+    return Done([folder / REPORT_FILE], {"status": report["status"], **counts, "page": str(page)})
+
+
+def _publish(loop: Loop, folder: Path, stage: str, report: dict[str, Any]) -> Path:
+    """The report as data and as a page, with the dataset's work, at a steady place, and in MLflow."""
+    from models.report.validation import render_validation
+
+    html = render_validation(report)
+    write_json(folder / REPORT_FILE, report)
+    write_text(folder / f"validation-{stage}.html", html)
+    page = loop.state / "reports" / f"validation-{stage}.html"
+    write_text(page, html)
+    for path in (folder / REPORT_FILE, folder / f"validation-{stage}.html"):
+        loop.outbox.artifact(LOOP_RUN, path, f"validation/{stage}")
+    return page
+
+
+def _quarantine(loop: Loop, stage: str, outcome: expectations.Outcome, table: pa.Table) -> Path:
+    """The rejected table as it came, and its failing rows with the reason of each, kept until a person looks."""
+    from models.data.read import write_table
+
+    folder = loop.state / "quarantine" / loop.id / stage
+    folder.mkdir(parents=True, exist_ok=True)
+    write_table(table, folder / "table.parquet")
+    write_table(outcome.quarantine(table), folder / "failing_rows.parquet")
+    write_json(folder / REPORT_FILE, outcome.report)
+    return folder / "failing_rows.parquet"
+
+
+def _failures(report: dict[str, Any]) -> str:
+    told = []
+    for result in report["results"]:
+        if not result["success"]:
+            where = f" of {result['column']!r}" if result["column"] else ""
+            found = result["error"] or f"{result['unexpected_count'] or 'observed ' + str(result['observed'])}" + (
+                " rows unexpected" if result["unexpected_count"] else ""
+            )
+            told.append(f"{result['expectation']}{where} ({found})")
+    more = f" and {len(told) - SHOWN} more" if len(told) > SHOWN else ""
+    return "; ".join(told[:SHOWN]) + more

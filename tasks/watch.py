@@ -1,0 +1,319 @@
+"""Watch: what came in since the last look is counted, the windows that changed are judged, and everybody is told."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from models.data.seen import Seen
+from models.errors import StoreError
+from models.files import write_text
+from models.identity import canonical, key_of
+from models.judge.metrics import Metric, resolve_metric
+from models.judge.verdict import Estimate, Verdict
+from models.spec import Spec
+from models.watch.alarms import signals
+from models.watch.assess import Predicted, Watched, assess, sum_up
+from models.watch.contract import bounds_of
+from models.watch.examples import Keys, keys_of, label_values
+from models.watch.filling import Filling, Rules, fill
+from models.watch.findings import Findings, Window
+from models.watch.tally import Bounds
+from tasks.adapters import watched_versions
+from tasks.adapters.watched_versions import Facts
+from tasks.runtime import events, predictions, registry_view
+from tasks.runtime.moving import move
+from tasks.runtime.watch_store import WatchStore, opened
+from tasks.runtime.workspace import Project
+
+FOLDER = "watch"
+FINDINGS_FILE = "watch.json"
+PAGE_FILE = "watch.html"
+APPENDS_A_TRANSACTION = 32
+SHOWN_OF_OTHERS = 20
+"""Windows of former champions and challengers that the findings hold."""
+
+
+def look(project: Project, spec: Spec, now: float | None = None) -> Findings:
+    """Count what is new in the prediction log and the label store, judge, write `watch.json` and `watch.html`, tell.
+
+    Killed anywhere and called again, nothing counts twice. What MLflow or Prefect cannot be told now waits.
+
+    Args:
+        project: Where.
+        spec: Its spec.
+        now: Unix time; default: the wall's.
+
+    Raises:
+        StoreError: The disk, the registry or the log cannot be read; the next look goes on from here.
+    """
+    state = project.state(spec.name)
+    folder = state / FOLDER
+    move(state)  # what servers wrote down and no compactor has taken yet
+    with opened(folder) as store:
+        champion = registry_view.aliased(spec.name)
+        looking = _Looking(project, spec, state, store, champion.number if champion else None)
+        looking.count_predictions()
+        looking.count_labels()
+        looking.judge()
+        findings = looking.findings(time.time() if now is None else now)
+        write_text(folder / FINDINGS_FILE, findings.model_dump_json(indent=1) + "\n")
+        _write_page(folder / PAGE_FILE, findings, spec)
+        looking.tell(findings)
+    return findings
+
+
+class _Looking:
+    """One look, step by step."""
+
+    def __init__(self, project: Project, spec: Spec, state: Path, store: WatchStore, champion: str | None) -> None:
+        self._project, self._spec, self._state, self._store = project, spec, state, store
+        self._champion = champion
+        self._facts: dict[str, Facts] = {}
+        self._filling: dict[str, tuple[Filling, Seen]] = {}
+        self.notes: list[str] = []
+
+    def count_predictions(self) -> None:
+        """Count the appends to the prediction log since the last look, some at a time."""
+        log = predictions.prediction_log(self._state)
+        place, end = self._store.place("predictions"), log.cursor()
+        if end < place:
+            self.notes.append("the prediction log is shorter than it was: what it holds now is counted as new")
+            place = 0
+        while place < end:
+            upto = min(end, place + APPENDS_A_TRANSACTION)
+            versions = _versions(log.scan(place, upto, ["version"]))
+            with self._store.transaction():
+                for table in log.scan(place, upto, self._columns(versions)):
+                    for version in versions:
+                        self._count(version, table.filter(pc.equal(table.column("version"), version)))
+                self._keep(versions)
+                self._store.set_place("predictions", upto)
+            place = upto
+
+    def count_labels(self) -> None:
+        """Give the labels that came since the last look to their predictions; those of unknown ones wait."""
+        log = predictions.label_store(self._state)
+        place, end = self._store.place("labels"), log.cursor()
+        if end < place:
+            place = 0
+        with self._store.transaction():
+            if self._store.num_waiting():
+                keys, texts = self._store.waiting()
+                self._store.no_longer_wait(keys[self._give(keys, pa.chunked_array([texts], pa.string()))])
+            for table in log.scan(place, end, ["id", predictions.LABEL], batch=1 << 18):
+                keys, labels = keys_of(table.column("id")), table.column(predictions.LABEL)
+                found = self._give(keys, labels)
+                self._store.wait(keys[~found], labels.filter(pa.array(~found)).to_pylist())
+            self._store.set_place("labels", end)
+
+    def judge(self) -> None:
+        """Look at each window that changed since it was last looked at."""
+        with self._store.transaction():
+            self._store.settle(self._judged_by())
+            for version in self._store.versions():
+                changed = self._store.changed(version)
+                if not changed:
+                    continue
+                past = {one.id: one for one in self._store.found(version)}
+                watched = self._watched(version)
+                for first in changed:
+                    if watched is None:
+                        continue
+                    window = self._store.window(version, first)
+                    before = [one for one in past.values() if _first(one) < first]
+                    found = assess(_predicted(window, watched.metric), watched, before)
+                    past[found.id] = found
+                    self._store.save_found(version, first, found)
+
+    def findings(self, at: float) -> Findings:
+        """All that is known now."""
+        found = {version: self._store.found(version) for version in self._store.versions()}
+        others = [window for version in found if version != self._champion for window in found[version]]
+        windows = [*others[-SHOWN_OF_OTHERS:], *found.get(self._champion or "", [])]
+        watched = self._watched(self._champion) if self._champion else None
+        return sum_up(
+            self._spec.name,
+            at,
+            windows,
+            watched,
+            num_predictions=self._store.num_predictions(),
+            num_labels=self._store.num_forgotten_labels()
+            + sum(window.num_labels for each in found.values() for window in each),
+            num_unknown_labels=self._store.num_waiting(),
+            notes=self.notes,
+        )
+
+    def tell(self, findings: Findings) -> None:
+        """Tell MLflow of the windows and Prefect of the signals; what cannot be told now is told at the next look."""
+        for signal in signals(findings, self._spec.watch):
+            if not self._store.was_sent(signal.id):
+                events.send(self._project.workspace, events.of_signal(self._spec.name, signal))
+                self._store.set_sent(signal.id)
+        for version in self._store.versions():
+            self._log_metrics(version, findings)
+
+    def _log_metrics(self, version: str, findings: Findings) -> None:
+        batches: dict[int, tuple[float, dict[str, float]]] = {}
+        told = {}
+        for first, window, known in self._store.untold(version):
+            metrics = metrics_of(window, findings.metric or "metric")
+            text = key_of(metrics)
+            if text != known:
+                batches[first // max(1, window.num_predictions)] = window.end, metrics
+                told[first] = text
+        if not batches or self._facts_of(version).preparation is None:
+            return
+        try:
+            watched_versions.log_metrics(self._spec.name, version, batches)
+        except StoreError as error:
+            self.notes.append(f"MLflow is told at the next look: {error}")
+            return
+        with self._store.transaction():
+            for first, text in told.items():
+                self._store.set_told(version, first, text)
+
+    def _count(self, version: str, rows: pa.Table) -> None:
+        if not rows.num_rows:
+            return
+        if version not in self._filling:
+            size = self._spec.watch.window
+            self._filling[version] = self._store.last_window(version, size), self._store.seen(version)
+        last, seen = self._filling[version]
+        for window in fill(last, rows, seen, self._spec.watch.window, self._rules(version)):
+            if window is not last:
+                self._store.save(version, last)
+            last = window
+        self._filling[version] = last, seen
+
+    def _keep(self, versions: Sequence[str]) -> None:
+        for version in versions:
+            self._store.save(version, self._filling.pop(version)[0])
+            self._store.forget(version)
+
+    def _give(self, keys: Keys, labels: pa.ChunkedArray) -> NDArray[np.bool_]:
+        """Put labels to their predictions; which of them found one."""
+        found = np.zeros(len(keys), dtype=bool)
+        values: dict[str, NDArray[np.float64]] = {}
+        strange = 0
+        for version, first, examples in self._store.with_examples():
+            if version not in values:
+                preparation = self._facts_of(version).preparation
+                values[version] = label_values(labels, preparation.target.classes if preparation else None)
+            told, here = examples.with_labels(keys, values[version])
+            if here.any():
+                self._store.save_examples(version, first, told)
+                strange += int(np.isnan(values[version][here]).sum())
+            found |= here
+        if strange:
+            self.notes.append(f"{strange} of the new labels are no class or number of the model: they do not count")
+        return found
+
+    def _columns(self, versions: Sequence[str]) -> list[str]:
+        references = [self._facts_of(version).reference for version in versions]
+        inputs = (predictions.INPUT + column.name for each in references if each for column in each.columns)
+        return list(dict.fromkeys(["id", "at", "version", "score", "scores", *inputs]))
+
+    def _rules(self, version: str) -> Rules:
+        facts = self._facts_of(version)
+        return Rules(facts.preparation.task if facts.preparation else None, facts.reference, self._bounds(facts))
+
+    def _bounds(self, facts: Facts) -> Bounds | None:
+        reference = facts.reference
+        return bounds_of(reference.columns, self._spec.data, self._spec.watch.seasonal) if reference else None
+
+    def _watched(self, version: str) -> Watched | None:
+        facts = self._facts_of(version)
+        if facts.preparation is None:
+            return None
+        goal = self._spec.goal
+        metric = resolve_metric(goal.metric, facts.preparation.task, self._project.folder, goal.direction)
+        promoted = promised(facts.verdict, metric.name) if facts.verdict else None
+        return Watched(version, self._spec.watch, metric, facts.reference, promoted, self._bounds(facts))
+
+    def _facts_of(self, version: str) -> Facts:
+        if version not in self._facts:
+            kept = self._state / FOLDER / "versions"
+            found = watched_versions.facts(self._project.workspace, self._spec.name, version, kept)
+            if found.reference is not None:
+                found = replace(found, reference=found.reference.without(self._spec.serve.log.redact))
+            self._facts[version] = found
+            if found.preparation is None:
+                self.notes.append(f"version {version} is not in the registry: its predictions are counted, not judged")
+            elif found.reference is None:
+                self.notes.append(
+                    f"version {version} was registered before there were references: only labels tell how it does"
+                )
+        return self._facts[version]
+
+    def _judged_by(self) -> str:
+        return canonical([self._spec.watch.model_dump(), self._spec.goal.model_dump()])
+
+
+def promised(verdict: Verdict, metric: str) -> Estimate | None:
+    """The metric that a version was promoted with, on test rows; without interval where the goal has changed since."""
+    if verdict.metric == metric:
+        return verdict.challenger
+    value = verdict.metrics.get(metric, {}).get("challenger")
+    return None if value is None else Estimate(value=value)
+
+
+def metrics_of(window: Window, metric: str) -> dict[str, float]:
+    """What MLflow is told of a window: `watch_` and a name."""
+    name = "".join(character if character.isalnum() else "_" for character in metric)
+    realised = window.realised
+    found: dict[str, float | None] = {
+        "watch_predictions": window.num_predictions,
+        "watch_labels": window.num_labels,
+        f"watch_{name}": realised.value if realised else None,
+        f"watch_{name}_low": realised.low if realised else None,
+        f"watch_{name}_high": realised.high if realised else None,
+        f"watch_{name}_estimated": window.estimated,
+        "watch_breaches": len(window.breaches),
+        "watch_drifted_features": sum(drift.level != "none" for drift in window.features),
+        **{f"watch_psi_{drift.name}": drift.psi for drift in window.predictions},
+    }
+    return {key: float(value) for key, value in found.items() if value is not None}
+
+
+def _predicted(window: Filling, metric: Metric) -> Predicted:
+    examples = window.examples
+    there = examples.labelled
+    target = examples.label[there]
+    share = len(examples.keys) / max(1, window.num_rows)
+    return Predicted(
+        first=window.first,
+        begin=window.begin,
+        end=window.end,
+        tally=window.tally,
+        whole=window.is_whole,
+        num_labels=round(int(there.sum()) / share) if share else 0,
+        target=target if "regression" in metric.tasks else target.astype(np.int64),
+        prediction=examples.prediction[there],
+        scores=examples.prediction,
+    )
+
+
+def _first(window: Window) -> int:
+    """How many predictions of the version came before it."""
+    return int(window.id.rpartition("/")[2])
+
+
+def _versions(tables: Iterator[pa.Table]) -> list[str]:
+    found: dict[str, None] = {}
+    for table in tables:
+        found.update(dict.fromkeys(pc.unique(table.column("version")).drop_null().to_pylist()))
+    return list(found)
+
+
+def _write_page(path: Path, findings: Findings, spec: Spec) -> None:
+    from models.report.watching import render_watching
+
+    write_text(path, render_watching(findings, spec.watch))

@@ -1,0 +1,1 @@
+"""What the glue costs, against the same compute in bare scripts: `make bench`. Measured, never asserted."""

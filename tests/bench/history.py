@@ -1,0 +1,154 @@
+"""What 10,000 loops on record cost those who look: `status`, `plan` and the overview page, wall seconds.
+
+The records, the registry's journal, the decisions and the ends of loops are written as loops leave them, an hour apart;
+the first look after a loop ended finds them all new.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import socket
+import sqlite3
+import statistics
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from models.identity import key_of
+from models.records import Record
+from models.specfile import read_spec
+from models.steps import STEPS
+from tasks.runtime import stores
+from tasks.runtime.ledger import Ledger
+from tasks.runtime.workspace import Workspace
+from tests.bench.loop import LOOPLINE, ROOT
+
+NUM_LOOPS = 10_000
+HOUR_S = 3600.0
+NAME = "penguins"
+
+
+@dataclass(frozen=True)
+class Looks:
+    """Median wall seconds; `first` is the look after every record is new to whoever looks."""
+
+    status_first_s: float
+    status_s: float
+    plan_s: float
+    page_s: float
+
+
+def looks(place: Path, num_loops: int = NUM_LOOPS) -> Looks:
+    """Make the history and measure."""
+    workspace = Workspace(place / "history")
+    make(workspace, num_loops)
+    first = _wall_s(workspace, "status")
+    return Looks(
+        status_first_s=first,
+        status_s=statistics.median(_wall_s(workspace, "status") for _ in range(5)),
+        plan_s=statistics.median(_wall_s(workspace, "plan", NAME) for _ in range(5)),
+        page_s=_page_s(workspace),
+    )
+
+
+def make(workspace: Workspace, num_loops: int) -> None:
+    """A project that was carried round the loop so often, once an hour until now."""
+    shutil.copytree(ROOT / "projects" / NAME, workspace.root / "projects" / NAME, ignore=shutil.ignore_patterns("data"))
+    workspace.make()
+    project = workspace.project(NAME)
+    ledger = Ledger(project, read_spec(project.spec_path))
+    ages = [num_loops - number for number in range(num_loops)]
+    done: dict[str, Record] = {}
+    for step in STEPS:
+        parts = ledger.parts(step, done) if step.name != "judge" else {f"input:{name}": "" for name in step.after}
+        made = Record(
+            step=step.name, key="KEY", parts=parts, digest="d", result=_result(), loop_id="LOOP", finished=0.5
+        )
+        text = made.model_dump_json(indent=1)
+        folder = ledger.state / "records" / step.name
+        folder.mkdir(parents=True)
+        for age in ages:
+            at = time.time() - HOUR_S * age
+            path = folder / f"{key_of({'age': age})}.json"
+            path.write_text(text.replace("KEY", path.stem).replace("LOOP", f"{NAME}-{age}").replace("0.5", repr(at), 1))
+            os.utime(path, (at, at))
+        done[step.name] = made
+    _journals(ledger.state, ages)
+    _registry(workspace, ages)
+
+
+def _result() -> dict[str, object]:
+    reasons = ["Kept. " + "word " * 40]
+    return {"version": "1", "decision": "keep", "reasons": reasons, "weights_sha256": "x", "status": "valid", "rows": 3}
+
+
+def _journals(state: Path, ages: list[int]) -> None:
+    with (state / "loops.jsonl").open("w") as loops, (state / "decisions.jsonl").open("w") as decisions:
+        for age in ages:
+            at = time.time() - HOUR_S * age
+            loop = {"loop_id": f"{NAME}-{age}", "began": at - 300, "ended": at, "outcome": "kept", "trigger": "decay"}
+            signal = {"id": f"decay-{age}", "kind": "decay", "at": at, "reason": "it fell", "evidence": {}}
+            loops.write(json.dumps(loop) + "\n")
+            decisions.write(
+                json.dumps({"signal": signal, "at": at, "action": "retrain", "reasons": ["it fell"]}) + "\n"
+            )
+
+
+def _registry(workspace: Workspace, ages: list[int]) -> None:
+    environ = {"MLFLOW_TRACKING_URI": f"sqlite:///{workspace.state / 'mlflow' / 'mlflow.db'}"}
+    stores.initialise_mlflow(workspace, environ)
+    moves = [
+        {"number": number, "action": "promote", "before": "1", "after": "1", "at": 0.5, "by": "x", "reason": "y" * 400}
+        for number in range(1, len(ages) + 1)
+    ]
+    with contextlib.closing(sqlite3.connect(workspace.state / "mlflow" / "mlflow.db")) as connection, connection:
+        connection.execute("insert into registered_models (name, workspace) values (?, 'default')", (NAME,))
+        connection.executemany(
+            "insert into registered_model_tags (key, value, name, workspace) values (?, ?, ?, 'default')",
+            [(f"loopline.journal.{move['number']:06d}", json.dumps(move), NAME) for move in moves],
+        )
+
+
+def _wall_s(workspace: Workspace, *command: str) -> float:
+    began = time.perf_counter()
+    environ = {**os.environ, "LOOPLINE_HOME": str(workspace.root)}
+    subprocess.run([LOOPLINE, *command], env=environ, cwd=workspace.root, capture_output=True, check=True)
+    return time.perf_counter() - began
+
+
+def _page_s(workspace: Workspace) -> float:
+    with _served(workspace) as address:
+        return statistics.median(_got_s(f"{address}/projects/{NAME}") for _ in range(5))
+
+
+@contextlib.contextmanager
+def _served(workspace: Workspace) -> Iterator[str]:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = int(probe.getsockname()[1])
+    command = [sys.executable, "-m", "tasks.page", str(workspace.root), "--port", str(port)]
+    with subprocess.Popen(command, cwd=ROOT) as process:
+        try:
+            for _ in range(600):
+                with contextlib.suppress(urllib.error.URLError, OSError):
+                    _got_s(f"http://127.0.0.1:{port}/health")
+                    break
+                time.sleep(0.1)
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            process.terminate()
+
+
+def _got_s(address: str) -> float:
+    began = time.perf_counter()
+    with urllib.request.urlopen(address, timeout=60) as answer:
+        answer.read()
+    return time.perf_counter() - began

@@ -1,0 +1,73 @@
+"""The platform of an empty workspace: until it is healthy, and from an event to the flow run that it begins."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import subprocess
+import time
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from models.retrain.signal import Signal
+from tasks.runtime.events import of_signal, send
+from tasks.runtime.flow_runs import ask
+from tasks.runtime.prefect_server import Server
+from tasks.runtime.workspace import Workspace
+from tests.bench.loop import LOOPLINE, OURS, QUIET
+
+SPEC = "data: {source: data.csv, target: y}\nwatch: {schedule: null}\nretrain: {on: [drift], ask: true}\n"
+EVENTS = 3
+PATIENCE_S = 180.0
+
+
+@dataclass(frozen=True)
+class Platform:
+    """Seconds of wall clock: the first `up` of all, one with every store there, `down`, event to running flow."""
+
+    first_up_s: float
+    up_s: float
+    down_s: float
+    event_s: float
+
+
+def measured(place: Path) -> Platform:
+    """Bring a platform up twice, send events, and take it down."""
+    home = place / "platform"
+    (home / "projects" / "tiny").mkdir(parents=True)
+    (home / "projects" / "tiny" / "project.yaml").write_text(SPEC)
+    (home / "projects" / "tiny" / "data.csv").write_text("x,y\n1,2\n")
+    first = _timed(home, "up")
+    try:
+        event = statistics.median(_event_s(Workspace(home), number) for number in range(EVENTS))
+        down = _timed(home, "down", "--force")
+        again = _timed(home, "up")
+    finally:
+        _timed(home, "down", "--force")
+    return Platform(first, again, down, event)
+
+
+def _timed(home: Path, *arguments: str) -> float:
+    environ = {key: value for key, value in os.environ.items() if not key.startswith(OURS)}
+    began = time.monotonic()
+    subprocess.run(
+        [LOOPLINE, *arguments], env={**environ, **QUIET, "LOOPLINE_HOME": str(home)}, check=True, capture_output=True
+    )
+    return time.monotonic() - began
+
+
+def _event_s(workspace: Workspace, number: int) -> float:
+    """From an event to the start of the run that weighs it; no loop follows, for a person would be asked first."""
+    sent = time.time()
+    send(workspace, of_signal("tiny", Signal(id=f"bench-{number}", kind="drift", at=sent, reason="bench")))
+    api = f"{Server(workspace).url()}"
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
+        runs = ask(api, "flow_runs/filter", {"sort": "START_TIME_DESC", "limit": 1})
+        began = datetime.fromisoformat(runs[0]["start_time"]).timestamp() if runs and runs[0]["start_time"] else 0.0
+        if began > sent:
+            time.sleep(11.0)  # events within ten seconds are one storm, and begin one run
+            return began - sent
+        time.sleep(0.1)
+    raise TimeoutError(f"no run began within {PATIENCE_S:g} s of the event")

@@ -1,0 +1,114 @@
+"""What every test may use: an environment of its own, a workspace of its own, projects in it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tasks.runtime import stores
+from tasks.runtime.workspace import Project, Workspace
+
+if TYPE_CHECKING:
+    from tests.serving import LiveServer
+
+OURS = ("PREFECT_", "MLFLOW_", "LOOPLINE_", "DVC_", "AWS_", "GIT_", "OPTUNA_")
+QUIET = {
+    **{key: value for key, value in stores.QUIET.items() if value},
+    "GIT_CONFIG_GLOBAL": os.devnull,
+    "GIT_CONFIG_SYSTEM": os.devnull,
+    "GIT_AUTHOR_NAME": "Ada",
+    "GIT_AUTHOR_EMAIL": "ada@example.org",
+    "GIT_COMMITTER_NAME": "Ada",
+    "GIT_COMMITTER_EMAIL": "ada@example.org",
+    "MPLBACKEND": "Agg",
+    "OMP_NUM_THREADS": "1",
+}
+SPEC = """\
+name: {name}
+data:
+  source: data.csv
+  target: y
+"""
+ROWS = "x,c,y\n" + "".join(f"{i / 7},{'uvw'[i % 3]},{'yes' if i % 4 else 'no'}\n" for i in range(200))
+
+MakeProject = Callable[..., Project]
+Serve = Callable[..., "LiveServer"]
+
+
+def pytest_configure() -> None:
+    """Forget what the user's shell says of the tools, before any of them is imported."""
+    for key in [key for key in os.environ if key.startswith(OURS)]:
+        del os.environ[key]
+    os.environ.update(QUIET)
+
+
+@pytest.fixture(autouse=True)
+def _own_environment() -> Iterator[None]:
+    """Whatever a test does to the environment and to torch's threads ends with the test."""
+    before = dict(os.environ)
+    if "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(1)
+    yield
+    for key in [key for key in os.environ if key not in before]:
+        del os.environ[key]
+    os.environ.update(before)
+
+
+@pytest.fixture(scope="session")
+def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """One Prefect server for all workspaces but those that show their own."""
+    from tests.running import prefect_server
+
+    with prefect_server(tmp_path_factory.mktemp("prefect")) as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def empty_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An initialised, empty tracking store: its migration takes seconds, a copy of it none."""
+    made = Workspace(tmp_path_factory.mktemp("store"))
+    made.make()
+    uri = f"sqlite:///{made.state / 'mlflow' / 'mlflow.db'}"
+    stores.initialise_mlflow(made, {"MLFLOW_TRACKING_URI": uri})
+    return made.state / "mlflow"
+
+
+@pytest.fixture
+def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workspace:
+    """An empty workspace that LOOPLINE_HOME names; the tools' environment points into it."""
+    root = tmp_path / "workspace"
+    (root / "projects").mkdir(parents=True)
+    monkeypatch.setenv("LOOPLINE_HOME", str(root))
+    made = Workspace(root)
+    made.make()
+    stores.configure(made)
+    return made
+
+
+@pytest.fixture
+def make_project(workspace: Workspace) -> MakeProject:
+    """A function that writes a project of 200 rows into the workspace, or into `folder`."""
+
+    def make(name: str = "tiny", spec: str = "", folder: Path | None = None, rows: str = ROWS) -> Project:
+        folder = folder or workspace.root / "projects" / name
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "project.yaml").write_text(SPEC.format(name=name) + spec)
+        (folder / "data.csv").write_text(rows)
+        return workspace.project(str(folder))
+
+    return make
+
+
+@pytest.fixture
+def serve(workspace: Workspace) -> Iterator[Serve]:
+    """A function that starts a server over the workspace: `serve("tiny", arguments=("--workers", "2"))`."""
+    from tests.serving import live_server
+
+    with contextlib.ExitStack() as servers:
+        yield lambda *projects, **given: servers.enter_context(live_server(workspace, *projects, **given))

@@ -1,0 +1,36 @@
+"""Everything public says what it is for."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+Documented = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+
+
+def public(node: ast.Module | ast.ClassDef, prefix: str = "") -> Iterator[tuple[str, Documented]]:
+    """The public functions, classes and methods of a module."""
+    for inner in node.body:
+        if isinstance(inner, Documented) and not inner.name.startswith("_"):
+            yield prefix + inner.name, inner
+            if isinstance(inner, ast.ClassDef):
+                yield from public(inner, f"{prefix}{inner.name}.")
+
+
+def test_every_module_and_public_name_has_a_docstring(root: Path, modules: list[Path]) -> None:
+    missing = []
+    for path in modules:
+        tree = ast.parse((root / path).read_text())
+        missing += [] if ast.get_docstring(tree) else [str(path)]
+        missing += [f"{path}:{name}" for name, node in public(tree) if not ast.get_docstring(node)]
+    assert missing == []
+
+
+def test_no_work_is_promised_for_later(root: Path, modules: list[Path]) -> None:
+    marks = [f"{mark}" for mark in ("TO" + "DO", "FIX" + "ME", "X" * 3)]
+    found = [f"{path}: {mark}" for path in modules for mark in marks if mark in (root / path).read_text()]
+    assert found == []
+
+
+def test_no_module_is_named_after_nothing(modules: list[Path]) -> None:
+    empty = {"utils", "util", "helpers", "helper", "common", "misc", "manager"}
+    assert [str(path) for path in modules if empty & {path.stem, *path.parent.parts}] == []

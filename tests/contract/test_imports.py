@@ -1,0 +1,76 @@
+"""Imports run one way, and what is heavy is imported only where it is used."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HEAVY = (
+    "prefect",
+    "mlflow",
+    "torch",
+    "pandas",
+    "pyarrow",
+    "dvc",
+    "optuna",
+    "great_expectations",
+    "sklearn",
+    "matplotlib",
+)
+SPEC = "data:\n  source: data.csv\n  target: y\n"
+
+
+def loaded_after(code: str, root: Path, **environment: str) -> set[str]:
+    """The heavy packages that a fresh process has imported after running `code`."""
+    tell = f"import json, sys; print('\\n' + json.dumps([name for name in {HEAVY!r} if name in sys.modules]))"
+    done = subprocess.run(
+        [sys.executable, "-c", f"{code}\n{tell}"],
+        cwd=root,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return set(json.loads(done.stdout.splitlines()[-1]))
+
+
+def test_import_contracts_hold(root: Path) -> None:
+    program = Path(sys.executable).with_name("lint-imports")
+    done = subprocess.run([program, "--no-cache"], cwd=root, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_command_line_imports_nothing_heavy(root: Path) -> None:
+    assert loaded_after("import flows.cli", root) == set()
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["run", "--help"], ["status"], ["plan", "tiny"], ["schema"], ["env"]]
+)
+def test_looking_imports_nothing_heavy(root: Path, tmp_path: Path, arguments: list[str]) -> None:
+    project = tmp_path / "projects" / "tiny"
+    project.mkdir(parents=True)
+    (project / "project.yaml").write_text(SPEC)
+    (project / "data.csv").write_text("x,y\n1,a\n")
+    code = f"from flows.cli import loopline\nloopline({arguments!r}, standalone_mode=False)"
+    assert loaded_after(code, root, LOOPLINE_HOME=str(tmp_path)) == set()
+
+
+def test_a_flow_module_imports_prefect_and_little_else(root: Path) -> None:
+    loaded = loaded_after("import flows.train", root)
+    assert (
+        loaded & {"torch", "mlflow", "great_expectations", "pandas", "dvc", "optuna", "sklearn", "matplotlib"} == set()
+    )
+
+
+@pytest.mark.parametrize("module", ["models.training.rank", "models.training.agent", "models.training.nursery"])
+def test_a_rank_imports_no_tool_of_the_platform(root: Path, module: str) -> None:
+    loaded = loaded_after(f"import {module}", root)
+    assert (
+        loaded & {"prefect", "mlflow", "dvc", "optuna", "great_expectations", "pandas", "sklearn", "matplotlib"}
+        == set()
+    )

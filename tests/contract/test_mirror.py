@@ -1,0 +1,89 @@
+"""Unit tests mirror the code: `models/a/b.py` is tested by `tests/unit/models/a/test_b.py`."""
+
+from pathlib import Path
+
+import pytest
+
+# Module -> where it is tested instead. An entry whose mirror exists fails: take it off the list.
+ELSEWHERE: dict[str, str] = {
+    "models/data/log_names.py": "tests/unit/models/data/test_feedback.py: names, which it reads and writes",
+    "models/spec_block.py": "tests/unit/models/test_spec.py: the base of every block there",
+    "models/training/job.py": "tests/integration/test_gang.py: plain data that the gang carries to its ranks",
+    "tasks/page/__main__.py": "tests/integration/test_page.py: a real server",
+    "tasks/page/acting.py": "tests/integration/test_page.py: a process of its own",
+    "tasks/page/api.py": "tests/integration/test_page.py: a real server",
+    "tasks/page/app.py": "tests/integration/test_page.py: a real server",
+    "tasks/page/buttons.py": "tests/integration/test_page.py: a real server",
+    "tasks/page/login.py": "tests/integration/test_page.py: a real server",
+    "tasks/page/session.py": "tests/integration/test_page.py: a real server",
+    "tasks/runtime/part_files.py": "tests/unit/tasks/runtime/test_part_log.py: the files of that log",
+    "tasks/runtime/registry_story.py": "tests/integration/test_registry.py: needs a registry",
+    "tasks/adapters/artifacts.py": "tests/integration/test_registry.py: needs a registry with files in it",
+    "tasks/adapters/origin.py": "tests/integration/test_loop.py: needs a registered version",
+    "tasks/adapters/watched_versions.py": "tests/integration/test_loop.py: needs a registered version",
+    "tasks/adapters/optuna_study.py": "tests/integration/test_optuna_study.py: needs Optuna and its storage",
+    "tasks/backtest.py": "tests/e2e/test_backtest.py: needs trainings, kept and found again",
+    "tasks/card.py": "tests/integration/test_loop.py: needs the steps before it and the real tools",
+    "tasks/export.py": "tests/integration/test_loop.py: needs the steps before it and the real tools",
+    "tasks/judge.py": "tests/integration/test_loop.py: needs the steps before it and the real tools",
+    "tasks/promote.py": "tests/integration/test_loop.py: needs the steps before it and the real tools",
+    "tasks/register.py": "tests/integration/test_loop.py: needs the steps before it and the real tools",
+    "tasks/serve/__main__.py": "tests/integration/test_server.py: a real server",
+    "tasks/serve/app.py": "tests/integration/test_server.py: a real server",
+    "tasks/serve/connection.py": "tests/fault/test_bad_clients.py: connections of a real server",
+    "tasks/search.py": "tests/integration/test_loop.py: needs the steps before it and the real tools",
+    "tasks/serve/beside.py": "tests/integration/test_served_log.py: a real server and its compactor",
+    "tasks/serve/feedback.py": "tests/integration/test_served_log.py: a real server",
+    "tasks/serve/description.py": "tests/integration/test_scoring.py: a real server, read by schemathesis",
+    "tasks/serve/grpc_server.py": "tests/integration/test_open_inference.py: a real server and a real client",
+    "tasks/serve/open_inference.py": "tests/integration/test_open_inference.py: a real server and a real client",
+    "tasks/serve/scoring.py": "tests/integration/test_scoring.py: a real server",
+    "tasks/train.py": "tests/integration/test_loop.py: needs the steps before it and the real tools",
+    "tasks/validate.py": "tests/integration/test_loop.py: needs the steps before it and the real tools",
+    "tasks/version.py": "tests/integration/test_loop.py: needs the steps before it and the real tools",
+    "tasks/adapters/release_plans.py": "tests/integration/test_releases.py: needs a registry",
+    "tasks/serve/fetching.py": "tests/integration/test_releases.py: a process of its own",
+    "tasks/serve/giving_back.py": "tests/integration/test_releases.py: a process of its own",
+    "tasks/serve/webhook.py": "tests/integration/test_releases.py: a real server",
+    "tasks/serve/standing.py": "tests/integration/test_releases.py: a real server",
+    "tasks/serve/trial.py": "tests/integration/test_releases.py: a process of its own",
+    "tasks/runtime/gang.py": "tests/integration/test_gang.py: needs processes",
+    "tasks/runtime/nodes.py": "tests/integration/test_nodes.py: needs processes",
+    "tasks/runtime/jobs.py": "tests/integration/test_loop.py: needs the steps before it and the real tools",
+}
+
+
+def mirror(path: Path) -> Path:
+    return Path("tests/unit") / path.parent / f"test_{path.name}"
+
+
+def floors(modules: list[Path]) -> list[Path]:
+    return [path for path in modules if path.parts[0] in ("models", "tasks") and path.name != "__init__.py"]
+
+
+def test_every_module_has_its_unit_tests(root: Path, modules: list[Path]) -> None:
+    missing = [str(path) for path in floors(modules) if not (root / mirror(path)).is_file()]
+    assert sorted(set(missing) - set(ELSEWHERE)) == []
+    assert sorted(set(ELSEWHERE) - set(missing)) == [], "tested by its mirror now: take it off the list"
+
+
+def test_what_is_tested_elsewhere_names_a_file_that_is_there(root: Path) -> None:
+    for module, reason in ELSEWHERE.items():
+        named = reason.split(":")[0]
+        assert (root / named).exists(), f"{module}: {named} is not there"
+
+
+def test_every_unit_test_mirrors_a_module(root: Path) -> None:
+    strangers = []
+    for path in sorted((root / "tests" / "unit").rglob("test_*.py")):
+        inside = path.relative_to(root / "tests" / "unit")
+        module = root / inside.parent / inside.name.removeprefix("test_")
+        if not module.is_file():
+            strangers.append(str(path.relative_to(root)))
+    assert strangers == []
+
+
+@pytest.mark.parametrize("folder", ["unit", "integration", "contract", "e2e", "fault"])
+def test_no_test_file_is_empty(root: Path, folder: str) -> None:
+    for path in (root / "tests" / folder).rglob("test_*.py"):
+        assert "def test_" in path.read_text(), path

@@ -1,0 +1,77 @@
+"""What is in the repository works anywhere: no address of a registry, no path of one machine, every project in DVC."""
+
+import re
+from pathlib import Path
+
+import pytest
+from ruamel.yaml import YAML
+
+NAMES = (
+    "pypi",
+    r"python\w+",
+    "npmjs",
+    "npmmirror",
+    "debian",
+    "ubuntu",
+    "anaconda",
+    "crates",
+    "rubygems",
+    "huggingface",
+)
+ENDINGS = ("org", "com", "io", "co", "net")
+REGISTRIES = re.compile(
+    rf"[\w.-]*\b({'|'.join(NAMES)})\.({'|'.join(ENDINGS)})\b"
+    r"|\b(download|data)\.pytorch\.org\b|[\w.-]*\b(pypi|npm|nexus|artifactory)\.[\w.-]+\.(internal|local|corp|lan)\b"
+    r"|--(extra-)?index-url[ =]\S*://|--find-links[ =]\S*://"
+)
+MACHINE_PATHS = re.compile(r"(?<![\w.$}/-])/(work|root|Users|home)/(?!linuxbrew)[\w.-]+")
+BINARY = {".png", ".parquet", ".gz", ".zip", ".onnx", ".safetensors", ".ico"}
+
+# Path -> why it may name one.
+EXCEPTIONS: dict[str, str] = {}
+
+
+def lines(tracked: list[Path]) -> list[tuple[Path, int, str]]:
+    found = []
+    for path in tracked:
+        if path.suffix not in BINARY:
+            text = path.read_text(encoding="utf-8", errors="replace")
+            found += [(path, number, line) for number, line in enumerate(text.splitlines(), 1)]
+    return found
+
+
+@pytest.mark.parametrize("pattern", [REGISTRIES, MACHINE_PATHS], ids=["registries", "machine paths"])
+def test_nothing_names_a_registrys_address_or_one_machine(
+    root: Path, tracked: list[Path], pattern: re.Pattern[str]
+) -> None:
+    hits = [
+        f"{path.relative_to(root)}:{number}: {found.group()}"
+        for path, number, line in lines(tracked)
+        if (found := pattern.search(line)) and str(path.relative_to(root)) not in EXCEPTIONS
+    ]
+    assert hits == []
+
+
+def test_every_project_is_in_dvcs_matrix(root: Path) -> None:
+    stages = YAML(typ="safe").load((root / "dvc.yaml").read_text())["stages"]
+    projects = sorted(path.parent.name for path in (root / "projects").glob("*/project.yaml"))
+    assert {name: sorted(stage["matrix"]["project"]) for name, stage in stages.items()} == {
+        "ingest": projects,
+        "prepare": projects,
+    }
+
+
+def test_every_project_says_what_it_is(root: Path) -> None:
+    for spec in (root / "projects").glob("*/project.yaml"):
+        assert (spec.parent / "README.md").is_file(), spec.parent.name
+
+
+def test_nothing_that_is_made_is_tracked(root: Path, tracked: list[Path]) -> None:
+    made = {".loopline", ".venv", "__pycache__", ".pytest_cache"}
+    assert [str(path) for path in tracked if made & set(path.relative_to(root).parts)] == []
+    assert [str(path) for path in tracked if path.suffix == ".onnx"] == []
+
+
+def test_no_tracked_file_is_large(root: Path, tracked: list[Path]) -> None:
+    large = [str(path.relative_to(root)) for path in tracked if path.stat().st_size > 1_000_000]
+    assert large == []

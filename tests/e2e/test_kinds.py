@@ -1,0 +1,135 @@
+"""Other models and other places: own code, trees, regression, a project elsewhere, a workspace in git."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+
+from tests.e2e.bad_input import SPEC
+from tests.running import Loopline
+
+pytestmark = pytest.mark.e2e
+
+QUICK = ("-s", "search.trials=0", "-s", "train.epochs=3")
+NOUNS, VERBS = ("captain", "heroine", "baronet", "aunt", "curate"), ("admir", "visit", "answer", "persuad")
+OWN = """\
+import torch
+
+
+class Net(torch.nn.Module):
+    def __init__(self, num_numeric, cardinalities, num_outputs, width=16):
+        super().__init__()
+        self.embed = torch.nn.ModuleList(torch.nn.Embedding(size, 3) for size in cardinalities)
+        first = torch.nn.Linear(num_numeric + 3 * len(cardinalities), width)
+        self.layers = torch.nn.Sequential(first, torch.nn.ReLU(), torch.nn.Linear(width, num_outputs))
+
+    def forward(self, numeric, categorical):
+        embedded = [embed(categorical[:, at]) for at, embed in enumerate(self.embed)]
+        return self.layers(torch.cat([numeric, *embedded], dim=1))
+
+
+def bill_area(frame):
+    return frame.assign(bill_area=frame.bill_length_mm * frame.bill_depth_mm)
+
+
+def balanced(target, prediction):
+    hits = prediction.argmax(axis=1) == target
+    return float(sum(hits[target == one].mean() for one in set(target)) / len(set(target)))
+"""
+
+
+@pytest.fixture(scope="module")
+def home(make_home) -> Loopline:
+    """A workspace that is a git repository."""
+    made = make_home("kinds")
+    subprocess.run(["git", "init", "-q", str(made.home)], check=True)
+    return made
+
+
+def test_own_net_features_and_metric(home: Loopline):
+    spec = (
+        SPEC.replace("metric: accuracy", "metric: './own.py:balanced', direction: maximize")
+        .replace("  split:", "  features: {make: './own.py:bill_area'}\n  split:")
+        .replace("net: mlp, arguments: {layers: 1, hidden: 16}", "net: './own.py:Net', arguments: {width: 24}")
+    )
+    folder = home.project("own", spec, {"own.py": OWN})
+    told = home("run", "own", *QUICK, "-s", "train.epochs=8", "--json").ok().json
+    assert told["metric"].endswith("balanced")
+    assert told["value"] > 0.7
+    assert {item["state"] for item in home("plan", "own", *QUICK, "-s", "train.epochs=8", "--json").json} == {"done"}
+    predicted = home("predict", "own", str(folder / "penguins.csv"), "--json").ok().json
+    assert predicted["rows"] == predicted["logged"] == 344
+    assert any("own.py:bill_area: called on pieces" in note for note in predicted["notes"])
+    (folder / "own.py").write_text(OWN.replace("bill_length_mm * frame", "bill_length_mm / frame"))
+    told = {item["step"]: item for item in home("plan", "own", *QUICK, "-s", "train.epochs=8", "--json").json}
+    assert told["ingest"]["state"] == "done"
+    assert any("own.py" in reason for reason in told["prepare"]["reasons"])
+
+
+def test_trees(home: Loopline):
+    home.project("wood", SPEC.replace("net: mlp, arguments: {layers: 1, hidden: 16}", "net: trees"))
+    told = home("run", "wood", "-s", "search.trials=0", "--json").ok().json
+    assert told["value"] > 0.9
+    assert home.aliases("wood") == {"champion": 1}
+
+
+def test_a_text_from_new_to_a_promoted_language_model(home: Loopline, tmp_path_factory: pytest.TempPathFactory):
+    book = tmp_path_factory.mktemp("books") / "book.txt"
+    book.write_text("".join(f"The {a} {b}ed the {a}; and why not?\n" for a in NOUNS for b in VERBS for _ in range(9)))
+    refused = home("new", "novel", "--from", str(book), "--target", "text")
+    assert refused.code == 2
+    assert "every character is predicted" in refused.err
+    home("new", "novel", "--from", str(book)).ok()
+    quick = (*QUICK, "-s", "model.arguments={width: 32, layers: 1}", "-s", "train.epochs_per_pass=1", "--json")
+    told = home("run", "novel", *quick).ok().json
+    assert told["metric"] == "bits_per_char"
+    assert told["value"] < 2.5 < told["baseline_value"]
+    assert 0 < told["references"]["bz2"] < 2.5
+    assert {"val_loss", "val_bits_per_char", "test_bits_per_char"} <= told["metrics"].keys()
+    assert home.aliases("novel") == {"champion": 1}
+    again = home("run", "novel", *quick).ok().json
+    assert not again["ran"]
+    assert again["metrics"] == told["metrics"]
+    assert "At temperature 0.8" in (home.state("novel") / "card.html").read_text()
+    predicted = home("predict", "novel", str(book), "--json").ok().json
+    assert predicted["rows"] == predicted["logged"] == 180
+    judged = home("run", "novel", *quick, "-s", "train.seed=1").json
+    assert judged["champion_value"] == pytest.approx(told["value"]), "the champion is read by its own alphabet again"
+
+
+def test_regression_in_a_project_outside_the_workspace(home: Loopline, tmp_path_factory: pytest.TempPathFactory):
+    away = Loopline(tmp_path_factory.mktemp("away"))
+    spec = SPEC.replace("target: species", "target: body_mass_g").replace("by: stratified", "by: random")
+    folder = away.project("mass", spec.replace("metric: accuracy, good_enough: 0.5", "metric: rmse, good_enough: 900"))
+    moved = folder.rename(away.home / "mass")
+    told = home("run", str(moved / "project.yaml"), *QUICK, "-s", "train.epochs=12", "--json").ok().json
+    assert told["value"] < told["baseline_value"]
+    assert home.aliases("mass") == {"champion": 1}
+    assert (moved / "dvc.lock").is_file()
+    again = home("run", str(moved), *QUICK, "-s", "train.epochs=12", "--json", cwd=away.home).ok().json
+    assert not again["ran"]
+    assert "up to date" in home.tool("dvc", "status", cwd=moved).ok().out
+
+
+def test_a_stage_alone_and_then_the_loop(home: Loopline):
+    home.project("alone", SPEC)
+    home("stage", "ingest", "alone").ok()
+    home("stage", "prepare", "alone").ok()
+    told = {item["step"]: item["state"] for item in home("plan", "alone", "--json").ok().json}
+    assert [step for step, state in told.items() if state == "done"] == ["ingest", "validate-raw", "prepare"]
+    assert home.runs().keys().isdisjoint({"alone"})
+
+
+def test_git_keeps_the_papers_and_dvc_the_bytes(home: Loopline):
+    status = home.tool("dvc", "status").ok().out
+    assert "up to date" in status, status
+    told = subprocess.run(
+        ["git", "-C", str(home.home), "status", "--porcelain", "--untracked-files=all"],
+        capture_output=True, text=True, check=True,
+    ).stdout  # fmt: skip
+    files = {line[3:] for line in told.splitlines()}
+    assert {"dvc.yaml", "dvc.lock", ".dvcignore"} <= files
+    bytes_ = [file for file in files if ("/data/" in file and not file.endswith("/.gitignore"))]
+    assert [file for file in bytes_ if "alone" not in file] == [], "only `alone` has not come to DVC"
+    assert not [file for file in files if file.startswith(".loopline")]

@@ -1,0 +1,181 @@
+"""The platform, in order: up, a schedule, a loop through a deployment, kills of everything, down; nothing is left."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from tasks.runtime.flow_runs import ask
+from tasks.runtime.services import folder, services_of, supervisor
+from tasks.runtime.tied import marked
+from tasks.runtime.workspace import Workspace
+from tests.running import Loopline
+
+pytestmark = pytest.mark.e2e
+
+PATIENCE_S = 240
+SPEC = """\
+data: {source: penguins.csv, target: species}
+search: {trials: 0}
+train: {epochs: 4, batch: 32}
+judge: {min_samples: 10}
+watch: {schedule: null}
+retrain: {schedule: "0 3 * * MON", timezone: Europe/Vienna}
+"""
+
+
+def eventually(holds: Callable[[], Any], why: str) -> Any:
+    deadline = time.monotonic() + PATIENCE_S
+    while not (found := holds()):
+        assert time.monotonic() < deadline, why
+        time.sleep(0.2)
+    return found
+
+
+class Platform(Loopline):
+    """A workspace whose platform is up."""
+
+    @property
+    def workspace(self) -> Workspace:
+        return Workspace(self.home)
+
+    @property
+    def api(self) -> str:
+        return f"{self.services()['prefect'].url}/api"
+
+    def services(self) -> dict[str, Any]:
+        return {state.name: state for state in services_of(self.workspace)}
+
+    def deployment(self, flow: str) -> dict[str, Any]:
+        found = ask(self.api, "deployments/filter", {})
+        return next(one for one in found if one["entrypoint"] == f"flows.{flow}.{flow}" and one["name"] == "tiny")
+
+    def begin_run(self, flow: str, **parameters: Any) -> str:
+        made = ask(self.api, f"deployments/{self.deployment(flow)['id']}/create_flow_run", {"parameters": parameters})
+        return str(made["id"])
+
+    def run(self, run: str) -> dict[str, Any]:
+        found: list[dict[str, Any]] = ask(self.api, "flow_runs/filter", {"flow_runs": {"id": {"any_": [run]}}})
+        return found[0]
+
+    def run_state(self, run: str) -> str:
+        return str(self.run(run)["state_name"])
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory, empty_store: Path) -> Iterator[Platform]:
+    made = Platform(tmp_path_factory.mktemp("platform") / "home")
+    made.begin(empty_store)
+    made.project("tiny", SPEC)
+    made.project("gone", SPEC)
+    yield made
+    made("down", "--force")
+
+
+def test_up_says_where_everything_is_and_again_changes_nothing(home: Platform):
+    told = home("up", "--json").ok().json["services"]
+    assert {one["state"] for one in told.values()} <= {"running", "starting"}
+    for name in ("prefect", "mlflow", "overview", "optuna"):
+        assert told[name]["url"].startswith("http://127.0.0.1:")
+        with urllib.request.urlopen(told[name]["url"], timeout=60) as page:
+            assert page.status == 200
+    again = home("up", "--json").ok().json["services"]
+    assert {name: one["pid"] for name, one in again.items()} == {name: one["pid"] for name, one in told.items()}
+    status = home("status", "--json").ok().json["services"]
+    assert {name: status[name]["url"] for name in ("prefect", "mlflow", "overview")} == {
+        name: told[name]["url"] for name in ("prefect", "mlflow", "overview")
+    }
+
+
+def test_another_port_while_it_is_up_is_refused(home: Platform):
+    refused = home("up", "--port", "mlflow=1")
+    assert refused.code == 2
+    assert "`loopline down` first" in refused.err
+
+
+def test_a_cron_schedule_of_the_spec_gets_its_runs(home: Platform):
+    found = home.deployment("retrain")
+    (schedule,) = found["schedules"]
+    assert (schedule["schedule"]["cron"], schedule["schedule"]["timezone"]) == ("0 3 * * MON", "Europe/Vienna")
+    wanted = {"deployments": {"id": {"any_": [found["id"]]}}}
+    runs = eventually(lambda: ask(home.api, "flow_runs/filter", wanted), "the scheduler made no runs")
+    assert {run["state_type"] for run in runs} == {"SCHEDULED"}
+    assert all(run["auto_scheduled"] for run in runs)
+
+
+def test_what_a_person_switched_off_stays_off_and_a_removed_project_goes(home: Platform):
+    found = home.deployment("train")
+    ask(home.api, f"deployments/{found['id']}", {"paused": True}, "PATCH")
+    assert {one["name"] for one in ask(home.api, "deployments/filter", {})} == {"tiny", "gone"}
+    (home.home / "projects" / "gone" / "project.yaml").unlink()
+    done = home("deploy", "--json").ok()
+    assert "train/gone: its project is gone" in done.err
+    assert {"train/tiny", "retrain/tiny"} <= {one["deployment"] for one in done.json}
+    assert {one["name"] for one in ask(home.api, "deployments/filter", {})} == {"tiny"}
+    assert home.deployment("train")["paused"]
+    ask(home.api, f"deployments/{found['id']}", {"paused": False}, "PATCH")
+
+
+def test_a_loop_through_a_deployment_outlives_kills_of_worker_server_and_store(home: Platform):
+    run, second = home.begin_run("train"), home.begin_run("train")
+    eventually(lambda: (home.state("tiny") / "loop.json").exists(), "the loop never began")
+    loop_id = home.book("tiny")["loop_id"]
+    refused = home("down")
+    assert refused.code == 1
+    assert loop_id in refused.err
+    assert "--wait" in refused.err
+    assert home.run_state(second) != "Running", "one loop of a project at a time"
+    before = home.services()
+    for name in ("worker", "prefect", "mlflow"):
+        os.kill(before[name].pid, signal.SIGKILL)
+    eventually(lambda: home.services()["worker"].restarts == 1, "the worker's end was not noticed")
+    home("up").ok()
+    after = home.services()
+    restarts = {name: state.restarts for name, state in after.items()}
+    assert restarts == {name: int(name in ("worker", "prefect", "mlflow")) for name in after}
+    assert after["mlflow"].detail == "terminated by SIGKILL"
+    assert after["prefect"].url == before["prefect"].url
+    eventually(lambda: home.run_state(run) == "Completed", f"the run ended as {home.run_state(run)}")
+    assert home.run(run)["name"] == loop_id, "it went on where it was"
+    assert home.versions("tiny") == [1]
+    assert home.aliases("tiny") == {"champion": 1}
+    eventually(lambda: home.run_state(second) == "Completed", f"the second ended as {home.run_state(second)}")
+
+
+def test_a_killed_supervisord_is_put_right_by_the_next_up_and_down_leaves_nothing(home: Platform):
+    note = supervisor(home.workspace)
+    assert note is not None
+    urls = {name: state.url for name, state in home.services().items() if state.url}
+    os.kill(note["process"]["pid"], signal.SIGKILL)
+    home("up").ok()
+    assert {name: state.url for name, state in home.services().items() if state.url} == urls, "bookmarks go on working"
+    assert not {state.state for state in home.services().values()} - {"running", "starting"}
+    home("down", "--wait").ok()
+    assert list(marked(home.workspace)) == []
+    assert [one for one in psutil.process_iter() if str(home.home) in " ".join(command_of(one))] == []
+    for url in urls.values():
+        with (
+            pytest.raises(OSError, match="refused"),
+            socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2])), 1),
+        ):
+            pass
+    assert not (folder(home.workspace) / "supervisor.json").exists()
+    assert not list((home.home / ".loopline").rglob("*.tmp"))
+    assert {state.state for state in home.services().values()} == {"stopped"}
+    assert "nothing of the platform was running" in home("down").ok().out
+
+
+def command_of(process: psutil.Process) -> list[str]:
+    try:
+        return process.cmdline()
+    except psutil.Error:
+        return []

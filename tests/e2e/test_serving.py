@@ -1,0 +1,82 @@
+"""The README's tour of serving: an answer, its label, the watch that counts both; a promotion under load, and back."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from tasks.runtime import ports
+from tests.running import ROOT, Loopline
+from tests.serving import LiveServer, Reply
+
+pytestmark = pytest.mark.e2e
+
+JSON = {"Content-Type": "application/json"}
+SPEC = """\
+goal: {metric: accuracy, good_enough: 0.5}
+data: {source: penguins.csv, target: species, split: {by: stratified}, features: {drop: [year]}}
+search: {trials: 0}
+train: {epochs: 8, batch: 32, lr: 0.01, threads: 1}
+judge: {margin: 0.3, min_samples: 30}
+"""
+TOUR = dict(re.findall(r"curl localhost:8000(/\S+) [^']*'Content-Type: application/json' -d '(.*?)'", (
+    ROOT / "README.md").read_text(), re.DOTALL))  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def home(make_home) -> Loopline:
+    """A workspace whose project has a champion."""
+    made = make_home("serving")
+    made.project("penguins", SPEC)
+    made("run", "penguins", "--json").ok()
+    return made
+
+
+@pytest.fixture(scope="module")
+def server(home: Loopline) -> Iterator[LiveServer]:
+    port = ports.any_free([])
+    running = home.start("serve", "penguins", "--port", str(port))
+    found = LiveServer(running.process, port, running.err)
+    found.wait_until(lambda: found.get("/ping").status == 200)
+    yield found
+    assert found.end() == 0
+
+
+def test_an_answer_and_its_label_are_what_the_watch_counts(home: Loopline, server: LiveServer):
+    told = server.post("/invocations", TOUR["/invocations"].encode(), **JSON).ok().json
+    assert told["predictions"][0]["label"] == "Gentoo"
+    assert (told["model"], told["version"]) == ("penguins", "1")
+    label = TOUR["/feedback"].replace("THE ID", told["ids"][0]).encode()
+    assert server.post("/feedback", label, **JSON).ok().json["accepted"] == 1
+    found = home("watch", "penguins").ok().out
+    assert "1 prediction, 1 labelled, so far" in found
+    assert "1 prediction, 1 labelled, so far" in (ROOT / "README.md").read_text()
+
+
+def test_a_promotion_and_a_rollback_under_load_cost_no_answer(home: Loopline, server: LiveServer):
+    replies: list[Reply] = []
+    over = threading.Event()
+
+    def ask() -> None:
+        while not over.is_set():
+            replies.append(server.post("/invocations", TOUR["/invocations"].encode(), **JSON))
+
+    def version() -> str:
+        return replies[-1].headers["x-loopline-version"] if replies else ""
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    try:
+        home("run", "penguins", "-s", "train.seed=7", "--json").ok()
+        assert home.aliases("penguins")["champion"] == 2
+        server.wait_until(lambda: version() == "2")
+        home("rollback", "penguins").ok()
+        server.wait_until(lambda: version() == "1")
+    finally:
+        over.set()
+        asking.join()
+    assert {reply.status for reply in replies} == {200}
+    assert all(reply.json["version"] == reply.headers["x-loopline-version"] for reply in replies)

@@ -1,0 +1,130 @@
+"""Three months of flights against the running platform, some of which is killed on the way: the story of the README."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.story import play
+from models.errors import StoreError
+from tasks.runtime.journal import read
+from tasks.runtime.services import services_of
+from tasks.runtime.tied import marked
+from tasks.runtime.workspace import Workspace
+from tests.running import ROOT, assert_gone, assert_unlocked
+
+pytestmark = pytest.mark.e2e
+
+ROWS = 900
+PATIENCE_S = 240.0
+
+
+@pytest.fixture(scope="module")
+def months() -> dict[str, Any]:
+    """The flights of each month, from the cache that the project `flights` has filled, else from its registry."""
+    try:
+        found: dict[str, Any] = play.year(ROOT / ".loopline" / "cache" / "sources", ROWS)
+    except StoreError as error:
+        pytest.skip(f"the flights cannot be fetched here: {error}")
+    return found
+
+
+@pytest.fixture(scope="module")
+def player(months: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """The platform with January's champion; the months go on in the order of the tests."""
+    made = play.Player(tmp_path_factory.mktemp("story") / "home")
+    try:
+        made.begin(months["2013-01"])
+        yield made
+    finally:
+        made.loopline("down", "--force")
+
+
+def state(player: Any) -> Path:
+    return player.home / ".loopline" / "projects" / "flights"
+
+
+def lines(player: Any, name: str) -> list[dict[str, Any]]:
+    return list(read(state(player) / name)[0])
+
+
+def test_a_month_goes_round_by_itself_though_worker_and_server_are_killed(player: Any, months: dict[str, Any]):
+    before = player.status()
+    assert before["champion"] == "1"
+    player.month("2013-02", months["2013-02"])
+    player.arrive("2013-02", months["2013-02"])
+    _until(lambda: player.status()["state"] == "running")
+    for service in services_of(Workspace(player.home)):
+        if service.name in ("worker", "prefect") and service.pid:
+            os.kill(service.pid, signal.SIGKILL)
+    after = player.wait(before)
+    assert after["state"] == "finished"
+    loops = lines(player, "loops.jsonl")
+    assert [loop["trigger"] for loop in loops if loop["outcome"] in ("promoted", "kept")] == ["person", "new_data"]
+    decided = [line for line in lines(player, "decisions.jsonl") if line["signal"]["kind"] == "new_data"]
+    assert {line["action"] for line in decided} == {"retrain"}
+    assert len({line["signal"]["id"] for line in decided}) == 1
+
+
+def test_a_month_with_its_units_swapped_is_kept_out(player: Any, months: dict[str, Any]):
+    before = player.status()
+    player.month("2013-03", months["2013-03"])
+    player.arrive("2013-03", play.swapped(months["2013-03"]))
+    told = player.wait(before)
+    assert (told["state"], told["light"], told["champion"]) == ("rejected", "red", before["champion"])
+    assert "distance" in told["light_reason"]
+    kept = list((state(player) / "quarantine" / told["loop_id"]).rglob("failing_rows.parquet"))
+    assert len(kept) == 1
+    assert lines(player, "loops.jsonl")[-1]["outcome"] == "rejected"
+
+
+def test_the_mended_month_is_taken_in(player: Any, months: dict[str, Any]):
+    before = player.status()
+    player.arrive("2013-03", months["2013-03"])
+    told = player.wait(before)
+    assert told["state"] == "finished"
+    assert told["loop_id"] != before["loop_id"]
+    assert told["light"] != "red"
+
+
+def test_what_was_predicted_is_watched(player: Any):
+    def watched() -> bool:
+        path = state(player) / "watch" / "watch.json"
+        return path.exists() and json.loads(path.read_text())["num_labels"] == 2 * ROWS
+
+    _until(watched)
+    assert json.loads((state(player) / "watch" / "watch.json").read_text())["num_predictions"] == 2 * ROWS
+
+
+def test_the_overview_shows_all_of_it(player: Any):
+    services = {service.name: service for service in services_of(Workspace(player.home))}
+    with urllib.request.urlopen(f"{services['overview'].url}/projects/flights", timeout=30) as answer:
+        page = answer.read().decode()
+    status = player.status()
+    assert f"<dt>version</dt><dd>{status['champion']}</dd>" in page
+    for words in ("rejected", "promoted", "roc_auc"):
+        assert words in page
+    assert services["worker"].restarts
+    assert services["worker"].state == "running"
+
+
+def test_down_leaves_nothing(player: Any):
+    player.loopline("down", "--wait")
+    assert not list(marked(Workspace(player.home)))
+    assert_gone(player.home)
+    assert_unlocked(player.home, "flights")
+
+
+def _until(holds: Any) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not holds():
+        assert time.monotonic() < deadline, "it did not come about"
+        time.sleep(0.3)

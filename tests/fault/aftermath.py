@@ -1,0 +1,82 @@
+"""What must hold of every store after a kill and the run that follows it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import optuna
+
+from models.steps import STEPS
+from models.training.costs import MEASURED
+from tasks.adapters.optuna_study import KILLED, REASON, storage
+from tasks.runtime.workspace import Workspace
+from tests.running import Loopline, assert_gone, assert_unlocked, flow_runs
+
+
+def assert_survives(before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
+    """No step that was done is done again: its record is the one of then."""
+    assert {key: after.get(key, {}).get("finished") for key in before} == {
+        key: record["finished"] for key, record in before.items()
+    }
+
+
+def assert_put_right(home: Loopline, name: str, api: str) -> None:
+    """Nothing is left running, locked, half-written or counted twice, in any store."""
+    assert_gone(home.home)
+    assert_unlocked(home.home, name)
+    assert set(home.runs().values()) <= {"FINISHED", "FAILED", "KILLED"}
+    assert running_trials(home) == []
+    assert set(flow_runs(api, name).values()) <= {"COMPLETED", "CRASHED", "FAILED"}
+    assert [str(path) for path in half_written(home.home)] == []
+    status = home.tool("dvc", "status").ok().out
+    assert "up to date" in status, status
+
+
+def assert_as_if_whole(home: Loopline, name: str, whole: Loopline) -> None:
+    """The end is that of the run that nobody interrupted."""
+    records = list(home.records(name).values())
+    assert sorted(record["step"] for record in records) == sorted(step.name for step in STEPS)
+    assert home.versions(name) == [1]
+    assert home.aliases(name) == {"champion": 1}
+    assert [key for key in model_tags(home, name) if key.startswith("loopline.journal.")] == ["loopline.journal.000001"]
+    theirs, ours = whole.tags("whole", 1), home.tags(name, 1)
+    assert ours["loopline.weights_sha256"] == theirs["loopline.weights_sha256"]
+    assert epochs(home, name) == epochs(whole, "whole")
+    for key in ("params", "trials", "complete", "pruned", "failed", "best_value"):
+        assert home.record(name, "search")["result"][key] == whole.record("whole", "search")["result"][key]
+    assert home.book(name)["state"] == "finished"
+    loop_id = home.book(name)["loop_id"]
+    assert home.runs()[loop_id] == "FINISHED"
+    assert {record["loop_id"] for record in records} == {loop_id}, "a loop that was cut short is gone on with"
+
+
+def epochs(home: Loopline, name: str) -> list[dict[str, float]]:
+    """What each epoch of the training gave, but for what it cost."""
+    told = home.record(name, "train")["result"]["epochs"]
+    return [{key: value for key, value in epoch.items() if key not in MEASURED} for epoch in told]
+
+
+def studies(home: Loopline) -> list[optuna.Study]:
+    stored = storage(Workspace(home.home))
+    return [optuna.load_study(study_name=study.study_name, storage=stored) for study in stored.get_all_studies()]
+
+
+def running_trials(home: Loopline) -> list[int]:
+    return [
+        trial.number for study in studies(home) for trial in study.trials if trial.state.name in ("RUNNING", "WAITING")
+    ]
+
+
+def counted_trials(home: Loopline) -> int:
+    """Trials that a kill did not cut short."""
+    return sum(trial.user_attrs.get(REASON) != KILLED for study in studies(home) for trial in study.trials)
+
+
+def half_written(home: Path) -> list[Path]:
+    return [path for path in home.rglob("*.tmp") if "prefect" not in path.parts]
+
+
+def model_tags(home: Loopline, name: str) -> dict[str, str]:
+    return dict(home.query("select key, value from registered_model_tags where name = ?", name))

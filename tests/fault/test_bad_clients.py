@@ -1,0 +1,185 @@
+"""Clients that are slow, stop half-way, send too much or nonsense: each hears a clear error; nobody else notices."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from tasks.runtime.workspace import Workspace
+from tests.bench.load import http_request, load
+from tests.serving import LiveServer, crown, live_server
+
+GOOD = {"dataframe_records": [{"x": 1.0, "c": "u"}]}
+HURRIED = """
+import tasks.serve.connection as connection
+connection.HEAD_S, connection.LOOK_S = 0.5, 0.1
+from tasks.serve.__main__ import main
+main()
+"""
+"""The server, but its patience is short."""
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
+    workspace = Workspace(tmp_path_factory.mktemp("bad-clients"))
+    workspace.make()
+    crown(workspace, "tiny")
+    with live_server(workspace, "tiny", program=("-c", HURRIED)) as started:
+        yield started
+
+
+@pytest.fixture(autouse=True)
+def _others_are_answered(server: LiveServer) -> Iterator[None]:
+    """Whatever a client did, the next is answered, and nothing went wrong on our side."""
+    yield
+    assert server.post("/invocations", GOOD).status == 200
+    assert '"trace"' not in server.printed
+
+
+@contextlib.contextmanager
+def connected(server: LiveServer) -> Iterator[socket.socket]:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=20) as client:
+        yield client
+
+
+def heard(client: socket.socket) -> tuple[int, dict[str, str]]:
+    """Status and JSON of the one answer before the server closes."""
+    got = b""
+    with contextlib.suppress(ConnectionResetError):
+        while part := client.recv(1 << 16):
+            got += part
+    head, _, body = got.partition(b"\r\n\r\n")
+    return int(head.split()[1]), json.loads(body)
+
+
+def head_of(length: int, more: str = "") -> bytes:
+    return f"POST /invocations HTTP/1.1\r\nHost: 127.0.0.1\r\n{more}Content-Length: {length}\r\n\r\n".encode()
+
+
+def test_a_head_that_does_not_come(server: LiveServer) -> None:
+    with connected(server) as client:
+        client.sendall(b"POST /invocations HTTP/1.1\r\nHost: 127.")
+        status, told = heard(client)
+    assert (status, list(told)) == (408, ["error"])
+
+
+def test_a_head_letter_by_letter(server: LiveServer) -> None:
+    with connected(server) as client, contextlib.suppress(BrokenPipeError, ConnectionResetError):
+        client.settimeout(0.1)
+        for letter in head_of(3) * 3:
+            client.sendall(bytes([letter]))
+            with contextlib.suppress(TimeoutError):
+                if got := client.recv(100):
+                    assert b" 408 " in got
+                    return
+    raise AssertionError("it went on for ever")
+
+
+def test_a_connection_that_says_nothing_is_closed(server: LiveServer) -> None:
+    with connected(server) as client:
+        assert client.recv(100) == b""
+
+
+def test_a_body_that_ends_half_way(server: LiveServer) -> None:
+    with connected(server) as client:
+        client.sendall(head_of(1000) + b'{"dataframe_records": [')
+        status, told = heard(client)
+    assert (status, list(told)) == (408, ["error"])
+
+
+def test_a_client_that_goes_half_way(server: LiveServer) -> None:
+    with connected(server) as client:
+        client.sendall(head_of(1000) + b'{"dataframe')
+    server.wait_until(lambda: b'status="499"' in server.get("/metrics").body)
+
+
+@pytest.mark.parametrize("how", ["Content-Length: 1000000000\r\n", "Transfer-Encoding: chunked\r\n"])
+def test_a_huge_body_is_refused_while_it_is_sent(server: LiveServer, how: str) -> None:
+    chunk = b"x" * (1 << 20)
+    framed = b"100000\r\n" + chunk + b"\r\n" if "chunked" in how else chunk
+    with connected(server) as client:
+        client.sendall(f"POST /invocations HTTP/1.1\r\nHost: 127.0.0.1\r\n{how}\r\n".encode())
+        with contextlib.suppress(ConnectionResetError, BrokenPipeError):
+            for _ in range(24):
+                client.sendall(framed)
+        got = b""
+        while not got.endswith(b"}") and (part := client.recv(1 << 16)):
+            got += part
+    assert got.startswith(b"HTTP/1.1 413 "), got[:200]
+    assert b"larger than 16,777,216 bytes" in got
+    (worker,) = server.workers()
+    assert worker.memory_info().rss < 250e6
+
+
+def test_an_endless_head(server: LiveServer) -> None:
+    with connected(server) as client:
+        with contextlib.suppress(ConnectionResetError, BrokenPipeError):
+            client.sendall(b"GET /ping HTTP/1.1\r\nHost: 127.0.0.1\r\n" + b"X-A: " + b"a" * (1 << 20))
+        with contextlib.suppress(ConnectionResetError):
+            assert client.recv(100).startswith(b"HTTP/1.1 431 ")
+
+
+@pytest.mark.parametrize("nonsense", [b"\x16\x03\x01\x02\x00\x01\x00", b"HELLO\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n"])
+def test_what_is_no_http(server: LiveServer, nonsense: bytes) -> None:
+    with connected(server) as client:
+        client.sendall(nonsense)
+        status, told = heard(client)
+    assert (status, list(told)) == (400, ["error"])
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"", b"{", b"[" * 100_000, b"[" * 500 + b"]" * 500, b'{"a":' * 2000, b"NaN", b"\xff\xfe", b"null", b"0",
+        b'{"dataframe_records": [{"x": 1e999, "c": "u"}]}',
+        b'{"dataframe_records": [{"x": [1], "c": "u"}]}', b'{"dataframe_records": [{"x": "1", "c": "u"}]}',
+        b'{"dataframe_records": []}', b'{"dataframe_records": [[]]}', b'{"dataframe_records": {"x": 1}}',
+        b'{"dataframe_split": {"columns": ["x"], "data": [[1, 2]]}}', b'{"inputs": {"x": [1, 2], "c": ["u"]}}',
+    ],
+)  # fmt: skip
+def test_nonsense_in_the_body(server: LiveServer, body: bytes) -> None:
+    reply = server.ask("POST", "/invocations", body, {"Content-Type": "application/json"})
+    assert reply.status == 400, reply.body
+    assert list(reply.json) == ["error"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/nowhere", 404), ("GET", "/../../etc/passwd", 404), ("GET", "/models/%2e%2e%2f/invocations", 404),
+        ("POST", "/models/other/invocations", 404), ("POST", "/v2/models/tiny/versions/99/infer", 404),
+        ("GET", "/invocations", 405), ("DELETE", "/v2/models/tiny", 405),
+    ],
+)  # fmt: skip
+def test_addresses_that_are_none(server: LiveServer, method: str, path: str, status: int) -> None:
+    reply = server.ask(method, path, b'{"inputs": [{"name": "x", "shape": [1], "datatype": "FP64", "data": [1]}]}')
+    assert reply.status in (status, 400 if status == 404 and method == "POST" else status), reply.body
+    assert list(reply.json) == ["error"]
+    assert "/tmp" not in reply.body.decode()
+
+
+def test_another_host(server: LiveServer) -> None:
+    assert server.get("/ping", Host="rebound.example").status == 421
+
+
+def test_errors_leave_no_memory_behind(server: LiveServer) -> None:
+    """A million of them are asked by `python -m tests.bench serving`."""
+    (worker,) = server.workers()
+    bodies = [b"{", b'{"dataframe_records": [{"x": "a", "c": 1.5}]}', b'{"dataframe_records": [{}]}', b"[" * 2000]
+
+    def refused(count: int) -> None:
+        for body in bodies:
+            met = load(server.port, http_request(server.port, "/invocations", body), count=count // 4, clients=8)
+            assert met.failed == len(met.seconds) == count // 4
+
+    refused(6_000)
+    before = worker.memory_info().rss
+    began = time.monotonic()
+    refused(24_000)
+    assert worker.memory_info().rss - before < 4e6
+    assert server.printed.count("\n") < 1000 + 60 * (time.monotonic() - began)

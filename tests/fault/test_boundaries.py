@@ -1,0 +1,74 @@
+"""Ended at every step boundary, one after the other, the loop ends as if nobody had touched it."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+from models.steps import STEPS
+from tests.fault.aftermath import assert_as_if_whole, assert_put_right, assert_survives
+from tests.fault.conftest import TWO_RANKS
+from tests.running import Loopline, assert_gone, assert_unlocked
+
+pytestmark = pytest.mark.fault
+
+NAMES = [step.name for step in STEPS]
+
+
+@pytest.fixture(scope="module")
+def killed(make_home) -> Loopline:
+    return make_home("killed")
+
+
+@pytest.fixture(scope="module")
+def ended(make_home) -> Loopline:
+    return make_home("ended", TWO_RANKS)
+
+
+def stop_at(home: Loopline, name: str, line: str, number: int) -> set[str]:
+    """Run until the line, send the signal, and see that nothing is left behind; gives the steps done by then."""
+    before = home.records(name)
+    run = home.start("run", name)
+    run.wait_for(line)
+    stopped = run.kill(number)
+    assert stopped.code == (128 + number if number == signal.SIGTERM else -number), stopped.err[-3000:]
+    assert_gone(home.home)
+    assert_unlocked(home.home, name)
+    after = home.records(name)
+    assert_survives(before, after)
+    return {record["step"] for record in after.values()}
+
+
+@pytest.mark.parametrize("step", NAMES)
+def test_sigkill_where_a_step_begins(killed: Loopline, step: str):
+    done = stop_at(killed, "killed", f"{step:<18} ...", signal.SIGKILL)
+    assert done == set(NAMES[: NAMES.index(step)])
+
+
+def test_sigkill_where_the_last_step_ends(killed: Loopline):
+    assert stop_at(killed, "killed", f"{NAMES[-1]:<18} done", signal.SIGKILL) == set(NAMES)
+
+
+def test_killed_everywhere_it_ends_as_if_never_killed(killed: Loopline, whole: Loopline, api: str):
+    before = killed.records("killed")
+    killed("run", "killed").ok()
+    assert_survives(before, killed.records("killed"))
+    assert_put_right(killed, "killed", api)
+    assert_as_if_whole(killed, "killed", whole)
+
+
+@pytest.mark.parametrize("step", NAMES)
+def test_sigterm_where_a_step_ends_closes_the_books_at_once(ended: Loopline, step: str):
+    done = stop_at(ended, "ended", f"{step:<18} done", signal.SIGTERM)
+    assert step in done
+    assert "RUNNING" not in ended.runs().values()
+    assert ended.book("ended")["state"] == "failed"
+
+
+def test_ended_everywhere_it_ends_as_if_never_ended(ended: Loopline, whole_on_two_ranks: Loopline, api: str):
+    before = ended.records("ended")
+    ended("run", "ended").ok()
+    assert_survives(before, ended.records("ended"))
+    assert_put_right(ended, "ended", api)
+    assert_as_if_whole(ended, "ended", whole_on_two_ranks)

@@ -1,0 +1,118 @@
+"""Killed in the middle of things: trials, epochs, ranks, and moments drawn by lot."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import time
+
+import psutil
+import pytest
+
+from tests.fault.aftermath import assert_as_if_whole, assert_put_right, assert_survives, counted_trials
+from tests.fault.conftest import TWO_RANKS
+from tests.running import Loopline, Running, assert_gone, assert_unlocked
+
+pytestmark = pytest.mark.fault
+
+SEED = int(os.environ.get("FAULT_SEED", "0"))
+LONGEST_RUN_S = 8.0
+
+
+def epochs_told(home: Loopline, name: str, run: str) -> int:
+    """How many epochs of a run the loop has noted down."""
+    told = 0
+    for path in (home.state(name) / "outbox").glob("*.jsonl"):
+        for line in path.read_text().splitlines():
+            entry = json.loads(line) if line.endswith("}") else {}
+            told += entry.get("op") == "metrics" and entry.get("run") == run and "val_loss" in entry["metrics"]
+    return told
+
+
+def finish(home: Loopline, name: str, whole: Loopline, api: str) -> None:
+    before = home.records(name)
+    home("run", name).ok()
+    assert_survives(before, home.records(name))
+    assert_put_right(home, name, api)
+    assert_as_if_whole(home, name, whole)
+
+
+def kill(home: Loopline, name: str, run: Running) -> None:
+    run.kill(signal.SIGKILL)
+    assert_gone(home.home)
+    assert_unlocked(home.home, name)
+
+
+def test_a_kill_in_the_middle_of_trials_and_of_epochs(make_home, whole: Loopline, api: str):
+    home = make_home("middle")
+    run = home.start("run", "middle")
+    run.wait_until(lambda: epochs_told(home, "middle", "trial-1") >= 2)
+    kill(home, "middle", run)
+    run = home.start("run", "middle")
+    run.wait_until(lambda: epochs_told(home, "middle", "loop") >= 4)
+    kill(home, "middle", run)
+    finish(home, "middle", whole, api)
+    assert counted_trials(home) == 3
+
+
+def test_a_kill_in_the_middle_of_epochs_on_two_ranks(make_home, whole_on_two_ranks: Loopline, api: str):
+    home = make_home("gang", TWO_RANKS)
+    run = home.start("run", "gang")
+    run.wait_until(lambda: epochs_told(home, "gang", "loop") >= 2)
+    kill(home, "gang", run)
+    run = home.start("run", "gang")
+    run.wait_until(lambda: [*(home.state("gang") / "work" / "train").glob("*/checkpoints/step-*")])
+    run.kill(signal.SIGTERM)
+    assert_gone(home.home)
+    finish(home, "gang", whole_on_two_ranks, api)
+    assert home.record("gang", "train")["result"]["resumed_from"], "training goes on from its checkpoint"
+
+
+def test_killed_ranks_start_again_within_the_run(make_home, whole_on_two_ranks: Loopline, api: str):
+    home = make_home("ranks", TWO_RANKS)
+    draw = random.Random(SEED)
+    run = home.start("run", "ranks")
+    killed = []
+    for enough in (2, 5):
+        run.wait_until(lambda enough=enough: epochs_told(home, "ranks", "loop") >= enough and run.ranks())
+        victim = draw.choice(run.ranks())
+        victim.kill()
+        killed.append(victim.pid)
+    assert run.ended().ok()
+    assert home.record("ranks", "train")["result"]["restarts"] >= 1
+    assert_put_right(home, "ranks", api)
+    assert_as_if_whole(home, "ranks", whole_on_two_ranks)
+
+
+@pytest.fixture(scope="module")
+def drawn(make_home) -> Loopline:
+    return make_home("drawn")
+
+
+@pytest.mark.parametrize("turn", range(4))
+def test_a_kill_at_a_moment_drawn_by_lot(drawn: Loopline, turn: int):
+    """The loop itself, or any process under it; by SIGKILL or SIGTERM."""
+    draw = random.Random(f"{SEED}/{turn}")
+    before = drawn.records("drawn")
+    run = drawn.start("run", "drawn")
+    wait_s, number = draw.uniform(0.5, LONGEST_RUN_S), draw.choice([signal.SIGKILL, signal.SIGTERM])
+    deadline = time.monotonic() + wait_s
+    while time.monotonic() < deadline and run.process.poll() is None:
+        time.sleep(0.02)
+    if (
+        run.process.poll() is None
+        and draw.random() < 0.3
+        and (family := psutil.Process(run.process.pid).children(recursive=True))
+    ):
+        draw.choice(family).send_signal(number)  # the run may get over it, or say why not
+        time.sleep(0.5)
+    run.kill(number)
+    assert_gone(drawn.home)
+    assert_unlocked(drawn.home, "drawn")
+    assert_survives(before, drawn.records("drawn"))
+
+
+def test_killed_by_lot_it_ends_as_if_never_killed(drawn: Loopline, whole: Loopline, api: str):
+    finish(drawn, "drawn", whole, api)

@@ -1,0 +1,163 @@
+"""The outbox reaches a real MLflow: once, in order, whatever was lost or away on the way."""
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mlflow import MlflowClient
+
+from models.errors import StoreError
+from tasks.runtime.delivery import Delivery, client
+from tasks.runtime.outbox import Outbox
+from tasks.runtime.workspace import Workspace
+
+LOOP = "tiny-20260101-000000-abcd"
+
+
+def fill(workspace: Workspace, loop: str = LOOP) -> tuple[Path, Outbox]:
+    """A loop with one trial, as a run leaves it."""
+    path = workspace.state / "projects" / "tiny" / "outbox" / f"{loop}.jsonl"
+    figure = path.parent / "card.html"
+    figure.parent.mkdir(parents=True, exist_ok=True)
+    figure.write_text("<html></html>")
+    box = Outbox(path)
+    box.start_run("loop", loop, {"loopline.loop_id": loop})
+    box.params("loop", {"train.lr": 0.1, **{f"p{number}": number for number in range(150)}})
+    box.start_run("trial-0", f"{loop}/trial-0", {}, parent="loop")
+    for epoch in range(30):
+        box.metrics("trial-0", {"val_loss": 1 / (epoch + 1), "val_accuracy": 0.5}, epoch)
+    box.end_run("trial-0", "FINISHED")
+    box.metrics("loop", {"val_accuracy": 0.9}, 1)
+    box.dataset(
+        "loop",
+        {
+            "name": "tiny",
+            "digest": "abc",
+            "source_type": "dvc",
+            "source": {"uri": "a.csv"},
+            "schema": {},
+            "profile": {"rows": 3},
+        },
+        "training",
+    )
+    box.artifact("loop", figure, "pages")
+    box.artifact("loop", path.parent / "deleted.png", "pages")
+    box.tags("loop", {"loopline.decision": "promote"})
+    box.end_run("loop", "FINISHED")
+    return path, box
+
+
+def deliver(workspace: Workspace, path: Path) -> Delivery:
+    made = Delivery(workspace, "tiny", path, path.stem)
+    made.deliver()
+    return made
+
+
+def runs(store: MlflowClient) -> list[Any]:
+    experiment = store.get_experiment_by_name("tiny")
+    assert experiment is not None
+    return list(store.search_runs([experiment.experiment_id]))
+
+
+def the(store: MlflowClient, name: str) -> Any:
+    (run,) = [run for run in runs(store) if run.info.run_name == name]
+    return run
+
+
+def check_all(workspace: Workspace) -> None:
+    """Everything that `fill` said is there, once."""
+    store = client()
+    assert len(runs(store)) == 2
+    loop, trial = the(store, LOOP), the(store, f"{LOOP}/trial-0")
+    assert loop.data.params["train.lr"] == "0.1"
+    assert len(loop.data.params) == 151
+    assert loop.data.tags["loopline.decision"] == "promote"
+    assert loop.data.metrics == {"val_accuracy": 0.9}
+    assert trial.data.tags["mlflow.parentRunId"] == loop.info.run_id
+    assert [point.step for point in store.get_metric_history(trial.info.run_id, "val_loss")] == list(range(30))
+    assert {run.info.status for run in (loop, trial)} == {"FINISHED"}
+    (dataset,) = loop.inputs.dataset_inputs
+    assert (dataset.dataset.digest, json.loads(dataset.dataset.profile)) == ("abc", {"rows": 3})
+    assert [file.path for file in store.list_artifacts(loop.info.run_id, "pages")] == ["pages/card.html"]
+
+
+def test_all_of_a_loop_is_delivered(tracked: Workspace) -> None:
+    path, _ = fill(tracked)
+    made = deliver(tracked, path)
+    assert not made.pending()
+    assert made.run_id("loop") == the(client(), LOOP).info.run_id
+    check_all(tracked)
+
+
+def test_delivered_twice_is_there_once(tracked: Workspace) -> None:
+    path, _ = fill(tracked)
+    for _ in range(2):
+        deliver(tracked, path)
+    check_all(tracked)
+
+
+def test_a_lost_progress_file_changes_nothing(tracked: Workspace) -> None:
+    path, _ = fill(tracked)
+    for _ in range(2):
+        deliver(tracked, path)
+        path.with_suffix(".delivered.json").unlink()
+    check_all(tracked)
+
+
+def test_a_loop_taken_up_again_goes_on_in_the_same_run(tracked: Workspace) -> None:
+    path, _ = fill(tracked)
+    deliver(tracked, path)
+    before = the(client(), LOOP).info.run_id
+    box = Outbox(path)
+    box.start_run("loop", LOOP, {})
+    box.params("loop", {"train.lr": 0.1})
+    deliver(tracked, path)
+    assert the(client(), LOOP).info.status == "RUNNING"
+    box.end_run("loop", "KILLED")
+    deliver(tracked, path)
+    after = the(client(), LOOP)
+    assert (after.info.run_id, after.info.status) == (before, "KILLED")
+
+
+@pytest.mark.parametrize("said", ["params", "tag key", "metric name", "missing run"])
+def test_one_line_that_mlflow_refuses_does_not_hold_up_the_rest(tracked: Workspace, said: str) -> None:
+    path, box = fill(tracked)
+    if said == "params":
+        box.params("loop", {"train.lr": "another value"})
+    elif said == "tag key":
+        box.tags("loop", {"no\ttabs": "x"})
+    elif said == "metric name":
+        box.metrics("loop", {"val_a%b": 1.0})
+    else:
+        box.metrics("trial-9", {"x": 1.0})
+    box.tags("loop", {"after": "wards"})
+    made = deliver(tracked, path)
+    assert not made.pending()
+    assert the(client(), LOOP).data.tags["after"] == "wards"
+
+
+def test_a_store_that_is_away_is_told_in_seconds_and_nothing_is_lost(
+    tracked: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, _ = fill(tracked)
+    with monkeypatch.context() as patch:
+        patch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:1")
+        began = time.monotonic()
+        made = Delivery(tracked, "tiny", path, LOOP)
+        with pytest.raises(StoreError, match=r"127\.0\.0\.1:1 cannot be used.*loopline reap"):
+            made.deliver()
+        assert time.monotonic() - began < 60, "patience of minutes"
+        assert made.pending()
+    deliver(tracked, path)
+    check_all(tracked)
+
+
+def test_a_database_of_another_kind_is_a_store_error(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, _ = fill(workspace)
+    broken = workspace.state / "broken.db"
+    broken.write_text("no database " * 1000)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{broken}")
+    with pytest.raises(StoreError, match=r"cannot be used.*not a database"):
+        Delivery(workspace, "tiny", path, LOOP).deliver()

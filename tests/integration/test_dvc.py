@@ -1,0 +1,169 @@
+"""DVC's own program agrees with what a commit left: with git and without, inside the workspace and elsewhere."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from models.errors import StoreError
+from tasks.adapters import dvc_repo
+from tasks.runtime.workspace import Project, Workspace
+from tests.conftest import MakeProject
+
+
+def dvc(folder: Path, *arguments: str) -> str:
+    command = [sys.executable, "-m", "dvc", *arguments]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr + done.stdout
+    return done.stdout
+
+
+def git(folder: Path, *arguments: str) -> str:
+    return subprocess.run(["git", "-C", str(folder), *arguments], check=True, capture_output=True, text=True).stdout
+
+
+def write_data(project: Project, text: str = "data") -> None:
+    project.raw.parent.mkdir(parents=True, exist_ok=True)
+    project.raw.write_text(text)
+    project.prepared.mkdir(exist_ok=True)
+    (project.prepared / "rows.parquet").write_text(text)
+    (project.prepared / "preparation.json").write_text("{}")
+
+
+def status(folder: Path) -> dict[str, object]:
+    found: dict[str, object] = json.loads(dvc(folder, "status", "--json"))
+    return found
+
+
+@pytest.fixture(params=["git", "no git", "copied clone"])
+def place(request: pytest.FixtureRequest, workspace: Workspace) -> Workspace:
+    """A workspace in a git clone, in a plain folder, and in a clone that lost its .git."""
+    if request.param == "git":
+        git(workspace.root, "init", "--quiet")
+    elif request.param == "copied clone":
+        (workspace.root / ".dvc").mkdir()
+        (workspace.root / ".dvc" / "config").write_text("[core]\n    analytics = false\n")
+    return workspace
+
+
+def test_after_a_commit_the_status_is_clean_and_a_change_is_seen(place: Workspace, make_project: MakeProject) -> None:
+    project = make_project("tiny")
+    write_data(project)
+    first = dvc_repo.commit(project, "tiny-1")
+    assert first["raw"].endswith(".dir")
+    assert first["remote"] == ""
+    assert status(place.root) == {}
+    assert first == {**dvc_repo.hashes(project), "remote": ""}
+    write_data(project, "other")
+    assert "ingest@tiny" in status(place.root)
+    second = dvc_repo.commit(project, "tiny-1")
+    assert second["raw"] != first["raw"]
+    assert status(place.root) == {}
+
+
+def test_the_same_data_is_the_same_version_and_lost_data_comes_back(
+    workspace: Workspace, make_project: MakeProject
+) -> None:
+    git(workspace.root, "init", "--quiet")
+    project = make_project("tiny")
+    write_data(project)
+    first = dvc_repo.commit(project, "tiny-1")
+    assert dvc_repo.commit(project, "tiny-1") == first
+    project.raw.unlink()
+    dvc(workspace.root, "checkout", "--quiet")
+    assert project.raw.read_text() == "data"
+    dirty = git(workspace.root, "status", "--porcelain", "--untracked-files=all")
+    assert ".parquet" not in dirty, "data is DVC's, not git's"
+
+
+def test_two_projects_have_versions_of_their_own(workspace: Workspace, make_project: MakeProject) -> None:
+    one, two = make_project("one"), make_project("two")
+    write_data(one, "1")
+    write_data(two, "2")
+    first = dvc_repo.commit(one, "tiny-1")
+    second = dvc_repo.commit(two, "tiny-1")
+    assert first["raw"] != second["raw"]
+    assert dvc_repo.hashes(one)["raw"] == first["raw"]
+    assert status(workspace.root) == {}
+    assert "ingest@one" in dvc(workspace.root, "dag")
+
+
+@pytest.mark.parametrize("within", ["nothing", "git", "dvc"])
+def test_a_project_elsewhere_keeps_to_itself(
+    workspace: Workspace, make_project: MakeProject, tmp_path: Path, within: str
+) -> None:
+    home = tmp_path / "elsewhere"
+    home.mkdir()
+    if within != "nothing":
+        git(home, "init", "--quiet")
+    if within == "dvc":
+        dvc(home, "init", "--quiet")
+    project = make_project("far", folder=home / "deep" / "far")
+    write_data(project)
+    made = dvc_repo.commit(project, "tiny-1")
+    assert made["prepared"] == dvc_repo.hashes(project)["prepared"]
+    assert status(project.folder) == {}
+    assert not (workspace.root / ".dvc").exists()
+    assert (home / ".dvc").exists() is (within == "dvc")
+
+
+def test_data_is_pushed_to_the_remote_that_is_set(
+    workspace: Workspace, make_project: MakeProject, tmp_path: Path
+) -> None:
+    project = make_project("tiny")
+    write_data(project)
+    dvc_repo.commit(project, "tiny-1")
+    remote = tmp_path / "remote"
+    dvc(workspace.root, "remote", "add", "--default", "shared", str(remote))
+    assert dvc_repo.commit(project, "tiny-1")["remote"] == "shared"
+    assert len([path for path in remote.rglob("*") if path.is_file()]) >= 3
+    project.raw.unlink()
+    for path in (workspace.root / ".dvc" / "cache" / "files").rglob("*"):
+        if path.is_file():
+            path.unlink()
+    dvc(workspace.root, "pull", "--quiet")
+    assert project.raw.read_text() == "data"
+
+
+def test_a_remote_that_cannot_be_written_is_a_store_error(
+    workspace: Workspace, make_project: MakeProject, tmp_path: Path
+) -> None:
+    project = make_project("tiny")
+    write_data(project)
+    dvc_repo.commit(project, "tiny-1")
+    (tmp_path / "file").write_text("")
+    dvc(workspace.root, "remote", "add", "--default", "broken", str(tmp_path / "file" / "remote"))
+    write_data(project, "new")
+    with pytest.raises(StoreError, match=r"`dvc push` in .* failed: .*the data in data/ is whole"):
+        dvc_repo.commit(project, "tiny-1")
+    assert project.raw.read_text() == "new"
+
+
+def test_a_broken_dvc_yaml_is_a_store_error(workspace: Workspace, make_project: MakeProject) -> None:
+    project = make_project("tiny")
+    write_data(project)
+    dvc_repo.commit(project, "tiny-1")
+    (workspace.root / ".dvc" / "config").write_text("no config [")
+    with pytest.raises(StoreError):
+        dvc_repo.commit(project, "tiny-1")
+
+
+def test_dvc_repro_carries_out_our_stages_and_leaves_nothing_to_do(
+    workspace: Workspace, make_project: MakeProject
+) -> None:
+    project = make_project("tiny")
+    dvc_repo._ensure_repository(workspace.root)
+    dvc_repo._ensure_stages(project, workspace.root)
+    os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    dvc(workspace.root, "repro", "--quiet")
+    assert project.raw.is_file()
+    assert (project.prepared / "preparation.json").is_file()
+    assert status(workspace.root) == {}
+    from models.specfile import read_spec
+    from tasks.runtime.ledger import Ledger
+
+    planned = {item.step: item.state for item in Ledger(project, read_spec(project.spec_path)).plan()}
+    assert (planned["ingest"], planned["prepare"]) == ("done", "done")

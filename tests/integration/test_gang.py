@@ -1,0 +1,330 @@
+"""The gang as its callers meet it: real processes, real kills."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from models.errors import TrainingError, UserCodeError
+from models.training.job import WEIGHTS_FILE, Job
+from models.training.weights import weights_sha256
+from tasks.runtime.gang import Gang, default_threads
+
+pytestmark = pytest.mark.integration
+
+
+REGIMES = {
+    "mlp": ("table", "binary", {"hidden": 32, "dropout": 0.2, "norm": "batch"}, {}),
+    "cnn": (
+        "image",
+        "multiclass",
+        {"width": 4, "hidden": 8},
+        {"augment": {"rotate_degrees": 20.0, "shift_pixels": 1, "brightness": 0.1, "mixup_alpha": 0.3}},
+    ),
+    "gru": ("series", "regression", {"hidden": 8, "dropout": 0.2}, {}),
+    "fsdp": ("table", "multiclass", {"hidden": 32, "dropout": 0.2}, {"parallel": "fsdp"}),
+}
+
+
+def children_of(folder: Path) -> list[psutil.Process]:
+    """Every live process of a run that names `folder` in what it has open, or the nursery tree of this test."""
+    return [p for p in psutil.Process().children(recursive=True) if p.status() != psutil.STATUS_ZOMBIE]
+
+
+def rank_pids(gang: Gang) -> list[psutil.Process]:
+    nursery = psutil.Process(gang._nursery.pid)
+    return [p for p in nursery.children(recursive=True) if p.status() != psutil.STATUS_ZOMBIE]
+
+
+def test_threads_share_the_cores():
+    cores = len(os.sched_getaffinity(0))
+    assert default_threads(1) == cores
+    assert default_threads(cores, 4) == 1
+
+
+def test_the_caller_needs_no_torch_and_epochs_arrive_once(tmp_path, make_job):
+    job = make_job("table", "binary", arguments={"hidden": 8})
+    code = """
+        import sys, json
+        from pathlib import Path
+        from models.training.job import Job
+        from tasks.runtime.gang import Gang
+        job = Job.model_validate_json(sys.argv[1], strict=False)
+        seen = []
+        with Gang() as gang:
+            result = gang.run(job, lambda epoch: seen.append(epoch.epoch) or True)
+            again = gang.run(job)
+        assert again == result
+        print(json.dumps([seen, "torch" in sys.modules, result.weights_sha256]))
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code), job.model_dump_json()],
+        capture_output=True, text=True, check=True, cwd=tmp_path,
+    )  # fmt: skip
+    seen, has_torch, digest = json.loads(done.stdout)
+    assert seen == [1, 2, 3]
+    assert not has_torch
+    assert digest == weights_sha256(job.folder / WEIGHTS_FILE)
+
+
+def test_two_ranks_follow_one_rank(gang, make_job):
+    """Dropout and BatchNorm off: the same sums, differently grouped."""
+    arguments = {"hidden": 16, "dropout": 0.0, "norm": "layer"}
+    settings = {"optimiser": "sgd", "epochs": 2, "batch": 40}
+    one = gang.run(make_job(folder="one", arguments=arguments, **settings))
+    two = gang.run(make_job(folder="two", arguments=arguments, ranks=2, **settings))
+    accumulated = gang.run(make_job(folder="acc", arguments=arguments, ranks=2, accumulate=2, **settings))
+    assert two.world_size == 2
+    for other in (two, accumulated):
+        for a, b in zip(one.epochs, other.epochs, strict=True):
+            assert a["train_loss"] == pytest.approx(b["train_loss"], rel=2e-6)
+            assert a["val_loss"] == pytest.approx(b["val_loss"], rel=2e-6)
+
+
+@pytest.mark.parametrize(("regime", "ranks"), [("mlp", 1), ("cnn", 1), ("gru", 1), *((name, 2) for name in REGIMES)])
+def test_killed_ranks_start_again_and_end_with_the_same_bits(gang, make_job, regime, ranks):
+    kind, task, arguments, train = REGIMES[regime]
+    train = {**train, "epochs": 6, "count": 120, "ranks": ranks}
+    expected = gang.run(make_job(kind, task, arguments=arguments, folder="whole", **train))
+    draw, kills = random.Random(f"{regime}{ranks}"), []
+
+    def kill_one(epoch):
+        if epoch.epoch in (2, 4):
+            ranks_alive = rank_pids(gang)
+            leaves = [p for p in ranks_alive if not p.children()]
+            victim = draw.choice(leaves)
+            kills.append(victim.pid)
+            victim.send_signal(signal.SIGKILL)
+        return True
+
+    result = gang.run(make_job(kind, task, arguments=arguments, folder="killed", **train), kill_one)
+    assert len(kills) == 2
+    assert result.restarts == 2
+    assert result.resumed_from
+    assert result.weights_sha256 == expected.weights_sha256
+    assert [e["val_loss"] for e in result.epochs] == [e["val_loss"] for e in expected.epochs]
+    assert rank_pids(gang) == []
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ({"ranks": 2, "parallel": "fsdp"}, {"ranks": 1}),
+        ({"ranks": 1}, {"ranks": 4, "parallel": "fsdp"}),
+        ({"ranks": 2, "parallel": "pp"}, {"ranks": 2, "parallel": "tp"}),
+    ],
+)
+def test_other_ranks_in_another_plan_go_on_from_the_checkpoint(gang, make_job, before, after):
+    """As if nobody had stopped it, but for the rounding of sums in another order."""
+    what = {"kind": "table", "task": "multiclass", "net": "transformer", "epochs": 4, "count": 200, "batch": 40}
+    net = {"arguments": {"width": 16, "layers": 2, "dropout": 0.0}, "optimiser": "sgd"}
+
+    def stop(epoch):
+        if epoch.epoch == 3:
+            raise KeyboardInterrupt
+        return True
+
+    expected = gang.run(make_job(folder="whole", **what, **net, **before))
+    with pytest.raises(KeyboardInterrupt):
+        gang.run(make_job(folder="moved", **what, **net, **before), stop)
+    result = gang.run(make_job(folder="moved", **what, **net, **after))
+    assert result.resumed_from
+    assert [ranks for _, ranks, _ in result.environment["worlds"]] in ([before["ranks"], after["ranks"]], [2])
+    for got, wanted in zip(result.epochs, expected.epochs, strict=True):
+        assert got["val_loss"] == pytest.approx(wanted["val_loss"], rel=1e-4)
+
+
+_CALLER = """
+    import sys
+    from models.training.job import Job
+    from tasks.runtime.gang import Gang
+    job = Job.model_validate_json(sys.argv[1], strict=False)
+    with Gang() as gang:
+        print(gang.run(job, lambda epoch: print(epoch.epoch, flush=True) or True).weights_sha256)
+"""
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_killing_the_caller_leaves_no_orphan_and_the_next_run_goes_on(gang, make_job, tmp_path, ranks):
+    kind, task, arguments, train = REGIMES["mlp"]
+    train = {**train, "epochs": 40, "count": 400, "ranks": ranks}
+    job = make_job(kind, task, arguments=arguments, folder="killed", **train)
+    caller = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(_CALLER), job.model_dump_json()], stdout=subprocess.PIPE, text=True
+    )
+    for line in caller.stdout:
+        if int(line) >= 3:
+            break
+    family = psutil.Process(caller.pid).children(recursive=True)
+    assert len(family) >= ranks + 1
+    time.sleep(random.Random(ranks).random() * 0.2)
+    caller.kill()
+    caller.wait()
+    caller.stdout.close()
+    _, alive = psutil.wait_procs(family, timeout=3)
+    assert alive == []
+    result = gang.run(job)
+    assert result.resumed_from
+    expected = gang.run(make_job(kind, task, arguments=arguments, folder="whole", **train))
+    assert result.weights_sha256 == expected.weights_sha256
+
+
+def test_an_exception_in_the_caller_ends_the_ranks(gang, make_job):
+    job = make_job(arguments={"hidden": 8}, epochs=50, ranks=2)
+
+    def cancel(epoch):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        gang.run(job, cancel)
+    end = time.monotonic() + 3
+    while rank_pids(gang) and time.monotonic() < end:
+        time.sleep(0.02)
+    assert rank_pids(gang) == []
+
+
+def test_all_ranks_are_pruned_together(gang, make_job):
+    result = gang.run(make_job(arguments={"hidden": 8}, epochs=50, ranks=2), lambda epoch: epoch.epoch < 3)
+    assert result.pruned
+    assert len(result.epochs) == 3
+
+
+def test_several_threads_may_run_jobs_at_once(gang, make_job):
+    jobs = [make_job(folder=f"job{i}", arguments={"hidden": 8}, seed=i) for i in range(4)]
+    results = {}
+    threads = [threading.Thread(target=lambda i=i: results.setdefault(i, gang.run(jobs[i]))) for i in range(len(jobs))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len({results[i].weights_sha256 for i in range(4)}) == 4
+
+
+def write_net(folder: Path, body: str) -> str:
+    (folder / "net.py").write_text(textwrap.dedent(body))
+    return "./net.py:Net"
+
+
+RAISING = """
+    import torch
+    class Net(torch.nn.Module):
+        def __init__(self, num_numeric, num_outputs):
+            super().__init__()
+            self.calls = 0
+            self.layer = torch.nn.Linear(num_numeric, num_outputs)
+        def forward(self, numeric):
+            self.calls += 1
+            if self.calls > 6 {where}:
+                raise ValueError("the sky is falling")
+            return self.layer(numeric)
+"""
+
+
+@pytest.mark.parametrize(("ranks", "where"), [(1, ""), (2, ""), (2, "and torch.distributed.get_rank() == 1")])
+def test_an_error_in_a_rank_reaches_the_caller_with_its_traceback(gang, make_job, tmp_path, ranks, where):
+    net = write_net(tmp_path, RAISING.format(where=where))
+    with pytest.raises((TrainingError, UserCodeError), match="the sky is falling") as caught:
+        gang.run(make_job(net=net, ranks=ranks))
+    assert 'raise ValueError("the sky is falling")' in "".join(caught.value.__notes__)
+
+
+DYING = """
+    import os, signal, torch
+    class Net(torch.nn.Module):
+        def __init__(self, num_numeric, num_outputs):
+            super().__init__()
+            self.layer = torch.nn.Linear(num_numeric, num_outputs)
+        def forward(self, numeric):
+            if numeric.shape[0] > 2:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return self.layer(numeric)
+"""
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_ranks_that_always_die_end_in_an_error_that_says_so(gang, make_job, tmp_path, ranks):
+    with pytest.raises(TrainingError, match="SIGKILL"):
+        gang.run(make_job(net=write_net(tmp_path, DYING), ranks=ranks, max_restarts=1))
+
+
+@pytest.mark.parametrize("stopped", [0, 1])
+def test_a_stopped_rank_is_named(gang, make_job, stopped):
+    """SIGSTOP: alive, and silent. Its peer would wait for ever in a collective."""
+    job = make_job(arguments={"hidden": 8}, ranks=2, epochs=500, count=2000, job={"silence_s": 3.0})
+
+    def stop_one(epoch):
+        if epoch.epoch == 1:
+            (leaves := [p for p in rank_pids(gang) if not p.children()]).sort(key=lambda p: p.pid)
+            threading.Timer(0.3, leaves[stopped].suspend).start()
+        return True
+
+    with pytest.raises(
+        TrainingError, match=rf"stood still for 3 s: rank {stopped} is behind: it says nothing"
+    ) as caught:
+        gang.run(job, stop_one)
+    assert "run_job" in "".join(caught.value.__notes__)
+    end = time.monotonic() + 3
+    while rank_pids(gang) and time.monotonic() < end:
+        time.sleep(0.02)
+    assert rank_pids(gang) == []
+
+
+GREEDY = """
+    import torch
+    class Net(torch.nn.Module):
+        def __init__(self, num_numeric, num_outputs):
+            super().__init__()
+            self.layer = torch.nn.Linear(num_numeric, num_outputs)
+        def forward(self, numeric):
+            return self.layer(numeric) + (torch.empty(1 << 50).sum() if numeric.shape[0] > 2 else 0)
+"""
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_a_rank_out_of_memory_says_what_would_help(gang, make_job, tmp_path, ranks):
+    with pytest.raises(TrainingError, match=r"rank \d ran out of memory .*lower train.batch \(now 32\)"):
+        gang.run(make_job(net=write_net(tmp_path, GREEDY), ranks=ranks))
+
+
+def test_nan_names_step_and_layer_on_two_ranks(gang, make_job):
+    job = make_job(arguments={"hidden": 8}, ranks=2, lr=1e30, optimiser="sgd", clip_norm=None)
+    with pytest.raises(TrainingError, match=r"not finite at step \d.*trunk"):
+        gang.run(job)
+
+
+def test_call_gives_plain_results_and_the_callee_s_own_errors(gang, tmp_path):
+    assert gang.call("models.training.order:seed_of") == gang.call("models.training.order:seed_of")
+    with pytest.raises(TrainingError, match="AttributeError"):
+        gang.call("models.training.order:no_such_function")
+
+
+def test_the_warmed_process_may_die_and_is_replaced(make_job):
+    with Gang() as gang:
+        gang.warm()
+        first = gang.call("os:getppid")
+        os.kill(first, signal.SIGKILL)
+        gang._nursery.wait()
+        assert gang.call("os:getppid") != first
+        assert gang.run(make_job(arguments={"hidden": 8})).weights_sha256
+
+
+def test_a_main_module_of_any_kind_is_not_imported_again(make_job, tmp_path):
+    """Neither a script without a guard nor `python -m` runs its body again in a rank."""
+    job = make_job(arguments={"hidden": 8}, epochs=1, ranks=2)
+    (tmp_path / "script.py").write_text("print('main')\n" + textwrap.dedent(_CALLER))
+    for command in (["script.py"], ["-m", "script"]):
+        Job.model_validate_json(job.model_dump_json(), strict=False)
+        done = subprocess.run(
+            [sys.executable, *command, job.model_dump_json()],
+            capture_output=True, text=True, check=True, cwd=tmp_path,
+        )  # fmt: skip
+        assert done.stdout.count("main") == 1

@@ -1,0 +1,383 @@
+"""A whole loop of a tiny project, step by step in this process and without Prefect: what each step leaves behind."""
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import optuna
+import pyarrow as pa
+import pytest
+from safetensors.numpy import load_file
+
+from models.data.feeds import feeds, targets
+from models.data.preparation import Preparation
+from models.errors import UsageError
+from models.export.predict import predict
+from models.files import sha256
+from models.records import Record
+from models.specfile import read_spec
+from models.training.job import Job
+from tasks import card, export, ingest, judge, prepare, promote, register, search, train, validate, version
+from tasks.adapters.optuna_study import ask, open_study, trials_of
+from tasks.adapters.registry import Registry
+from tasks.reap import reap
+from tasks.runtime import processes, stores
+from tasks.runtime.delivery import client
+from tasks.runtime.gang import Gang
+from tasks.runtime.loop import Loop, open_loop
+from tasks.runtime.predictions import label_store, prediction_log
+from tasks.runtime.registry_view import aliased
+from tasks.runtime.workspace import Project, Workspace
+from tasks.watch import look
+from tests.conftest import QUIET
+
+ROWS = "x,c,y\n" + "".join(f"{i / 7},{'uvw'[i % 3]},{'yes' if i % 3 else 'no'}\n" for i in range(400))
+
+SPEC = """\
+name: tiny
+goal: {metric: accuracy}
+data:
+  source: data.csv
+  target: y
+  expectations:
+    - {expect: column_values_to_be_between, arguments: {column: x, min_value: 0, max_value: 100}}
+search:
+  trials: 2
+  epochs: 1
+  space:
+    train.lr: {low: 0.03, high: 0.1, log: true}
+train: {epochs: 6, batch: 32, threads: 1}
+model: {net: mlp, arguments: {hidden: 8, layers: 1}}
+judge: {min_samples: 10, margin: 0.5}
+"""
+
+
+def carry_round(project: Project, *overrides: str) -> tuple[Loop, dict[str, bool]]:
+    """The steps of `flows/train.py` as plain calls; says which had been done before."""
+    before: dict[str, bool] = {}
+
+    def note(name: str, given: tuple[Record, bool]) -> Record:
+        before[name] = given[1]
+        return given[0]
+
+    with open_loop(project, overrides) as loop:
+        raw = note("ingest", ingest.ingest(loop))
+        note("validate-raw", validate.validate_raw(loop, raw))
+        prepared = note("prepare", prepare.prepare(loop, raw))
+        note("validate-prepared", validate.validate_prepared(loop, prepared))
+        dataset = note("version", version.version(loop, raw, prepared))
+        best = note("search", search.search(loop, prepared))
+        weights = note("train", train.fit(loop, prepared, best))
+        exported = note("export", export.export(loop, prepared, weights))
+        verdict = note("judge", judge.judge(loop, prepared, weights, exported))
+        registered = note("register", register.register(loop, dataset, weights, exported, verdict))
+        outcome = note("promote", promote.promote(loop, verdict, registered))
+        note("card", card.write_card(loop, verdict, registered, outcome))
+    return loop, before
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
+    """A workspace for all tests of this file, and the environment that goes with it."""
+    root = tmp_path_factory.mktemp("loop")
+    before = dict(os.environ)
+    os.environ.update({**QUIET, "LOOPLINE_HOME": str(root)})
+    project = root / "projects" / "tiny"
+    project.mkdir(parents=True)
+    (project / "project.yaml").write_text(SPEC)
+    (project / "data.csv").write_text(ROWS)
+    made = Workspace(root)
+    made.make()
+    stores.configure(made)
+    yield made
+    os.environ.clear()
+    os.environ.update(before)
+
+
+@pytest.fixture(scope="module")
+def project(place: Workspace) -> Project:
+    return place.project("tiny")
+
+
+@pytest.fixture(scope="module")
+def first(project: Project) -> Loop:
+    """The first loop."""
+    loop, before = carry_round(project)
+    assert not any(before.values())
+    return loop
+
+
+@pytest.fixture(autouse=True)
+def _environment(place: Workspace, _own_environment: None) -> None:
+    os.environ["LOOPLINE_HOME"] = str(place.root)
+    stores.configure(place)
+
+
+def run_of(loop: Loop) -> Any:
+    run_id = loop.delivery.run_id("loop")
+    assert run_id is not None
+    return client().get_run(run_id)
+
+
+def test_the_first_model_is_judged_promoted_and_registered(first: Loop) -> None:
+    outcome = first.done["promote"].result
+    assert (outcome["decision"], outcome["version"]) == ("promote", "1"), outcome
+    champion = aliased("tiny")
+    assert champion is not None
+    assert champion.number == "1"
+    for tag in ("loop_id", "dataset", "spec", "code", "seed", "world_size", "weights_sha256", "verdict"):
+        assert champion.tags[f"loopline.{tag}"], tag
+    assert champion.tags["loopline.loop_id"] == first.id
+
+
+def test_one_loop_id_is_in_every_tool(first: Loop) -> None:
+    run = run_of(first)
+    assert (run.info.run_name, run.data.tags["loopline.loop_id"]) == (first.id, first.id)
+    assert first.done["search"].result["study"] == first.id
+    assert first.id in (first.project.folder / "dvc.yaml").read_text()
+
+
+def test_the_record_in_mlflow_is_whole(first: Loop) -> None:
+    run = run_of(first)
+    assert run.info.status == "FINISHED"
+    assert run.data.params["train.epochs"] == "6"
+    assert any(name.startswith("test_") for name in run.data.metrics)
+    assert run.data.tags["loopline.decision"] == "promote"
+    (dataset,) = run.inputs.dataset_inputs
+    assert dataset.dataset.digest == first.done["version"].result["prepared"][:36]
+    trials = client().search_runs([run.info.experiment_id], f"tags.`mlflow.parentRunId` = '{run.info.run_id}'")
+    assert {trial.info.status for trial in trials} == {"FINISHED"}
+    assert len(trials) == 2
+
+
+def test_what_it_cost_is_told_a_trial_a_run_a_search_and_a_version(first: Loop) -> None:
+    run, champion = run_of(first), aliased("tiny")
+    assert champion is not None
+    told = run.data.metrics
+    assert told["cost/total/flops"] == told["cost/search/flops"] + told["cost/train/flops"]
+    assert told["cost/total/device_seconds"] > told["cost/train/device_seconds"] > 0
+    assert {"device_s", "data_wait_s", "peak_memory_mb", "flops", "samples_per_s"} <= set(told), "each epoch's"
+    trials = client().search_runs([run.info.experiment_id], f"tags.`mlflow.parentRunId` = '{run.info.run_id}'")
+    assert sum(trial.data.metrics["cost/flops"] for trial in trials) == told["cost/search/flops"]
+    assert float(champion.tags["loopline.cost.flops"]) == pytest.approx(told["cost/total/flops"], rel=1e-5)
+    assert "device-seconds, with the search" in (first.state / "card.html").read_text()
+
+
+def test_the_weights_are_what_the_version_says(first: Loop) -> None:
+    weights = first.output("train", first.done["train"].result["weights"])
+    champion = aliased("tiny")
+    assert champion is not None
+    assert sha256(weights) == first.done["train"].outputs[first.ledger.records.name(weights)]
+    assert champion.tags["loopline.weights_sha256"] == first.done["train"].result["weights_sha256"]
+
+
+def log_predictions(project: Project, state: Path, version: str) -> int:
+    """Predict the training rows as they are served, log them, and label them; how many."""
+    preparation = Preparation.load(project.prepared)
+    (feed,) = feeds(project.prepared, "train", preparation)
+    folder = state / "watch" / "versions" / version
+    graph = next((state / "work" / "export").glob("*/model.onnx"))
+    score = predict(graph, [feed], preparation)
+    ids = [str(place) for place in range(len(score))]
+    now = [datetime.now(UTC)] * len(score)
+    inputs = {f"input.{name}": pa.array(values) for name, values in feed.items()}
+    table = pa.table({"id": ids, "at": now, "version": [version] * len(score), "score": score, **inputs})
+    prediction_log(state).append(table)
+    labels = ["yes" if each else "no" for each in targets(project.prepared, "train")]
+    label_store(state).append(pa.table({"id": ids, "label": labels, "at": now}))
+    assert not folder.exists(), "fetched by the first look"
+    return len(score)
+
+
+@pytest.fixture
+def no_feedback(first: Loop) -> Iterator[None]:
+    """Labels would be rows of the next loop's dataset: they go before the other tests."""
+    yield
+    for folder in ("predictions", "labels"):
+        shutil.rmtree(first.state / folder)
+
+
+@pytest.mark.usefixtures("no_feedback")
+def test_the_champion_is_watched_against_the_reference_registered_with_it(first: Loop, project: Project) -> None:
+    champion = aliased("tiny")
+    assert champion is not None
+    assert "watch-reference.json" in json.loads(champion.tags["loopline.files"])
+    num = log_predictions(project, first.state, champion.number)
+    spec = read_spec(project.spec_path, ["watch.window=100", "watch.min_labels=30"], project.shown_spec)
+    found = look(project, spec)
+    assert (found.champion, found.num_predictions, found.num_labels, found.notes) == (champion.number, num, num, [])
+    windows = found.of_champion()
+    assert len(windows) == num // 100
+    assert all(window.realised is not None and window.estimated is not None for window in windows)
+    assert [drift.name for window in windows[:1] for drift in window.features] == ["x", "c"]
+    run = run_of(first)
+    assert run.data.metrics["watch_predictions"] == 100
+    assert len(client().get_metric_history(run.info.run_id, "watch_accuracy")) == len(windows)
+    assert run.info.status == "FINISHED"
+    assert look(project, spec).windows == found.windows
+    assert len(client().get_metric_history(run.info.run_id, "watch_accuracy")) == len(windows)
+
+
+def test_nothing_runs_and_nothing_is_open_after_it(first: Loop) -> None:
+    assert first.outbox.open_runs() == []
+    assert not first.delivery.pending()
+    assert json.loads((first.state / "loop.json").read_text())["state"] == "finished"
+    assert reap(first.workspace) == []
+
+
+def test_a_second_loop_does_nothing_again(first: Loop, project: Project) -> None:
+    loop, before = carry_round(project)
+    assert all(before.values()), before
+    assert loop.ran == []
+    assert loop.id != first.id
+    assert len(Registry(project.workspace, "tiny").journal()) == 1
+
+
+def test_the_card_is_one_page_that_fetches_nothing(first: Loop) -> None:
+    page = (first.state / "card.html").read_text()
+    assert first.id in page
+    assert re.findall(r"(?:src|href)=[\"']https?://", page) == []
+
+
+def test_other_settings_are_judged_against_the_champion(first: Loop, project: Project) -> None:
+    loop, before = carry_round(project, "train.epochs=7")
+    assert [name for name, was_done in before.items() if was_done][:5] == [
+        "ingest",
+        "validate-raw",
+        "prepare",
+        "validate-prepared",
+        "version",
+    ]
+    assert not before["train"]
+    champion = aliased("tiny")
+    assert champion is not None
+    assert loop.done["judge"].result["rival"].startswith("1:")
+    assert loop.done["judge"].result["champion_value"] is not None
+    if loop.done["promote"].result["decision"] == "promote":
+        assert champion.number == loop.done["promote"].result["version"] == "2"
+
+
+def test_a_loop_may_begin_with_the_champion_s_weights(first: Loop, project: Project) -> None:
+    """Its net has the version's arguments; what is frozen stays the version's to the bit; the rerun owes nothing."""
+    champion = aliased("tiny")
+    assert champion is not None
+    settings = ["train.start.weights=champion", "train.start.freeze=[trunk.first]", "train.epochs=2", "search.trials=0"]
+    loop, before = carry_round(project, *settings)
+    assert not before["train"]
+    assert loop.done["train"].parts["input:start"] == champion.identity
+    job = json.loads((loop.output("train", "weights.safetensors").parent / "job.json").read_text())
+    old, new = load_file(job["start"]["weights"]), load_file(loop.output("train", "weights.safetensors"))
+    held = [name for name in old if name.startswith("trunk.first")]
+    assert held
+    assert all((old[name] == new[name]).all() for name in held)
+    assert any((old[name] != new[name]).any() for name in old)
+    assert run_of(loop).data.tags["loopline.start"].startswith(f"tiny version {champion.number} ")
+    _, before = carry_round(project, *settings)
+    assert before["train"], "the champion that came of it is no reason to train once more"
+    with pytest.raises(UsageError, match="no version 99"):
+        carry_round(project, "train.start.weights=99")
+
+
+def test_the_reaper_ends_what_a_killed_loop_left_open(project: Project, place: Workspace) -> None:
+    state = project.state("tiny")
+    dead = {**processes.identity(), "started": 1.0}
+    book = {
+        **json.loads((state / "loop.json").read_text()),
+        "loop_id": "tiny-killed",
+        "state": "running",
+        "process": dead,
+    }
+    (state / "loop.json").write_text(json.dumps(book))
+    from tasks.runtime.outbox import Outbox
+
+    box = Outbox(state / "outbox" / "tiny-killed.jsonl")
+    box.start_run("loop", "tiny-killed", {"loopline.loop_id": "tiny-killed"})
+    box.start_run("trial-0", "tiny-killed/trial-0", {}, parent="loop")
+    from models.specfile import read_spec
+
+    settings = read_spec(project.spec_path).search
+    study = open_study(place, "tiny-killed", settings, "maximize", {})
+    ask(study, settings, settings.space or {}, 0, 0)
+    note = state / "work" / "search" / "killed" / "study.json"
+    note.parent.mkdir(parents=True)
+    note.write_text(json.dumps({"study": "tiny-killed"}))
+    said = "\n".join(reap(place, "tiny"))
+    assert "tiny-killed: was killed" in said
+    assert "trial 0 was cut short" in said
+    assert "delivered what waited" in said
+    experiment = client().get_experiment_by_name("tiny")
+    assert experiment is not None
+    runs = client().search_runs([experiment.experiment_id], "attributes.status = 'RUNNING'")
+    assert list(runs) == []
+    again = open_study(place, "tiny-killed", settings, "maximize", {})
+    assert again.get_trials(states=(optuna.trial.TrialState.RUNNING,)) == []
+    assert trials_of(again) == []
+    assert reap(place, "tiny") == []
+
+
+def test_a_trial_drawn_again_after_a_kill_finds_its_own_checkpoints(
+    place: Workspace, first: Loop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second trial's gang is stopped where it began; the next search trains it in the same folder."""
+    folder = place.root / "projects" / "cut"
+    folder.mkdir()
+    (folder / "project.yaml").write_text(SPEC.replace("name: tiny", "name: cut").replace("trials: 2", "trials: 3"))
+    (folder / "data.csv").write_text(ROWS)
+    begun: list[Path] = []
+    run = Gang.run
+
+    def stop_the_second(gang: Gang, task: Job, on_epoch: Any = None) -> Any:
+        begun.append(task.folder)
+        assert task.checkpoints
+        if len(begun) == 2:
+            raise KeyboardInterrupt
+        return run(gang, task, on_epoch)
+
+    monkeypatch.setattr(Gang, "run", stop_the_second)
+
+    def searched() -> Record:
+        with open_loop(place.project("cut"), ()) as loop:
+            raw, _ = ingest.ingest(loop)
+            prepared, _ = prepare.prepare(loop, raw)
+            return search.search(loop, prepared)[0]
+
+    with pytest.raises(KeyboardInterrupt):
+        searched()
+    assert searched().result["trials"] == 3
+    assert begun[1] == begun[2]
+    assert len(set(begun)) == 3
+
+
+def test_a_store_that_is_away_stops_registration_and_loses_nothing(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from models.errors import StoreError
+
+    with monkeypatch.context() as patch:
+        patch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:1")
+        with pytest.raises(StoreError, match=r"127\.0\.0\.1:1"):
+            carry_round(project, "train.epochs=8")
+    loop, before = carry_round(project, "train.epochs=8")
+    assert before["train"], "trained while the store was away"
+    assert run_of(loop).info.status == "FINISHED"
+
+
+def test_bad_data_is_rejected_before_anything_is_trained(project: Project) -> None:
+    from models.errors import GateRefused
+
+    data = Path(project.folder / "data.csv")
+    data.write_text(ROWS + "5000,u,yes\n")
+    champion = aliased("tiny")
+    with pytest.raises(GateRefused, match="x"):
+        carry_round(project)
+    assert aliased("tiny") == champion
+    quarantine = list((project.state("tiny") / "quarantine").rglob("*.parquet"))
+    assert quarantine
+    data.write_text(ROWS)
+    _, before = carry_round(project)
+    assert before["prepare"]

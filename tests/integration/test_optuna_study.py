@@ -1,0 +1,247 @@
+"""Optuna by ask and tell: what is drawn does not depend on whether the search was killed on the way."""
+
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import optuna
+import pytest
+
+from models.errors import UsageError
+from models.search import suggest
+from models.spec import Dimension, Search
+from tasks.adapters import optuna_study
+from tasks.adapters.optuna_study import (
+    KILLED,
+    REASON,
+    ask,
+    fail_running,
+    importances,
+    killed_before,
+    open_study,
+    trials_of,
+)
+from tasks.runtime.workspace import Workspace
+
+RANGES = {
+    "train.lr": Dimension(low=1e-4, high=1e-1, log=True),
+    "model.dropout": Dimension(low=0.0, high=0.5),
+}
+GRID = {"model.hidden": Dimension(choices=[8, 16, 32]), "model.layers": Dimension(low=1, high=3, integer=True)}
+TRIALS = 13
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture(autouse=True)
+def _experimental() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        yield
+
+
+def study_of(workspace: Workspace, sampler: str, name: str = "s") -> tuple[optuna.Study, Search]:
+    search = Search.model_validate({"sampler": sampler, "trials": TRIALS})
+    return open_study(workspace, name, search, "maximize", {"loopline.loop_id": "tiny-1"}), search
+
+
+def objective(params: dict[str, Any]) -> float:
+    return -sum((float(value) - 0.01) ** 2 for value in params.values())
+
+
+def draw(study: optuna.Study, search: Search, space: dict[str, Dimension]) -> tuple[optuna.Trial, dict[str, Any]]:
+    trial = ask(study, search, space, 7, len(trials_of(study)))
+    return trial, suggest(trial, space)
+
+
+def carry_on(study: optuna.Study, search: Search, space: dict[str, Dimension], count: int) -> None:
+    for _ in range(count):
+        trial, params = draw(study, search, space)
+        study.tell(trial, objective(params))
+
+
+def drawn(study: optuna.Study) -> list[dict[str, Any]]:
+    return [trial.params for trial in trials_of(study)]
+
+
+SAMPLERS = [
+    pytest.param("tpe", RANGES, id="tpe"),
+    pytest.param("random", RANGES, id="random"),
+    pytest.param("nsga2", RANGES, id="nsga2"),
+    pytest.param("grid", GRID, id="grid"),
+]
+
+
+def count_of(sampler: str) -> int:
+    return 9 if sampler == "grid" else TRIALS
+
+
+@pytest.mark.parametrize(("sampler", "space"), [*SAMPLERS, pytest.param("cmaes", RANGES, id="cmaes")])
+def test_a_resumed_search_draws_what_it_would_have_drawn(
+    workspace: Workspace, sampler: str, space: dict[str, Dimension]
+) -> None:
+    count = count_of(sampler)
+    whole, search = study_of(workspace, sampler, "whole")
+    carry_on(whole, search, space, count)
+    for part in (4, 3, count - 7):
+        study, search = study_of(workspace, sampler, "parts")
+        carry_on(study, search, space, part)
+    assert drawn(study) == drawn(whole)
+
+
+@pytest.mark.parametrize(("sampler", "space"), [*SAMPLERS, pytest.param("cmaes", RANGES, id="cmaes")])
+def test_a_killed_owners_trial_is_drawn_again_and_not_counted(
+    workspace: Workspace, sampler: str, space: dict[str, Dimension]
+) -> None:
+    count = count_of(sampler)
+    whole, search = study_of(workspace, sampler, "whole")
+    carry_on(whole, search, space, count)
+    study, search = study_of(workspace, sampler, "killed")
+    carry_on(study, search, space, 5)
+    _, lost = draw(study, search, space)  # the owner is killed here
+    study, search = study_of(workspace, sampler, "killed")
+    assert len(trials_of(study)) == 5
+    assert study.get_trials(states=(optuna.trial.TrialState.RUNNING,)) == []
+    carry_on(study, search, space, count - 5)
+    assert lost in drawn(study)
+    assert drawn(study) == drawn(whole)
+
+
+def test_what_a_killed_trial_had_reported_is_known_to_the_one_drawn_again(workspace: Workspace) -> None:
+    study, search = study_of(workspace, "tpe")
+    trial, params = draw(study, search, RANGES)
+    trial.report(0.5, 1)
+    trial.report(0.6, 2)
+    study, search = study_of(workspace, "tpe")
+    again, same = draw(study, search, RANGES)
+    assert same == params
+    assert killed_before(study, same) == {1: 0.5, 2: 0.6}
+    study.tell(again, 0.7)
+    _, other = draw(study, search, RANGES)
+    assert killed_before(study, other) == {}
+
+
+def test_hyperband_deals_the_same_bracket_to_a_trial_drawn_again(workspace: Workspace) -> None:
+    search = Search.model_validate({"sampler": "random", "pruner": "hyperband", "trials": TRIALS})
+
+    def brackets(killed_at: int | None) -> list[int]:
+        study = open_study(workspace, "h", search, "maximize", {})
+        for position in range(TRIALS):
+            trial = ask(study, search, RANGES, 7, position)
+            suggest(trial, RANGES)
+            if position == killed_at:
+                fail_running(study, trial.number)
+                trial = ask(study, search, RANGES, 7, position)
+                suggest(trial, RANGES)
+            for step in range(1, 10):
+                trial.report(0.1 * step, step)
+                trial.should_prune()
+            study.tell(trial, 1.0)
+        pruner = study.pruner
+        found = [
+            pruner._get_bracket_id(study, one) for one in study.get_trials() if one.user_attrs.get(REASON) != KILLED
+        ]
+        optuna.delete_study(study_name="h", storage=study._storage)
+        return found
+
+    whole = brackets(None)
+    assert len(set(whole)) > 1
+    assert brackets(killed_at=2) == whole
+
+
+def test_a_grid_is_covered_once(workspace: Workspace) -> None:
+    study, search = study_of(workspace, "grid")
+    carry_on(study, search, GRID, 9)
+    assert len({tuple(params.values()) for params in drawn(study)}) == 9
+
+
+def test_a_search_with_another_seed_draws_otherwise(workspace: Workspace) -> None:
+    study, search = study_of(workspace, "random")
+    one = suggest(ask(study, search, RANGES, 1, 0), RANGES)
+    other = suggest(ask(study, search, RANGES, 2, 0), RANGES)
+    assert one != other
+
+
+def test_finished_trials_carry_all_that_is_told(workspace: Workspace) -> None:
+    study, search = study_of(workspace, "random")
+    states = optuna.trial.TrialState
+    trial, params = draw(study, search, RANGES)
+    trial.report(0.1, 1)
+    trial.report(0.2, 2)
+    trial.set_user_attr(optuna_study.SECONDS, 1.5)
+    study.tell(trial, 0.2)
+    trial, _ = draw(study, search, RANGES)
+    trial.report(0.05, 1)
+    study.tell(trial, state=states.PRUNED)
+    trial, _ = draw(study, search, RANGES)
+    trial.set_user_attr(REASON, "NaN in the loss")
+    study.tell(trial, state=states.FAIL)
+    complete, pruned, failed = trials_of(study_of(workspace, "random")[0])
+    assert (complete.state, complete.params, complete.value, complete.epochs) == ("complete", params, 0.2, [0.1, 0.2])
+    assert complete.seconds == 1.5
+    assert (pruned.state, pruned.epochs) == ("pruned", [0.05])
+    assert (failed.state, failed.value, failed.reason) == ("failed", None, "NaN in the loss")
+
+
+def test_failing_a_running_trial_marks_it_as_killed(workspace: Workspace) -> None:
+    study, search = study_of(workspace, "random")
+    trial, _ = draw(study, search, RANGES)
+    fail_running(study, trial.number)
+    (told,) = study.trials
+    assert (told.state.name, told.user_attrs[REASON]) == ("FAIL", KILLED)
+    assert trials_of(study) == []
+
+
+def test_cmaes_over_choices_is_refused_with_the_cure(workspace: Workspace) -> None:
+    study, search = study_of(workspace, "cmaes")
+    with pytest.raises(UsageError, match="give ranges, or use tpe"):
+        ask(study, search, GRID, 0, 0)
+
+
+def test_a_grid_over_a_range_without_a_step_is_refused(workspace: Workspace) -> None:
+    study, search = study_of(workspace, "grid")
+    with pytest.raises(UsageError, match="a grid needs"):
+        ask(study, search, RANGES, 0, 0)
+
+
+@pytest.mark.parametrize("pruner", ["median", "hyperband", "halving", "none"])
+def test_every_pruner_is_optunas(workspace: Workspace, pruner: str) -> None:
+    search = Search.model_validate({"pruner": pruner, "sampler": "random"})
+    study = open_study(workspace, pruner, search, "minimize", {})
+    trial = ask(study, search, RANGES, 0, 0)
+    trial.report(1.0, 1)
+    assert trial.should_prune() in (True, False)
+
+
+def test_importances_need_trials_that_differ(workspace: Workspace) -> None:
+    study, search = study_of(workspace, "random")
+    assert importances(study) == {}
+    carry_on(study, search, RANGES, 12)
+    found = importances(study)
+    assert set(found) == set(RANGES)
+    assert sum(found.values()) == pytest.approx(1.0, abs=1e-6)
+
+
+def test_a_study_remembers_whose_it_is(workspace: Workspace) -> None:
+    study_of(workspace, "random")
+    study, _ = study_of(workspace, "random")
+    assert study.user_attrs["loopline.loop_id"] == "tiny-1"
+
+
+def test_a_journal_cut_in_its_last_line_can_be_gone_on_with(workspace: Workspace) -> None:
+    study, search = study_of(workspace, "random")
+    carry_on(study, search, RANGES, 4)
+    journal = workspace.state / "optuna" / "journal.log"
+    journal.write_bytes(journal.read_bytes()[:-15])
+    study, search = study_of(workspace, "random")
+    carry_on(study, search, RANGES, 1)
+    assert len(trials_of(study_of(workspace, "random")[0])) >= 4
+
+
+def test_a_gp_search_draws_the_same_after_a_resume(workspace: Workspace) -> None:
+    whole, search = study_of(workspace, "gp", "whole")
+    carry_on(whole, search, RANGES, 12)
+    for part in (11, 1):
+        study, search = study_of(workspace, "gp", "parts")
+        carry_on(study, search, RANGES, part)
+    assert drawn(study) == drawn(whole)

@@ -1,0 +1,204 @@
+"""Every plan against one process: the same losses, gradients and weights, whatever the ranks and however they are cut.
+
+SGD's weights are a sum of gradients, so gradients that agree to 1e-7 give weights that do; AdamW would turn rounding of
+1e-9 into 4e-4, so it is compared in float64.
+"""
+
+import textwrap
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from models.training.job import WEIGHTS_FILE
+from models.training.loop import train
+from models.training.rank import run_job
+from models.training.session import open_session
+from tests.ranks import on_ranks
+from tests.tiny_jobs import job_maker
+
+pytestmark = pytest.mark.integration
+
+
+NET = {"width": 8, "layers": 4, "heads": 2, "dropout": 0.0}
+SGD = {"optimiser": "sgd", "lr": 0.1, "epochs": 1, "batch": 34, "count": 79}
+PLANS = {
+    "ddp": {"ranks": 2, "accumulate": 2},
+    "zero": {"ranks": 2, "shard_optimiser": True},
+    "fsdp": {"ranks": 2, "accumulate": 2},
+    "tp": {"ranks": 2},
+    "pp": {"ranks": 2, "pipeline": "gpipe", "accumulate": 2},
+    "pp-interleaved": {"ranks": 2, "pipeline": "interleaved"},
+    "hsdp": {"ranks": 4},
+    "ddp+tp": {"ranks": 4},
+    "fsdp+tp": {"ranks": 4},
+    "ddp+pp": {"ranks": 4},
+    "fsdp+pp": {"ranks": 4, "pipeline": "interleaved"},
+}
+
+
+def settings(plan):
+    name = plan.split("-")[0]
+    return {**PLANS[plan], "parallel": "ddp" if name == "zero" else name}
+
+
+def run(job, tmp_path, report=None):
+    """The result of rank 0 and the weights."""
+    if job.train.ranks == 1:
+        result = run_job(job, report)
+    else:
+        result = on_ranks(job.train.ranks, tmp_path / "ranks", lambda world: run_job(job, report, world))[0]
+    return result, load_file(job.folder / WEIGHTS_FILE)
+
+
+def furthest(found, expected):
+    assert found.keys() == expected.keys()
+    return max((found[name].double() - expected[name].double()).abs().max().item() for name in expected)
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    """One process, on the small transformer."""
+    place = tmp_path_factory.mktemp("alone")
+    return run(job_maker(place)(net="transformer", arguments=NET, **SGD), place)
+
+
+@pytest.mark.parametrize("plan", PLANS)
+def test_every_plan_ends_where_one_process_does(make_job, tmp_path, alone, plan):
+    job = make_job(net="transformer", arguments=NET, **SGD, **settings(plan))
+    result, weights = run(job, tmp_path)
+    expected, theirs = alone
+    for name in ("train_loss", "val_loss"):
+        assert result.epochs[0][name] == pytest.approx(expected.epochs[0][name], rel=1e-6), name
+    assert furthest(weights, theirs) < 2e-7
+    assert result.num_parameters == expected.num_parameters
+    assert result.environment["parallel"] == job.train.parallel
+    assert sorted(result.environment["mesh"].values()) == sorted({2: [2], 4: [2, 2]}[job.train.ranks])
+
+
+DOUBLE = """
+    from torch import nn
+    from models.nets import transformer
+
+    class Net(nn.Module):
+        def __init__(self, sizes):
+            super().__init__()
+            self.inner = transformer.build(sizes, width=8, layers=2, heads=2, dropout=0.0).double()
+        def forward(self, numeric, categorical):
+            hidden = self.enter(numeric, categorical)
+            for block in self.blocks():
+                hidden = block(hidden)
+            return self.leave(hidden)
+        def blocks(self):
+            return self.inner.blocks()
+        def enter(self, numeric, categorical):
+            return self.inner.enter(numeric=numeric.double(), categorical=categorical)
+        def leave(self, hidden):
+            return self.inner.leave(hidden)
+        def tensor_plan(self):
+            return {f"inner.{path}": style for path, style in self.inner.tensor_plan().items()}
+        def tensor_parts(self):
+            return self.inner.tensor_parts()
+"""
+
+
+@pytest.mark.parametrize("plan", ["fsdp", "pp"])
+def test_in_float64_the_weights_of_adamw_agree_too(make_job, tmp_path, plan):
+    """An own net that says how it is split. No clipping: the norm is taken in float32."""
+    (tmp_path / "net.py").write_text(textwrap.dedent(DOUBLE))
+    base = {**SGD, "net": "./net.py:Net", "optimiser": "adamw", "clip_norm": None, "checkpoints": False}
+    job = {"checkpoints": base.pop("checkpoints")}
+    _, expected = run(make_job(folder="one", job=job, **base), tmp_path)
+    _, found = run(make_job(folder="two", job=job, **base, ranks=2, parallel=plan), tmp_path)
+    assert furthest(found, expected) < 1e-9
+
+
+PLAIN = """
+    import torch
+    class Net(torch.nn.Module):
+        def __init__(self, num_numeric, num_outputs):
+            super().__init__()
+            self.layers = torch.nn.Sequential(
+                torch.nn.Linear(num_numeric, 7), torch.nn.Tanh(), torch.nn.Linear(7, num_outputs)
+            )
+        def forward(self, numeric):
+            return self.layers(numeric)
+"""
+
+
+@pytest.mark.parametrize("plan", ["ddp", "fsdp"])
+def test_a_net_that_says_nothing_of_itself_trains_unchanged(make_job, tmp_path, plan):
+    (tmp_path / "net.py").write_text(textwrap.dedent(PLAIN))
+    _, expected = run(make_job(folder="one", net="./net.py:Net", **SGD), tmp_path)
+    _, found = run(make_job(folder="two", net="./net.py:Net", **SGD, ranks=2, parallel=plan), tmp_path)
+    assert furthest(found, expected) < 2e-7
+
+
+def test_weights_in_channels_last_memory_are_sharded_too(make_job, tmp_path):
+    job = make_job("image", "multiclass", arguments={"width": 4, "hidden": 8}, **SGD, ranks=2, parallel="fsdp")
+    result, _ = run(job, tmp_path)
+    assert result.environment["mesh"] == {"shard": 2}
+
+
+def interrupt(job, tmp_path, last):
+    """Train until epoch `last` is over and leave what a kill then would: the checkpoints of the epochs before."""
+
+    def work(world):
+        session = open_session(job, world)
+        train(session, lambda epoch: epoch.epoch < last)
+        session.saver.settle()
+
+    on_ranks(job.train.ranks, tmp_path / "ranks", work)
+
+
+@pytest.mark.parametrize("plan", ["zero", "fsdp", "pp-interleaved"])
+def test_going_on_gives_the_bits_of_a_run_that_was_never_interrupted(make_job, tmp_path, plan):
+    base = {**SGD, "optimiser": "adamw", "epochs": 2, "async_checkpoints": False, **settings(plan)}
+    base |= {"net": "transformer", "arguments": {**NET, "dropout": 0.2}}
+    whole, expected = run(make_job(folder="whole", **base), tmp_path)
+    job = make_job(folder="cut", **base)
+    interrupt(job, tmp_path, 2)
+    result, found = run(job, tmp_path)
+    assert result.resumed_from
+    assert result.weights_sha256 == whole.weights_sha256, furthest(found, expected)
+
+
+def test_any_plan_goes_on_from_any_other(make_job, tmp_path):
+    base = {**SGD, "net": "transformer", "arguments": NET, "epochs": 4, "async_checkpoints": False}
+    _, expected = run(make_job(folder="one", **base), tmp_path)
+    for last, plan in ((2, "fsdp"), (3, "pp-interleaved"), (4, "tp")):
+        interrupt(make_job(folder="cut", **base, **settings(plan) | {"accumulate": 1}), tmp_path, last)
+    result, found = run(make_job(folder="cut", **base), tmp_path)
+    assert len(result.resumed_from) == 3
+    assert furthest(found, expected) < 1e-6
+
+
+def test_ranks_that_share_a_layer_draw_the_same_masks(make_job, tmp_path):
+    job = make_job(net="transformer", arguments={**NET, "dropout": 0.3}, **SGD, ranks=2, parallel="tp")
+
+    def work(world):
+        session = open_session(job, world)
+        train(session, lambda epoch: True)
+        plain = {n: p.detach() for n, p in session.net.named_parameters() if not hasattr(p, "device_mesh")}
+        return plain, torch.get_rng_state()
+
+    (first, state), (second, other) = on_ranks(2, tmp_path / "ranks", work)
+    assert len(first) > 10
+    assert all(torch.equal(first[name], second[name]) for name in first)
+    assert torch.equal(state, other)
+
+
+@pytest.mark.parametrize(
+    ("changes", "tolerance"),
+    [
+        ({"precision": "bf16", "parallel": "fsdp"}, 2e-2),
+        ({"precision": "bf16", "parallel": "pp"}, 2e-2),
+        ({"recompute": "selective", "parallel": "pp"}, 1e-6),
+        ({"gradient_hook": "fp16"}, 1e-4),
+        ({"gradient_hook": "powersgd"}, 1e-4),
+    ],
+)
+def test_what_saves_memory_or_messages_changes_losses_little(make_job, tmp_path, alone, changes, tolerance):
+    result, _ = run(make_job(net="transformer", arguments=NET, **SGD, ranks=2, **changes), tmp_path)
+    for name in ("train_loss", "val_loss"):
+        assert result.epochs[0][name] == pytest.approx(alone[0].epochs[0][name], rel=tolerance), name

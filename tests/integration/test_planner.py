@@ -1,0 +1,57 @@
+"""What the planner reckons against what a process really held: resident memory, all of it."""
+
+import json
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from models.data.preparation import Preparation
+from models.nets.sizes import Sizes
+from models.planner.memory import memory_of
+from models.planner.profile import Profiler
+from models.planner.settings import base_candidate, training_of
+from models.training.job import Job
+
+ARGUMENTS = {"hidden": 3072, "layers": 4}
+
+TRAINED = """
+    import json, sys
+    import torch
+    from models.training.counters import peak_memory_mb, reset_peak
+    from models.training.job import Job
+    from models.training.rank import run_job
+
+    small, large = (Job.model_validate_json(text, strict=False) for text in sys.argv[1:])
+    run_job(small)  # imports, threads and kernels are there before the look
+    cpu = torch.device("cpu")
+    reset_peak(cpu)
+    before = peak_memory_mb(cpu)
+    result = run_job(large)
+    print(json.dumps([before, peak_memory_mb(cpu), result.costs.peak_memory_mb, result.num_parameters]))
+"""
+
+
+def trained(small: Job, large: Job, cwd: Path) -> list[float]:
+    command = [sys.executable, "-c", textwrap.dedent(TRAINED), small.model_dump_json(), large.model_dump_json()]
+    return json.loads(subprocess.run(command, capture_output=True, text=True, check=True, cwd=cwd).stdout)
+
+
+def reckoned_mb(job: Job) -> float:
+    profiler = Profiler(job.model, Sizes.of(Preparation.load(job.prepared)), job.project)
+    training = training_of(job.train, on_cpu=True)
+    return memory_of(profiler, base_candidate(job.train), training, exact=True).total / 1e6
+
+
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="needs Linux's /proc to forget a peak")
+def test_a_process_holds_what_was_reckoned(make_job, tmp_path):
+    """28 million parameters: 450 MB of weights, gradients and state, and the best weights kept beside them."""
+    settings = {"epochs": 2, "batch": 64, "async_checkpoints": False, "job": {"checkpoints": False}}
+    small = make_job(folder="small", arguments={"hidden": 8}, **settings)
+    large = make_job(folder="large", arguments=ARGUMENTS, **settings)
+    before, peak, reported, parameters = trained(small, large, tmp_path)
+    assert parameters > 28e6
+    assert reported == pytest.approx(peak, rel=0.05), "what the job says of itself"
+    assert peak - before == pytest.approx(reckoned_mb(large), rel=0.1)

@@ -1,0 +1,154 @@
+"""Grown out of SQLite: MLflow's store and registry, and Optuna's studies, in Postgres with the same code."""
+
+import getpass
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from models.errors import GateRefused
+from models.search import suggest
+from models.spec import Dimension, Search
+from tasks.adapters.optuna_study import STORAGE, ask, open_study, trials_of
+from tasks.adapters.registry import Registry
+from tasks.runtime.delivery import client
+from tasks.runtime.registry_view import aliased
+from tasks.runtime.workspace import Workspace
+from tests.integration.test_delivery import LOOP, deliver, fill, runs
+from tests.integration.test_registry import register
+
+pytestmark = [
+    pytest.mark.postgres,
+    pytest.mark.skipif(not (shutil.which("postgres") and shutil.which("initdb")), reason="Postgres is not installed"),
+]
+
+
+def _user() -> str | None:
+    """Postgres refuses to run as root: the account that its package makes, or nobody."""
+    if os.geteuid() != 0:
+        return None
+    for name in ("postgres", "nobody"):
+        try:
+            pwd.getpwnam(name)
+        except KeyError:
+            continue
+        return name
+    pytest.skip("Postgres does not run as root, and there is no account to run it by")
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    """A Postgres of our own on a free port; gives the address without a database."""
+    user = _user()
+    folder = Path(tempfile.mkdtemp(prefix="pg", dir="/tmp"))  # a socket's path must be short
+    if user:
+        shutil.chown(folder, user)
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    data = folder / "data"
+    subprocess.run(
+        ["initdb", "-D", data, "-U", "loopline", "-A", "trust", "-N"],
+        check=True,
+        user=user,
+        capture_output=True,
+        cwd=folder,
+    )
+    command = [
+        "postgres",
+        "-D",
+        data,
+        "-p",
+        str(port),
+        "-c",
+        "listen_addresses=127.0.0.1",
+        "-c",
+        "fsync=off",
+        "-k",
+        folder,
+    ]
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen(command, user=user, stdout=log, stderr=log, cwd=folder)
+    try:
+        _wait(port, process)
+        yield f"postgresql://loopline@127.0.0.1:{port}"
+    finally:
+        process.send_signal(signal.SIGINT)  # at once; SIGTERM waits for the clients to leave
+        process.wait(30)
+        shutil.rmtree(folder)
+
+
+def _wait(port: int, process: subprocess.Popen[bytes]) -> None:
+    import psycopg
+
+    deadline = time.monotonic() + 60
+    while process.poll() is None and time.monotonic() < deadline:
+        try:
+            psycopg.connect(f"postgresql://loopline@127.0.0.1:{port}/postgres").close()
+        except psycopg.OperationalError:
+            time.sleep(0.1)
+        else:
+            return
+    raise AssertionError(f"Postgres did not come up as {getpass.getuser()}")
+
+
+@pytest.fixture(scope="module")
+def databases(server: str) -> str:
+    """The server's address, with a database for MLflow and one for Optuna."""
+    import psycopg
+
+    with psycopg.connect(f"{server}/postgres", autocommit=True) as connection:
+        connection.execute("create database mlflow")
+        connection.execute("create database optuna")
+    return server.replace("postgresql://", "postgresql+psycopg://")
+
+
+@pytest.fixture
+def place(databases: str, workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> Workspace:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"{databases}/mlflow")
+    monkeypatch.setenv(STORAGE, f"{databases}/optuna")
+    monkeypatch.chdir(workspace.root)  # without a server, MLflow puts artifacts under the working directory
+    return workspace
+
+
+def test_a_loop_is_delivered_once(place: Workspace) -> None:
+    path, _ = fill(place)
+    for _ in range(2):
+        deliver(place, path)
+        path.with_suffix(".delivered.json").unlink()
+    names = sorted(run.info.run_name for run in runs(client()))
+    assert names == [LOOP, f"{LOOP}/trial-0"]
+
+
+def test_the_registry_promotes_refuses_and_rolls_back(place: Workspace) -> None:
+    made = register(place, "grown", 2)
+    made.promote("1", None)
+    with pytest.raises(GateRefused):
+        made.promote("2", None)
+    made.promote("2", "1")
+    seen = aliased("grown")
+    assert seen is not None
+    assert (seen.number, seen.tags["n"]) == ("2", "2")
+    assert Registry(place, "grown").rollback().after == "1"
+    assert client().search_registered_models("name = 'grown.loopline-lock'") == []
+
+
+def test_a_study_is_resumed(place: Workspace) -> None:
+    space = {"train.lr": Dimension(low=0.1, high=1.0)}
+    search = Search.model_validate({"sampler": "random"})
+    for number in range(3):
+        study = open_study(place, "grown", search, "maximize", {})
+        assert len(trials_of(study)) == number
+        trial = ask(study, search, space, 0, number)
+        study.tell(trial, suggest(trial, space)["train.lr"])
+        ask(study, search, space, 0, number + 1)  # killed
+    assert len(trials_of(open_study(place, "grown", search, "maximize", {}))) == 3
+    assert not (place.state / "optuna").exists()

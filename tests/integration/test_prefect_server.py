@@ -1,0 +1,81 @@
+"""The owned Prefect server: one a workspace, reused, ended when nobody needs it, never left behind."""
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+
+import psutil
+import pytest
+
+from tasks.runtime import processes
+from tasks.runtime.prefect_server import Server, is_healthy
+from tasks.runtime.workspace import Workspace
+
+PATIENCE_S = 90
+
+
+@pytest.fixture
+def server(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    """The server of an empty workspace, ended whatever happens."""
+    monkeypatch.setenv("LOOPLINE_SERVER_IDLE_S", "4")
+    made = Server(workspace)
+    yield made
+    made.stop()
+
+
+def eventually(true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def gone(identity: dict[str, object]) -> Callable[[], bool]:
+    return lambda: not processes.is_alive(identity)
+
+
+def test_it_starts_is_reused_and_ends_when_idle(server: Server, workspace: Workspace) -> None:
+    with server.lease():
+        server.start()
+        url = server.wait()
+        assert is_healthy(url)
+        assert url.startswith("http://127.0.0.1:")
+        state = server.state()
+        assert state is not None
+        other = Server(workspace)
+        with other.lease():
+            other.start()
+            assert other.wait() == url
+            again = other.state()
+            assert again == state, "one keeper, one server"
+        time.sleep(6)
+        assert is_healthy(url), "a living lease keeps it up longer than the idle time"
+    eventually(gone(state["keeper"]))
+    eventually(gone(state["server"]))
+    assert not is_healthy(url)
+    assert server.url() is None
+    with server.lease():
+        server.start()
+        assert server.wait() == url, "the port of last time"
+        assert server.stop()
+        assert server.url() is None
+
+
+def test_a_killed_keeper_takes_the_server_with_it_and_the_next_starts_anew(server: Server) -> None:
+    with server.lease():
+        server.start()
+        server.wait()
+        state = server.state()
+        assert state is not None
+        os.kill(state["keeper"]["pid"], signal.SIGKILL)
+        eventually(gone(state["server"]))
+        assert server.url() is None
+        server.start()
+        assert is_healthy(server.wait())
+        again = server.state()
+        assert again is not None
+        children = psutil.Process(again["keeper"]["pid"]).children()
+        assert [child.pid for child in children] == [again["server"]["pid"]]
+        assert server.stop()
+        assert not processes.is_alive(again["server"]), "ended by its own pid"

@@ -1,0 +1,351 @@
+"""The registry in a real MLflow: one version a key, compare-and-swap, a journal that survives being killed."""
+
+import contextlib
+import json
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from models.errors import GateRefused, StoreError
+from models.files import sha256
+from tasks.adapters import registry as registry_module
+from tasks.adapters.artifacts import FILES, download_version
+from tasks.adapters.registry import Registry
+from tasks.runtime import processes, stores
+from tasks.runtime.delivery import client, experiment_id
+from tasks.runtime.mlflow_server import serving
+from tasks.runtime.registry_story import Story, story
+from tasks.runtime.registry_view import aliased
+from tasks.runtime.workspace import Workspace
+from tests.integration.conftest import Processes
+from tests.told_facts import verdict
+
+
+@pytest.fixture(scope="module", autouse=True)  # before any test's own environment, which it would bring back
+def _module_environment() -> Iterator[None]:
+    before = dict(os.environ)
+    yield
+    os.environ.clear()
+    os.environ.update(before)
+
+
+@pytest.fixture(scope="module")
+def served(empty_store: Path, tmp_path_factory: pytest.TempPathFactory, _module_environment: None) -> Iterator[str]:
+    """The address of MLflow's own server over a store of its own."""
+    workspace = Workspace(tmp_path_factory.mktemp("served"))
+    workspace.make()
+    shutil.copytree(empty_store, workspace.state / "mlflow")
+    stores.configure(workspace)
+    with serving(workspace) as (url, _):
+        yield url
+
+
+@pytest.fixture(params=["embedded", "served"])
+def place(request: pytest.FixtureRequest, tracked: Workspace, monkeypatch: pytest.MonkeyPatch) -> Workspace:
+    """A workspace whose registry is its own file, or is shared through a server."""
+    if request.param == "served":
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", request.getfixturevalue("served"))
+    return tracked
+
+
+@pytest.fixture
+def model(request: pytest.FixtureRequest) -> str:
+    """A model's name of this test's own: the served registry outlives it."""
+    return f"m-{abs(hash(request.node.nodeid)) % 10**10}"
+
+
+def register(workspace: Workspace, model: str, count: int = 1) -> Registry:
+    made = Registry(workspace, model)
+    run = client().create_run(experiment_id(client(), workspace, model)).info
+    for number in range(1, count + 1):
+        source, tags = f"{run.artifact_uri}/model", {"loopline.loop_id": "l", "n": str(number)}
+        version = made.create(f"key-{number}", source, run.run_id, None, tags, "a model")
+        assert version == str(number)
+    return made
+
+
+def journal(made: Registry) -> list[tuple[str, str | None, str | None]]:
+    return [(entry.action, entry.before, entry.after) for entry in made.journal()]
+
+
+@contextlib.contextmanager
+def killed_after_the_journal(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A move is killed when its entry is written and no alias is moved yet."""
+    calls: list[int] = []
+
+    def die(_: Registry) -> None:
+        calls.append(1)
+        if len(calls) == 2:  # the first settles before the move, the second carries it out
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):  # noqa: PT012
+        patch.setattr(Registry, "_settle", die)
+        yield
+
+
+def test_the_same_work_registered_twice_is_one_version(place: Workspace, model: str) -> None:
+    made = register(place, model)
+    assert made.find("key-1") == "1"
+    assert made.find("key-2") is None
+    again = made.create("key-1", "file:///nowhere", "", None, {"loopline.verdict": "promote"}, "")
+    assert again == "1"
+    assert made.tags("1")["loopline.verdict"] == "promote"
+    assert len(client().search_model_versions(f"name = '{model}'")) == 1
+
+
+def test_nothing_registered_is_no_champion_and_no_journal(place: Workspace, model: str) -> None:
+    made = Registry(place, model)
+    assert made.alias("champion") is None
+    assert made.journal() == []
+    assert aliased(model) is None
+    with pytest.raises(GateRefused, match="no champion so far"):
+        made.rollback()
+    with pytest.raises(StoreError):
+        made.tags("1")
+
+
+def test_promotions_and_rollbacks_in_a_row(place: Workspace, model: str) -> None:
+    made = register(place, model, 3)
+    for version, expected in (("1", None), ("2", "1"), ("3", "2")):
+        made.set_alias("challenger", version)
+        entry = made.promote(version, expected, loop_id="l", reason="better")
+        assert (entry.before, entry.after, entry.reason) == (expected, version, "better")
+        assert made.alias("challenger") is None
+        seen = aliased(model)
+        assert seen is not None
+        assert (seen.number, seen.tags["n"]) == (version, version)
+    assert (made.alias("champion"), made.alias("previous")) == ("3", "2")
+    assert made.rollback("worse in Boston").after == "2"
+    assert (made.alias("champion"), made.alias("previous")) == ("2", "1")
+    assert made.rollback().after == "1"
+    assert (made.alias("champion"), made.alias("previous")) == ("1", None)
+    with pytest.raises(GateRefused, match="nothing to roll back to"):
+        made.rollback()
+    assert made.promote("3", "1").after == "3"
+    assert [entry.number for entry in made.journal()] == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_rollback_from_another_champion_than_the_one_seen_is_refused(place: Workspace, model: str) -> None:
+    made = register(place, model, 3)
+    for version, expected in (("1", None), ("2", "1"), ("3", "2")):
+        made.promote(version, expected)
+    with pytest.raises(GateRefused, match="the champion is version 3, not 2"):
+        made.rollback(expected="2")
+    assert made.rollback(expected="3").after == "2"
+
+
+def test_the_story_tells_who_holds_which_place_and_since_when(place: Workspace, model: str) -> None:
+    assert story(model) == Story()
+    made = register(place, model, 3)
+    for version, expected in (("1", None), ("2", "1")):
+        made.promote(version, expected, loop_id="l", reason="better")
+    made.set_alias("challenger", "3")
+    told = story(model)
+    assert {alias: version.number for alias, version in told.versions.items()} == {
+        "champion": "2",
+        "previous": "1",
+        "challenger": "3",
+    }
+    assert told.versions["champion"].tags["n"] == "2"
+    assert [(move.number, move.before, move.after) for move in told.moves] == [(2, "1", "2"), (1, None, "1")]
+    assert [move.model_dump() for move in story(model, most_moves=1).moves] == [made.journal()[-1].model_dump()]
+    assert told.verdicts == {}
+
+
+def test_a_promotion_against_another_champion_is_refused(place: Workspace, model: str) -> None:
+    made = register(place, model, 3)
+    made.promote("1", None)
+    made.promote("2", "1")
+    for expected in ("1", None, "3"):
+        with pytest.raises(GateRefused, match="the champion is version 2"):
+            made.promote("3", expected)
+    assert made.alias("champion") == "2"
+    assert len(made.journal()) == 2
+
+
+def test_promoting_the_champion_again_changes_nothing(place: Workspace, model: str) -> None:
+    made = register(place, model)
+    first = made.promote("1", None)
+    assert made.promote("1", None) == first
+    assert made.promote("1", "1") == first
+    assert len(made.journal()) == 1
+
+
+def test_a_promotion_killed_between_journal_and_alias_is_settled_by_the_next(
+    place: Workspace, model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = register(place, model, 3)
+    made.promote("1", None)
+    with killed_after_the_journal(monkeypatch):
+        made.promote("2", "1")
+    assert made.alias("champion") == "1"
+    after = Registry(place, model)
+    with pytest.raises(GateRefused, match="the champion is version 2"):
+        after.promote("3", "1")
+    assert (after.alias("champion"), after.alias("previous")) == ("2", "1")
+    assert after.promote("2", "1").number == 2, "the killed promotion, asked again, is done"
+
+
+def test_a_killed_rollback_is_settled_too(place: Workspace, model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = register(place, model, 2)
+    made.promote("1", None)
+    made.promote("2", "1")
+    with killed_after_the_journal(monkeypatch):
+        made.rollback()
+    assert made.alias("champion") == "2"
+    with pytest.raises(GateRefused):
+        Registry(place, model).rollback()
+    assert made.alias("champion") == "1"
+
+
+def test_an_alias_that_a_person_set_in_mlflow_is_no_crash(place: Workspace, model: str) -> None:
+    made = register(place, model, 2)
+    made.set_alias("champion", "1")
+    entry = made.promote("1", "1")
+    assert (entry.after, made.alias("champion")) == ("1", "1")
+    assert made.promote("2", "1").before == "1"
+    assert made.rollback().after == "1"
+
+
+RACE = """
+import os, sys, time
+from pathlib import Path
+from models.errors import GateRefused
+from tasks.adapters.registry import Registry
+from tasks.runtime import stores
+from tasks.runtime.workspace import Workspace
+os.environ["MLFLOW_TRACKING_URI"] = {uri!r}
+workspace = Workspace(Path({root!r}))
+workspace.make()
+stores.configure(workspace)
+registry = Registry(workspace, {model!r})
+registry.alias("champion")
+Path({ready!r}, {version!r}).touch()
+while len(list(Path({ready!r}).iterdir())) < 2:
+    time.sleep(0.01)
+try:
+    registry.promote({version!r}, "1")
+except GateRefused as error:
+    print("refused:", error)
+else:
+    print("won")
+"""
+
+
+@pytest.mark.parametrize("machines", ["one", "two"])
+def test_of_two_promotions_at_once_exactly_one_wins(
+    place: Workspace, model: str, tmp_path: Path, at_once: Processes, machines: str
+) -> None:
+    """Two machines share the registry but no lock file."""
+    if machines == "two" and os.environ["MLFLOW_TRACKING_URI"].startswith("sqlite"):
+        pytest.skip("an embedded registry is one machine's")
+    made = register(place, model, 3)
+    made.promote("1", None)
+    roots = [place.root, place.root if machines == "one" else tmp_path / "other"]
+    ready = tmp_path / "ready"
+    ready.mkdir()
+    common = {"uri": os.environ["MLFLOW_TRACKING_URI"], "model": model, "ready": str(ready)}
+    codes = [
+        RACE.format(root=str(root), version=version, **common) for root, version in zip(roots, ("2", "3"), strict=True)
+    ]
+    done = at_once(*codes)
+    said = sorted(one.stdout.split(":")[0].strip() for one in done)
+    assert said == ["refused", "won"], [one.stderr[-800:] for one in done]
+    assert len(made.journal()) == 2
+    assert made.alias("champion") == made.journal()[-1].after
+    assert client().search_registered_models(f"name = '{model}.loopline-lock'") == []
+
+
+def test_a_lock_whose_holder_died_is_broken_and_a_living_ones_is_waited_for(
+    tracked: Workspace, served: str, model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", served)
+    monkeypatch.setattr(registry_module, "LOCK_TIMEOUT_S", 1.0)
+    made = register(tracked, model)
+    store, name = client(), f"{model}.loopline-lock"
+
+    def hold(**holder: Any) -> None:
+        store.create_registered_model(name, tags={"loopline.holder": json.dumps(holder)})
+
+    me = processes.identity()
+    hold(**{**me, "started": 1.0, "at": time.time()})
+    made.promote("1", None)
+    hold(host="elsewhere", pid=1, started=1.0, at=time.time() - 10_000)
+    made.promote("1", None)
+    hold(**me, at=time.time())
+    with pytest.raises(StoreError, match="held"):
+        made.promote("1", None)
+    store.delete_registered_model(name)
+    made.promote("1", None)
+
+
+@pytest.mark.parametrize("ask", ["find", "alias", "journal", "promote", "rollback", "create"])
+def test_a_registry_that_is_away_is_a_store_error(
+    tracked: Workspace, monkeypatch: pytest.MonkeyPatch, ask: str
+) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:1")
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    made = Registry(tracked, "tiny")
+    asked = {
+        "find": lambda: made.find("k"),
+        "alias": lambda: made.alias("champion"),
+        "journal": made.journal,
+        "promote": lambda: made.promote("1", None),
+        "rollback": made.rollback,
+        "create": lambda: made.create("k", "s", "r", None, {}, ""),
+    }
+    with pytest.raises(StoreError, match=r"127\.0\.0\.1:1"):
+        asked[ask]()
+
+
+def log_files(workspace: Workspace, model: str, content: str) -> dict[str, str]:
+    """A registered version with one file in it, as `tasks/register.py` leaves it."""
+    store = client()
+    folder = workspace.root / "files"
+    folder.mkdir()
+    (folder / "model.onnx").write_text(content)
+    (folder / "verdict.json").write_text(verdict().model_dump_json())
+    experiment = experiment_id(store, workspace, model)
+    logged = store.create_logged_model(experiment, name=model)
+    store.log_model_artifacts(logged.model_id, str(folder))
+    store.finalize_logged_model(logged.model_id, "READY")
+    hashes = {"model.onnx": sha256(folder / "model.onnx")}
+    run = store.create_run(experiment).info.run_id
+    made = Registry(workspace, model)
+    made.create("k", f"models:/{logged.model_id}", run, logged.model_id, {FILES: json.dumps(hashes)}, "")
+    made.promote("1", None)
+    return hashes
+
+
+def test_a_versions_files_are_brought_and_checked(place: Workspace, model: str, tmp_path: Path) -> None:
+    log_files(place, model, "graph")
+    champion = aliased(model)
+    assert champion is not None
+    folder = download_version(place, model, champion.number, tmp_path / "here")
+    assert (folder / "model.onnx").read_text() == "graph"
+
+
+def test_the_verdict_of_a_version_is_read_from_its_files(place: Workspace, model: str) -> None:
+    log_files(place, model, "graph")
+    assert story(model).verdicts == {"1": verdict()}
+
+
+@pytest.mark.parametrize("spoil", ["changed", "missing"])
+def test_a_file_that_is_not_the_one_registered_is_refused(
+    tracked: Workspace, model: str, tmp_path: Path, spoil: str
+) -> None:
+    log_files(tracked, model, "graph")
+    (stored,) = (tracked.state / "mlflow" / "artifacts").rglob("model.onnx")
+    if spoil == "changed":
+        stored.write_text("GRAPH")
+    else:
+        stored.rename(stored.with_name("other"))
+    champion = aliased(model)
+    assert champion is not None
+    with pytest.raises(StoreError, match=rf"model\.onnx is {spoil}.*loopline rollback"):
+        download_version(tracked, model, champion.number, tmp_path / "here")

@@ -1,0 +1,69 @@
+"""The tracking store is made once, however many come first."""
+
+import shutil
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tasks.runtime import stores
+from tasks.runtime.workspace import Workspace
+from tests.integration.conftest import Processes
+
+CODE = """
+from pathlib import Path
+from tasks.runtime import stores
+from tasks.runtime.workspace import Workspace
+workspace = Workspace(Path({root!r}))
+workspace.make()
+stores.configure(workspace)
+stores.initialise_mlflow(workspace)
+from tasks.runtime.delivery import client, experiment_id
+print(experiment_id(client(), workspace, "tiny"))
+"""
+
+
+def test_six_processes_at_once_make_one_store(tmp_path: Path, workspace: Workspace, at_once: Processes) -> None:
+    done = at_once(*[CODE.format(root=str(workspace.root))] * 6)
+    assert [one.returncode for one in done] == [0] * 6, "\n".join(one.stderr[-500:] for one in done)
+    assert len({one.stdout for one in done}) == 1, "all see the same experiment"
+    uri = stores.environment(workspace)["MLFLOW_TRACKING_URI"]
+    with closing(sqlite3.connect(stores.database_file(uri))) as connection:
+        assert connection.execute("pragma journal_mode").fetchone() == ("wal",)
+        assert connection.execute("select count(*) from experiments where name = 'tiny'").fetchone() == (1,)
+
+
+def test_a_store_that_was_deleted_is_made_again(workspace: Workspace) -> None:
+    stores.initialise_mlflow(workspace)
+    database = stores.database_file(stores.environment(workspace)["MLFLOW_TRACKING_URI"])
+    for path in database.parent.glob("mlflow.db*"):
+        path.unlink()
+    stores.initialise_mlflow(workspace)
+    assert database.exists()
+
+
+@pytest.mark.parametrize("killed_after", ["all", "one table"])
+def test_a_store_whose_making_was_killed_is_made_whole(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch, killed_after: str
+) -> None:
+    real = stores._migrate
+    shutil.rmtree(workspace.state / "mlflow", ignore_errors=True)
+
+    def die(path: Path) -> None:
+        if killed_after == "all":
+            real(path)
+        else:
+            with closing(sqlite3.connect(path)) as connection:
+                connection.execute("create table registered_models (a text)")  # the first of many
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(stores, "_migrate", die)
+        with pytest.raises(KeyboardInterrupt):
+            stores.initialise_mlflow(workspace)
+    stores.initialise_mlflow(workspace)
+    with closing(
+        sqlite3.connect(stores.database_file(stores.environment(workspace)["MLFLOW_TRACKING_URI"]))
+    ) as connection:
+        assert connection.execute("select count(*) from registered_models").fetchone() == (0,)

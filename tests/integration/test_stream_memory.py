@@ -1,0 +1,74 @@
+"""Training on ten times the rows takes the same memory: the peak of a process of its own, by the kernel's count."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from models.data.preparation import Numeric, Preparation, Target
+from models.data.tensor_file import RowWriter
+from models.spec import Model, Train
+from models.training.job import Job
+
+COLUMNS = 100
+ROWS = 25_000
+TRAIN = """
+import sys
+from models.training.job import Job
+from models.training.rank import run_job
+run_job(Job.model_validate_json(sys.stdin.read()))
+print(next(line for line in open("/proc/self/status") if line.startswith("VmHWM")).split()[1])
+"""
+
+
+def job(folder: Path, rows: int, memory_mb: int) -> Job:
+    folder.mkdir()
+    Preparation(
+        kind="table",
+        task="binary",
+        target=Target(name="y", classes=["no", "yes"], shift=0.0, scale=1.0),
+        numeric=[Numeric(name=f"x{i}", fill=0.0) for i in range(COLUMNS)],
+    ).save(folder)
+    rng = np.random.default_rng(0)
+    layout = {"numeric": (np.float32, COLUMNS), "categorical": (np.int32, 0), "target": (np.int64, None)}
+    for side, count in (("train", rows), ("validation", 1000)):
+        shapes = {
+            name: (np.dtype(kind), (count,) if width is None else (count, width))
+            for name, (kind, width) in layout.items()
+        }
+        with RowWriter(folder / f"{side}.safetensors", shapes) as writer:
+            for start in range(0, count, 1000):
+                numeric = rng.normal(size=(1000, COLUMNS)).astype(np.float32)
+                writer.put(start, {"numeric": numeric, "target": (numeric[:, 0] > 0).astype(np.int64)})
+    return Job(
+        folder=folder / "job",
+        prepared=folder,
+        tensors={side: folder / f"{side}.safetensors" for side in ("train", "validation")},
+        project=folder,
+        model=Model(net="mlp", arguments={"hidden": 8, "layers": 1}),
+        train=Train(epochs=1, batch=1000, memory_mb=memory_mb),
+        metric="accuracy",
+        direction="maximize",
+        checkpoints=False,
+    )
+
+
+def peak_mb(job: Job) -> float:
+    done = subprocess.run(
+        [sys.executable, "-c", TRAIN], input=job.model_dump_json(), capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return int(done.stdout.split()[-1]) / 1024
+
+
+def test_memory_stays_flat_as_the_table_grows(tmp_path):
+    """10 MB of rows against 100 MB, of which 8 MB may be held; mapped whole, all 100 MB come to lie in memory."""
+    small, large, mapped = (
+        peak_mb(job(tmp_path / name, rows, memory_mb))
+        for name, rows, memory_mb in (("small", ROWS, 8), ("large", 10 * ROWS, 8), ("mapped", 10 * ROWS, 1024))
+    )
+    assert large - small < 15
+    assert mapped - small > 60

@@ -1,0 +1,69 @@
+"""supervisord itself, with a service that cannot start: back-off, its words, its end; no server is needed."""
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from models.errors import StoreError
+from tasks.runtime import platform, processes, stores, supervision
+from tasks.runtime.services import _exits, folder, supervisor
+from tasks.runtime.tied import marked
+from tasks.runtime.workspace import Workspace
+
+PATIENCE_S = 90
+BROKEN = "nonesuch"
+
+
+def eventually(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def start(workspace: Workspace) -> dict[str, object]:
+    environ = {**os.environ, **stores.environment(workspace)}
+    return supervision.start(workspace, folder(workspace), [BROKEN], environ)
+
+
+@pytest.fixture
+def deep(tmp_path: Path) -> Iterator[Workspace]:
+    """A workspace at a path that is too long for a socket; its platform is ended whatever happens."""
+    made = Workspace(tmp_path / ("deep" * 25))
+    made.make()
+    yield made
+    platform.stop(made)
+
+
+def test_what_cannot_start_is_tried_again_with_back_off_and_said(deep: Workspace) -> None:
+    note = start(deep)
+
+    def state() -> str:
+        with supervision.asking(str(note["socket"])) as supervised:
+            return str(supervised.getProcessInfo(BROKEN)["statename"])
+
+    eventually(lambda: len(_exits(folder(deep) / "supervisord.log").get(BROKEN, [])) >= 2)
+    eventually(lambda: state() == "BACKOFF")
+    assert set(_exits(folder(deep) / "supervisord.log")[BROKEN]) == {"exit status 1"}
+    assert "StopIteration" in (folder(deep) / "logs" / f"{BROKEN}.log").read_text()
+    assert supervisor(deep) == note
+    assert platform.stop(deep)
+    assert not processes.is_alive(note["process"])  # type: ignore[arg-type]
+    assert supervisor(deep) is None
+    assert not Path(str(note["socket"])).exists()
+    assert list(marked(deep)) == []
+
+
+def test_a_supervisord_that_hangs_is_told_and_ended(deep: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    note = start(deep)
+    process: dict[str, int] = note["process"]  # type: ignore[assignment]
+    os.kill(process["pid"], signal.SIGSTOP)
+    with pytest.raises(StoreError, match=r"does not answer.*`loopline down`"):
+        platform.start(deep, {})
+    monkeypatch.setattr(platform, "DOWN_TIMEOUT_S", 1.0)
+    assert platform.stop(deep)
+    eventually(lambda: not processes.is_alive(process))

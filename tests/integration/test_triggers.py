@@ -1,0 +1,206 @@
+"""From an event to a run of the `retrain` flow, through a real Prefect server and its automations."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, ClassVar
+
+import pytest
+from prefect.client.orchestration import SyncPrefectClient, get_client
+from prefect.client.schemas.filters import DeploymentFilter, DeploymentFilterId
+from prefect.client.schemas.objects import FlowRun
+from prefect.settings import PREFECT_API_URL, temporary_settings
+
+from flows.deployments import deploy
+from models.retrain.signal import Kind, Signal
+from tasks.runtime import decisions, events
+from tasks.runtime.events import Event, of_signal, send, waiting
+from tasks.runtime.workspace import Project, Workspace
+from tests.conftest import MakeProject
+
+PATIENCE_S = 120.0
+QUIET_S = 2.0
+STORM = 100  # a thousand cost the server a minute; the policy is tested with them
+
+
+@pytest.fixture
+def client(api: str, workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> Iterator[SyncPrefectClient]:
+    monkeypatch.setenv("PREFECT_API_URL", api)
+    with temporary_settings({PREFECT_API_URL: api}), get_client(sync_client=True) as client:
+        yield client
+
+
+@pytest.fixture
+def project(make_project: MakeProject, client: SyncPrefectClient) -> Project:
+    """A deployed project whose policy lets new data begin a loop; of its own name, for all tests share the server."""
+    made = make_project(f"tiny-{secrets.token_hex(3)}", "retrain: {on: [new_data], min_new_labels: 5}\n")
+    redeploy(made)
+    return made
+
+
+def redeploy(project: Project, **environ: str) -> None:
+    os.environ.update(environ)
+    deploy(project.workspace, project.workspace.projects(), prune=True, note=lambda text: None)
+
+
+def a_signal(number: int = 0, kind: Kind = "new_data") -> Signal:
+    return Signal(id=f"s{number}", kind=kind, at=time.time(), reason='3 new rows, <b>"quoted"</b>', evidence={"n": 3})
+
+
+def runs(client: SyncPrefectClient, project: Project) -> list[FlowRun]:
+    deployment = client.read_deployment_by_name(f"retrain/{project.folder.name}")
+    only = DeploymentFilter(id=DeploymentFilterId(any_=[deployment.id]))
+    return client.read_flow_runs(deployment_filter=only, limit=200)
+
+
+def automations(client: SyncPrefectClient, project: Project) -> dict[str, Any]:
+    found = client.read_automations(limit=200)
+    return {one.name: one for one in found if f"owner:{project.folder.name}" in one.tags}
+
+
+def eventually(found: Callable[[], Any]) -> Any:
+    deadline = time.monotonic() + PATIENCE_S
+    while not (value := found()):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    return value
+
+
+def test_an_event_begins_a_run_with_its_signal(client: SyncPrefectClient, project: Project) -> None:
+    assert send(project.workspace, of_signal(project.folder.name, a_signal()))
+    (run,) = eventually(lambda: runs(client, project))
+    assert Signal.model_validate(run.parameters["signal"]) == a_signal().model_copy(
+        update={"at": run.parameters["signal"]["at"]}
+    )
+    assert run.parameters["trigger"] == "new_data"
+    send(project.workspace, of_signal(project.folder.name, a_signal(kind="drift")))
+    time.sleep(QUIET_S)
+    assert len(runs(client, project)) == 1, "the policy does not name drift, so it has no automation"
+
+
+def test_a_person_may_ask_by_an_event_without_a_signal(client: SyncPrefectClient, project: Project) -> None:
+    send(project.workspace, Event(name="loopline.person.asked", project=project.folder.name, text="now, please"))
+    (run,) = eventually(lambda: runs(client, project))
+    assert run.parameters["signal"] is None
+    assert run.parameters["trigger"] == "person"
+
+
+def test_a_storm_of_events_begins_one_run(client: SyncPrefectClient, project: Project) -> None:
+    posted = [events._told(of_signal(project.folder.name, a_signal(number))) for number in range(STORM)]
+    client._client.post("/events", json=posted).raise_for_status()
+    eventually(lambda: runs(client, project))
+    send(project.workspace, Event(name="loopline.person.asked", project=project.folder.name, text="the last"))
+    found = eventually(lambda: len(all_runs := runs(client, project)) > 1 and all_runs)
+    assert sorted(run.parameters["trigger"] for run in found) == ["new_data", "person"]
+
+
+def test_events_of_the_time_without_a_server_come_late_and_once(
+    client: SyncPrefectClient, project: Project, api: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PREFECT_API_URL", "http://127.0.0.1:9/api")
+    for _ in range(2):
+        assert not send(project.workspace, of_signal(project.folder.name, a_signal()))
+    monkeypatch.setenv("PREFECT_API_URL", api)
+    assert events.deliver(project.workspace) == 1
+    assert waiting(project.workspace) == 0
+    eventually(lambda: runs(client, project))
+    assert events.deliver(project.workspace) == 0
+
+
+def test_what_a_person_switched_off_stays_off_and_what_is_gone_goes(
+    client: SyncPrefectClient, project: Project
+) -> None:
+    name = project.folder.name
+    made = automations(client, project)
+    assert set(made) == {f"{name}: new data", f"{name}: a person asked"}
+    client.pause_automation(made[f"{name}: new data"].id)
+    project.spec_path.write_text(project.spec_path.read_text().replace("[new_data]", "[new_data, decay]"))
+    redeploy(project)
+    again = automations(client, project)
+    assert again[f"{name}: new data"].id == made[f"{name}: new data"].id
+    assert not again[f"{name}: new data"].enabled
+    assert again[f"{name}: the model decayed"].enabled
+    project.spec_path.write_text(project.spec_path.read_text().replace("[new_data, decay]", "[]"))
+    redeploy(project)
+    assert set(automations(client, project)) == {f"{name}: a person asked"}
+    project.spec_path.unlink()
+    redeploy(project)
+    assert automations(client, project) == {}
+
+
+class Hook(BaseHTTPRequestHandler):
+    """Takes what a notification posts."""
+
+    heard: ClassVar[list[tuple[str, str]]] = []
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"])).decode()
+        self.heard.append((self.headers["Authorization"], body))
+        self.send_response(204)
+        self.end_headers()
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def hook() -> Iterator[str]:
+    Hook.heard.clear()
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Hook)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}/hook"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_people_are_told_by_what_the_environment_names(client: SyncPrefectClient, project: Project, hook: str) -> None:
+    redeploy(project, LOOPLINE_NOTIFY_WEBHOOK=hook, LOOPLINE_NOTIFY_WEBHOOK_TOKEN="s3cret")
+    text = "age is outside 0 to 120"
+    send(project.workspace, Event(name="loopline.data.broken", project=project.folder.name, text=text))
+    ((authorization, body),) = eventually(lambda: Hook.heard)
+    assert authorization == "Bearer s3cret"
+    assert text in body
+    assert project.folder.name in body
+    del os.environ["LOOPLINE_NOTIFY_WEBHOOK"]
+    redeploy(project)
+    assert not [one for one in client.read_automations(limit=200) if "tell when" in one.name]
+
+
+@pytest.fixture
+def worker(project: Project) -> Iterator[None]:
+    running = subprocess.Popen([sys.executable, "-m", "tasks.runtime.worker", str(project.workspace.root)])
+    try:
+        yield
+        running.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):  # Prefect's worker once did not heed it
+            running.wait(30)
+    finally:
+        running.kill()
+        running.wait()
+
+
+@pytest.mark.usefixtures("worker")
+def test_a_run_waits_for_a_persons_word_and_keeps_it(client: SyncPrefectClient, project: Project) -> None:
+    project.spec_path.write_text(project.spec_path.read_text().replace("min_new_labels: 5", "ask: true"))
+    send(project.workspace, of_signal(project.folder.name, a_signal()))
+    (asked,) = eventually(lambda: [run for run in runs(client, project) if run.state and run.state.is_paused()])
+    refusal = {"approve": False, "name": "Ada", "comment": "not on a Friday"}
+    client.resume_flow_run(asked.id, run_input=refusal)
+    (ended,) = eventually(lambda: [run for run in runs(client, project) if run.state and run.state.is_final()])
+    assert ended.state.name == "Waited"
+    assert "refused by Ada: not on a Friday" in ended.state.message
+    found = decisions.read(project.state(project.folder.name))
+    assert [(made.action, made.by, made.flow_run) for made in found] == [
+        ("ask", None, str(asked.id)),
+        ("wait", "Ada", str(asked.id)),
+    ]

@@ -1,0 +1,285 @@
+"""The real command line in a workspace of a test's own, and what all the stores say after it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import filelock
+import psutil
+import pytest
+
+from tasks.runtime import processes
+from tasks.runtime.loop import OWNER
+from tasks.runtime.prefect_server import Server
+from tasks.runtime.workspace import Workspace
+
+ROOT = Path(__file__).parents[1]
+PROGRAM = Path(sys.executable).with_name("loopline")
+PENGUINS = ROOT / "projects" / "penguins" / "penguins.csv"
+POLL_S = 0.005
+LONGEST_S = 300.0
+PROMISED_S = 3.0  # an orphan may outlive a kill by this much
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A command that has ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+    def ok(self) -> Ended:
+        assert self.code == 0, f"exit code {self.code}\n{self.out[-3000:]}\n{self.err[-6000:]}"
+        return self
+
+
+@dataclass
+class Running:
+    """A command under way; what it prints goes to files, so that it never waits for a reader."""
+
+    process: subprocess.Popen[bytes]
+    out: Path
+    err: Path
+    _seen: int = 0
+
+    def wait_for(self, text: str, timeout_s: float = LONGEST_S) -> None:
+        """Until a line of standard error begins with `text`; a command that ends before fails the test."""
+        deadline = time.monotonic() + timeout_s
+        while time.monotonic() < deadline:
+            ended = self.process.poll() is not None
+            printed = self.err.read_text(errors="replace")
+            if any(line.startswith(text) for line in printed.splitlines()):
+                return
+            assert not ended, f"ended with {self.process.returncode} before {text!r}:\n{printed[-6000:]}"
+            time.sleep(POLL_S)
+        raise AssertionError(f"no line {text!r} within {timeout_s:g} s:\n{self.err.read_text()[-6000:]}")
+
+    def wait_until(self, holds: Any, timeout_s: float = LONGEST_S) -> None:
+        """Until `holds()` is true; a command that ends before fails the test."""
+        deadline = time.monotonic() + timeout_s
+        while time.monotonic() < deadline:
+            if holds():
+                return
+            assert self.process.poll() is None, f"ended too early:\n{self.err.read_text()[-6000:]}"
+            time.sleep(POLL_S)
+        raise AssertionError(f"did not hold within {timeout_s:g} s:\n{self.err.read_text()[-6000:]}")
+
+    def kill(self, number: int = signal.SIGKILL) -> Ended:
+        """Send the signal to the command alone, and see it end."""
+        self.process.send_signal(number)
+        return self.ended()
+
+    def ended(self, timeout_s: float = LONGEST_S) -> Ended:
+        try:
+            code = self.process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            raise AssertionError(f"still running after {timeout_s:g} s:\n{self.err.read_text()[-6000:]}") from None
+        return Ended(code, self.out.read_text(errors="replace"), self.err.read_text(errors="replace"))
+
+    def ranks(self) -> list[psutil.Process]:
+        """The processes that train, deepest last: descendants of the nursery that have no children."""
+        found = []
+        with contextlib.suppress(psutil.Error):
+            for nursery in psutil.Process(self.process.pid).children():
+                if "models.training.nursery" in " ".join(nursery.cmdline()):
+                    found += [one for one in nursery.children(recursive=True) if is_there(one) and not one.children()]
+        return found
+
+
+@dataclass
+class Loopline:
+    """A workspace and the `loopline` program in it."""
+
+    home: Path
+    environ: dict[str, str] = field(default_factory=dict)
+    _count: int = 0
+
+    @property
+    def environment(self) -> dict[str, str]:
+        path = f"{PROGRAM.parent}{os.pathsep}{os.environ['PATH']}"  # as in an activated environment
+        return {
+            **os.environ, "PATH": path, "LOOPLINE_HOME": str(self.home), "LOOPLINE_SERVER_IDLE_S": "30", **self.environ
+        }  # fmt: skip
+
+    def begin(self, store: Path) -> None:
+        """Make the empty workspace, with a copy of a tracking store that is initialised: making one takes seconds."""
+        shutil.copytree(store, self.home / ".loopline" / "mlflow")
+
+    def start(self, *arguments: str, cwd: Path | None = None, **environ: str) -> Running:
+        logs = self.home.with_name(f"{self.home.name}-logs")
+        logs.mkdir(parents=True, exist_ok=True)
+        self._count += 1
+        out, err = logs / f"{self._count:03}.out", logs / f"{self._count:03}.err"
+        with out.open("wb") as to_out, err.open("wb") as to_err:
+            process = subprocess.Popen(
+                [str(PROGRAM), *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=to_out,
+                stderr=to_err,
+                env={**self.environment, **environ},
+                cwd=cwd or self.home,
+            )
+        return Running(process, out, err)
+
+    def __call__(self, *arguments: str, cwd: Path | None = None, timeout_s: float = LONGEST_S, **environ: str) -> Ended:
+        return self.start(*arguments, cwd=cwd, **environ).ended(timeout_s)
+
+    def project(self, name: str, spec: str, files: dict[str, str | bytes] | None = None) -> Path:
+        """Write a project: its spec, and files beside it. The penguins' table is always there."""
+        folder = self.home / "projects" / name
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "project.yaml").write_text(f"name: {name}\n{spec}")
+        if not (folder / PENGUINS.name).exists():
+            shutil.copyfile(PENGUINS, folder / PENGUINS.name)
+        for file, content in (files or {}).items():
+            (folder / file).write_bytes(content if isinstance(content, bytes) else content.encode())
+        return folder
+
+    def state(self, name: str) -> Path:
+        return self.home / ".loopline" / "projects" / name
+
+    def records(self, name: str) -> dict[str, dict[str, Any]]:
+        """Every record of a project by `step/key`."""
+        return {
+            f"{path.parent.name}/{path.stem}": json.loads(path.read_text())
+            for path in sorted((self.state(name) / "records").glob("*/*.json"))
+        }
+
+    def record(self, name: str, step: str) -> dict[str, Any]:
+        """The latest record of a step."""
+        found = [record for record in self.records(name).values() if record["step"] == step]
+        return max(found, key=lambda record: record["finished"])
+
+    def book(self, name: str) -> dict[str, Any]:
+        return json.loads((self.state(name) / "loop.json").read_text())
+
+    def query(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
+        """Ask the embedded tracking store's file."""
+        path = self.home / ".loopline" / "mlflow" / "mlflow.db"
+        if not path.exists():
+            return []
+        with contextlib.closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=30)) as connection:
+            return connection.execute(sql, values).fetchall()
+
+    def runs(self) -> dict[str, str]:
+        """Name and status of every MLflow run."""
+        return dict(self.query("select name, status from runs"))
+
+    def versions(self, name: str) -> list[int]:
+        return [row[0] for row in self.query("select version from model_versions where name = ? order by 1", name)]
+
+    def aliases(self, name: str) -> dict[str, int]:
+        return dict(self.query("select alias, version from registered_model_aliases where name = ?", name))
+
+    def tags(self, name: str, version: int) -> dict[str, str]:
+        sql = "select key, value from model_version_tags where name = ? and version = ?"
+        return dict(self.query(sql, name, version))
+
+    def tool(self, *command: str, cwd: Path | None = None) -> Ended:
+        """One of the tools' own programs, in the environment that `loopline env` prints."""
+        script = f'eval "$({PROGRAM} env)" && exec "$@"'
+        done = subprocess.run(
+            ["bash", "-c", script, "tool", str(PROGRAM.with_name(command[0])), *command[1:]],
+            cwd=cwd or self.home,
+            env={**self.environment, "COLUMNS": "200"},
+            capture_output=True,
+            text=True,
+            timeout=LONGEST_S,
+            check=False,
+        )
+        return Ended(done.returncode, done.stdout, done.stderr)
+
+    def stop(self) -> None:
+        """End the workspace's own Prefect server."""
+        Server(Workspace(self.home)).stop()
+
+
+@contextlib.contextmanager
+def prefect_server(home: Path) -> Iterator[str]:
+    """A Prefect server that several workspaces share; gives its API's address."""
+    workspace = Workspace(home)
+    workspace.make()
+    server = Server(workspace)
+    os.environ["LOOPLINE_SERVER_IDLE_S"] = "20"  # should these tests be killed
+    with server.lease():
+        server.start()
+        try:
+            yield server.wait()
+        finally:
+            server.stop()
+
+
+def flow_runs(api: str, name: str) -> dict[str, str]:
+    """Id and state of every Prefect flow run whose name begins so."""
+    body = json.dumps({"flow_runs": {"name": {"like_": name}}, "limit": 200}).encode()
+    request = urllib.request.Request(f"{api}/flow_runs/filter", body, {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request, timeout=30) as answer:
+        return {run["id"]: run["state_type"] for run in json.load(answer)}
+
+
+def is_there(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.Error:
+        return False
+
+
+def leftovers(home: Path) -> list[str]:
+    """Processes of a workspace that still live, its Prefect server apart, and those whose owner is dead."""
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, ValueError):
+            environ, line = process.environ(), " ".join(process.cmdline())
+            ours = environ.get("LOOPLINE_HOME") == str(home) and "prefect" not in line
+            mark = environ.get(OWNER)
+            orphan = ours and mark and not processes.is_alive(json.loads(mark))
+            if (ours or orphan) and is_there(process):
+                found.append(f"{process.pid} {line[:200]}")
+    return found
+
+
+def assert_gone(home: Path) -> None:
+    """No process of the workspace outlives a kill by more than is promised."""
+    deadline = time.monotonic() + PROMISED_S
+    while (left := leftovers(home)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not left, "\n".join(left)
+
+
+def assert_unlocked(home: Path, name: str) -> None:
+    for path in [home / ".loopline" / "projects" / name / "loop.lock", *(home / ".loopline" / "locks").glob("*.lock")]:
+        if path.exists():
+            with filelock.FileLock(path).acquire(timeout=0):
+                pass
+
+
+@contextlib.contextmanager
+def mounted(place: Path, *arguments: str) -> Iterator[None]:
+    """A mount for the block; skips where mounting is not allowed."""
+    done = subprocess.run(["mount", *arguments, str(place)], capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip(f"this user may not mount: {done.stderr.strip()}")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "-l", str(place)], check=True)

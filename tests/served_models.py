@@ -1,0 +1,87 @@
+"""A served model that needs no training: its folder as the registry gives it, and the cache that holds it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+
+from models.data.preparation import Categorical, Characters, Numeric, Pixels, Preparation, Target
+from models.export.graph import assemble
+from models.export.names import BACKGROUND_FILE
+from models.export.stretch import Stretch
+from models.files import sha256, write_json
+from models.spec import Image, Window
+from tasks.runtime.workspace import Project
+
+CLASSES = {"binary": ["no", "yes"], "multiclass": ["no", "perhaps", "yes"], "image": ["no", "yes"]}
+ALPHABET = "\n abc"
+CORES = {"table": "numeric", "image": "image", "series": "series", "text": "tokens"}
+
+
+def preparation_of(task: str) -> Preparation:
+    """One number and one category, as `tests.conftest.ROWS` has them; or `image`, `series` and `language`."""
+    classes = CLASSES.get(task)
+    target = Target(name="y", classes=classes, dtype="string" if classes else "float")
+    if task == "image":  # 2 x 3 pixels
+        image = Image(column="picture", height=2, width=3)
+        pixels = Pixels(image=image, mean=[0.5], std=[0.5])
+        return Preparation(kind="image", task="binary", target=target, pixels=pixels)
+    numeric = [Numeric(name="x", fill=0.0)]
+    if task == "series":  # three steps of x and y
+        both = [*numeric, Numeric(name="y", fill=0.0)]
+        return Preparation(kind="series", task="regression", target=target, numeric=both, window=Window(length=3))
+    if task == "language":
+        characters = Characters(column="line", length=8, stride=8, alphabet=ALPHABET)
+        target = Target(name="the next character")
+        return Preparation(kind="text", task="language", target=target, characters=characters)
+    category = Categorical(name="c", categories=["u", "v", "w"])
+    return Preparation(kind="table", task=task, target=target, numeric=numeric, categorical=[category])
+
+
+BACKGROUND = {
+    "table": {"x": [-1.0, 0.0, None, 2.0], "c": ["u", "v", "", "w"]},
+    "series": {"series": [[[at, -at]] * 3 for at in (-1.0, 1.0)]},
+}
+"""What explanations of them compare with."""
+
+
+def write_served(folder: Path, task: str = "binary") -> Preparation:
+    """`model.onnx` and `preparation.json` of a model whose k-th output is k + 1 times the sum of its numbers.
+
+    Of text: in which the character after the one that was read is the likeliest to follow it.
+    """
+    preparation = preparation_of(task)
+    core = CORES[preparation.kind]
+    stretch = Stretch("net/")
+    raw = _follows(stretch) if task == "language" else _sum(stretch, preparation, f"core/{core}")
+    folder.mkdir(parents=True, exist_ok=True)
+    onnx.save(assemble(preparation, stretch, raw, {}), folder / "model.onnx")
+    preparation.save(folder)
+    if preparation.kind in BACKGROUND:
+        write_json(folder / BACKGROUND_FILE, BACKGROUND[preparation.kind])
+    return preparation
+
+
+def _sum(stretch: Stretch, preparation: Preparation, core: str) -> str:
+    width = {"table": 1, "image": 6, "series": 6}[preparation.kind]
+    factors = np.tile(np.arange(1, preparation.num_outputs + 1, dtype=np.float32), (width, 1))
+    flat = stretch.node("Flatten", [core], "flat", axis=1)
+    return stretch.node("MatMul", [flat, stretch.constant("factors", factors)], "raw")
+
+
+def _follows(stretch: Stretch) -> str:
+    size = len(ALPHABET) + 1
+    table = np.roll(np.eye(size, dtype=np.float32), 1, axis=1) * 4
+    return stretch.node("Gather", [stretch.constant("table", table), "core/tokens"], "raw", axis=0)
+
+
+def put_in_cache(project: Project, name: str, task: str = "binary", number: str = "1") -> Path:
+    """Version `number` as the champion that the cache holds; the registry is not needed."""
+    place = project.workspace.cache / "models" / name
+    write_served(place / number, task)
+    hashes = {one: sha256(place / number / one) for one in ("model.onnx", "preparation.json")}
+    write_json(place / f"{number}.json", hashes)
+    write_json(place / "aliases.json", {"champion": number})
+    return place / number

@@ -1,0 +1,222 @@
+"""A live server of champions: `python -m tasks.serve` on a free port, over a cache and a registry that need no MLflow.
+
+crown(workspace, "tiny", "1")                      a version in the cache, and the registry's alias on it
+with live_server(workspace, "tiny") as server:     or the fixture `serve`, for the test's own workspace
+    server.post("/invocations", {"dataframe_records": [{"x": 1, "c": "u"}]}).json
+    crown(workspace, "tiny", "2")                  a promotion, as the follower sees it
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import os
+import signal
+import sqlite3
+import ssl
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from models.files import read_json, sha256, write_json
+from tasks.adapters.artifacts import FILES
+from tasks.runtime import ports, stores
+from tasks.runtime.workspace import Workspace
+from tests.conftest import OURS, QUIET
+from tests.served_models import write_served
+
+ROOT = Path(__file__).parents[1]
+POLL_S = 0.01
+LONGEST_S = 30.0
+_TABLES = """
+create table if not exists registered_models (name text primary key);
+create table if not exists model_versions (
+    name text, version integer, source text, storage_location text, current_stage text default 'None',
+    primary key (name, version));
+create table if not exists model_version_tags (
+    name text, version integer, key text, value text, primary key (name, version, key));
+create table if not exists registered_model_aliases (
+    name text, alias text, version integer, primary key (name, alias));
+"""
+"""Of MLflow's tables those columns that are read without it."""
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What a server answered; header names in lower case."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+    def ok(self) -> Reply:
+        assert self.status == 200, f"{self.status}: {self.body[:2000]!r}"
+        return self
+
+
+@dataclass
+class LiveServer:
+    """A server under way; what it prints goes to `log`."""
+
+    process: subprocess.Popen[bytes]
+    port: int
+    log: Path
+    headers: dict[str, str] = field(default_factory=dict)
+    tls: ssl.SSLContext | None = None
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def printed(self) -> str:
+        return self.log.read_text(errors="replace")
+
+    def ask(self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None) -> Reply:
+        """One request on a connection of its own; a body that is no bytes is sent as JSON."""
+        content = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
+        kind = {} if body is None or isinstance(body, bytes) else {"Content-Type": "application/json"}
+        with contextlib.closing(self._connection()) as connection:
+            connection.request(method, path, content, {**kind, **self.headers, **(headers or {})})
+            answer = connection.getresponse()
+            found = {name.lower(): value for name, value in answer.getheaders()}
+            return Reply(answer.status, found, answer.read())
+
+    def _connection(self) -> http.client.HTTPConnection:
+        if self.tls is None:
+            return http.client.HTTPConnection("127.0.0.1", self.port, timeout=LONGEST_S)
+        return http.client.HTTPSConnection("127.0.0.1", self.port, timeout=LONGEST_S, context=self.tls)
+
+    def get(self, path: str, **headers: str) -> Reply:
+        return self.ask("GET", path, None, headers)
+
+    def post(self, path: str, body: Any, **headers: str) -> Reply:
+        return self.ask("POST", path, body, headers)
+
+    def workers(self) -> list[psutil.Process]:
+        """The processes that answer: the server itself where it has no others."""
+        me, spawned = psutil.Process(self.process.pid), []
+        for one in me.children():
+            with contextlib.suppress(psutil.Error):  # one that was killed and is not yet waited for
+                spawned += [one] if "spawn_main" in " ".join(one.cmdline()) else []
+        return spawned or [me]
+
+    def wait_until(self, holds: Any, timeout_s: float = LONGEST_S) -> None:
+        """Until `holds()` is true; a connection that is refused counts as no."""
+        deadline = time.monotonic() + timeout_s
+        while time.monotonic() < deadline:
+            with contextlib.suppress(OSError, http.client.HTTPException):
+                if holds():
+                    return
+            assert self.process.poll() is None, f"ended with {self.process.returncode}:\n{self.printed[-6000:]}"
+            time.sleep(POLL_S)
+        raise AssertionError(f"did not hold within {timeout_s:g} s:\n{self.printed[-6000:]}")
+
+    def end(self, number: int = signal.SIGTERM, timeout_s: float = LONGEST_S) -> int:
+        """Send the signal to the server alone, and see it end; its exit code."""
+        self.process.send_signal(number)
+        return self.process.wait(timeout_s)
+
+
+@contextlib.contextmanager
+def live_server(
+    workspace: Workspace,
+    *projects: str,
+    arguments: tuple[str, ...] = (),
+    program: tuple[str, ...] = ("-m", "tasks.serve"),
+    ready: bool = True,
+    tls: ssl.SSLContext | None = None,
+    **environ: str,
+) -> Iterator[LiveServer]:
+    """A server over the workspace; at the end it and every process that it started are gone.
+
+    Args:
+        workspace: With versions in its cache; see `crown`.
+        projects: Registered models.
+        arguments: Further ones of the command line.
+        program: What Python runs.
+        ready: Wait until `/ping` says 200; else until the port is open.
+        tls: How to ask a server of TLS.
+        environ: Further variables of its environment.
+    """
+    port = ports.any_free([])
+    log = workspace.root / f"server-{port}.log"
+    command = [sys.executable, *program, str(workspace.root), *projects, "--port", str(port), *arguments]
+    with log.open("wb") as printing:
+        process = subprocess.Popen(
+            command, cwd=ROOT, env=_environment(workspace, environ), stdout=printing, stderr=printing
+        )
+    server = LiveServer(process, port, log, tls=tls)
+    try:
+        server.wait_until(lambda: server.get("/ping").status == 200 or not ready)
+        yield server
+    finally:
+        _end(process)
+
+
+def crown(workspace: Workspace, name: str, number: str = "1", task: str = "binary", alias: str = "champion") -> Path:
+    """Put a version into the cache where it is not there, and the registry's alias on it; gives its folder."""
+    place = workspace.cache / "models" / name
+    folder = place / number
+    if not (folder / "model.onnx").exists():
+        write_served(folder, task)
+    hashes = {path.name: sha256(path) for path in sorted(folder.iterdir())}
+    write_json(place / f"{number}.json", hashes)
+    write_json(place / "aliases.json", {**read_json(place / "aliases.json"), alias: number})
+    register(workspace, name, number, {FILES: json.dumps(hashes)}, folder, alias)
+    return folder
+
+
+def register(
+    workspace: Workspace, name: str, number: str, tags: Mapping[str, str], source: Path, alias: str | None
+) -> None:
+    """Write a version and its alias into the workspace's registry, in the tables that MLflow has."""
+    path = workspace.state / "mlflow" / "mlflow.db"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with contextlib.closing(sqlite3.connect(path, timeout=30)) as connection, connection:
+        connection.executescript(_TABLES)
+        connection.execute("insert or replace into registered_models values (?)", (name,))
+        connection.execute(
+            "insert or replace into model_versions (name, version, source, storage_location) values (?, ?, ?, ?)",
+            (name, number, str(source), str(source)),
+        )
+        connection.executemany(
+            "insert or replace into model_version_tags values (?, ?, ?, ?)",
+            [(name, number, key, value) for key, value in tags.items()],
+        )
+        if alias is not None:
+            connection.execute(
+                "insert or replace into registered_model_aliases values (?, ?, ?)", (name, alias, number)
+            )
+
+
+def _environment(workspace: Workspace, further: Mapping[str, str]) -> dict[str, str]:
+    own = {key: value for key, value in os.environ.items() if not key.startswith(OURS)}
+    uri = f"sqlite:///{workspace.state / 'mlflow' / 'mlflow.db'}"
+    return {**own, **QUIET, **stores.QUIET, "MLFLOW_TRACKING_URI": uri, "LOOPLINE_HOME": str(workspace.root), **further}
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End a server and whatever it started, each by its pid."""
+    family: list[psutil.Process] = []
+    with contextlib.suppress(psutil.NoSuchProcess):
+        family = psutil.Process(process.pid).children(recursive=True)
+    process.terminate()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(LONGEST_S)
+    for one in family:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            one.kill()
+    process.kill()
+    process.wait()

@@ -1,0 +1,121 @@
+"""A synthetic world of twelve months in which the concept jumps in the fifth; models know what they were given."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from models.retrain.advice import advise
+from models.retrain.periods import Clock, Cut, Period, Rows, cut_periods, parse_date
+from models.retrain.policies import Policy, plain
+from models.retrain.policy import decide
+from models.retrain.regret import standings
+from models.retrain.replay import Course, Judged, Trained, replay
+from models.retrain.result import Backtest, Span
+from models.retrain.score import Score
+from models.retrain.signal import Signal
+from models.spec_care import Retrain
+
+DAY = 86_400.0
+JUMP = parse_date("2020-05-01")
+
+
+@dataclass
+class Synthetic:
+    """A model is `first-stop`; it is good (.8) in periods like those that most of its rows are of, else bad (.6)."""
+
+    clock: Clock
+    decays: bool = True
+    drifts: bool = False
+    fails_at: frozenset[int] = frozenset()
+    trained: list[Rows] = field(default_factory=list)
+    judged: list[Rows] = field(default_factory=list)
+    predicted: list[tuple[str, Period]] = field(default_factory=list)
+    watched: list[tuple[Period, Period, int]] = field(default_factory=list)
+
+    def train(self, rows: Rows, newest: int | None, start: str | None) -> Trained:
+        self.trained.append(rows)
+        first = max(0, rows.stop - (newest or rows.stop))
+        if rows.stop in self.fails_at:
+            return Trained("", 0.0, "the loss is not finite")
+        return Trained(f"{first}-{rows.stop}", 10.0)
+
+    def is_new(self, model: str) -> bool:
+        first, stop = map(int, model.split("-"))
+        newest = self.clock.times[max(first, stop - 40) : stop]
+        return len(newest) > 0 and float(np.mean(newest >= JUMP)) > 0.5
+
+    def value(self, model: str, period: Period) -> float:
+        return 0.8 if self.is_new(model) == (period.begin >= JUMP) else 0.6
+
+    def judge(self, challenger: str, champion: str | None, rows: Rows) -> Judged:
+        self.judged.append(rows)
+        return Judged(True, ["Promoted."])
+
+    def predict(self, model: str, period: Period) -> None:
+        self.predicted.append((model, period))
+
+    def watch(self, model: str, since: Period, now: Period, labelled: int) -> list[Signal]:
+        self.watched.append((since, now, labelled))
+        found = []
+        if self.decays and self.value(model, now) < 0.7:
+            found.append(Signal(id=f"decay:{model}:{now.name}", kind="decay", at=now.end, reason="metric .6 under .8"))
+        if self.drifts:
+            found.append(Signal(id=f"drift:{model}:{now.name}", kind="drift", at=now.end, reason="the score drifts"))
+        return found
+
+
+@dataclass
+class Past:
+    """Twelve months of daily rows, ten a day, and what a policy makes of them."""
+
+    clock: Clock
+    periods: list[Period]
+
+    def world(self, **what: object) -> Synthetic:
+        return Synthetic(self.clock, **what)  # type: ignore[arg-type]
+
+    def course(self, policy: str | Policy, world: Synthetic | None = None, **rules: object) -> Course:
+        own = Retrain.model_validate(rules)
+        chosen = plain(policy, own) if isinstance(policy, str) else policy
+        return replay(chosen, self.periods, 2, self.clock, world or self.world(), decide)
+
+    def scores(self, courses: list[Course], noise: float = 0.01) -> dict[tuple[str, str], Score]:
+        world = self.world()
+        found = {}
+        for course in courses:
+            for step, period in zip(course.steps, self.periods[2:], strict=True):
+                drawn = np.random.default_rng(period.first).normal(0, noise, 200)
+                value = world.value(step.model, period)
+                found[step.model, step.period] = Score(value, value + drawn, period.num_rows)
+        return found
+
+
+def jumping_past() -> Past:
+    """Twelve months of 2020, ten rows a day."""
+    clock = Clock(parse_date("2020-01-01") + np.arange(3660) * DAY / 10)
+    return Past(clock, cut_periods(clock, Cut(calendar="month")))
+
+
+def made_backtest(policies: tuple[str, ...] = ("never", "monthly", "decay", "every")) -> Backtest:
+    """A backtest of the synthetic world whose concept jumps in May."""
+    past = jumping_past()
+    courses = [past.course(name, rows=300) for name in policies]
+    standing = standings(courses, past.scores(courses), sign=1)
+    return Backtest(
+        project="synthetic",
+        metric="accuracy",
+        direction="maximize",
+        confidence=0.95,
+        margin=0.01,
+        cut="month",
+        first_rows=past.periods[1].stop,
+        periods=[Span(name=p.name, begin=p.begin, end=p.end, rows=p.num_rows) for p in past.periods[2:]],
+        courses=courses,
+        standings=standing,
+        advice=advise(standing, "accuracy", 0.01, 0.95),
+        notes=["every training took the spec's own settings"],
+        trained=9,
+        made_at=1.6e9,
+    )

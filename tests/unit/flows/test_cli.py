@@ -1,0 +1,162 @@
+"""The program: what a script can rely on, exit codes and JSON; what a person reads, one line and the cure."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from flows.cli import loopline, main
+from models.errors import DataError, GateRefused, LooplineError, StoreError, UsageError
+from tasks.runtime.workspace import Workspace
+from tests.conftest import MakeProject
+
+
+def call(*arguments: str) -> Result:
+    return CliRunner().invoke(loopline, list(arguments))
+
+
+def exit_code_of(command: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> object:
+    """How the program ends when its command does this."""
+    monkeypatch.setattr("flows.cli.loopline", command)
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        with pytest.raises(SystemExit) as ended:
+            main()
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    return ended.value.code
+
+
+def test_an_unknown_command_names_the_nearest() -> None:
+    result = call("paln", "tiny")
+    assert result.exit_code == 2
+    assert "no command 'paln': did you mean 'plan'?" in result.output
+
+
+@pytest.mark.parametrize("error", [UsageError("a"), DataError("b"), GateRefused("c")])
+def test_our_errors_are_one_line_and_an_exit_code(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: LooplineError
+) -> None:
+    def fail() -> None:
+        raise error
+
+    assert exit_code_of(fail, monkeypatch) == error.exit_code
+    assert capsys.readouterr().err == f"loopline: {error}\n"
+
+
+@pytest.mark.parametrize("error", [StoreError("the server cannot be reached"), OSError("reset")])
+def test_an_error_met_after_sigterm_does_not_hide_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: Exception
+) -> None:
+    def fail() -> None:
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+        finally:
+            raise error
+
+    assert exit_code_of(fail, monkeypatch) == 128 + signal.SIGTERM
+    assert str(error) in capsys.readouterr().err
+
+
+def test_a_full_disk_in_a_tools_own_words_gets_its_cure(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail() -> None:
+        try:
+            raise OSError(28, "No space left on device")
+        except OSError as error:
+            raise DataError("ORC: cannot be written") from error
+
+    exit_code_of(fail, monkeypatch)
+    cure = "the disk is full: free some space and run again"
+    assert capsys.readouterr().err == f"loopline: ORC: cannot be written\n{cure}\n"
+
+
+def test_a_project_that_is_not_there(workspace: Workspace, make_project: MakeProject) -> None:
+    make_project("tiny")
+    for command in ("run", "plan", "promote", "rollback", "status"):
+        result = call(command, "tinny")
+        assert isinstance(result.exception, UsageError), command
+        assert "did you mean 'tiny'" in str(result.exception)
+
+
+def test_plan_says_what_would_run_and_as_json(workspace: Workspace, make_project: MakeProject) -> None:
+    make_project("tiny")
+    shown = call("plan", "tiny")
+    assert shown.exit_code == 0
+    assert shown.output.splitlines()[0].split() == ["ingest", "would", "run", "never", "run"]
+    told = json.loads(call("plan", "tiny", "--json").output)
+    assert told[0] == {"step": "ingest", "state": "run", "reasons": ["never run"]}
+    assert {step["state"] for step in told[1:]} == {"follow"}
+
+
+def test_plan_with_a_wrong_override_starts_nothing(workspace: Workspace, make_project: MakeProject) -> None:
+    make_project("tiny")
+    result = call("plan", "tiny", "-s", "train.eposch=3")
+    assert isinstance(result.exception, UsageError)
+    assert "did you mean 'epochs'" in str(result.exception)
+
+
+def test_run_with_an_unknown_step_to_refresh(workspace: Workspace, make_project: MakeProject) -> None:
+    make_project("tiny")
+    result = call("run", "tiny", "--refresh", "ingset")
+    assert result.exit_code == 2
+    assert "no step 'ingset': one of ingest" in result.output
+
+
+def test_status_of_a_fresh_workspace_and_of_a_broken_spec(workspace: Workspace, make_project: MakeProject) -> None:
+    make_project("tiny")
+    make_project("broken").spec_path.write_text("data: {}\n")
+    told = json.loads(call("status", "--json").output)
+    broken, tiny = told["projects"]
+    assert (tiny["state"], tiny["champion"], tiny["owed"][0]) == ("never run", None, "ingest")
+    assert "data.source: missing" in broken["error"]
+    assert (tiny["light"], broken["light"], told["light"]) == ("amber", "red", "red")
+    assert {"url", "state"} <= set(told["services"]["prefect"]) & set(told["services"]["overview"])
+    assert told["services"]["mlflow"]["url"] is None
+    assert (tiny["next_loop"], tiny["last_decision"], tiny["waiting"]) == (None, None, None)
+    shown = call("status")
+    assert shown.exit_code == 0
+    assert "a run would begin at ingest" in shown.output
+    assert "there is no champion" in shown.output
+    assert "\x1b" not in shown.output
+
+
+def test_env_can_be_evaluated_by_a_shell(workspace: Workspace) -> None:
+    script = call("env").output + 'printf %s "$MLFLOW_TRACKING_URI"'
+    told = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True, env={})
+    assert told.stdout == f"sqlite:///{workspace.state}/mlflow/mlflow.db"
+
+
+def test_doctor_as_json_says_what_it_looked_at(workspace: Workspace, make_project: MakeProject) -> None:
+    make_project("tiny")
+    result = call("doctor", "--json")
+    assert result.exit_code == 0, result.output
+    assert {"python", "packages", "workspace", "disk", "specs"} <= {
+        finding["what"] for finding in json.loads(result.output)
+    }
+
+
+def test_doctor_fails_where_a_loop_would(workspace: Workspace, make_project: MakeProject) -> None:
+    make_project("tiny").spec_path.write_text("data: {}\n")
+    assert call("doctor").exit_code == 1
+
+
+def test_reap_with_nothing_to_do(workspace: Workspace) -> None:
+    assert call("reap").output == "nothing to put right\n"
+    assert json.loads(call("reap", "--json").output) == []
+
+
+def test_the_program_itself_exits_with_the_errors_code(tmp_path: Path) -> None:
+    program = Path(sys.executable).with_name("loopline")
+    environment = {**os.environ, "LOOPLINE_HOME": str(tmp_path)}
+    done = subprocess.run([program, "plan", "nothing"], capture_output=True, text=True, check=False, env=environment)
+    assert done.returncode == 2
+    assert done.stderr.startswith("loopline: got project 'nothing'")
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,92 @@
+"""Deployments: what the spec makes of each flow, and that Prefect means by a schedule what the spec means."""
+
+import asyncio
+from datetime import UTC, datetime
+from itertools import islice
+from typing import Any
+
+import pytest
+from prefect.server.schemas.schedules import CronSchedule, IntervalSchedule, RRuleSchedule
+
+from flows.deployments import _schedule, planned, prefect_file
+from models.retrain.schedule import Schedule, parse
+from models.specfile import read_spec
+from tests.conftest import MakeProject
+
+SERVER = {"cron": CronSchedule, "interval": IntervalSchedule, "rrule": RRuleSchedule}
+
+
+def prefects(schedule: Schedule, after: datetime, count: int) -> list[float]:
+    """When Prefect's scheduler would begin runs."""
+    told = _schedule(schedule, True)
+    fields: dict[str, Any] = {schedule.kind: getattr(told, schedule.kind), "timezone": told.timezone}
+    if schedule.kind == "interval":
+        fields["anchor_date"] = told.anchor_date
+    dates = asyncio.run(SERVER[schedule.kind](**fields).get_dates(count, start=after))
+    return [date.timestamp() for date in dates]
+
+
+def ours(schedule: Schedule, after: datetime, count: int) -> list[float]:
+    def times() -> Any:
+        at = after.timestamp()
+        while True:
+            at = schedule.next(at)
+            yield at
+
+    return list(islice(times(), count))
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Vienna", "America/New_York"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "*/15 * * * *",
+        "0 3 * * MON",
+        "30 6 1,15 * *",
+        "0 0 L * *",
+        "every 15 minutes",
+        "every 6 hours",
+        "every day",
+        "every 2 weeks",
+        "RRULE:FREQ=MONTHLY;BYMONTHDAY=1;BYHOUR=4",
+        "DTSTART:20260105T090000\nRRULE:FREQ=WEEKLY;BYDAY=MO,TH",
+    ],
+)
+def test_prefect_begins_runs_when_the_spec_says(text: str, zone: str) -> None:
+    schedule = parse(text, zone)
+    for after in (datetime(2026, 1, 13, 11, 7, 1, tzinfo=UTC), datetime(2026, 7, 2, 22, 31, 1, tzinfo=UTC)):
+        assert prefects(schedule, after, 4) == ours(schedule, after, 4)
+
+
+def test_each_flow_has_a_deployment_and_loops_share_a_queue(make_project: MakeProject) -> None:
+    project = make_project(spec="retrain: {schedule: '0 3 * * *', timezone: Asia/Tokyo}\nwatch: {schedule: null}\n")
+    found = {one.flow: one for one in planned(project, read_spec(project.spec_path))}
+    assert {"train", "retrain"} <= set(found)
+    assert found["train"].schedule is None
+    schedule = found["retrain"].schedule
+    assert schedule is not None
+    assert (schedule.text, schedule.timezone) == ("0 3 * * *", "Asia/Tokyo")
+    for flow in ("train", "retrain"):
+        assert found[flow].queue == "tiny"
+        assert found[flow].entrypoint == f"flows.{flow}.{flow}"
+        assert found[flow].parameters == {"project": "tiny"}
+    assert "watch" not in found or found["watch"].schedule is None
+
+
+def test_a_project_elsewhere_is_named_by_its_folder(make_project: MakeProject, tmp_path: Any) -> None:
+    project = make_project(folder=tmp_path / "elsewhere")
+    (train, *_) = planned(project, read_spec(project.spec_path))
+    assert train.parameters == {"project": str(tmp_path / "elsewhere")}
+
+
+def test_the_file_for_prefects_own_program_says_the_same(make_project: MakeProject) -> None:
+    from ruamel.yaml import YAML
+
+    project = make_project(spec="retrain: {schedule: every 90 minutes}\n")
+    told = YAML(typ="safe").load(prefect_file([project]))
+    assert told["pull"] == []
+    by_entry = {one["entrypoint"]: one for one in told["deployments"]}
+    assert by_entry["flows.train.train"]["schedules"] == []
+    assert by_entry["flows.retrain.retrain"]["schedules"][0]["interval"] == 5400
+    assert {one["work_pool"]["name"] for one in told["deployments"]} == {"loopline"}
+    assert by_entry["flows.retrain.retrain"]["concurrency_limit"] == {"limit": 1, "collision_strategy": "ENQUEUE"}

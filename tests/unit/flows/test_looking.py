@@ -1,0 +1,126 @@
+"""The summary is of the work that the spec asks for, not of whatever was done last."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flows.looking import _best_epoch, print_summary, summary
+from models.identity import code_parts, key_of
+from models.records import Record
+from models.specfile import read_spec
+from models.steps import STEPS
+from tasks.runtime.ledger import Ledger
+from tasks.runtime.workspace import Project
+from tests.conftest import MakeProject
+
+
+@pytest.fixture(scope="module")
+def code_memory() -> str:
+    memory: dict[str, Any] = {}
+    code_parts([name for step in STEPS for name in step.code], (), memory)
+    return json.dumps(memory)
+
+
+@pytest.fixture
+def project(make_project: MakeProject, code_memory: str) -> Project:
+    project = make_project("tiny")
+    (project.workspace.cache / "code.json").write_text(code_memory)
+    return project
+
+
+def ledger_of(project: Project, *overrides: str) -> Ledger:
+    return Ledger(project, read_spec(project.spec_path, overrides))
+
+
+def record_all(project: Project, value: float, finished: float, *overrides: str) -> None:
+    """Records of a whole loop whose model reached `value`."""
+    ledger = ledger_of(project, *overrides)
+    done: dict[str, Record] = {}
+    for number, step in enumerate(STEPS):
+        parts = ledger.parts(step, done)
+        result: dict[str, Any] = {
+            "ingest": {"rows": 200},
+            "prepare": {"rows": {"train": 140, "validation": 30, "test": 30}},
+            "version": {"prepared": "abc.dir", "raw": "def.dir"},
+            "search": {"params": {"train.lr": value}, "trials": 3, "costs": {"device_seconds": 5.0, "flops": 8.64e18}},
+            "train": {
+                "weights_sha256": f"{value}",
+                "best_epoch": 1,
+                "epochs": [{"epoch": 1, "val_loss": 0.5}],
+                "costs": {"device_seconds": 7.0, "flops": 8.64e18, "mfu": 0.31},
+            },
+            "judge": {
+                "decision": "promote",
+                "reasons": ["better"],
+                "metric": "accuracy",
+                "value": value,
+                "metrics": {"f1": value},
+            },
+            "register": {"version": str(int(finished))},
+        }.get(step.name, {"decision": "promote"})
+        done[step.name] = Record(
+            step=step.name,
+            key=key_of(parts),
+            parts=parts,
+            digest=f"{step.name} {key_of(parts)}",
+            result=result,
+            loop_id=f"tiny-{finished:g}",
+            finished=finished + number / 100,
+        )
+        ledger.records.save(done[step.name])
+
+
+def test_the_summary_tells_what_was_found_and_decided(project: Project) -> None:
+    record_all(project, 0.9, 1)
+    told = summary(project, ledger_of(project), ran=True)
+    assert (told["decision"], told["metric"], told["value"]) == ("promote", "accuracy", 0.9)
+    assert told["metrics"] == {"test_f1": 0.9, "val_loss": 0.5}
+    assert (told["version"], told["dataset"], told["trials"]) == ("1", "abc.dir", 3)
+    assert told["loop_id"] == "tiny-1"
+    assert told["costs"]["total"]["device_seconds"] == 12
+    assert told["costs"]["total"]["petaflop_s_days"] == pytest.approx(0.2)
+    assert json.loads(json.dumps(told)) == told
+
+
+def test_a_spec_gone_back_to_is_told_with_its_own_numbers(project: Project) -> None:
+    record_all(project, 0.9, 1)
+    record_all(project, 0.5, 2, "train.lr=0.5")
+    ledger = ledger_of(project)
+    assert all(item.state == "done" for item in ledger.plan())
+    told = summary(project, ledger, ran=False)
+    assert (told["value"], told["version"]) == (0.9, "1")
+
+
+def test_a_project_that_never_ran(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    told = summary(project, ledger_of(project), ran=False)
+    assert (told["decision"], told["champion"], told["card"]) == (None, None, None)
+    print_summary(told)
+    assert "not judged" in capsys.readouterr().out
+
+
+def test_a_person_reads_decision_reason_number_and_place(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    record_all(project, 0.9, 1)
+    card = project.state("tiny") / "card.html"
+    Path(card).write_text("<html></html>")
+    print_summary(summary(project, ledger_of(project), ran=True))
+    shown = capsys.readouterr().out
+    for words in (
+        "tiny version 1: promoted",
+        "better",
+        "accuracy",
+        "0.9000",
+        "train 140",
+        "abc.dir (DVC)",
+        "12.0 device-s",
+        "MFU 31 %",
+        str(card),
+    ):
+        assert words in shown, words
+
+
+def test_the_metrics_are_those_of_the_epoch_that_was_kept() -> None:
+    epochs = [{"val_loss": 0.5, "lr": 1.0}, {"val_loss": 0.2, "lr": 0.5}, {"val_loss": 0.3, "lr": 0.1}]
+    assert _best_epoch({"best_epoch": 2, "epochs": epochs})["val_loss"] == 0.2
+    assert _best_epoch({}) == {}

@@ -1,0 +1,104 @@
+"""How a loop is seen: lines where there is no terminal, a display where there is one, Prefect's log in a worker."""
+
+import io
+import logging
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from flows import reporting
+from flows.reporting import Lines, Live, PrefectLog
+
+
+@pytest.fixture(autouse=True)
+def _none_in_use() -> Iterator[None]:
+    yield
+    reporting.use(None)
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+    monkeypatch.setattr(reporting, "time", made)
+    return made
+
+
+def test_lines_say_what_begins_and_how_it_ends(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = Lines()
+    lines.step("ingest", "done")
+    lines.step("train", "run")
+    lines.step("train", "ok", "3.2 s")
+    lines.step("judge", "failed", "DataError")
+    lines.note("logging waits")
+    out, err = capsys.readouterr()
+    assert out == "", "standard output is for what a script reads"
+    assert err.splitlines() == [
+        f"{'ingest':<18} up to date",
+        f"{'train':<18} ...",
+        f"{'train':<18} done 3.2 s",
+        f"{'judge':<18} FAILED DataError",
+        "logging waits",
+    ]
+
+
+def test_progress_comes_now_and_then_and_at_the_end(capsys: pytest.CaptureFixture[str], clock: Clock) -> None:
+    lines = Lines()
+    for done in range(1, 101):
+        clock.now += 0.1
+        lines.progress("train", done, 100, "val_loss 0.5")
+    shown = capsys.readouterr().err.splitlines()
+    assert 4 <= len(shown) <= 7
+    assert shown[-1] == f"{'train':<18} 100/100 val_loss 0.5"
+
+
+def test_the_display_takes_everything_in_any_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    out = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", out)
+    live = Live()
+    live.progress("search", 1, 3)
+    live.step("ingest", "done")
+    live.step("train", "run")
+    live.progress("train", 1, 3, "val_loss [0.5]")
+    live.note("[bold]as it is[/bold]")
+    live.step("train", "ok", "3.2 s")
+    live.step("judge", "run")
+    live.step("judge", "failed", "DataError")
+    shown = out.getvalue()
+    assert "[bold]as it is[/bold]" in shown
+    assert all(word in shown for word in ("ingest", "up to date", "3.2 s", "DataError"))
+
+
+def test_a_terminal_gets_the_display(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert isinstance(reporting.for_terminal(), Lines)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    assert isinstance(reporting.for_terminal(), Live)
+
+
+def test_the_reporter_in_use_is_the_one_that_was_set() -> None:
+    assert isinstance(reporting.current(), PrefectLog)
+    lines = Lines()
+    reporting.use(lines)
+    assert reporting.current() is lines
+
+
+def test_prefects_log_without_a_run_is_pythons(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(reporting, "_logger", lambda: logging.getLogger("loopline"))
+    log: Any = PrefectLog()
+    with caplog.at_level(logging.INFO, "loopline"):
+        log.step("train", "run")
+        log.step("train", "done")
+        log.progress("train", 1, 3, "x")
+        log.note("a note")
+    assert [record.getMessage() for record in caplog.records] == ["train: up to date ", "train 1/3 x", "a note"]

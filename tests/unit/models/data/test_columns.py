@@ -1,0 +1,84 @@
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from models.data.columns import as_float64, as_text, choose, dtype_of
+from models.errors import DataError
+
+SCHEMA = pa.schema(
+    [
+        ("i", pa.int64()),
+        ("f", pa.float32()),
+        ("s", pa.string()),
+        ("b", pa.bool_()),
+        ("d", pa.dictionary(pa.int8(), pa.string())),
+        ("when", pa.timestamp("s")),
+        ("l", pa.list_(pa.int8())),
+        ("y", pa.int64()),
+    ]
+)
+
+
+def test_numbers_are_numeric_text_and_flags_categorical_and_the_rest_is_left_out_with_the_reason(make_spec):
+    chosen = choose(SCHEMA, make_spec().data)
+    assert chosen.numeric == ["i", "f"]
+    assert chosen.categorical == ["s", "b", "d"]
+    assert set(chosen.left_out) == {"when", "l"}
+    assert "month, weekday" in chosen.left_out["when"]
+
+
+def test_the_spec_chooses_columns_and_kinds(make_spec):
+    chosen = choose(SCHEMA, make_spec(features={"columns": ["i", "s"], "kinds": {"i": "categorical"}}).data)
+    assert (chosen.numeric, chosen.categorical) == ([], ["i", "s"])
+    assert chosen.left_out["f"] == "not in data.features.columns"
+
+
+def test_the_split_column_is_an_input_only_when_asked_for(make_spec):
+    split = {"by": "hash", "column": "i"}
+    assert "i" in choose(SCHEMA, make_spec(split=split).data).left_out
+    assert "i" in choose(SCHEMA, make_spec(split=split, features={"columns": ["i"]}).data).numeric
+
+
+def test_asking_for_a_date_is_refused_with_the_cure(make_spec):
+    with pytest.raises(DataError, match=r"'when' is asked for.*data\.features\.make"):
+        choose(SCHEMA, make_spec(features={"columns": ["when"]}).data)
+
+
+def test_a_column_of_nothing_is_refused_unless_it_is_dropped(make_spec):
+    schema = SCHEMA.append(pa.field("empty", pa.null()))
+    with pytest.raises(DataError, match=r"'empty' has no value at all.*data\.features\.drop"):
+        choose(schema, make_spec().data)
+    assert "empty" in choose(schema, make_spec(features={"drop": ["empty"]}).data).left_out
+
+
+def test_a_series_takes_numbers_and_its_own_past(series_spec):
+    schema = pa.schema([("t", pa.int64()), ("y", pa.float64()), ("flag", pa.bool_()), ("name", pa.string())])
+    chosen = choose(schema, series_spec().data)
+    assert chosen.numeric == ["y", "flag"]
+    assert "encode it" in chosen.left_out["name"]
+
+
+def test_categories_are_text_and_whole_numbers_lose_their_fraction():
+    assert as_text(pa.chunked_array([[1.0, 2.5, None, float("nan")]])).to_pylist() == ["1", "2.5", None, None]
+    assert as_text(pa.chunked_array([[7, None]])).to_pylist() == ["7", None]
+    assert as_text(pa.chunked_array([[True, False, None]])).to_pylist() == ["true", "false", None]
+    assert as_text(pa.chunked_array([["a", "", None]])).to_pylist() == ["a", None, None]
+    assert as_text(pa.chunked_array([["a", "a"]]).dictionary_encode()).to_pylist() == ["a", "a"]
+
+
+def test_numbers_are_float64_with_nan_for_missing():
+    values = as_float64(pa.chunked_array([[1, None]]), "x")
+    assert values.dtype == np.float64
+    assert values[0] == 1
+    assert np.isnan(values[1])
+    assert as_float64(pa.chunked_array([["1.5", "", None]]), "x")[0] == 1.5
+    assert as_float64(pa.chunked_array([[True, False]]), "x").tolist() == [1.0, 0.0]
+
+
+def test_infinite_values_are_refused_with_their_rows():
+    with pytest.raises(DataError, match=r"column 'x': 2 infinite values, first in rows 1, 3"):
+        as_float64(pa.chunked_array([[1.0, np.inf, np.nan, -np.inf]]), "x")
+
+
+def test_the_dtype_of_a_category_is_that_of_its_column():
+    assert [dtype_of(kind) for kind in (pa.int8(), pa.bool_(), pa.string())] == ["integer", "boolean", "string"]

@@ -1,0 +1,97 @@
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from safetensors.numpy import load_file
+
+from models.data.encode import category_indices, encode, encode_numeric, rows_of, write_tensors
+from models.data.preparation import ROWS_FILE, Categorical, Numeric
+from models.errors import DataError
+
+
+def test_a_table_is_numbers_indices_and_classes(run_prepare, make_spec, rows):
+    folder, made = run_prepare(rows, make_spec())
+    tensors = encode(folder, "train")
+    num_rows = made.rows["train"]
+    assert {name: (value.shape, value.dtype.name) for name, value in tensors.items()} == {
+        "numeric": ((num_rows, 3), "float32"),
+        "categorical": ((num_rows, 2), "int32"),
+        "target": ((num_rows,), "int64"),
+    }
+    assert np.isfinite(tensors["numeric"]).all()
+    assert np.abs(tensors["numeric"][:, 1:].mean(0)).max() < 1e-5
+    assert set(tensors["categorical"][:, 0].tolist()) == {0, 1, 2, 3}
+    assert set(tensors["target"].tolist()) == {0, 1}
+
+
+def test_the_three_splits_hold_every_row_once(run_prepare, make_spec, rows):
+    folder, _ = run_prepare(rows, make_spec())
+    found = [rows_of(folder, split).column("__row").to_numpy() for split in ("train", "validation", "test")]
+    assert sorted(np.concatenate(found).tolist()) == list(range(200))
+
+
+def test_a_regression_target_is_standardised(run_prepare, make_spec, rows):
+    folder, made = run_prepare(rows, make_spec(target="number", features={"drop": ["y"]}))
+    target = encode(folder, "train")["target"]
+    assert made.task == "regression"
+    assert target.dtype == np.float32
+    assert (abs(target.mean()), target.std()) == pytest.approx((0, 1), abs=1e-5)
+
+
+def test_an_image_is_channels_first_and_untouched(run_prepare, make_spec):
+    pixels = np.random.default_rng(0).integers(0, 256, (60, 2, 3, 2), dtype=np.uint8)
+    table = pa.table({"image": [one.tobytes() for one in pixels], "y": ["a", "b"] * 30})
+    folder, _ = run_prepare(table, make_spec(kind="image", image={"height": 2, "width": 3, "channels": 2}))
+    order = rows_of(folder, "train").column("__row").to_numpy()
+    assert np.array_equal(encode(folder, "train")["image"], pixels[order].transpose(0, 3, 1, 2))
+
+
+def test_each_example_of_a_series_ends_horizon_steps_before_its_target(run_prepare, series_spec, series):
+    folder, made = run_prepare(series, series_spec())
+    raw = series.column("y").to_numpy()
+    for split in ("train", "validation", "test"):
+        tensors = encode(folder, split)
+        assert tensors["series"].shape == (120, 2)
+        expected = (raw[tensors["end"] + 2] - made.target.shift) / made.target.scale
+        assert np.allclose(tensors["target"], expected, atol=1e-6)
+        assert tensors["end"].min() >= 4
+
+
+def test_tensors_are_written_by_split_and_read_back(run_prepare, make_spec, rows, tmp_path):
+    folder, _ = run_prepare(rows, make_spec())
+    paths = write_tensors(folder, tmp_path / "tensors")
+    assert list(paths) == ["train", "validation", "test"]
+    for split, path in paths.items():
+        expected = encode(folder, split)
+        found = load_file(path)
+        assert all(np.array_equal(found[name], expected[name]) for name in expected)
+
+
+def test_unseen_and_missing_categories_share_index_zero():
+    part = Categorical(name="c", categories=["x", "y"])
+    assert category_indices(pa.chunked_array([["y", "new", None, "x"]]), part).tolist() == [2, 0, 0, 1]
+
+
+@given(st.lists(st.floats(-1e6, 1e6) | st.just(float("nan")), max_size=20), st.floats(0.01, 100))
+def test_numbers_follow_the_stated_arithmetic(values, scale):
+    part = Numeric(name="x", fill=3.0, shift=1.5, scale=scale)
+    expected = [((3.0 if value != value else value) - 1.5) / scale for value in values]
+    assert np.allclose(encode_numeric(np.array(values), part), np.array(expected, np.float32))
+
+
+def test_a_damaged_folder_is_refused_with_the_cure(run_prepare, make_spec, rows):
+    folder, _ = run_prepare(rows, make_spec())
+    path = folder / ROWS_FILE
+    path.write_bytes(path.read_bytes()[:-50])
+    with pytest.raises(DataError, match=r"remove .* and run again"):
+        encode(folder, "train")
+    with pytest.raises(DataError, match="got split 'tset', expected one of train"):
+        encode(folder, "tset")
+
+
+def test_an_empty_table_of_numbers_has_no_categories(run_prepare, make_spec, rows):
+    folder, _ = run_prepare(rows.select(["count", "y"]), make_spec())
+    assert encode(folder, "test")["categorical"].shape[1] == 0
+    assert pq.read_table(folder / ROWS_FILE).column_names == ["count", "y", "__row", "__split"]

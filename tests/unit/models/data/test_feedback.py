@@ -1,0 +1,105 @@
+"""Labelled predictions as rows of the raw table: of the source's types, told apart beside it, none of them twice."""
+
+from datetime import UTC, datetime
+
+import pyarrow as pa
+import pytest
+
+from models.data.feedback import with_feedback
+from models.errors import DataError
+from models.spec import Data
+
+WHEN = datetime(2026, 5, 1, 12, 30, tzinfo=UTC)
+SOURCE = pa.table(
+    {
+        "x": [1.0, 2.0],
+        "hour": pa.array([5, 6], pa.int64()),
+        "city": ["Graz", None],
+        "open": [True, False],
+        "tag": ["a", "b"],
+        "y": ["yes", "no"],
+    }
+)
+
+
+def labelled(columns: dict, labels: list[str]) -> pa.Table:
+    count = len(labels)
+    return pa.table(
+        {
+            "id": [f"p{n}" for n in range(count)],
+            "at": pa.array([WHEN] * count, pa.timestamp("us", tz="UTC")),
+            "version": ["3"] * count,
+            **columns,
+            "label": labels,
+            "labelled_at": pa.array([WHEN] * count, pa.timestamp("us", tz="UTC")),
+            "by": ["Ada"] * count,
+        }
+    )
+
+
+def data(**other: object) -> Data:
+    return Data.model_validate({"source": "a.csv", "target": "y", **other})
+
+
+def test_rows_get_the_sources_columns_and_types():
+    rows = labelled(
+        {
+            "input.x": [7.0, float("nan")],
+            "input.hour": ["8", ""],
+            "input.city": ["", "Wien"],
+            "input.open": ["true", ""],
+        },
+        ["yes", "no"],
+    )
+    found = with_feedback(SOURCE, rows, data())
+    assert found.table.schema == SOURCE.schema
+    assert found.table.slice(0, 2).equals(SOURCE)
+    assert found.table.slice(2).to_pylist() == [
+        {"x": 7.0, "hour": 8, "city": None, "open": True, "tag": None, "y": "yes"},
+        {"x": None, "hour": None, "city": "Wien", "open": None, "tag": None, "y": "no"},
+    ]
+    assert found.origin.to_pylist()[1] == {
+        "row": 3, "id": "p1", "version": "3", "predicted_at": WHEN, "labelled_at": WHEN, "labelled_by": "Ada"
+    }  # fmt: skip
+    assert (found.known, found.unfit) == (0, 0)
+
+
+def test_what_was_given_raw_wins_over_what_the_graph_saw():
+    rows = labelled({"input.x": [0.5, 0.6], "raw.x": [7.0, None]}, ["yes", "no"])
+    assert with_feedback(SOURCE, rows, data()).table.column("x").to_pylist() == [1.0, 2.0, 7.0, 0.6]
+
+
+def test_a_row_that_the_source_has_by_now_is_left_out():
+    rows = labelled({"input.x": [1.0, 1.0, 2.0], "input.hour": [5.0, 5.0, 6.0]}, ["yes", "no", "no"])
+    found = with_feedback(SOURCE, rows, data())
+    assert found.origin.column("id").to_pylist() == ["p1"]  # another outcome of the same inputs is another row
+    assert found.known == 2
+    told_apart = labelled({"input.x": [1.0], "raw.tag": ["other"]}, ["yes"])
+    assert with_feedback(SOURCE, told_apart, data()).known == 0
+
+
+def test_values_that_do_not_fit_leave_their_row_out():
+    rows = labelled({"raw.hour": ["9", "late", "10.5"]}, ["yes", "yes", "no"])
+    found = with_feedback(SOURCE, rows, data())
+    assert found.unfit == 2
+    assert found.table.column("hour").to_pylist() == [5, 6, 9]
+
+
+def test_a_row_without_its_time_has_that_of_its_prediction():
+    times = pa.array([datetime(2026, 1, 1), datetime(2026, 1, 2)], pa.timestamp("ns"))
+    source = SOURCE.append_column("when", times)
+    split = {"by": "time", "column": "when"}
+    found = with_feedback(source, labelled({"input.x": [9.0]}, ["yes"]), data(split=split))
+    assert found.table.column("when").to_pylist()[2].to_pydatetime() == WHEN.replace(tzinfo=None)
+    own = labelled({"input.x": [9.0], "raw.when": ["2026-03-01 00:00:00"]}, ["yes"])
+    assert with_feedback(source, own, data(split=split)).table.column("when").to_pylist()[2].month == 3
+
+
+def test_a_row_that_the_split_cannot_place_is_left_out():
+    found = with_feedback(SOURCE, labelled({"input.x": [9.0]}, ["yes"]), data(split={"by": "group", "column": "tag"}))
+    assert (found.table.num_rows, found.unfit) == (2, 1)
+
+
+def test_rows_of_another_project_are_refused():
+    with pytest.raises(DataError, match=r"no column of the source, which has x, hour.*retrain\.feedback: false"):
+        with_feedback(SOURCE, labelled({"input.weight": [1.0]}, ["yes"]), data())

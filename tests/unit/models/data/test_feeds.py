@@ -1,0 +1,114 @@
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from models.data.encode import encode, encode_numeric
+from models.data.feeds import feed_at, feeds, slice_values, targets
+from models.errors import DataError
+
+
+def joined(batches):
+    parts = list(batches)
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+def test_a_table_is_fed_by_column_in_its_own_units(run_prepare, make_spec, rows):
+    folder, made = run_prepare(rows, make_spec())
+    fed = joined(feeds(folder, "test", batch=7))
+    assert list(fed) == ["number", "count", "when", "city", "flag"]
+    assert fed["number"].dtype == np.float64
+    assert np.isnan(fed["number"]).any()
+    assert set(fed["city"]) == {"Rome", "Oslo", "Bern", ""}
+    assert set(fed["flag"]) == {"true", "false"}
+    encoded = encode(folder, "test")["numeric"]
+    for position, part in enumerate(made.numeric):
+        assert np.array_equal(encode_numeric(fed[part.name], part), encoded[:, position])
+
+
+def test_batches_have_the_size_asked_for(run_prepare, make_spec, rows):
+    folder, made = run_prepare(rows, make_spec())
+    sizes = [len(feed["number"]) for feed in feeds(folder, "train", batch=50)]
+    assert sum(sizes) == made.rows["train"]
+    assert set(sizes[:-1]) == {50}
+
+
+def test_a_champion_with_other_columns_gets_its_own(run_prepare, make_spec, rows):
+    _, champion = run_prepare(rows, make_spec(features={"columns": ["count", "city"]}))
+    folder, _ = run_prepare(rows, make_spec())
+    assert list(next(feeds(folder, "test", champion))) == ["count", "city"]
+
+
+def test_a_column_that_the_champion_wants_and_we_lack_is_named(run_prepare, make_spec, rows):
+    _, champion = run_prepare(rows, make_spec())
+    folder, _ = run_prepare(rows, make_spec(features={"drop": ["city"]}))
+    with pytest.raises(DataError, match="no column 'city'"):
+        next(feeds(folder, "test", champion))
+
+
+def test_a_column_that_became_text_is_told(run_prepare, make_spec, rows):
+    _, champion = run_prepare(rows, make_spec())
+    folder, _ = run_prepare(rows, make_spec(features={"kinds": {"count": "categorical"}}))
+    with pytest.raises(DataError, match="takes 'count' as a number, but these rows hold string"):
+        next(feeds(folder, "test", champion))
+
+
+def test_an_image_is_fed_channels_last(run_prepare, make_spec):
+    pixels = np.random.default_rng(0).integers(0, 256, (60, 2, 3, 2), dtype=np.uint8)
+    table = pa.table({"picture": [one.tobytes() for one in pixels], "y": ["a", "b"] * 30})
+    image = {"column": "picture", "height": 2, "width": 3, "channels": 2}
+    folder, _ = run_prepare(table, make_spec(kind="image", image=image))
+    fed = joined(feeds(folder, "test", batch=4))
+    assert np.array_equal(fed["image"].transpose(0, 3, 1, 2), encode(folder, "test")["image"])
+
+
+def test_a_series_is_fed_in_raw_windows(run_prepare, series_spec, series):
+    folder, made = run_prepare(series, series_spec())
+    fed = joined(feeds(folder, "test", batch=4))["series"]
+    assert fed.shape == (made.rows["test"], 5, 2)
+    ends = encode(folder, "test")["end"]
+    raw = np.stack([series.column(name).to_numpy() for name in ("y", "heat")], axis=1)
+    assert np.array_equal(fed[0], raw[ends[0] - 4 : ends[0] + 1])
+    assert np.array_equal(targets(folder, "test"), raw[ends + 2, 0])
+
+
+def test_some_examples_are_those_of_the_whole(run_prepare, make_spec, rows):
+    same_at(*run_prepare(rows, make_spec()))
+
+
+def test_some_windows_are_those_of_the_whole(run_prepare, series_spec, series):
+    same_at(*run_prepare(series, series_spec()))
+
+
+def same_at(folder, made):
+    at = np.array([0, 3, 11])
+    some, whole = feed_at(folder, "test", made, at), joined(feeds(folder, "test"))
+    assert list(some) == list(whole)
+    for name, values in some.items():
+        np.testing.assert_array_equal(values, whole[name][at])
+
+
+def test_a_champion_of_another_window_sees_the_same_targets_but_never_another_horizon(run_prepare, series_spec, series):
+    _, champion = run_prepare(series, series_spec(length=9))
+    _, farther = run_prepare(series, series_spec(horizon=3))
+    folder, made = run_prepare(series, series_spec())
+    assert joined(feeds(folder, "test", champion))["series"].shape == (made.rows["test"], 9, 2)
+    with pytest.raises(DataError, match="looks 3 steps ahead and these rows 2"):
+        next(feeds(folder, "test", farther))
+
+
+def test_targets_are_class_indices(run_prepare, make_spec, rows):
+    folder, _ = run_prepare(rows, make_spec())
+    assert np.array_equal(targets(folder, "validation"), encode(folder, "validation")["target"])
+
+
+def test_slices_come_from_the_raw_table_too(run_prepare, make_spec, rows):
+    folder, _ = run_prepare(rows, make_spec(features={"drop": ["city"]}))
+    raw = folder.parent / "raw.parquet"
+    values = slice_values(raw, folder, "test", ["flag", "city", "count"])
+    assert set(values["city"]) <= {"Rome", "Oslo", "Bern", ""}
+    assert set(values["flag"]) == {"true", "false"}
+    assert all(text.isdigit() for text in values["count"])
+    fed = joined(feeds(folder, "test"))
+    assert np.array_equal(values["flag"], fed["flag"])
+    with pytest.raises(DataError, match=r"judge\.slices: no column 'town'"):
+        slice_values(raw, folder, "test", ["town"])

@@ -1,0 +1,56 @@
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from models.data.fit import fit_categorical, fit_numeric, fit_pixels, names_each_row
+from models.errors import DataError
+from models.spec import Features, Image
+
+VALUES = np.array([1.0, 2.0, np.nan, 3.0, 10.0])
+
+
+@pytest.mark.parametrize(("impute", "fill"), [("median", 2.5), ("mean", 4.0), ("zero", 0.0)])
+def test_missing_values_are_filled_as_the_spec_says(impute, fill):
+    assert fit_numeric("x", VALUES, Features(impute=impute)).fill == fill
+
+
+@pytest.mark.parametrize(
+    ("normalise", "shift", "scale"),
+    [("standard", 4.0, 12.5**0.5), ("minmax", 1.0, 9.0), ("none", 0.0, 1.0), ("robust", 2.5, 3.0)],
+)
+def test_values_are_scaled_as_the_spec_says(normalise, shift, scale):
+    part = fit_numeric("x", VALUES, Features(normalise=normalise))
+    assert (part.shift, part.scale) == pytest.approx((shift, scale))
+
+
+@pytest.mark.parametrize("value", [0.0, 0.1, 1e9])
+def test_a_constant_column_is_not_divided_by_its_rounding(value):
+    assert fit_numeric("x", np.full(1000, value), Features()).scale == 1.0
+
+
+def test_no_value_is_refused():
+    with pytest.raises(DataError, match="no value at all"):
+        fit_numeric("x", np.array([np.nan]), Features())
+    with pytest.raises(DataError, match="no value at all"):
+        fit_categorical("x", pa.chunked_array([pa.array([None], pa.string())]), "string", Features())
+
+
+def test_the_commonest_categories_are_kept_in_a_settled_order():
+    texts = pa.chunked_array([["b", "c", "a", "c", None, "d"]])
+    part = fit_categorical("x", texts, "string", Features(max_categories=3))
+    assert part.categories == ["c", "a", "b"]
+    assert part.cardinality == 4
+
+
+def test_text_that_differs_in_every_row_names_it():
+    many = [str(i) for i in range(60)]
+    assert names_each_row(pa.chunked_array([many]))
+    assert not names_each_row(pa.chunked_array([[*many, "1"]]))
+    assert not names_each_row(pa.chunked_array([["a", "b"]]))
+
+
+def test_pixels_agree_with_numpy():
+    images = np.random.default_rng(0).integers(0, 256, (7, 4, 5, 3), dtype=np.uint8)
+    part = fit_pixels(images, Image(height=4, width=5, channels=3))
+    assert part.mean == pytest.approx((images / 255).mean((0, 1, 2)))
+    assert part.std == pytest.approx((images / 255).std((0, 1, 2)))

@@ -1,0 +1,57 @@
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from models.data.hashing import hash_rows, hash_values, unit_interval
+from models.errors import DataError
+
+
+def test_equal_rows_hash_alike_whatever_the_column_order_chunking_or_number_type():
+    whole = pa.table({"a": [1, 2, 1], "b": ["x", "y", "x"]})
+    floats = pa.table({"b": ["x", "y", "x"], "a": [1.0, 2.0, 1.0]})
+    chunked = pa.concat_tables([whole.slice(0, 1), whole.slice(1)])
+    expected = hash_rows(whole, ["a", "b"])
+    assert expected[0] == expected[2] != expected[1]
+    assert np.array_equal(hash_rows(floats, ["b", "a"]), expected)
+    assert np.array_equal(hash_rows(chunked, ["a", "b"]), expected)
+
+
+def test_dictionary_encoded_text_hashes_like_text():
+    text = pa.chunked_array([["b", "a", None, "b"]])
+    assert np.array_equal(hash_values(text, "c"), hash_values(text.dictionary_encode(), "c"))
+
+
+def test_a_new_column_that_is_missing_in_old_rows_leaves_their_hash_alone():
+    old = pa.table({"a": [1, 2]})
+    grown = pa.table({"a": [1, 2, 3], "new": pa.array([None, None, 7])})
+    assert np.array_equal(hash_rows(grown, ["a", "new"])[:2], hash_rows(old, ["a"]))
+
+
+def test_the_seed_and_the_column_name_are_keys():
+    column = pa.chunked_array([[1, 2, 3]])
+    assert not np.array_equal(hash_values(column, "a"), hash_values(column, "b"))
+    assert not np.array_equal(hash_values(column, "a"), hash_values(column, "a", seed=1))
+
+
+def test_large_integers_that_share_a_float_are_told_apart():
+    hashes = hash_values(pa.chunked_array([[2**53, 2**53 + 1]]), "id")
+    assert hashes[0] != hashes[1]
+
+
+@given(st.lists(st.binary(max_size=20), max_size=60))
+def test_different_bytes_get_different_hashes(values):
+    hashes = hash_values(pa.chunked_array([pa.array(values, pa.binary())]), "c")
+    assert len(set(hashes.tolist())) == len(set(values))
+
+
+def test_points_are_uniform():
+    points = unit_interval(hash_values(pa.chunked_array([pa.array(range(20_000))]), "id"))
+    shares = np.histogram(points, 10, (0, 1))[0] / len(points)
+    assert np.all(np.abs(shares - 0.1) < 0.01)
+
+
+def test_a_list_column_is_refused_with_the_cure():
+    with pytest.raises(DataError, match="flatten it"):
+        hash_values(pa.chunked_array([[[1], [2]]]), "lists")

@@ -1,0 +1,28 @@
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from models.data.pixels import pixels_of
+from models.errors import DataError
+from models.spec import Image
+
+IMAGE = Image(height=2, width=3, channels=1)
+
+
+def test_bytes_become_pixels_whatever_the_chunks_and_slices():
+    pixels = np.arange(30, dtype=np.uint8).reshape(5, 2, 3, 1)
+    cells = [one.tobytes() for one in pixels]
+    column = pa.chunked_array([pa.array(cells[:2]), pa.array(cells[2:])])
+    assert np.array_equal(pixels_of(column, IMAGE), pixels)
+    assert np.array_equal(pixels_of(column.slice(1, 3), IMAGE), pixels[1:4])
+
+
+def test_no_image_is_an_empty_array():
+    assert pixels_of(pa.chunked_array([], pa.binary()), IMAGE).shape == (0, 2, 3, 1)
+
+
+def test_other_types_and_sizes_are_refused_with_the_rows():
+    with pytest.raises(DataError, match="got type string, expected bytes"):
+        pixels_of(pa.chunked_array([["text"]]), IMAGE)
+    with pytest.raises(DataError, match=r"2 images have another size, first in rows 1, 2 \(5 bytes\)"):
+        pixels_of(pa.chunked_array([[b"123456", b"12345", None]]), IMAGE)

@@ -1,0 +1,157 @@
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+from models.data.preparation import ROWS_FILE, Preparation
+from models.errors import DataError, StoreError
+
+
+def test_the_prepared_folder_holds_the_rows_and_the_preparation(run_prepare, make_spec, rows):
+    folder, made = run_prepare(rows, make_spec(features={"drop": ["when"]}))
+    assert sorted(path.name for path in folder.iterdir()) == ["preparation.json", "rows.parquet"]
+    assert Preparation.load(folder) == made
+    assert [part.name for part in made.numeric] == ["number", "count"]
+    assert [part.name for part in made.categorical] == ["city", "flag"]
+    assert made.left_out == {"when": "dropped by the spec"}
+    assert sum(made.rows.values()) == 200
+    table = pq.read_table(folder / ROWS_FILE)
+    assert table.column_names == ["number", "count", "city", "flag", "y", "__row", "__split"]
+    assert [str(kind) for kind in table.schema.types] == ["double", "double", *["string"] * 3, "int64", "int8"]
+    assert table.column("city").null_count == sum(city == "" for city in rows.column("city").to_pylist())
+
+
+@pytest.mark.parametrize("by", ["random", "stratified", "time", "hash"])
+def test_no_statistic_sees_validation_or_test_rows(run_prepare, make_spec, rows, by):
+    split = {"by": by, "column": "when" if by in ("time", "hash") else None}
+    spec = make_spec(split=split, features={"drop": ["when"]})
+    if by == "random":
+        spec = make_spec(split={"by": "random", "column": "when"}, features={"drop": ["when"]})
+    folder, _ = run_prepare(rows, spec)
+    before = (folder / "preparation.json").read_bytes()
+    held_out = np.zeros(200, dtype=bool)
+    kept = pq.read_table(folder / ROWS_FILE)
+    held_out[kept.column("__row").to_numpy()[kept.column("__split").to_numpy() > 0]] = True
+    assert 20 < held_out.sum() < 100
+    mask = pa.array(held_out)
+    changed = rows.set_column(0, "number", pc.if_else(mask, 1e9, rows.column("number")))
+    changed = changed.set_column(1, "count", pc.if_else(mask, -7, rows.column("count")))
+    changed = changed.set_column(2, "city", pc.if_else(mask, "Atlantis", rows.column("city")))
+    folder, _ = run_prepare(changed, spec)
+    assert (folder / "preparation.json").read_bytes() == before
+
+
+def test_no_statistic_of_a_series_sees_its_future(run_prepare, series_spec, series):
+    folder, _ = run_prepare(series, series_spec())
+    before = (folder / "preparation.json").read_bytes()
+    codes = pq.read_table(folder / ROWS_FILE).column("__split").to_numpy()
+    future = pa.array(np.arange(120) > np.flatnonzero(codes == 0)[-1])
+    for name in ("y", "heat"):
+        position = series.column_names.index(name)
+        series = series.set_column(position, name, pc.if_else(future, 1e6, series.column(name)))
+    folder, _ = run_prepare(series, series_spec())
+    assert (folder / "preparation.json").read_bytes() == before
+
+
+def test_preparing_twice_gives_the_same_bytes(run_prepare, make_spec, rows):
+    folder, _ = run_prepare(rows, make_spec())
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    run_prepare(rows, make_spec())
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+
+def test_a_failure_leaves_the_former_folder(run_prepare, make_spec, rows):
+    folder, made = run_prepare(rows, make_spec())
+    with pytest.raises(DataError):
+        run_prepare(rows.slice(0, 3), make_spec())
+    assert Preparation.load(folder) == made
+    assert {path.name for path in folder.parent.iterdir()} == {"raw.parquet", "prepared"}
+
+
+def test_a_full_disk_is_told(run_prepare, make_spec, rows, monkeypatch):
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    run_prepare(rows, make_spec())
+    monkeypatch.setattr(Preparation, "save", full)
+    with pytest.raises(StoreError, match="free some space"):
+        run_prepare(rows, make_spec())
+
+
+def test_a_series_keeps_the_target_as_an_input_and_starts_after_one_window(run_prepare, series_spec, series):
+    shuffled = series.take(pa.array(np.random.default_rng(0).permutation(120)))
+    folder, made = run_prepare(shuffled, series_spec())
+    assert [part.name for part in made.numeric] == ["y", "heat"]
+    table = pq.read_table(folder / ROWS_FILE)
+    assert np.allclose(table.column("y").to_numpy(), series.column("y").to_numpy())
+    codes = table.column("__split").to_numpy()
+    assert list(codes[:7]) == [-1] * 6 + [0]
+    assert sum(made.rows.values()) == 114
+    assert np.array_equal(shuffled.column("t").take(table.column("__row")).to_numpy(), np.arange(120))
+
+
+def test_an_image_gets_its_mean_and_spread_per_channel(run_prepare, make_spec):
+    random = np.random.default_rng(0)
+    pixels = random.integers(0, 256, (60, 2, 3, 2), dtype=np.uint8)
+    pixels[..., 1] = 51
+    table = pa.table({"image": [one.tobytes() for one in pixels], "y": random.choice(["a", "b"], 60)})
+    image = {"height": 2, "width": 3, "channels": 2}
+    _, made = run_prepare(table, make_spec(kind="image", image=image))
+    assert made.pixels is not None
+    assert made.pixels.mean[1] == pytest.approx(0.2)
+    assert made.pixels.std[1] == 1.0
+    assert abs(made.pixels.mean[0] - 0.5) < 0.1
+
+
+def test_an_id_of_each_row_is_left_out_unless_it_is_asked_for(run_prepare, make_spec, rows):
+    table = rows.append_column("name", pa.array([f"row {i}" for i in range(200)]))
+    _, made = run_prepare(table, make_spec())
+    assert "another value" in made.left_out["name"]
+    _, asked = run_prepare(table, make_spec(features={"kinds": {"name": "categorical"}, "max_categories": 5}))
+    assert len(asked.categorical[-1].categories) == 5
+
+
+def replaced(table, name, values):
+    return table.set_column(table.column_names.index(name), name, pa.chunked_array([pa.array(values)]))
+
+
+def test_bad_data_is_refused_with_the_column_and_the_cure(run_prepare, make_spec, rows):
+    number = rows.column("number").to_pylist()
+    cases = [
+        (rows.slice(0, 5), make_spec(), "5 rows, expected at least 10"),
+        (rows, make_spec(target="yy"), "data.target: no column 'yy'.*did you mean 'y'"),
+        (rows, make_spec(judge={"slices": ["town"]}), "judge.slices: no column 'town'"),
+        (replaced(rows, "number", [None] * 200), make_spec(), "'number' has no value at all.*drop"),
+        (replaced(rows, "number", [*number[:-1], np.inf]), make_spec(), "'number': 1 infinite values, first in rows"),
+        (replaced(rows, "y", ["yes"] * 200), make_spec(), "one class only"),
+        (replaced(rows, "y", pa.nulls(200)), make_spec(), "'y' has no value at all"),
+        (replaced(rows, "y", [f"c{i}" for i in range(200)]), make_spec(), "occur in validation or test rows but not"),
+        (rows, make_spec(features={"columns": ["nope"]}), "data.features.columns: no column 'nope'"),
+        (rows, make_spec(features={"kinds": {"city": "numeric"}}), "'city': declared numeric, but"),
+        (rows.select(["when", "y"]), make_spec(split={"by": "time", "column": "when"}), "leaves no input column"),
+    ]
+    for table, spec, message in cases:
+        with pytest.raises(DataError, match=message):
+            run_prepare(table, spec)
+
+
+def test_only_unique_text_leaves_no_input(run_prepare, make_spec, rows):
+    table = pa.table({"name": [f"row {i}" for i in range(200)], "y": rows.column("y")})
+    with pytest.raises(DataError, match=r"leaves no input column.*name"):
+        run_prepare(table, make_spec())
+
+
+def test_only_the_newest_training_rows_are_trained_on_and_nothing_else_changes(run_prepare, make_spec, rows):
+    split = {"by": "time", "column": "when"}
+    folder, made = run_prepare(rows, make_spec(split=split))
+    everything = pq.read_table(folder / ROWS_FILE)
+    folder, fewer = run_prepare(rows, make_spec(split=split, newest=100))
+    kept = pq.read_table(folder / ROWS_FILE)
+    assert fewer.rows == {**made.rows, "train": 100}
+    held_out = pc.field("__split") > 0
+    assert kept.filter(held_out).column("__row").equals(everything.filter(held_out).column("__row"))
+    when = rows.column("when").to_pylist()
+    train = set(kept.filter(pc.field("__split") == 0).column("__row").to_pylist())
+    older = set(everything.filter(pc.field("__split") == 0).column("__row").to_pylist()) - train
+    assert max(when[row] for row in older) <= min(when[row] for row in train)

@@ -1,0 +1,114 @@
+import gzip
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from models.data.read import read_source, read_table, write_table
+from models.errors import DataError
+
+
+def test_csv_types_come_from_all_rows_and_empty_fields_are_missing(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("x,y,z\n1,a,2020-01-01\n,NA,2020-01-02\n2.5,,2020-01-03\n")
+    table = read_source(path)
+    assert table.column("x").to_pylist() == [1.0, None, 2.5]
+    assert table.column("y").to_pylist() == ["a", None, None]
+    assert pa.types.is_temporal(table.schema.field("z").type)
+
+
+def test_tsv_and_gzip_are_read(tmp_path):
+    (tmp_path / "a.tsv").write_text("x\ty\n1\t2\n")
+    (tmp_path / "b.csv.gz").write_bytes(gzip.compress(b"x,y\n1,2\n"))
+    for name in ("a.tsv", "b.csv.gz"):
+        assert read_source(tmp_path / name).to_pylist() == [{"x": 1, "y": 2}]
+
+
+def test_a_folder_of_parquet_is_one_table_in_the_order_of_its_names(tmp_path):
+    pq.write_table(pa.table({"x": [2]}), tmp_path / "b.parquet")
+    pq.write_table(pa.table({"x": [1]}), tmp_path / "a.parquet")
+    assert read_source(tmp_path).column("x").to_pylist() == [1, 2]
+
+
+def test_files_of_different_types_are_refused_by_name(tmp_path):
+    pq.write_table(pa.table({"x": [2]}), tmp_path / "a.parquet")
+    pq.write_table(pa.table({"x": ["two"]}), tmp_path / "b.parquet")
+    with pytest.raises(DataError, match=r"b\.parquet: column 'x' is string, but int64 in a\.parquet"):
+        read_source(tmp_path)
+
+
+def test_bytes_that_are_not_utf8_are_told_with_line_and_offset(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_bytes("name,x\nAnna,1\nJosé,2\n".encode("latin-1"))
+    with pytest.raises(DataError, match=r"a\.csv:3: byte 0xe9 at offset 17 is not UTF-8.*iconv"):
+        read_source(path)
+
+
+def test_utf8_that_a_block_boundary_cuts_is_fine(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_bytes(b"name\n" + b"a" * ((1 << 20) - 6) + "é\n".encode() + b"\xe9\n")
+    with pytest.raises(DataError, match=r"a\.csv:3: byte 0xe9 at offset 1048578"):
+        read_source(path)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("", "the file is empty"),
+        ("a,b\n", "2 columns and no rows"),
+        ("a,b\n1,2\n1,2,3\n", "Expected 2 columns, got 3"),
+        ("a,b,a\n1,2,3\n", r"share a name: 'a' \(columns 1, 3\)"),
+        ("a,\n1,2\n", "column 2 has no name"),
+        ("a,__row\n1,2\n", "that Loopline uses itself"),
+    ],
+)
+def test_a_bad_csv_is_refused_with_the_file_and_the_reason(tmp_path, content, message):
+    path = tmp_path / "a.csv"
+    path.write_text(content)
+    with pytest.raises(DataError, match=message) as caught:
+        read_source(path)
+    assert str(path) in str(caught.value)
+
+
+def test_parquet_cut_short_is_refused_with_the_cure(tmp_path):
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"x": range(1000)}), path)
+    path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(DataError, match=r"a\.parquet: got \d+ bytes that are no whole Parquet file.*again"):
+        read_source(path)
+
+
+def test_missing_files_and_unknown_formats_are_refused(tmp_path):
+    (tmp_path / "a.xlsx").write_text("x")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(DataError, match="no such file or folder"):
+        read_source(tmp_path / "nowhere.csv")
+    with pytest.raises(DataError, match=r"got a \.xlsx file, expected"):
+        read_source(tmp_path / "a.xlsx")
+    with pytest.raises(DataError, match=r"no \.parquet or \.txt file"):
+        read_source(tmp_path / "empty")
+
+
+def test_a_data_frame_becomes_a_table_without_its_index():
+    frame = pd.DataFrame({"x": [1, 2]}, index=[7, 9])
+    assert read_source(frame).column_names == ["x"]
+
+
+def test_a_data_frame_with_mixed_types_or_shared_names_is_refused():
+    with pytest.raises(DataError, match="a column mixes types"):
+        read_source(pd.DataFrame({"x": [1, "a", b"b"]}))
+    with pytest.raises(DataError, match="share a name: 'x'"):
+        read_source(pd.DataFrame([[1, 2]], columns=["x", "x"]))
+
+
+def test_anything_else_is_refused():
+    with pytest.raises(DataError, match="got a list, expected a pandas DataFrame"):
+        read_source([1, 2], told_as="./source.py:load")
+
+
+def test_a_table_is_written_whole_or_not_at_all(tmp_path):
+    path = tmp_path / "new" / "a.parquet"
+    write_table(pa.table({"x": [1, 2]}), path)
+    assert read_table(path, ["x"]).num_rows == 2
+    assert list(path.parent.iterdir()) == [path]

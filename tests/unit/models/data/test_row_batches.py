@@ -1,0 +1,97 @@
+"""Files are read a batch at a time: the same rows whatever the size, and mistakes named by file, line and column."""
+
+import gzip
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from models.data.row_batches import column_names, concatenated, count_rows, data_files, row_batches, sized
+from models.errors import DataError
+
+TYPES = {"x": pa.float64()}
+
+
+def test_csv_tsv_and_parquet_give_the_same_batches(tmp_path):
+    (tmp_path / "a.csv").write_text("x,name\n1,a\n,b\n3.5,NA\n")
+    (tmp_path / "a.tsv").write_text("x\tname\n1\ta\n\tb\n3.5\t\n")
+    with gzip.open(tmp_path / "a.csv.gz", "wt") as file:
+        file.write("x,name\n1,a\n,b\n3.5,\n")
+    table = pa.table({"x": [1.0, None, 3.5], "name": ["a", "b", None]})
+    pq.write_table(table, tmp_path / "a.parquet")
+    for name in ("a.csv", "a.tsv", "a.csv.gz", "a.parquet"):
+        path = tmp_path / name
+        batches = list(row_batches([path], TYPES, 2))
+        assert [batch.num_rows for batch in batches] == [2, 1], name
+        assert pa.concat_tables(batches).to_pydict() == table.to_pydict(), name
+        assert column_names(path) == ["x", "name"]
+        assert count_rows(path) == 3
+
+
+def test_a_column_without_a_given_type_is_text(tmp_path):
+    (tmp_path / "a.csv").write_text("id,flag\n007,true\n")
+    (batch,) = row_batches([tmp_path / "a.csv"], {}, 10)
+    assert batch.to_pylist() == [{"id": "007", "flag": "true"}]
+
+
+def test_lines_of_text_are_rows(tmp_path):
+    (tmp_path / "a.txt").write_text('one, "two"\n\nthree\n')
+    (batch,) = row_batches([tmp_path / "a.txt"], {}, 10)
+    assert batch.column("text").to_pylist() == ['one, "two"', "", "three"]
+    assert count_rows(tmp_path / "a.txt") == 3
+
+
+def test_a_folder_is_its_files_by_name(tmp_path):
+    for name in ("b", "a"):
+        (tmp_path / f"{name}.csv").write_text(f"x\n{ord(name)}\n")
+    (tmp_path / "note.md").write_text("not data")
+    files = data_files(tmp_path)
+    assert [path.name for path in files] == ["a.csv", "b.csv"]
+    assert concatenated(list(row_batches(files, TYPES, 5))).column("x").to_pylist() == [97.0, 98.0]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "told"),
+    [
+        ("a.csv", "x,y\n1,2\noops,3\n", r"a\.csv: line 3, column 'x': expected double: invalid value 'oops'"),
+        ("a.csv", "x,y\n1,2\n3\n", r"Row #3: Expected 2 columns, got 1"),
+        ("a.csv", "x,x\n1,2\n", "several columns are called 'x'"),
+        ("a.csv", "", "the file is empty"),
+        ("a.parquet", "no parquet", r"a\.parquet: cannot be read"),
+        ("a.json", "{}", r"got a \.json file, expected a \.csv"),
+    ],
+)
+def test_what_cannot_be_read_is_told_with_its_place(tmp_path, name, content, told):
+    def read(path):
+        for one in data_files(path):
+            column_names(one)
+            list(row_batches([one], TYPES, 10))
+
+    (tmp_path / name).write_text(content)
+    with pytest.raises(DataError, match=told):
+        read(tmp_path / name)
+
+
+def test_what_is_not_there_is_told(tmp_path):
+    with pytest.raises(DataError, match="no such file or folder"):
+        data_files(tmp_path / "gone.csv")
+    with pytest.raises(DataError, match="got no file to read in it"):
+        data_files(tmp_path)
+
+
+@given(st.lists(st.integers(0, 7), max_size=12), st.integers(1, 9))
+def test_sized_keeps_rows_and_order(sizes, rows):
+    tables, first = [], 0
+    for size in sizes:
+        tables.append(pa.table({"n": list(range(first, first + size))}, schema=pa.schema({"n": pa.int64()})))
+        first += size
+    found = list(sized(iter(tables), rows))
+    assert [n for table in found for n in table.column("n").to_pylist()] == list(range(first))
+    assert all(table.num_rows == rows for table in found[:-1])
+
+
+def test_a_column_of_two_types_becomes_text():
+    found = concatenated([pa.table({"a": [1.5], "b": [1]}), pa.table({"a": ["x"]}), pa.table({"a": [None]})])
+    assert found.to_pydict() == {"a": ["1.5", "x", None], "b": [1, None, None]}

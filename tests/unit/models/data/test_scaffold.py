@@ -1,0 +1,95 @@
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from ruamel.yaml import YAML
+
+from models.data.prepare import prepare_table
+from models.data.scaffold import _text, guess_spec, guess_target
+from models.errors import UsageError
+from models.spec import Spec
+
+ROWS = 120
+
+
+@pytest.fixture
+def path(tmp_path):
+    random = np.random.default_rng(0)
+    table = pa.table(
+        {
+            "customer_id": np.arange(ROWS),
+            "e-mail: address": [f"p{i}@x" for i in range(ROWS)],
+            "always": ["same"] * ROWS,
+            "age": pa.array([None if i % 10 == 0 else int(20 + i % 50) for i in range(ROWS)]),
+            "debt": random.normal(0, 1000, ROWS),
+            "plan": random.choice(["no", "gold", "1"], ROWS),
+            "churn": random.choice(["kept", "left"], ROWS),
+            "town": random.choice(["Rome", "Oslo"], ROWS),
+        }
+    )
+    pq.write_table(table, tmp_path / "people.parquet")
+    return tmp_path / "people.parquet"
+
+
+def read(text):
+    return Spec.model_validate(YAML(typ="safe").load(text))
+
+
+def test_the_guessed_spec_is_valid_and_prepares_the_data(path):
+    spec = read(guess_spec(path, "people"))
+    assert (spec.name, spec.data.target, spec.data.task) == ("people", "churn", "binary")
+    assert spec.data.split.by == "stratified"
+    assert spec.data.features.drop == ["customer_id", "e-mail: address", "always"]
+    assert spec.judge.slices == ["plan", "town"]
+    _, made = prepare_table(pq.read_table(path), spec, path.parent)
+    assert made.target.classes == ["kept", "left"]
+
+
+def test_the_expectations_hold_for_the_data_they_were_guessed_from(path):
+    spec = read(guess_spec(path, "people", source="people.parquet"))
+    table = pq.read_table(path)
+    known = {(one.expect, one.arguments.get("column")): one.arguments for one in spec.data.expectations}
+    assert spec.data.source == "people.parquet"
+    assert known["column_values_to_not_be_null", "age"]["mostly"] == 0.85
+    assert known["column_values_to_be_in_set", "plan"]["value_set"] == ["1", "gold", "no"]
+    assert known["column_values_to_be_between", "age"]["min_value"] == 0
+    debt = known["column_values_to_be_between", "debt"]
+    values = table.column("debt").to_numpy()
+    assert debt["min_value"] < values.min()
+    assert debt["max_value"] > values.max()
+
+
+def test_a_year_gets_a_few_years_of_slack(tmp_path):
+    pq.write_table(pa.table({"year": [2007, 2008, 2009] * 20, "y": ["a", "b"] * 30}), tmp_path / "d.parquet")
+    spec = read(guess_spec(tmp_path / "d.parquet", "d"))
+    (years,) = [one.arguments for one in spec.data.expectations if one.expect == "column_values_to_be_between"]
+    assert (years["min_value"], years["max_value"]) == (2006, 2010)
+
+
+def test_a_target_of_numbers_is_a_regression(path):
+    spec = read(guess_spec(path, "people", target="debt"))
+    assert (spec.data.task, spec.data.split.by) == ("regression", "random")
+
+
+def test_a_wrong_target_gets_the_nearest_name(path):
+    with pytest.raises(UsageError, match=r"--target: no column 'chrun'.*did you mean 'churn'"):
+        guess_spec(path, "people", target="chrun")
+
+
+def test_a_table_with_dates_is_split_by_time(tmp_path):
+    days = np.datetime64("2024-01-01") + np.arange(60)
+    pq.write_table(pa.table({"day": days, "x": np.arange(60.0), "y": ["a", "b"] * 30}), tmp_path / "d.parquet")
+    spec = read(guess_spec(tmp_path / "d.parquet", "d"))
+    assert (spec.data.split.by, spec.data.split.column, spec.data.target) == ("time", "day", "y")
+
+
+def test_without_a_usual_name_the_last_column_is_the_target():
+    assert guess_target(pa.table({"a": [1], "b": [2]})) == "b"
+    assert guess_target(pa.table({"Label": [1], "b": [2]})) == "Label"
+
+
+@given(st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"]), min_size=1, max_size=12))
+def test_any_text_is_read_back_as_it_was(text):
+    assert YAML(typ="safe").load(f"x: {_text(text)}") == {"x": text}

@@ -1,0 +1,164 @@
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from models.data.split import TEST, TRAIN, VALIDATION, assign, newest, times
+from models.errors import DataError
+from models.spec import Split
+
+SPLITS = [
+    Split(by="random"),
+    Split(by="stratified"),
+    Split(by="hash", column="key"),
+    Split(by="group", column="group"),
+    Split(by="time", column="when"),
+]
+
+
+def table(rows, seed=0):
+    random = np.random.default_rng(seed)
+    return pa.table(
+        {
+            "key": np.arange(rows),
+            "group": random.integers(0, max(rows // 4, 1), rows),
+            "when": random.integers(0, max(rows // 2, 1), rows),
+            "target": random.choice(["a", "b", "c"], rows, p=[0.7, 0.2, 0.1]),
+        }
+    )
+
+
+@given(rows=st.integers(400, 600), seed=st.integers(0, 50), split=st.sampled_from(SPLITS))
+@settings(max_examples=60)
+def test_every_row_is_in_one_split_and_each_has_about_its_share(rows, seed, split):
+    codes = assign(table(rows, seed), split, "target")
+    assert len(codes) == rows
+    assert set(codes.tolist()) == {TRAIN, VALIDATION, TEST}
+    # Five standard errors where the share is one in expectation; groups of four count as one draw.
+    slack = {"stratified": 0.01, "time": 0.02, "group": 0.2}.get(split.by, 0.1)
+    assert abs((codes == VALIDATION).mean() - 0.15) < slack
+    assert abs((codes == TEST).mean() - 0.15) < slack
+
+
+@given(rows=st.integers(200, 300), more=st.integers(1, 100), split=st.sampled_from(SPLITS[:4]))
+@settings(max_examples=40)
+def test_a_row_keeps_its_split_when_rows_are_appended(rows, more, split):
+    grown = table(400).slice(0, rows + more)
+    before, after = assign(grown.slice(0, rows), split, "target"), assign(grown, split, "target")
+    assert np.array_equal(before, after[:rows])
+
+
+@given(st.integers(0, 50))
+@settings(max_examples=20)
+def test_a_row_keeps_its_split_when_rows_are_reordered(seed):
+    rows = table(300)
+    order = np.random.default_rng(seed).permutation(300)
+    for split in (SPLITS[0], SPLITS[2], SPLITS[3]):
+        assert np.array_equal(assign(rows, split, "target")[order], assign(rows.take(order), split, "target"))
+
+
+@given(seed=st.integers(0, 50))
+@settings(max_examples=20)
+def test_a_group_is_never_divided(seed):
+    rows = table(300, seed)
+    codes = assign(rows, SPLITS[3], "target")
+    groups = rows.column("group").to_numpy()
+    assert all(len(set(codes[groups == group])) == 1 for group in set(groups))
+
+
+@given(seed=st.integers(0, 50), rows=st.integers(60, 300))
+@settings(max_examples=30)
+def test_no_time_is_on_two_sides_and_the_newest_rows_are_the_test(seed, rows):
+    data = table(rows, seed)
+    codes = assign(data, SPLITS[4], "target")
+    when = data.column("when").to_numpy()
+    assert when[codes == TRAIN].max() < when[codes == VALIDATION].min()
+    assert when[codes == VALIDATION].max() < when[codes == TEST].min()
+
+
+def test_growing_data_never_moves_a_row_back_in_time_order():
+    data = pa.table({"when": np.arange(200), "target": ["a"] * 200})
+    before = assign(data.slice(0, 150), SPLITS[4], "target")
+    after = assign(data, SPLITS[4], "target")[:150]
+    assert np.all(after <= before)
+
+
+def test_stratified_gives_each_class_its_share_even_when_it_is_rare():
+    classes = ["common"] * 900 + ["rare"] * 40
+    codes = assign(pa.table({"target": classes}), SPLITS[1], "target")
+    rare = codes[900:]
+    assert abs((rare == TEST).sum() - 6) <= 2
+    assert abs((rare == VALIDATION).sum() - 6) <= 2
+
+
+def test_random_follows_the_seed_and_a_key_column_if_there_is_one():
+    data = table(300)
+    assert not np.array_equal(
+        assign(data, Split(by="random"), "target"), assign(data, Split(by="random", seed=1), "target")
+    )
+    changed = data.set_column(1, "group", pa.array([0] * 300))
+    keyed = Split(by="random", column="key")
+    assert np.array_equal(assign(data, keyed, "target"), assign(changed, keyed, "target"))
+
+
+def test_an_empty_split_is_refused_with_the_counts():
+    data = pa.table({"group": [1] * 50, "target": ["a", "b"] * 25})
+    with pytest.raises(DataError, match=r"without rows \(train"):
+        assign(data, Split(by="group", column="group"), "target")
+
+
+def test_one_moment_only_leaves_splits_empty():
+    data = pa.table({"when": [5] * 50, "target": ["a", "b"] * 25})
+    with pytest.raises(DataError, match="without rows"):
+        assign(data, SPLITS[4], "target")
+
+
+def test_a_missing_time_is_refused():
+    data = pa.table({"when": [None, *range(20)], "target": ["a"] * 21})
+    with pytest.raises(DataError, match=r"1 of 21 rows have no value"):
+        assign(data, SPLITS[4], "target")
+
+
+def test_stratifying_by_numbers_is_refused():
+    data = pa.table({"target": np.arange(2000) / 7})
+    with pytest.raises(DataError, match="to stratify by"):
+        assign(data, SPLITS[1], "target")
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.chunked_array([["2020-01-02", "2020-01-01 06:00"]]),
+        pa.chunked_array([["2020-01-02T00:00:00Z", "2020-01-01T06:00:00Z"]]),
+        pa.chunked_array([pa.array(["2020-01-02", "2020-01-01"]).cast(pa.date32())]),
+        pa.chunked_array([[2.5, 1.5]]),
+    ],
+)
+def test_times_may_be_dates_text_or_numbers(column):
+    values = times(column, "when")
+    assert values[0] > values[1]
+
+
+def test_text_that_is_no_date_is_refused_with_the_cure():
+    with pytest.raises(DataError, match="parse it in a source function"):
+        times(pa.chunked_array([["yesterday"]]), "when")
+
+
+@given(
+    codes=st.lists(st.sampled_from([TRAIN, VALIDATION, TEST]), min_size=1, max_size=60),
+    rows=st.integers(1, 70),
+    seed=st.integers(0, 20),
+    is_timed=st.booleans(),
+)
+def test_only_the_oldest_training_rows_go(codes, rows, seed, is_timed):
+    codes = np.array(codes, dtype=np.int8)
+    key = np.random.default_rng(seed).permutation(len(codes)) if is_timed else None
+    kept = newest(codes, key, rows)
+    training = codes == TRAIN
+    assert kept[~training].all()
+    assert kept[training].sum() == min(rows, training.sum())
+    age = np.arange(len(codes)) if key is None else key
+    if not kept.all():
+        assert age[~kept].max() < age[kept & training].min()
+    assert newest(codes, key, None).all()

@@ -1,0 +1,98 @@
+"""Batches of given rows of every kind: what is shown, what is logged, and where the one ends and the other begins."""
+
+import json
+from datetime import UTC, datetime
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from models.errors import DataError
+from models.export import batch
+from models.export.batch import Reading, examples, logged_columns, part_of, shown_columns
+from models.export.export import export
+from models.export.scoring import Scorer
+from tests.unit.models.export.conftest import raw_table, spec_of
+
+AT = datetime(2026, 2, 3, tzinfo=UTC)
+NETS = {
+    "table": ("trees", "multiclass", {}),
+    "image": ("cnn", "multiclass", {"width": 4, "hidden": 8}),
+    "series": ("gru", "regression", {"hidden": 8}),
+    "text": ("decoder", "language", {"width": 16, "layers": 1, "heads": 2}),
+}
+
+
+@pytest.fixture
+def predicted(finished_job, tmp_path, monkeypatch):
+    """A function that predicts raw rows of a kind: the parts, by way of a Parquet file."""
+
+    def run(kind: str, table: pa.Table | None = None) -> tuple[list[pa.Table], Scorer]:
+        net, task, arguments = NETS[kind]
+        job = finished_job(net, kind, task, **arguments)
+        export(json.loads(job.model_dump_json()), str(tmp_path), {})
+        scorer, data = Scorer(tmp_path), spec_of(kind, task).data
+        pq.write_table(raw_table(kind, task) if table is None else table, tmp_path / "rows.parquet")
+        monkeypatch.setattr(batch, "PART_ROWS", 128)
+        reading = Reading(data, scorer.preparation, tmp_path, {})
+        parts, first = [], 0
+        for given, feed in examples(reading, [tmp_path / "rows.parquet"], "rows.parquet"):
+            ids = pa.array([f"r{first + n}" for n in range(given.num_rows)])
+            parts.append(part_of(scorer, given, feed, ids, "7", AT, data))
+            first += given.num_rows
+        return parts, scorer
+
+    return run
+
+
+def test_a_table_logs_what_the_graph_was_given_and_the_rest_raw(predicted):
+    table = raw_table("table", "multiclass").append_column("note", pa.array(["n"] * 300))
+    parts, scorer = predicted("table", table)
+    assert [part.num_rows for part in parts] == [128, 128, 44]
+    classes = scorer.preparation.target.classes or []
+    assert shown_columns(parts[0].schema) == ["id", "label", *(f"probability_{name}" for name in classes), "version"]
+    assert set(logged_columns(parts[0].schema)) == {
+        "id", "version", "at", "origin", "score", "scores", "raw.note",
+        "input.größe (m)", "input.n/1", "input.city", "input.month", "input.is late",
+    }  # fmt: skip
+    whole = pa.concat_tables(parts)
+    assert whole.column("at").unique().to_pylist() == [AT]
+    assert whole.column("version").unique().to_pylist() == ["7"]
+    chances = np.array(whole.column("scores").to_pylist())
+    for at, name in enumerate(classes):
+        assert chances[:, at].tolist() == whole.column(f"probability_{name}").to_pylist()
+    assert whole.column("score").null_count == 300
+
+
+def test_images_keep_their_bytes_and_come_in_parts_that_fit(predicted, monkeypatch):
+    monkeypatch.setattr(batch, "PART_BYTES", 100 * 4 * 6 * 2)
+    parts, _ = predicted("image")
+    assert [part.num_rows for part in parts] == [100, 100, 100]
+    names = logged_columns(parts[0].schema)
+    assert "raw.image" in names
+    assert not [name for name in names if name.startswith("input.")]
+    assert (
+        parts[0].column("raw.image").to_pylist() == raw_table("image", "multiclass").column("image").to_pylist()[:100]
+    )
+
+
+def test_a_row_of_a_series_is_the_last_step_of_a_window(predicted):
+    table = raw_table("series", "regression")
+    parts, _ = predicted("series", table.take(np.random.default_rng(1).permutation(300)))  # put in order of time
+    whole = pa.concat_tables(parts)
+    assert whole.column("raw.time").to_pylist() == list(range(7, 300))
+    assert shown_columns(whole.schema) == ["id", "prediction", "version"]
+    assert whole.column("score").to_pylist() == whole.column("prediction").to_pylist()
+
+
+def test_texts_are_read_and_their_bits_logged(predicted):
+    parts, _ = predicted("text", pa.table({"text": ["und so weiter", "東京"]}))
+    (part,) = parts
+    assert shown_columns(part.schema) == ["id", "next_character", "probability", "bits_per_char", "version"]
+    assert part.column("score").to_pylist() == part.column("bits_per_char").to_pylist()
+
+
+def test_columns_that_are_not_even_made_are_told(predicted):
+    with pytest.raises(DataError, match=r"rows\.parquet: the model takes 'city'"):
+        predicted("table", raw_table("table", "multiclass").drop_columns(["city"]))

@@ -1,0 +1,112 @@
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+
+from models.data.feeds import feeds
+from models.data.preparation import Preparation
+from models.errors import StoreError
+from models.export.export import MODEL_FILE, export
+from models.export.predict import predict
+from models.export.pyfunc import _load_pyfunc
+from models.export.signature import feed_of
+from models.training.job import Job
+from tests.unit.models.export.conftest import FinishedJob
+
+METADATA = {"loopline.project": "tiny", "loopline.dataset": "0123"}
+READY = [
+    ("mlp", "table", "binary", {"hidden": 8}),
+    ("transformer", "table", "multiclass", {"width": 8, "layers": 1}),
+    ("trees", "table", "multiclass", {}),
+    ("trees", "table", "regression", {}),
+    ("cnn", "image", "multiclass", {"width": 4, "hidden": 8}),
+    ("gru", "series", "regression", {"hidden": 8}),
+    ("lstm", "series", "regression", {"hidden": 8}),
+    ("decoder", "text", "language", {"width": 16, "layers": 2, "heads": 2}),
+    ("lstm", "text", "language", {"hidden": 8}),
+]
+
+
+def exported(job: Job, out: Path) -> dict[str, Any]:
+    return export(json.loads(job.model_dump_json()), str(out), METADATA)
+
+
+@pytest.fixture(scope="module", params=READY, ids=lambda ready: "-".join(ready[:3]))
+def made(
+    request: pytest.FixtureRequest, finished_job: FinishedJob, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Job, dict[str, Any]]:
+    net, kind, task, arguments = request.param
+    job = finished_job(net, kind, task, **arguments)
+    return job, exported(job, tmp_path_factory.mktemp("export"))
+
+
+def test_every_ready_net_is_in_parity_with_its_graph(made: tuple[Job, dict[str, Any]]) -> None:
+    _, answer = made
+    assert answer["parity"] == answer["max_difference"] < 1e-5 < answer["tolerance"]
+    assert answer["num_examples"] > 30
+    assert answer["label_flips"] == 0
+
+
+def test_the_file_is_what_the_answer_says(made: tuple[Job, dict[str, Any]]) -> None:
+    job, answer = made
+    content = Path(answer["path"]).read_bytes()
+    assert answer["sha256"] == hashlib.sha256(content).hexdigest()
+    assert answer["size_bytes"] == len(content)
+    model = onnx.load_from_string(content)
+    onnx.checker.check_model(model, full_check=True)
+    assert METADATA.items() <= {entry.key: entry.value for entry in model.metadata_props}.items()
+    assert Preparation.load(Path(answer["path"]).parent) == Preparation.load(job.prepared)
+    assert json.loads(json.dumps(answer, allow_nan=False)) == answer
+
+
+def test_one_row_and_many_give_the_same(made: tuple[Job, dict[str, Any]]) -> None:
+    job, answer = made
+    preparation = Preparation.load(job.prepared)
+    path = Path(answer["path"])
+    whole = predict(path, feeds(job.prepared, "test", preparation), preparation)
+    single = predict(path, feeds(job.prepared, "test", preparation, batch=1), preparation)
+    assert len(whole) > 40
+    np.testing.assert_allclose(single, whole, rtol=1e-4, atol=1e-6)
+
+
+def test_the_example_can_be_sent_as_it_is(made: tuple[Job, dict[str, Any]]) -> None:
+    _, answer = made
+    feed = feed_of(answer["input_example"], answer["inputs"])
+    if "samples" in answer:
+        found = _load_pyfunc(answer["path"]).predict(feed)
+        assert list(found.columns) == [output["name"] for output in answer["outputs"]]
+        assert len(found) == len(feed["text"]) == 3
+        return
+    session = onnxruntime.InferenceSession(answer["path"], providers=["CPUExecutionProvider"])
+    for output, value in zip(answer["outputs"], session.run(None, feed), strict=True):
+        assert value.shape == (3, *output["shape"][1:])
+
+
+def test_the_same_weights_give_the_same_bytes(finished_job: FinishedJob, tmp_path: Path) -> None:
+    job = finished_job("trees")
+    assert exported(job, tmp_path / "one")["sha256"] == exported(job, tmp_path / "two")["sha256"]
+
+
+def test_labels_are_the_classes_and_unseen_values_are_predicted(finished_job: FinishedJob, tmp_path: Path) -> None:
+    job = finished_job("trees", task="multiclass")
+    answer = exported(job, tmp_path)
+    unseen = {name: np.array(["nowhere", ""], object) for name in ("city", "month", "is late")}
+    feed = {"größe (m)": np.array([np.nan, 2.0]), "n/1": np.array([np.nan, 1e300]), **unseen}
+    session = onnxruntime.InferenceSession(answer["path"], providers=["CPUExecutionProvider"])
+    label, probabilities = session.run(["label", "probabilities"], feed)
+    classes = Preparation.load(job.prepared).target.classes or []
+    assert label.tolist() == [classes[index] for index in probabilities.argmax(axis=1)]
+    np.testing.assert_allclose(probabilities.sum(axis=1), 1, rtol=1e-6)
+
+
+@pytest.mark.parametrize("net", ["mlp", "trees"])
+def test_a_job_without_its_weights_is_named(finished_job: FinishedJob, tmp_path: Path, net: str) -> None:
+    job = finished_job(net).model_copy(update={"folder": tmp_path / "gone"})
+    with pytest.raises(StoreError, match="gone"):
+        exported(job, tmp_path / "out")
+    assert not (tmp_path / "out" / MODEL_FILE).exists()

@@ -1,0 +1,133 @@
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+from models.data.feeds import feeds
+from models.data.preparation import Preparation
+from models.export import optimise as optimising
+from models.export.names import UNCHANGED_FILE
+from models.export.optimise import optimise
+from models.export.variants import Measured
+from models.judge.metrics import METRICS
+from models.spec_serve import Serve
+from tests.dense_models import dense_model
+from tests.unit.models.export.conftest import FinishedJob
+
+Optimise = Callable[..., tuple[list[Measured], Path]]
+
+
+@pytest.fixture
+def optimised(finished_job: FinishedJob, tmp_path: Path) -> Optimise:
+    """A function that exports dense layers, lets them be optimised by a `serve` block, and gives table and folder."""
+    prepared = finished_job("mlp").prepared
+
+    def run(model: onnx.ModelProto | None = None, **serve: object) -> tuple[list[Measured], Path]:
+        preparation = Preparation.load(prepared)
+        onnx.save(model or dense_model(preparation, hidden=128), tmp_path / "model.onnx")
+        preparation.save(tmp_path)
+        return optimise(tmp_path, prepared, METRICS["log_loss"], Serve.model_validate(serve), 0), tmp_path
+
+    return run
+
+
+def test_by_default_all_are_measured_and_the_export_is_served(optimised: Optimise) -> None:
+    table, folder = optimised()
+    assert [each.name for each in table] == ["fp32", "int8_dynamic", "int8_static", "fp16", "pruned"]
+    assert [each.name for each in table if each.served] == ["fp32"]
+    for each in table:
+        assert each.size_bytes
+        assert each.latency_ms
+        assert each.value is not None
+    assert all("max_metric_loss is 0" in each.refused for each in table[1:])
+    assert sorted(path.name for path in folder.iterdir()) == ["model.onnx", "preparation.json"]
+
+
+def test_the_smallest_that_loses_little_takes_the_exports_place(optimised: Optimise) -> None:
+    table, folder = optimised(max_metric_loss=0.2, variants=["int8_dynamic", "fp16"])
+    chosen = next(each for each in table if each.served)
+    assert chosen.name == "int8_dynamic"
+    assert (folder / "model.onnx").stat().st_size == chosen.size_bytes
+    assert (folder / UNCHANGED_FILE).stat().st_size == table[0].size_bytes
+
+
+def test_a_limit_of_latency_that_nothing_keeps_leaves_the_export(optimised: Optimise) -> None:
+    table, folder = optimised(max_metric_loss=1.0, max_latency_ms=1e-9, variants=["fp16"])
+    assert [each.name for each in table if each.served] == ["fp32"]
+    assert all("max_latency_ms" in each.refused for each in table)
+    assert not (folder / UNCHANGED_FILE).exists()
+
+
+def test_as_much_is_pruned_as_may_be_lost(optimised: Optimise) -> None:
+    kept = [optimised(max_metric_loss=limit, variants=["pruned"])[0][1] for limit in (1e-9, 5.0)]
+    assert [each.how.split(" of")[0] for each in kept] == ["a quarter", "three quarters"]
+    assert kept[1].served
+
+
+def test_what_cannot_be_made_is_in_the_table_with_its_reason(
+    optimised: Optimise, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(model: onnx.ModelProto) -> onnx.ModelProto:
+        raise ValueError("the tool has a fault\nand a long story")
+
+    monkeypatch.setattr(optimising, "dynamic_int8", broken)
+    monkeypatch.setattr(optimising, "halved", lambda model: onnx.ModelProto())
+    table, _ = optimised(max_metric_loss=1.0, variants=["int8_dynamic", "fp16"])
+    assert table[1].refused == "cannot be made: ValueError: the tool has a fault"
+    assert "ONNX Runtime cannot run it" in table[2].refused
+    assert [each.served for each in table] == [True, False, False]
+
+
+def test_nothing_asked_for_and_a_net_without_weights_have_no_table(optimised: Optimise) -> None:
+    assert optimised(variants=[])[0] == []
+    tiny = dense_model(Preparation.load(optimised(variants=[])[1]), hidden=4)
+    assert optimised(tiny)[0] == []
+
+
+def test_it_says_the_same_again_but_for_the_time_it_took(optimised: Optimise) -> None:
+    first, second = (
+        [each.model_copy(update={"latency_ms": None}) for each in optimised(max_metric_loss=0.05)[0]] for _ in range(2)
+    )
+    assert first == second
+
+
+def test_latencies_are_of_single_rows_in_turns(optimised: Optimise) -> None:
+    _, folder = optimised(variants=[])
+    names = Preparation.load(folder)
+    row = {part.name: np.zeros(1) for part in names.numeric} | {
+        part.name: np.array([""], object) for part in names.categorical
+    }
+    took = optimising.latencies({"a": folder / "model.onnx", "b": folder / "model.onnx"}, row)
+    assert set(took) == {"a", "b"}
+    assert min(took.values()) > 0
+
+
+def test_where_the_metric_is_undefined_nothing_is_compared_and_the_export_is_served(
+    optimised: Optimise, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = optimising.targets
+    monkeypatch.setattr(optimising, "targets", lambda *given: np.zeros_like(whole(*given)))
+    monkeypatch.setitem(METRICS, "log_loss", METRICS["roc_auc"])
+    table, folder = optimised(max_metric_loss=1.0)
+    assert [(each.name, each.served) for each in table] == [("fp32", True)]
+    assert "roc_auc is undefined" in table[0].refused
+    assert not (folder / UNCHANGED_FILE).exists()
+
+
+@pytest.mark.parametrize(
+    ("net", "kind", "task"),
+    [("mlp", "table", "multiclass"), ("cnn", "image", "multiclass"), ("gru", "series", "regression"),
+     ("decoder", "text", "language")],
+)  # fmt: skip
+def test_rows_of_every_kind_are_what_the_graph_takes(finished_job: FinishedJob, net: str, kind: str, task: str) -> None:
+    prepared = finished_job(net, kind, task).prepared
+    preparation = Preparation.load(prepared)
+    rows = optimising.Rows.of(prepared, preparation)
+    first = next(feeds(prepared, "train", preparation))
+    for name, values in rows.calibration[0].items():
+        assert 0 < len(values) <= optimising.CALIBRATION_ROWS[kind]
+        assert (values.dtype, values.shape[1:]) == (first[name].dtype, first[name].shape[1:])
+    count = sum(len(next(iter(feed.values()))) for feed in rows.validation)
+    assert len(rows.target) == count == min(preparation.rows["validation"], optimising.MOST_ROWS[kind])

@@ -1,0 +1,43 @@
+"""The trivial model that every challenger must beat."""
+
+import numpy as np
+import pytest
+
+from models.errors import DataError
+from models.judge.baseline import naive_forecast, trivial_baseline
+from models.judge.metrics import METRICS
+
+
+def test_binary_share_of_the_positive_class():
+    baseline = trivial_baseline("binary", np.array([0, 0, 1, 0]), 3)
+    assert baseline.prediction.tolist() == [0.25, 0.25, 0.25]
+    assert "positive" in baseline.name
+
+
+def test_multiclass_shares_keep_classes_that_training_lacks():
+    baseline = trivial_baseline("multiclass", np.array([0, 0, 2, 2, 2]), 2, num_classes=4)
+    assert baseline.prediction.tolist() == [[0.4, 0.0, 0.6, 0.0]] * 2
+
+
+@pytest.mark.parametrize(("metric", "middle"), [("mae", 2.0), ("rmse", 34.0), ("r2", 34.0)])
+def test_regression_takes_the_middle_that_suits_the_metric(metric, middle):
+    train = np.array([0.0, 2.0, 100.0])
+    baseline = trivial_baseline("regression", train, 2, metric=metric)
+    assert baseline.prediction.tolist() == [middle, middle]
+    other = np.full(3, 36.0 - middle)
+    function = METRICS[metric].function
+    gain = function(train, np.full(3, middle)) - function(train, other)
+    assert METRICS[metric].sign * gain > 0
+
+
+def test_no_training_target_is_an_error():
+    with pytest.raises(DataError, match="empty"):
+        trivial_baseline("binary", np.array([]), 3)
+
+
+def test_naive_forecast_repeats_the_value_of_a_season_ago():
+    baseline = naive_forecast(np.arange(10.0), np.array([7, 8, 9]), lag=7)
+    assert baseline.prediction.tolist() == [0.0, 1.0, 2.0]
+    assert baseline.name == "the value 7 steps earlier"
+    with pytest.raises(DataError, match="step 6 has no value 7 steps before"):
+        naive_forecast(np.arange(10.0), np.array([6]), lag=7)

@@ -1,0 +1,93 @@
+"""How names, directions and a user's own metric are understood, and when there is no value."""
+
+import math
+import warnings
+
+import numpy as np
+import pytest
+
+from models.errors import DataError, UsageError, UserCodeError
+from models.judge.metrics import METRICS, measure, metrics_for, resolve_metric
+
+
+@pytest.mark.parametrize("name", ["roc_auc", "pr_auc"])
+def test_ranking_of_one_class_is_undefined_and_measure_says_so(name):
+    target, prediction = np.zeros(5, dtype=int), np.linspace(0, 1, 5)
+    assert math.isnan(METRICS[name].function(target, prediction))
+    with pytest.raises(DataError, match=f"{name} is undefined on 5 examples with 1 distinct"):
+        measure(METRICS[name], target, prediction)
+
+
+@pytest.mark.parametrize("metric", METRICS.values(), ids=lambda metric: metric.name)
+def test_no_weight_at_all_is_undefined_without_a_warning(metric):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        prediction = np.ones((2, 3)) if metric.tasks == ("language",) else np.array([0.2, 0.8])
+        assert math.isnan(metric.function(np.array([0, 1]), prediction, np.zeros(2)))
+
+
+@pytest.mark.parametrize(
+    ("target", "prediction", "message"),
+    [
+        ([], [], "at least one"),
+        ([0, 1], [0.5], "got 2 targets and 1 predictions"),
+        ([0, 1], [0.5, float("nan")], "1 of 2 predictions are NaN"),
+        ([0.0, float("inf")], [0.5, 0.5], "1 of 2 targets are NaN"),
+    ],
+)
+def test_measure_refuses_arrays_that_no_metric_can_be_taken_of(target, prediction, message):
+    with pytest.raises(DataError, match=message):
+        measure(METRICS["accuracy"], np.array(target), np.array(prediction))
+
+
+def test_the_usual_metric_of_each_task(tmp_path):
+    assert resolve_metric(None, "binary", tmp_path).name == "roc_auc"
+    assert resolve_metric(None, "multiclass", tmp_path).name == "accuracy"
+    assert resolve_metric(None, "regression", tmp_path).name == "mae"
+    assert [metrics_for(task)[0].name for task in ("binary", "multiclass", "regression")] == [
+        "roc_auc",
+        "accuracy",
+        "mae",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("reference", "task", "direction", "message"),
+    [
+        ("roc_acu", "binary", None, "did you mean 'roc_auc'"),
+        ("mae", "binary", None, "got 'mae', which is for regression"),
+        ("mae", "regression", "maximize", "mae is to minimize"),
+        ("./own.py:gain", "binary", None, "needed for your own metric"),
+        ("./own.py:number", "binary", "maximize", "is a int, expected a function"),
+        ("./own.py:gian", "binary", "maximize", "did you mean 'gain'"),
+    ],
+)
+def test_a_wrong_metric_is_refused_with_the_cure(tmp_path, reference, task, direction, message):
+    (tmp_path / "own.py").write_text("number = 3\ndef gain(target, prediction): return 1.0\n")
+    with pytest.raises(UsageError, match=message):
+        resolve_metric(reference, task, tmp_path, direction)
+
+
+def test_a_metric_of_your_own_sees_repeated_examples_as_weights(tmp_path):
+    (tmp_path / "own.py").write_text("def total(target, prediction): return float(prediction.sum())\n")
+    metric = resolve_metric("./own.py:total", "regression", tmp_path, "minimize")
+    assert (metric.own, metric.sign) == (True, -1)
+    assert metric.function(np.zeros(3), np.array([1.0, 10.0, 100.0]), np.array([2.0, 0.0, 1.0])) == 102.0
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("return None", "gave back None"),
+        ("return float('nan')", "gave back nan"),
+        ("return 'good'", "gave back 'good'"),
+        ("return True", "gave back True"),
+        ("return prediction", "expected one finite number"),
+        ("return 1 / 0", r"raised ZeroDivisionError.*own\.py:1"),
+    ],
+)
+def test_a_metric_of_your_own_that_gives_no_number_is_your_error(tmp_path, body, message):
+    (tmp_path / "own.py").write_text(f"def bad(target, prediction): {body}\n")
+    metric = resolve_metric("./own.py:bad", "binary", tmp_path, "maximize")
+    with pytest.raises(UserCodeError, match=message):
+        measure(metric, np.array([0, 1]), np.array([0.2, 0.8]))

@@ -1,0 +1,39 @@
+"""Metrics of numbers against scikit-learn."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn import metrics as sk
+
+from models.judge.metrics import METRICS
+
+CLOSE = {"rel": 1e-9, "abs": 1e-9}
+
+
+def value(name, target, prediction, weight):
+    return METRICS[name].function(target, prediction, weight)
+
+
+@given(st.integers(0, 2**32), st.integers(3, 60), st.booleans())
+@settings(deadline=None, max_examples=40)
+def test_regression_metrics_equal_scikit_learn(seed, num, weighted):
+    rng = np.random.default_rng(seed)
+    target, prediction = rng.normal(3, 1, num) + 10, rng.normal(3, 1, num) + 10
+    weight = rng.random(num) + 0.01 if weighted else None
+    expected = {
+        "mae": sk.mean_absolute_error(target, prediction, sample_weight=weight),
+        "rmse": sk.root_mean_squared_error(target, prediction, sample_weight=weight),
+        "r2": sk.r2_score(target, prediction, sample_weight=weight),
+        "mape": sk.mean_absolute_percentage_error(target, prediction, sample_weight=weight),
+    }
+    for name, reference in expected.items():
+        assert value(name, target, prediction, weight) == pytest.approx(reference, **CLOSE), name
+
+
+def test_constant_target_and_zero_target_are_undefined_for_r2_and_mape():
+    assert math.isnan(value("r2", np.ones(4), np.arange(4.0), None))
+    assert math.isnan(value("mape", np.array([0.0, 1.0]), np.ones(2), None))
+    assert value("mape", np.array([0.0, 1.0]), np.array([5.0, 2.0]), np.array([0.0, 1.0])) == 1.0

@@ -1,0 +1,45 @@
+import inspect
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from models.errors import UsageError
+from models.nets.catalogue import CATALOGUE, NETS, default_net, default_space, is_trees, net_name
+from models.refs import resolve
+from models.spec import Search
+from models.training.trees import settings
+
+
+@pytest.mark.parametrize("name", NETS)
+def test_every_searched_argument_is_one_the_net_takes(name):
+    space = default_space(name)
+    Search(space=space)
+    factory = settings if is_trees(name) else resolve(name, Path(), NETS)
+    arguments = inspect.signature(factory).parameters
+    assert {key.removeprefix("model.") for key in space if key.startswith("model.")} <= set(arguments)
+
+
+def test_own_nets_are_searched_over_training_alone():
+    assert set(default_space("./net.py:Net")) == {"train.lr", "train.weight_decay"}
+    assert "train.lr" not in default_space("trees")
+
+
+@pytest.mark.parametrize("kind", ["table", "image", "series"])
+def test_auto_stands_for_a_net_that_takes_the_kind(kind):
+    assert kind in CATALOGUE[net_name("auto", kind)].kinds
+    assert net_name("auto", kind) == default_net(kind)
+
+
+def test_wrong_names_and_kinds_say_what_there_is():
+    with pytest.raises(UsageError, match="did you mean 'transformer'"):
+        net_name("transfromer", "table")
+    with pytest.raises(UsageError, match="those that do: mlp, transformer, trees"):
+        net_name("cnn", "table")
+    assert net_name("./net.py:Net", "table") == "./net.py:Net"
+
+
+def test_reading_spaces_imports_no_torch():
+    code = "import sys, models.nets.catalogue as c; c.default_space('mlp'); sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

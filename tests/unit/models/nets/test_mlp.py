@@ -1,0 +1,34 @@
+import pytest
+import torch
+
+from models.errors import UsageError
+from models.nets.build import example_inputs
+from models.nets.mlp import build, embedding_dim
+
+
+@pytest.mark.parametrize("norm", ["batch", "layer", "none"])
+@pytest.mark.parametrize("layers", [0, 2])
+def test_an_mlp_of_every_shape_gives_logits(table, norm, layers):
+    net = build(table, hidden=8, layers=layers, norm=norm)
+    assert net(**example_inputs(table, 5)).shape == (5, 3)
+
+
+def test_images_and_series_are_flattened(image, series):
+    assert build(image, hidden=8)(**example_inputs(image, 4)).shape == (4, 5)
+    assert build(series, hidden=8)(**example_inputs(series, 4)).shape == (4, 1)
+
+
+def test_every_input_matters(table):
+    net = build(table, hidden=8).eval()
+    base = example_inputs(table, 1)
+    for name, column in (("numeric", 2), ("categorical", 0), ("categorical", 1)):
+        changed = {key: value.clone() for key, value in base.items()}
+        changed[name][0, column] += 1
+        assert not torch.equal(net(**base), net(**changed))
+
+
+def test_embeddings_grow_slowly_and_bad_words_are_refused(table):
+    assert embedding_dim(2) == 2
+    assert embedding_dim(10**6) == 50
+    with pytest.raises(UsageError, match=r"model.arguments.norm: got 'btach', expected one of batch, layer, none"):
+        build(table, norm="btach")

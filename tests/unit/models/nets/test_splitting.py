@@ -1,0 +1,83 @@
+import pytest
+import torch
+from torch import nn
+
+from models.nets import mlp, transformer
+from models.nets.adapters import adapt
+from models.nets.build import example_inputs
+from models.nets.splitting import Stack, tensor_plan
+
+READY = {
+    "transformer": lambda sizes: transformer.build(sizes, width=8, layers=3, heads=2, dropout=0.0),
+    "mlp": lambda sizes: mlp.build(sizes, hidden=8, layers=3, dropout=0.0),
+}
+
+
+class Own(nn.Module):
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.lift = nn.Linear(width, 4)
+        self.stack = nn.ModuleList(nn.Linear(4, 4) for _ in range(2))
+
+    def forward(self, x):
+        x = self.enter(x)
+        for block in self.stack:
+            x = block(x)
+        return self.leave(x)
+
+    def blocks(self):
+        return self.stack
+
+    def enter(self, x):
+        return self.lift(x)
+
+    def leave(self, hidden):
+        return hidden[:, :3]
+
+    def tensor_plan(self):
+        return {"lift": "gathered"}
+
+    def tensor_parts(self):
+        return 4
+
+
+def through(stack: Stack, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
+    hidden = stack.enter(**inputs)
+    for block in stack.blocks:
+        hidden = block(hidden)
+    return stack.leave(hidden)
+
+
+@pytest.mark.parametrize("name", READY)
+def test_the_parts_of_a_ready_net_make_its_forward(table, image, series, name):
+    for sizes in (table, image, series):
+        net = READY[name](sizes).eval()
+        inputs = example_inputs(sizes, 3)
+        stack = Stack.of(net)
+        assert torch.equal(through(stack, inputs), net(**inputs))
+        assert stack.blocks
+
+
+@pytest.mark.parametrize("name", READY)
+def test_a_tensor_plan_names_linear_layers_that_divide(table, name):
+    net = READY[name](table)
+    plan, parts = tensor_plan(net)
+    for path, style in plan.items():
+        layer = net.get_submodule(path)
+        assert isinstance(layer, nn.Linear)
+        assert (layer.in_features if style == "row" else layer.out_features) % parts == 0
+
+
+def test_an_adapted_net_is_split_as_its_own_net_says(table):
+    net = adapt(Own(3 + 4 + 7), table, "own")
+    inputs = example_inputs(table, 2)
+    assert torch.equal(through(Stack.of(net), inputs), net(**inputs))
+    plan, parts = tensor_plan(net)
+    assert isinstance(net.get_submodule(next(iter(plan))), nn.Linear)
+    assert parts == 4
+
+
+def test_a_net_that_says_nothing_is_no_stack(series):
+    net = adapt(nn.Sequential(nn.Flatten(), nn.Linear(12, 1)), series, "net")
+    assert Stack.of(net) is None
+    assert tensor_plan(net) is None

@@ -1,0 +1,96 @@
+"""The light says first what a person should hear first."""
+
+import pytest
+
+from models.overview.facts import Data, Disk, Loop, Service, Waiting
+from models.overview.light import light, workspace_light
+from tests.told_facts import NOW, facts, findings, window
+
+GB = 10**9
+ROOM = Disk(free_bytes=50 * GB, total_bytes=100 * GB)
+
+
+def test_a_champion_that_nobody_watches_is_green_by_its_verdict() -> None:
+    told = light(facts())
+    assert (told.colour, told.reason) == (
+        "green",
+        "champion 2 holds its verdict (roc_auc 0.73, 0.72 to 0.74); not watched yet",
+    )
+
+
+def test_what_the_watch_found_decides_once_it_looked() -> None:
+    told = light(facts(watch=findings(window(1), reason="roc_auc 0.71 holds")))
+    assert (told.colour, told.reasons) == ("green", ["roc_auc 0.71 holds"])
+
+
+def test_a_decayed_champion_is_red_and_every_other_trouble_follows() -> None:
+    watch = findings(window(1), state="red", reason="roc_auc 0.65 is under 0.72")
+    waiting = Waiting(flow_run="x", reason="rows came", since=NOW, until=NOW + 9)
+    told = light(facts(watch=watch, waiting=waiting, loop=Loop(state="killed", loop_id="l-1", step="train")))
+    assert told.colour == "red"
+    assert told.reasons[0] == "roc_auc 0.65 is under 0.72"
+    assert "l-1 was killed at train: a run goes on where it was" in told.reasons[1]
+    assert "rows came" in told.reasons[2]
+
+
+def test_findings_of_another_version_say_nothing_of_the_champion() -> None:
+    told = light(facts(watch=findings(window(1), champion="1", state="red", reason="version 1 decayed")))
+    assert told.colour == "green"
+
+
+def test_a_watch_without_a_whole_window_yet_says_so() -> None:
+    told = light(facts(watch=findings(reason="version 2 has no whole window yet")))
+    assert told.colour == "green"
+    assert told.reason.endswith("0.72 to 0.74); version 2 has no whole window yet")
+
+
+@pytest.mark.parametrize(
+    ("told", "colour", "words"),
+    [
+        ({"error": "project.yaml:3: data.sorce: unknown"}, "red", "project.yaml:3"),
+        ({"data": Data(status="rejected", failing=["delay: too long (3 rows break it)"])}, "red", "delay: too long"),
+        ({"data": Data(status="warned", failing=["sex: nulls"])}, "amber", "sex: nulls"),
+        ({"loop": Loop(state="failed", loop_id="l-2", step="train")}, "amber", "loop l-2 failed at train"),
+        ({"champion": None}, "amber", "there is no champion"),
+        ({"champion": None, "loop": Loop()}, "amber", "no loop was run yet"),
+    ],
+)
+def test_what_waits_for_a_person_is_not_green(told: dict, colour: str, words: str) -> None:
+    lit = light(facts(**told))
+    assert lit.colour == colour
+    assert words in lit.reason
+
+
+def test_every_line_of_a_broken_spec_is_a_reason() -> None:
+    assert light(facts(error="line 1: wrong\nline 2: wrong too")).reasons == ["line 1: wrong", "line 2: wrong too"]
+
+
+def test_data_that_merely_drifts_needs_nobody() -> None:
+    assert light(facts(data=Data(status="warned", drifting=["distance: column kl divergence"]))).colour == "green"
+
+
+def test_rejected_data_is_not_told_twice_as_a_failed_loop() -> None:
+    told = light(facts(data=Data(status="rejected"), loop=Loop(state="failed", loop_id="l-3")))
+    assert told.reasons == ["the last data was rejected"]
+
+
+def test_a_workspace_is_as_well_as_its_worst_project() -> None:
+    red = facts(name="churn", error="broken")
+    assert workspace_light([facts()], {}, ROOM).reason == "every project is well"
+    told = workspace_light([facts(), red, facts(name="mnist", champion=None)], {}, ROOM)
+    assert (told.colour, told.reasons) == ("red", ["churn needs a person now", "mnist needs a person"])
+
+
+def test_an_empty_workspace_says_how_to_begin() -> None:
+    assert "loopline new" in workspace_light([], {}, ROOM).reason
+
+
+@pytest.mark.parametrize(("free", "colour"), [(1.5, "amber"), (0.4, "red"), (2.5, "green")])
+def test_a_nearly_full_disk_is_said_before_it_is_full(free: float, colour: str) -> None:
+    assert workspace_light([facts()], {}, Disk(free_bytes=int(free * GB), total_bytes=100 * GB)).colour == colour
+
+
+def test_a_service_that_does_not_stay_up_is_named() -> None:
+    services = {"worker": Service(state="failed", detail="exited 1"), "mlflow": Service(state="stopped")}
+    told = workspace_light([facts()], services, ROOM)
+    assert (told.colour, told.reasons) == ("red", ["the service worker is failed: exited 1"])

@@ -1,0 +1,56 @@
+import json
+
+import pytest
+
+from models.errors import UsageError
+from models.planner.machines import LAPTOP, PRESETS, read_machine
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_every_preset_is_a_machine(name):
+    machine = read_machine(name)
+    assert machine.name == name
+    assert machine.world_size >= 4
+
+
+def test_a_name_says_nodes_devices_and_what_they_are():
+    machine = read_machine("4x8xA100")
+    assert (machine.nodes, machine.devices, machine.device, machine.memory_gb) == (4, 8, "A100", 80)
+    assert machine.within_gb_per_s == 300
+    assert machine.peak("bf16") == 312e12
+    assert machine.peak("fp8") is None
+
+
+def test_a_file_may_say_it_all_or_lean_on_a_known_device(tmp_path):
+    path = tmp_path / "cluster.yaml"
+    path.write_text("device: L4\ndevices: 4\nwithin_gb_per_s: 20\n")
+    machine = read_machine(str(path))
+    assert (machine.memory_gb, machine.within_gb_per_s, machine.devices) == (24, 20, 4)
+    own = tmp_path / "cluster.json"
+    own.write_text(json.dumps(LAPTOP.model_dump()))
+    assert read_machine(str(own)) == LAPTOP
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("device: H100\nmemory: 80\n", "memory: Extra inputs are not permitted; expected the keys name, kind"),
+        ("device: H100\ndevices: eight\n", "devices: Input should be a valid integer"),
+        ("device: Own\n", "memory_gb: Field required"),
+        ("device: [\n", "cannot be parsed"),
+    ],
+)
+def test_a_wrong_file_says_which_key(tmp_path, text, said):
+    path = tmp_path / "cluster.yaml"
+    path.write_text(text)
+    with pytest.raises(UsageError) as caught:
+        read_machine(str(path))
+    assert said in str(caught.value)
+    assert "cluster.yaml" in str(caught.value)
+
+
+def test_a_stranger_is_told_what_there_is(tmp_path):
+    with pytest.raises(UsageError, match=r"got '8xZ9', expected detect, .*8xH100"):
+        read_machine("8xZ9")
+    with pytest.raises(UsageError, match="cannot be read"):
+        read_machine(str(tmp_path / "none.yaml"))

@@ -1,0 +1,90 @@
+from types import SimpleNamespace
+
+import pytest
+
+from models.planner.candidates import Candidate
+from models.planner.memory import Training, least, memory_of
+from models.planner.profile import Activations, Weights
+from tests.unit.models.planner.conftest import IMAGE, SERIES, TABLE
+
+
+@pytest.mark.parametrize(
+    ("net", "sizes", "batch", "arguments"),
+    [
+        ("mlp", TABLE, 64, {"hidden": 1024, "layers": 4}),
+        ("mlp", TABLE, 4096, {"hidden": 64}),
+        ("transformer", SERIES, 16, {"width": 128, "layers": 4}),
+        ("transformer", SERIES, 2, {"width": 384, "layers": 4}),
+        ("cnn", IMAGE, 32, {}),
+    ],
+    ids=["mlp, weights", "mlp, activations", "transformer, activations", "transformer, weights", "cnn"],
+)
+def test_one_rank_needs_within_a_tenth_of_what_torchs_tracker_finds(
+    make_profiler, tracked, net, sizes, batch, arguments
+):
+    found = memory_of(make_profiler(net, sizes, **arguments), Candidate("ddp"), Training(batch), exact=True)
+    assert found.total == pytest.approx(tracked(net, sizes, batch, **arguments), rel=0.1)
+
+
+class Figures:
+    """A net of round numbers: 8 blocks of a thousand parameters, 200 in front of them, 300 behind."""
+
+    tensor_parts = 8
+    num_blocks = 8
+
+    def weights(self, tensor=1):
+        return Weights(outside=500, enter=200, block=1000 // tensor, num_blocks=8, buffers=0)
+
+    def activations(self, micro_batch, tensor=1, recompute="none"):
+        return Activations(
+            saved=900 * micro_batch, block=100 * micro_batch, peak=1000 * micro_batch, apart=1000 * micro_batch,
+            hidden=10 * micro_batch, inputs=micro_batch,
+        )  # fmt: skip
+
+    exactly = activations
+
+
+NET = Figures()
+WHOLE = 4 * 8500
+TRAINING = Training(batch=64)
+
+
+def of(**fields):
+    found = memory_of(NET, Candidate(**fields), TRAINING)
+    return SimpleNamespace(weights=found.weights, optimiser=found.optimiser, activations=found.activations, all=found)
+
+
+def test_ddp_holds_everything_but_the_batch():
+    found = of(parallel="ddp", data=8)
+    assert (found.weights, found.optimiser) == (WHOLE, 2 * WHOLE)
+    assert found.activations == 8 * 1001
+
+
+def test_sharding_divides_weights_gradients_and_state_and_gathers_units():
+    found = of(parallel="fsdp", data=8)
+    assert (found.weights, found.all.gradients, found.optimiser) == (WHOLE // 8, WHOLE // 8, 2 * WHOLE // 8)
+    assert found.all.gathered == 4 * (2 * 1000 + 500) + 4 * 2 * 1000
+    assert of(parallel="hsdp", data=8, replicas=2).weights == WHOLE // 4
+
+
+def test_stages_hold_their_blocks_and_what_is_in_flight():
+    one_f = of(parallel="pp", stages=4, microbatches=8)
+    assert one_f.weights == 4 * (300 + 2 * 1000)
+    kept = 2 * 100 * 8 + 100 * 8 + 10 * 8
+    assert one_f.activations == 4 * (kept + 8) + 100 * 8
+    gpipe = of(parallel="pp", stages=4, microbatches=8, pipeline="gpipe")
+    assert gpipe.activations == 8 * (kept + 8) + 100 * 8
+
+
+def test_the_state_alone_is_sharded_beside_ddp():
+    found = memory_of(NET, Candidate("ddp", data=8), Training(64, shard_optimiser=True))
+    assert (found.weights, found.optimiser) == (WHOLE, 2 * WHOLE // 8)
+
+
+def test_on_a_cpu_the_best_weights_are_in_the_same_memory():
+    assert memory_of(NET, Candidate("ddp", data=8), Training(64, on_cpu=True)).host == WHOLE
+
+
+def test_the_least_is_less_than_any_estimate():
+    for candidate in (Candidate("ddp", data=8), Candidate("fsdp", data=8), Candidate("tp", tensor=8)):
+        assert least(8500, candidate, TRAINING) <= memory_of(NET, candidate, TRAINING).total

@@ -1,0 +1,168 @@
+"""The model card: the verdict first and in words, all text escaped, nothing fetched."""
+
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from models.export.variants import Measured
+from models.judge.verdict import Cost, Difference, Estimate, Gate, Parity, Slice, Verdict
+from models.report.card import Card, Picture, Snippet, render_card, traffic_light
+from models.report.style import draw
+from models.spec import Judge
+
+VOID = {"meta", "img", "br", "hr", "link", "input"}
+
+
+class Page(HTMLParser):
+    """Collects what a browser would fetch and run, and whether every element is closed."""
+
+    def __init__(self, html):
+        super().__init__()
+        self.fetched, self.tags, self.open = [], [], []
+        self.feed(html)
+        assert not self.open
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        values = dict(attrs)
+        self.fetched += [values[key] for key in ("src", "srcset", "data", "poster") if key in values]
+        if tag == "link":
+            self.fetched.append(values.get("href"))
+        assert not [key for key in values if key.startswith("on")]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+def gate(name, passed=True):
+    return Gate(name=name, passed=passed, reason=f"because of {name}")
+
+
+def verdict(**more):
+    estimate = Estimate(value=0.7512, low=0.7401, high=0.7633)
+    base = {
+        "decision": "promote",
+        "reasons": ["Promoted. Challenger 0.7512 against champion 0.74.", "sample: enough"],
+        "gates": [gate("sample"), gate("champion")],
+        "task": "binary",
+        "metric": "roc_auc",
+        "direction": "maximize",
+        "rules": Judge(),
+        "num_samples": 5000,
+        "challenger": estimate,
+        "champion": estimate,
+        "champion_id": "3",
+        "baseline": Estimate(value=0.5),
+        "baseline_name": "share of the positive class",
+        "difference": Difference(value=0.01, low=0.005, high=0.015, p_value=0.002, reached=True),
+        "over_baseline": Difference(value=0.25, low=0.2, high=0.3, p_value=0.002, reached=True),
+        "slices": [Slice(column="origin", value="<JFK>", num_samples=40, challenger=estimate, lost=True, p_holm=0.01)],
+        "metrics": {"roc_auc": {"challenger": 0.7512, "champion": 0.74, "baseline": None}},
+        "challenger_cost": Cost(latency_ms=0.03, size_mb=1.2),
+        "parity": Parity(max_difference=1e-7, tolerance=1e-5, num_examples=64),
+        "digests": {"target": "ab12"},
+    }
+    return Verdict(**{**base, **more})
+
+
+def card(**more):
+    picture = draw(lambda figure: figure.subplots().plot([0, 1]))
+    base = {
+        "project": "flights",
+        "verdict": verdict(),
+        "version": "4",
+        "figures": [Picture("ROC", "How well late flights are ranked.", picture)],
+        "data": {"rows": 336_776},
+        "schema": [{"column": "carrier", "kind": "categorical"}, {"column": "distance"}],
+        "training": {"epochs": 10},
+        "settings": {"lr": 0.001},
+        "search": {"trials": 20},
+        "provenance": {"commit": "4f2c1ab"},
+        "usage": [Snippet("Load it", "session.run(None, {'a': 1 < 2})")],
+        "limits": ["Other airports."],
+        "links": {"run": "http://127.0.0.1:5000/#/run"},
+    }
+    return Card(**{**base, **more})
+
+
+def test_the_verdict_comes_first_in_words_then_numbers_with_intervals():
+    html = render_card(card())
+    places = [html.index(each) for each in ("Promoted. Challenger", "0.7401 to 0.7633", "because of champion", "ROC")]
+    assert places == sorted(places)
+    for text in ("336\u202f776", "version 3", "4f2c1ab", "carrier", "Other airports."):
+        assert text in html
+
+
+def test_the_page_is_whole_fetches_nothing_and_runs_nothing():
+    html = render_card(card())
+    page = Page(html)
+    assert page.fetched
+    assert all(each.startswith("data:image/") for each in page.fetched)
+    assert "script" not in page.tags
+    assert not re.search(r"url\(|@import", html)
+    assert len(html) < 1_500_000
+
+
+def test_every_text_of_a_user_is_escaped():
+    evil = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>"
+    reasons = [evil, evil]
+    bad = card(
+        project=evil,
+        description=evil,
+        verdict=verdict(reasons=reasons, metric=evil, metrics={evil: {"challenger": 1.0}}, digests={evil: evil}),
+        figures=[Picture(evil, evil, b"<svg/>", "verdict", evil)],
+        data={evil: evil},
+        schema=[{evil: evil}],
+        settings={evil: [evil]},
+        usage=[Snippet(evil, evil)],
+        links={evil: f"javascript:{evil}"},
+    )
+    html = render_card(bad)
+    page = Page(html)
+    assert "script" not in page.tags
+    assert page.tags.count("img") == 1
+    assert "javascript:" not in html.replace(f"javascript:{evil}", "")
+    assert "onerror=alert(1)>" not in html
+
+
+def test_a_first_model_with_bare_facts_makes_a_card_too():
+    bare = verdict(
+        champion=None, difference=None, baseline=None, over_baseline=None, slices=[], metrics={}, parity=None
+    )
+    html = render_card(Card(project="penguins", verdict=bare))
+    Page(html)
+    assert "Slices" not in html
+    assert "Training" not in html
+
+
+@pytest.mark.parametrize(
+    ("decision", "gates", "light"),
+    [
+        ("promote", [gate("sample")], "green"),
+        ("keep", [gate("champion", passed=False)], "amber"),
+        ("keep", [gate("champion", passed=False), gate("goal", passed=False)], "red"),
+        ("keep", [gate("parity", passed=False)], "red"),
+    ],
+)
+def test_the_light_says_whether_it_may_serve(decision, gates, light):
+    judged = verdict(decision=decision, gates=gates)
+    assert traffic_light(judged) == light
+    assert f'class="light {light}"' in render_card(card(verdict=judged))
+
+
+def test_the_variants_stand_with_the_costs_and_say_which_is_served_and_why_not_the_others():
+    table = [
+        Measured(name="fp32", size_bytes=9000, latency_ms=0.05, value=0.75, loss=0.0, most_lost=0.0),
+        Measured(name="int8_static", size_bytes=3000, latency_ms=0.04, value=0.74, loss=0.01, served=True),
+        Measured(name="pruned", how="half <of> the units", refused="may lose 0.2"),
+    ]
+    html = render_card(card(variants=table))
+    part = html[html.index("<h3>Variants</h3>") : html.index("<h2>Data</h2>")]
+    assert part.count("✓ served") == 1
+    assert "may be served, but is no smaller" in part
+    assert "may lose 0.2" in part
+    assert "half &lt;of&gt; the units" in part
+    assert "Variants" not in render_card(card())

@@ -1,0 +1,171 @@
+"""The pages show what is told, escape all of it, and fetch nothing."""
+
+import re
+from html.parser import HTMLParser
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from models.overview.facts import Data, Ended, Service, Store, Waiting
+from models.report import overview_page as page
+from models.report.overview_page import Link
+from models.retrain.signal import Decision, Signal
+from tests.told_facts import NOW, facts, findings, window, workspace
+
+VOID = {"meta", "link", "input", "br", "hr", "img"}
+
+
+class Outline(HTMLParser):
+    """Every element that opens is closed, in order; what it fetches and what runs is noted."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[str] = []
+        self.fetched: list[str] = []
+        self.text = ""
+        self.feed(html)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        assert not any(name.startswith("on") or name == "style" for name in given), attrs
+        self.tags.append(tag)
+        self.fetched += [str(given[name]) for name in ("src",) if name in given]
+        self.fetched += [str(given["href"])] if tag == "link" else []
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def full() -> dict[str, object]:
+    signal = Signal(id="s", kind="decay", at=NOW - 60, reason="roc_auc fell")
+    return {
+        "watch": findings(*[window(number) for number in range(12)], window(12, decayed=True)),
+        "decisions": [Decision(signal=signal, at=NOW - 60, action="wait", reasons=["cooldown"], until=NOW + 3600)],
+        "history": [
+            Ended(loop_id="l-1", ended=NOW - 9, outcome="kept", trigger="new_data", seconds=340.0, reason="Kept.")
+        ],
+        "waiting": Waiting(flow_run="r", reason="12,000 rows came", since=NOW - 60, until=NOW + 999),
+        "data": Data(status="warned", failing=["sex: nulls"], rows=344, ingested=NOW - 5),
+        "owed": ["train"],
+    }
+
+
+def test_the_first_page_tells_who_needs_a_person_first() -> None:
+    services = {"prefect": Service(state="running", url="http://127.0.0.1:4200"), "worker": Service(state="failed")}
+    told = workspace(
+        facts(name="well"),
+        facts(name="sick", error="broken"),
+        services=services,
+        stores=[Store(name="mlflow", size_bytes=1_740_000)],
+        sized=NOW - 60,
+    )
+    seen = Outline(page.render_index(told))
+    assert seen.text.index("sick") < seen.text.index("champion 2 holds its verdict")
+    assert "1.74 MB" in seen.text
+    assert "50 GB free of 100 GB" in seen.text
+    assert seen.fetched == ["/style.css", "data:,"]
+
+
+def test_a_project_is_told_with_its_history() -> None:
+    html = page.render_project(facts(**full()), NOW, [Link("runs in Prefect", "http://127.0.0.1:4200/runs")])
+    seen = Outline(html)
+    for words in (
+        "roc_auc 0.73 (0.72 to 0.74), 5000 rows",
+        "−0.01 (−0.02 to +0.001) against version 2",
+        "Shall it be retrained?",
+        "80 % labelled",
+        "champion kept",
+        "6 min",
+        "not now",
+        "cooldown",
+        "sex: nulls",
+        "would begin at train",
+        "c0ffee123456",
+    ):
+        assert words in re.sub(r"\s+", " ", seen.text), words
+    assert seen.tags.count("svg") == 2
+    assert 'href="/projects/flights/rollback"' in html
+    assert 'href="http://127.0.0.1:4200/runs"' in html
+
+
+def test_a_project_whose_spec_is_broken_shows_the_error_and_no_buttons() -> None:
+    html = page.render_project(facts(error="project.yaml:2: wrong"), NOW, [])
+    assert "project.yaml:2: wrong" in Outline(html).text
+    assert "/retrain" not in html
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.text(alphabet=st.characters(codec="utf-8", exclude_categories=["Cs", "Cc"])),
+    st.sampled_from(["<script>", '"><img src=x onerror=y>', "{{ 7*7 }}", "javascript:"]),
+)
+def test_whatever_a_user_wrote_stays_text(text: str, hostile: str) -> None:
+    evil = f"{hostile}{text}</script>'\""
+    told = facts(name=evil, folder=evil, description=evil, **full())
+    for html in (
+        page.render_project(told, NOW, [Link(evil, f"javascript:{evil}")]),
+        page.render_index(workspace(told, workspace=evil)),
+        page.render_confirm(
+            evil, evil, [evil], {"action": "/x", "token": "t", "word": evil, "fields": {evil: evil}, "back": "/"}
+        ),
+        page.render_message(evil, [evil]),
+        page.render_login("t", "/", wrong=True),
+    ):
+        seen = Outline(html)
+        assert not {"script", "img", "iframe", "object"} & set(seen.tags)
+        assert set(seen.fetched) == {"/style.css", "data:,"}
+        assert 'href="javascript' not in html
+
+
+def test_links_that_could_run_code_lead_nowhere() -> None:
+    assert 'href="#"' in page.render_project(facts(), NOW, [Link("evil", "javascript:alert(1)")])
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (0, "now"),
+        (-40, "40 s ago"),
+        (-100, "2 min ago"),
+        (-7200, "2 h ago"),
+        (-40 * 3600, "2 d ago"),
+        (300, "in 5 min"),
+    ],
+)
+def test_times_are_told_from_now(seconds: float, words: str) -> None:
+    assert page.ago(NOW + seconds, NOW) == words
+
+
+@pytest.mark.parametrize(
+    ("count", "words"),
+    [(0, "0 B"), (999, "999 B"), (1000, "1 kB"), (1_234_567, "1.23 MB"), (10**15, "1 PB"), (10**19, "1e+04 PB")],
+)
+def test_sizes_are_short(count: int, words: str) -> None:
+    assert page.size(count) == words
+
+
+def test_what_comes_next_names_schedule_and_triggers() -> None:
+    told = facts(next_loop=NOW, schedule="0 3 * * 1", triggers=["new_data"])
+    assert page.upcoming(told) == "2027-01-15 08:00 UTC (0 3 * * 1), or on new data"
+    assert page.upcoming(facts(triggers=["decay"])) == "when asked, on decay"
+    assert page.upcoming(facts()) == "when asked"
+
+
+def test_the_last_whole_window_of_the_champion_counts() -> None:
+    watch = findings(window(1), window(2, version="1"), window(3, whole=False))
+    last = page.latest(facts(watch=watch))
+    assert last is not None
+    assert (last.id, page.coverage(last)) == ("2/1", "80 %")
+    assert page.latest(facts()) is None

@@ -1,0 +1,42 @@
+"""How values are written on pages, and that no address on them can run code."""
+
+import pytest
+
+from models.report.pages import data_uri, interval, safe_link, show
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, "–"),
+        ("", "–"),
+        (True, "yes"),
+        (336_776, "336\u202f776"),
+        (-12, "−12"),
+        (0.0, "0"),
+        (0.745921, "0.7459"),
+        (-3e-7, "−3e−07"),
+        (12345.678, "12\u202f346"),
+        ([1, 2.5, "x"], "1, 2.5, x"),
+        ([], "–"),
+        ({"min": -12, "max": 4.5}, "min: −12, max: 4.5"),
+        ("<b>", "<b>"),
+    ],
+)
+def test_values_as_people_write_them(value, text):
+    assert show(value) == text
+
+
+def test_intervals():
+    assert interval(0.5, 0.75) == "0.5 to 0.75"
+    assert interval(None, 1.0) == "–"
+
+
+@pytest.mark.parametrize("address", ["javascript:alert(1)", "data:text/html,x", " https://x", "JAVASCRIPT:x"])
+def test_an_address_that_could_run_code_leads_nowhere(address):
+    assert safe_link(address) == "#"
+
+
+def test_pictures_are_told_apart_by_content():
+    assert data_uri(b"\x89PNG\r\n").startswith("data:image/png;base64,")
+    assert data_uri(b"<svg/>").startswith("data:image/svg+xml;base64,")

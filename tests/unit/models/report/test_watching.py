@@ -1,0 +1,43 @@
+from models.report.watching import ADVICE, render_watching
+from models.spec_care import Watch
+from models.watch.findings import Correlation, Findings
+from tests.unit.models.watch.conftest import DAY, breach, decayed, drift, well, window
+
+
+def test_a_champion_that_does_well() -> None:
+    page = render_watching(well().model_copy(update={"reason": "nothing unusual"}), Watch())
+    assert "Nothing unusual" in page
+    assert 'class="light green"' in page
+    assert "<script" not in page
+    assert page.count("data:image/svg+xml") == 2
+
+
+def test_what_is_wrong_comes_first_with_what_to_do() -> None:
+    pair = Correlation(first="temp", second="dewp", reference=0.9, now=0.1, p_holm=1e-9, changed=True)
+    features = [
+        drift("temp", 0.5, "strong"),
+        drift("<b>", 0.1, "warn"),
+        drift("hour", 0.9).model_copy(update={"seasonal": True}),
+    ]
+    ill = [decayed(number, breaches=[breach()], features=features, correlations=[pair]) for number in range(2)]
+    told = well().model_copy(
+        update={
+            "windows": ill,
+            "state": "red",
+            "reason": "distance: 40 % of the values over 6000",
+            "notes": ["A note."],
+        }
+    )
+    page = render_watching(told, Watch())
+    assert 'class="light red"' in page
+    assert ADVICE["broken_data"].split("`")[0] in page
+    for words in ("A note.", "drifts far", "seasonal", "temp, dewp", "0.63 to 0.67", "0.72 to 0.74", "&lt;b&gt;"):
+        assert words in page
+    assert "<b>" not in page.replace("<b>distance", "").split("<h3>Features</h3>")[1].split("</table>")[0]
+
+
+def test_nothing_predicted_yet_and_a_window_that_fills() -> None:
+    empty = Findings(project="new", at=3 * DAY, reason="there is no champion to watch")
+    assert "There is no champion to watch" in render_watching(empty, Watch())
+    filling = empty.model_copy(update={"windows": [window(0, whole=False)], "champion": "1"})
+    assert "fills" in render_watching(filling, Watch())

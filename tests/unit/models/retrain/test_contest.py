@@ -1,0 +1,84 @@
+"""A replayed challenger meets the champion by the live verdict, and a period's metric is resampled the same for all."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from models.data.encode import write_tensors
+from models.data.preparation import PREPARATION_FILE, Preparation
+from models.export.export import export
+from models.retrain.contest import PREPARED, contest, metric_of
+from models.retrain.periods import Rows
+from models.retrain.rows import prepare_known
+from models.spec import Spec
+from models.training.job import Job
+from models.training.rank import run_job
+
+DATA = {"source": "x.csv", "target": "y", "split": {"by": "time", "column": "t"}}
+
+
+def spec(**more: object) -> Spec:
+    return Spec.model_validate({"name": "t", "data": DATA, "model": {"net": "trees"}, **more})
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a model as a rehearsal leaves it."""
+    folder, random = tmp_path_factory.mktemp("model"), np.random.default_rng(0)
+    x = random.normal(size=600)
+    table = pa.table({"t": np.arange(600), "x": x, "y": np.where(x + random.normal(size=600) > 0, "yes", "no")})
+    prepare_known(table, Rows(0, 600), spec(), folder, folder / PREPARED)
+    job = Job(
+        folder=folder / "job",
+        prepared=folder / PREPARED,
+        tensors=write_tensors(folder / PREPARED, folder),
+        project=folder,
+        model=spec().model,
+        train=spec().train,
+        metric="roc_auc",
+        direction="maximize",
+    )
+    run_job(job)
+    export(job.model_dump(mode="json"), str(folder), {})
+    return folder
+
+
+def test_a_first_model_is_judged_by_goal_and_baseline(trained: Path):
+    verdict = contest(trained, None, spec(goal={"good_enough": 0.99}), trained)
+    assert verdict.champion is None
+    assert [gate.name for gate in verdict.failed] == ["goal"]
+    assert verdict.over_baseline is not None
+
+
+def test_a_model_is_no_worse_than_itself_and_no_better(trained: Path):
+    assert contest(trained, trained, spec(), trained).promoted
+    strict = contest(trained, trained, spec(judge={"mode": "superiority"}), trained)
+    assert [gate.name for gate in strict.failed] == ["champion"]
+    assert strict.difference is not None
+    assert strict.difference.value == 0.0
+
+
+def test_latency_is_measured_only_where_a_gate_asks_for_it(trained: Path):
+    assert contest(trained, None, spec(), trained).challenger_cost.latency_ms is None
+    slow = contest(trained, None, spec(judge={"max_latency_ms": 1e-9}), trained)
+    assert "latency" in [gate.name for gate in slow.failed]
+
+
+def test_a_champion_that_answers_another_question_is_not_compared(trained: Path, tmp_path: Path):
+    other = tmp_path / "other"
+    shutil.copytree(trained, other)
+    told = Preparation.load(trained)
+    renamed = told.model_copy(update={"target": told.target.model_copy(update={"classes": ["a", "b"]})})
+    (other / PREPARATION_FILE).write_text(renamed.model_dump_json())
+    assert contest(trained, other, spec(), trained).champion is None
+
+
+def test_the_metric_is_that_of_the_goal(trained: Path):
+    preparation = Preparation.load(trained)
+    assert metric_of(spec(), preparation, trained).name == "roc_auc"
+    assert metric_of(spec(goal={"metric": "log_loss"}), preparation, trained).sign == -1

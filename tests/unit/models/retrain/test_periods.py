@@ -1,0 +1,121 @@
+"""Periods and the data's clock: nothing is known before it came, and no row of one moment stands on two sides."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from models.errors import DataError, UsageError
+from models.retrain.periods import (
+    MONTH_S,
+    Clock,
+    Cut,
+    cut_periods,
+    iso,
+    num_training,
+    parse_cut,
+    parse_date,
+    parse_delay,
+    positions_as_times,
+    without_stub,
+)
+
+TIMES = st.lists(st.integers(0, 10**9), min_size=1, max_size=60).map(lambda given: np.sort(np.array(given, float)))
+CUTS = st.sampled_from([Cut("day"), Cut("week"), Cut("month"), Cut(rows=1), Cut(rows=7)])
+
+
+@pytest.mark.parametrize(
+    ("text", "cut"),
+    [
+        ("month", Cut("month")),
+        ("Weekly", Cut("week")),
+        ("days", Cut("day")),
+        ("5_000 rows", Cut(rows=5000)),
+        ("12", Cut(rows=12)),
+    ],
+)
+def test_a_cut_is_read(text: str, cut: Cut):
+    assert parse_cut(text) == cut
+
+
+@pytest.mark.parametrize("text", ["fortnight", "", "0 rows", "-3", "5000 columns"])
+def test_no_cut_is_refused_with_what_was_expected(text: str):
+    with pytest.raises(UsageError, match=r"--period: got .* expected month, week, day or a number of rows"):
+        parse_cut(text)
+
+
+def test_delays_and_dates():
+    assert [parse_delay(text) for text in ("0", "12h", "7d", "2w", "90 s")] == [0, 43_200, 604_800, 1_209_600, 90]
+    assert parse_date("1970-01-02") == 86_400
+    assert iso(parse_date("2013-03-01")) == "2013-03-01"
+    assert iso(parse_date("2013-03-01T06:30")) == "2013-03-01 06:30"
+    with pytest.raises(UsageError, match="--label-delay: got '7', expected a number and a unit"):
+        parse_delay("7")
+    with pytest.raises(UsageError, match="--from: got 'March', expected a date"):
+        parse_date("March")
+
+
+def test_months_are_those_of_the_calendar():
+    begin = parse_date("2013-01-15")
+    clock = Clock(begin + np.arange(0, 75) * 86_400.0)
+    assert [(p.name, p.num_rows) for p in cut_periods(clock, Cut("month"))] == [
+        ("2013-01", 17), ("2013-02", 28), ("2013-03", 30)
+    ]  # fmt: skip
+    assert cut_periods(clock, Cut("week"))[0].name == "2013-W03"
+
+
+@settings(deadline=None)
+@given(times=TIMES, cut=CUTS)
+def test_periods_hold_every_row_once_and_end_after_their_rows(times: np.ndarray, cut: Cut):
+    clock = Clock(times)
+    periods = cut_periods(clock, cut)
+    assert [period.first for period in periods] == [0, *(period.stop for period in periods[:-1])]
+    assert periods[-1].stop == len(times)
+    for period in periods:
+        assert period.num_rows > 0
+        assert period.begin <= times[period.first] <= times[period.stop - 1] < period.end
+        assert clock.arrived(period.end) == clock.labelled(period.end) == period.stop
+
+
+@settings(deadline=None)
+@given(times=TIMES, delay=st.floats(0, 1e7), at=st.floats(-1e6, 1.1e9))
+def test_a_label_is_known_only_after_its_delay(times: np.ndarray, delay: float, at: float):
+    clock = Clock(times, delay)
+    assert (times[: clock.arrived(at)] < at).all()
+    assert (times[: clock.labelled(at)] + delay < at).all()
+    assert clock.labelled(at) <= clock.arrived(at)
+
+
+def test_without_a_calendar_so_many_rows_count_for_a_month():
+    times = positions_as_times(10, Cut(rows=4))
+    periods = cut_periods(Clock(times, has_calendar=False), Cut(rows=4))
+    assert [period.end for period in periods[:2]] == [MONTH_S, 2 * MONTH_S]
+    assert [period.name for period in periods] == ["row 0", "row 4", "row 8"]
+    with pytest.raises(UsageError, match="the rows have no dates, only an order: say --period '5000 rows'"):
+        positions_as_times(10, Cut("month"))
+
+
+def test_the_first_champion_gets_as_few_periods_as_hold_enough_rows(past):
+    assert num_training(past.periods, 100) == 1
+    assert num_training(past.periods, 311) == 2
+    assert num_training(past.periods, 10, parse_date("2020-04-01")) == 3
+    assert num_training(past.periods, 10, parse_date("2020-04-20")) == 3
+    with pytest.raises(UsageError, match="needs 9999 rows, but the data has 3660 rows in 12 periods"):
+        num_training(past.periods, 9999)
+    with pytest.raises(UsageError, match="--from 2019-01-01, but the data has"):
+        num_training(past.periods, 10, parse_date("2019-01-01"))
+
+
+def test_a_last_period_that_has_hardly_begun_is_left_out(past):
+    begin = parse_date("2020-01-01")
+    stub = cut_periods(Clock(begin + np.arange(92) * 86_400.0), Cut("month"))
+    assert [period.num_rows for period in stub] == [31, 29, 31, 1]
+    assert without_stub(stub) == stub[:-1]
+    assert without_stub(past.periods) == past.periods
+
+
+def test_no_rows_are_no_past():
+    with pytest.raises(DataError, match="no past to replay"):
+        cut_periods(Clock(np.zeros(0)), Cut("month"))

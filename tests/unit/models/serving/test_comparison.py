@@ -1,0 +1,49 @@
+"""A shadow beside what was answered: agreement on all rows, the metric on those with a label."""
+
+import numpy as np
+import pytest
+
+from models.judge.metrics import METRICS
+from models.serving.comparison import LEAST_LABELS, compare
+
+NONE = np.full(4, np.nan)
+
+
+def test_no_rows_compare_to_nothing():
+    found = compare("2", METRICS["roc_auc"], np.zeros(0), np.zeros(0), np.zeros(0))
+    assert (found.num_rows, found.agreement, found.distance, found.difference) == (0, None, None, None)
+
+
+def test_without_labels_there_is_agreement_and_distance():
+    answered, shadow = np.array([0.1, 0.4, 0.6, 0.9]), np.array([0.1, 0.6, 0.6, 0.7])
+    found = compare("2", METRICS["roc_auc"], answered, shadow, NONE)
+    assert (found.agreement, found.num_labelled, found.difference) == (0.75, 0, None)
+    assert found.distance == pytest.approx(0.1)
+
+
+def test_numbers_have_no_classes_to_agree_on():
+    found = compare("2", METRICS["mae"], np.array([1.0, 2.0]), np.array([2.0, 4.0]), NONE[:2])
+    assert (found.agreement, found.distance) == (None, 1.5)
+
+
+def test_with_labels_it_says_which_was_right_and_how_sure_that_is():
+    rng = np.random.default_rng(0)
+    label = (rng.random(400) < 0.5).astype(float)
+    good = np.clip(label * 0.6 + rng.random(400) * 0.4, 0, 1)
+    found = compare("2", METRICS["roc_auc"], rng.random(400), good, label)
+    assert found.difference is not None
+    assert found.difference.low is not None
+    assert found.difference.low > 0.3
+    assert (found.num_labelled, found.shadow) == (400, 1.0)
+
+
+def test_many_classes_and_few_labels():
+    answered = np.array([[0.8, 0.1, 0.1]] * (LEAST_LABELS - 1))
+    label = np.zeros(len(answered))
+    found = compare("2", METRICS["accuracy"], answered, answered[:, ::-1], label)
+    assert (found.agreement, found.num_labelled, found.difference) == (0.0, LEAST_LABELS - 1, None)
+
+
+def test_labels_of_one_class_say_nothing_of_a_ranking():
+    scores = np.linspace(0, 1, 50)
+    assert compare("2", METRICS["roc_auc"], scores, scores, np.ones(50)).difference is None

@@ -1,0 +1,94 @@
+"""Rows of images: nested lists, base64, tensors."""
+
+import base64
+import re
+
+import jsonschema
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from models.data.preparation import Pixels
+from models.errors import DataError
+from models.serving.images import ImageReader
+from models.spec import Image
+from tests.served_models import preparation_of
+
+PIXELS = preparation_of("image").pixels
+assert PIXELS is not None
+READER = ImageReader(PIXELS, "y")
+LEVELS = np.arange(6, dtype=np.uint8).reshape(2, 3, 1)
+TEXT = base64.b64encode(LEVELS.tobytes()).decode()
+
+
+def test_an_item_is_levels_in_nested_lists() -> None:
+    schema = READER.item_schema()
+    assert schema is not None
+    assert jsonschema.Draft202012Validator(schema).is_valid(LEVELS.tolist())
+    assert not jsonschema.Draft202012Validator(schema).is_valid(LEVELS.ravel().tolist())
+
+
+def test_a_whole_number_may_be_written_with_a_point() -> None:
+    np.testing.assert_array_equal(READER.of_array([LEVELS.astype(float).tolist()]).feed["image"], LEVELS[None])
+
+
+@pytest.mark.parametrize("value", [TEXT, LEVELS.tolist(), LEVELS[:, :, 0].tolist(), LEVELS.ravel().tolist()])
+def test_an_image_comes_as_bytes_or_as_lists(value: object) -> None:
+    np.testing.assert_array_equal(READER.of_records([{"picture": value}]).feed["image"], LEVELS[None])
+    np.testing.assert_array_equal(READER.of_columns({"image": [value]}).feed["image"], LEVELS[None])
+    np.testing.assert_array_equal(READER.of_array([value, value]).feed["image"][1], LEVELS)
+
+
+def test_columns_beside_the_image_are_kept_but_for_the_target() -> None:
+    assert READER.of_records([{"picture": TEXT, "y": "no", "from": "here"}]).extra == {"from": ["here"]}
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (None, "got null"),
+        (5, "got 5"),
+        ("AAE", "no base64"),
+        ("é", "no base64"),
+        ("AAEC", "got 3 bytes, expected 6 = 2 x 3 x 1"),
+        ([[0, 1], [2, 3]], "lists of 2 x 3 x 1"),
+        ([[0, 1, 2], [3]], "lists of 2 x 3 x 1"),
+        ([[0, 1, 2], [3, 4, 0.5]], "whole numbers"),
+        ([[0, 1, 2], [3, 4, "5"]], "whole numbers"),
+        ([[0, 1, 2], [3, 4, 256]], "levels from 0 to 256"),
+        ([[0, 1, 2], [3, 4, -1]], "levels from -1 to 4"),
+    ],
+)
+def test_an_image_that_does_not_do_is_told_with_its_row(value: object, said: str) -> None:
+    with pytest.raises(DataError, match=f"row 1, column 'picture'.*{said}"):
+        READER.of_records([{"picture": TEXT}, {"picture": value}])
+
+
+def test_a_tensor_is_images_flat_or_not() -> None:
+    for values in (LEVELS[None], LEVELS.reshape(1, 6), LEVELS[None].astype(np.int64)):
+        np.testing.assert_array_equal(READER.of_tensors({"image": values}).feed["image"], LEVELS[None])
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        (LEVELS, r"got shape \[2, 3, 1\], expected \[rows, 2 x 3 x 1\]"),
+        (LEVELS[None].astype(np.float32), "no whole numbers"),
+        (LEVELS[None].astype(np.int64) - 1, "levels from -1"),
+        (LEVELS[:0][None][:0], "got shape"),
+    ],
+)
+def test_a_tensor_that_does_not_do_is_refused(values: np.ndarray, said: str) -> None:
+    with pytest.raises(DataError, match=said):
+        READER.of_tensors({"image": values})
+
+
+@given(st.integers(1, 4), st.integers(1, 4), st.integers(1, 3), st.data())
+def test_the_schemas_pattern_is_that_of_the_bytes(height: int, width: int, channels: int, data: st.DataObject) -> None:
+    size = height * width * channels
+    pixels = Pixels(image=Image(height=height, width=width, channels=channels), mean=[0.0], std=[1.0])
+    schema = ImageReader(pixels, "y").record_schema()["properties"]["image"]
+    text = base64.b64encode(data.draw(st.binary(min_size=size, max_size=size))).decode()
+    assert re.search(schema["pattern"], text)
+    assert schema["minLength"] == schema["maxLength"] == len(text)

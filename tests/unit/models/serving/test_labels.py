@@ -1,0 +1,110 @@
+"""Labels over HTTP: what may be is what files of labels may say, checked without Arrow."""
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from models.data.labels import checked_labels
+from models.data.preparation import Target
+from models.errors import DataError
+from models.serving.labels import checked, rows_of_csv
+from models.serving.scoring import LONGEST_ID
+from tests.served_models import preparation_of
+
+
+def of(classes, dtype):
+    return preparation_of("binary").model_copy(update={"target": Target(name="y", classes=classes, dtype=dtype)})
+
+
+TEXT = of(["no", "yes"], "string")
+WHOLE = of(["0", "1", "10"], "integer")
+TRUTH = of(["false", "true"], "boolean")
+NUMBER = of(None, "float")
+
+
+def test_pairs_by_label_or_by_the_targets_name_and_empty_ones_are_counted():
+    rows = [
+        {"id": "a", "label": "yes"},
+        {"id": 7, "y": "no", "more": 1},
+        {"id": "c", "label": None},
+        {"id": "a", "y": "yes"},
+    ]
+    found = checked(rows, TEXT)
+    assert (found.pairs, found.empty) == ([("a", "yes"), ("7", "no")], 1)
+
+
+@pytest.mark.parametrize(
+    ("preparation", "value", "label"),
+    [
+        (WHOLE, 1, "1"),
+        (WHOLE, 10.0, "10"),
+        (WHOLE, "1.0", "1"),
+        (TRUTH, True, "true"),
+        (TRUTH, "No", "false"),
+        (TRUTH, 0, "false"),
+        (NUMBER, "2", "2.0"),
+        (NUMBER, 0.1, "0.1"),
+    ],
+)
+def test_values_are_written_as_the_classes_are(preparation, value, label):
+    assert checked([{"id": "a", "label": value}], preparation).pairs == [("a", label)]
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ([], "got no labels"),
+        ([{"id": "a", "label": "yes"}, {"id": "b", "label": "yep"}], r"row 2: got label 'yep' of 'y'.*mean 'yes'"),
+        (
+            [{"id": "a", "label": "yes"}, {"id": "a", "label": "no"}],
+            "row 2: id 'a' has label 'no' here and 'yes' in row 1",
+        ),
+        ([{"label": "yes"}], "row 1, 'id': no id"),
+        ([{"id": ["a"], "label": "yes"}], "expected the id of a prediction"),
+        ([{"id": "a" * (LONGEST_ID + 1), "label": "yes"}], "expected the id of a prediction"),
+        ([{"id": "a", "lable": "yes"}], "did you mean it by 'lable'"),
+        ([{"id": "a", "label": {"b": 1}}], "expected text or a number"),
+        (["a"], "row 1: got 'a', expected an object"),
+    ],
+)
+def test_one_that_cannot_be_and_none_is_taken(rows, said):
+    with pytest.raises(DataError, match=said):
+        checked(rows, TEXT)
+
+
+@pytest.mark.parametrize("value", ["high", float("inf"), True, 10**400])
+def test_a_number_must_be_one(value):
+    with pytest.raises(DataError, match="expected a number"):
+        checked([{"id": "a", "label": value}], NUMBER)
+
+
+VALUES = st.one_of(
+    st.sampled_from(["yes", "no", "0", "1", "10", "1.0", "true", "False", "x", "", "nan", "1e3"]),
+    st.integers(-2, 12),
+    st.floats(allow_infinity=False, width=16),
+)
+
+
+@settings(deadline=None)
+@given(value=VALUES, preparation=st.sampled_from([TEXT, WHOLE, TRUTH, NUMBER]))
+def test_it_is_what_a_file_of_labels_may_say(value, preparation):
+    """The same label, or none, or a refusal, as the file of one row has."""
+
+    def said(take):
+        try:
+            return take()
+        except DataError:
+            return "refused"
+
+    table = pa.table({"id": ["a"], "label": [value]})
+    of_file = said(lambda: checked_labels(table, "id", preparation, "labels").column("label").to_pylist())
+    over_http = said(lambda: [label for _, label in checked([{"id": "a", "label": value}], preparation).pairs])
+    assert over_http == of_file
+
+
+def test_csv():
+    assert rows_of_csv(b"\xef\xbb\xbfid,label\na,yes\nb,\n") == [{"id": "a", "label": "yes"}, {"id": "b", "label": ""}]
+    for body, said in ((b"\xff\xfe", "no CSV"), (b"id,label\na\n", "row 1"), (b"id,label\na,b,c\n", "row 1")):
+        with pytest.raises(DataError, match=said):
+            rows_of_csv(body)

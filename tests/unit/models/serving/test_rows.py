@@ -1,0 +1,91 @@
+"""Rows whatever protocol brought them: shapes and names that are refused, and how a message shows them."""
+
+import numpy as np
+import pytest
+
+from models.errors import DataError
+from models.serving.ports import Port
+from models.serving.rows import (
+    Rows,
+    check_columns,
+    check_names,
+    check_records,
+    column_of,
+    columns_of_records,
+    extra_columns,
+    finite,
+    listed,
+    shown,
+)
+
+
+def test_the_number_of_rows_is_that_of_any_input() -> None:
+    assert Rows({"x": np.zeros(3), "c": np.zeros(3)}).num_rows == 3
+
+
+@pytest.mark.parametrize(
+    ("records", "said"),
+    [([], "no rows"), ({}, "an object, expected a list"), ([{}, 3], "row 1: got 3"), ([[1]], "row 0: got a list of 1")],
+)
+def test_records_are_objects(records: object, said: str) -> None:
+    with pytest.raises(DataError, match=said):
+        check_records(records)  # type: ignore[arg-type]
+
+
+def test_what_a_record_lacks_is_missing_in_its_column() -> None:
+    assert columns_of_records([{"a": 1}, {"b": 2}]) == {"a": [1, None], "b": [None, 2]}
+
+
+def test_a_record_must_have_what_the_model_takes_among_others_too() -> None:
+    assert columns_of_records([{"a": 1}, {"a": 2, "b": 3}], ["a"]) == {"a": [1, 2], "b": [None, 3]}
+    with pytest.raises(DataError, match="row 1: the model takes 'a': got 'b'; give null for a missing value"):
+        columns_of_records([{"a": 1}, {"b": 2}], ["a"])
+
+
+@pytest.mark.parametrize(
+    ("columns", "said"),
+    [
+        ({}, "no columns"),
+        ({"a": 1}, "'a': got 1, expected a list"),
+        ({"a": [1, 2], "b": [1]}, "'b' has 1 values, another 2"),
+        ({"a": []}, "no rows"),
+    ],
+)
+def test_columns_are_lists_of_one_length(columns: dict[str, object], said: str) -> None:
+    with pytest.raises(DataError, match=said):
+        check_columns(columns)  # type: ignore[arg-type]
+
+
+def test_a_column_that_is_not_there_is_told_with_the_nearest() -> None:
+    assert column_of({"a": [1]}, "a") == [1]
+    with pytest.raises(DataError, match="takes 'weight': did you mean it by 'weigth'"):
+        column_of({"weigth": [1]}, "weight")
+    with pytest.raises(DataError, match="takes 'weight': got 'a', 'b'"):
+        column_of({"a": [1], "b": [2]}, "weight")
+
+
+def test_a_tensor_that_is_no_input_is_told_with_those_that_are() -> None:
+    check_names(["x"], [Port("x", "FP64", (-1,))])
+    with pytest.raises(DataError, match="takes no 'z': its inputs are 'x'"):
+        check_names(["z"], [Port("x", "FP64", (-1,))])
+
+
+def test_columns_beside_the_known_ones_are_kept() -> None:
+    assert extra_columns([{"x": 1, "a": 2}, {"x": 3}], frozenset({"x"})) == {"a": [2, None]}
+
+
+def test_an_infinite_number_is_told_with_its_row() -> None:
+    assert finite(np.array([1.0, np.nan]), "x")[0] == 1
+    with pytest.raises(DataError, match="row 2, 'x'"):
+        finite(np.array([1.0, np.nan, -np.inf]), "x")
+
+
+def test_a_message_stays_short_whatever_was_sent() -> None:
+    deep: list[object] = []
+    for _ in range(5000):
+        deep = [deep]
+    assert shown(deep) == "a list of 1"
+    assert shown({"a": deep}) == "an object"
+    assert len(shown("x" * 10**6)) <= 40
+    assert shown(None) == "null"
+    assert listed(["a"] * 10) == ", ".join(["'a'"] * 8) + " and 2 more"

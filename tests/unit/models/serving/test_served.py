@@ -1,0 +1,65 @@
+"""A version, loaded and ready to answer."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from models.errors import StoreError
+from models.serving.served import Served
+from tests.served_models import write_served
+
+
+def served(folder: Path, task: str) -> Served:
+    write_served(folder, task)
+    return Served("tiny", "3", folder)
+
+
+@pytest.mark.parametrize(
+    ("task", "record", "columns"),
+    [
+        ("binary", {"x": 0, "c": "u"}, {"label": ["no"], "probability_no": [0.5], "probability_yes": [0.5]}),
+        ("regression", {"x": 2, "c": None}, {"prediction": [2.0]}),
+        ("image", {"picture": "AAAAAAAA"}, {"label": ["no"]}),
+        ("language", {"line": "ab"}, {"next_character": ["c"]}),
+    ],
+)
+def test_every_kind_answers_records(
+    tmp_path: Path, task: str, record: dict[str, object], columns: dict[str, list[object]]
+) -> None:
+    ready = served(tmp_path, task)
+    answer = ready.answer(ready.reader.of_records([record]).feed)
+    told = ready.columns(answer)
+    assert {name: told[name] for name in columns} == columns
+    assert (answer.project, answer.version, answer.num_rows) == ("tiny", "3", 1)
+
+
+def test_a_text_model_takes_texts_and_not_the_code_points_of_its_graph(tmp_path: Path) -> None:
+    ready = served(tmp_path, "language")
+    assert [(port.name, port.dtype) for port in ready.inputs] == [("text", "BYTES")]
+    assert [port.name for port in ready.outputs] == ["next_character", "probability", "bits_per_char"]
+
+
+@pytest.mark.parametrize("task", ["binary", "multiclass", "regression", "image", "series", "language"])
+def test_outputs_are_what_the_ports_say(tmp_path: Path, task: str) -> None:
+    ready = served(tmp_path, task)
+    blank = {port.name: np.zeros([2 if size == -1 else size for size in port.shape]) for port in ready.inputs}
+    if task == "language":
+        blank = {"text": np.array(["a", "b"], object)}
+    elif task == "image":
+        blank = {"image": blank["image"].astype(np.uint8)}
+    elif task != "series":
+        blank["c"] = np.array(["u", "v"], object)
+    answer = ready.answer(ready.reader.of_tensors(blank).feed)
+    for port in ready.outputs:
+        assert answer.outputs[port.name].shape == tuple(2 if size == -1 else size for size in port.shape)
+    assert ready.call_ms > 0
+
+
+def test_a_folder_that_holds_no_model_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="preparation cannot be read"):
+        Served("tiny", "3", tmp_path)
+    write_served(tmp_path)
+    (tmp_path / "model.onnx").write_bytes(b"no model")
+    with pytest.raises(StoreError, match="cannot run it"):
+        Served("tiny", "3", tmp_path)

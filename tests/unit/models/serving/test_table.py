@@ -1,0 +1,125 @@
+"""Rows of a table, from records, columns and tensors."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from models.data.preparation import Categorical, Numeric, Preparation, Target
+from models.errors import DataError
+from models.serving.rows import Rows
+from models.serving.table import TableReader
+from tests.served_models import preparation_of
+
+READER = TableReader(preparation_of("binary"))
+KINDS = Preparation(
+    kind="table",
+    task="regression",
+    target=Target(name="y"),
+    numeric=[Numeric(name="x", fill=0.0)],
+    categorical=[
+        Categorical(name="whole", categories=["1", "2"], dtype="integer"),
+        Categorical(name="flag", categories=["true", "false"], dtype="boolean"),
+    ],
+)
+NUMBERS = st.one_of(st.none(), st.booleans(), st.integers(-(2**63), 2**64 - 1), st.floats(allow_nan=False))
+TEXTS = st.one_of(st.none(), st.booleans(), st.integers(), st.text())
+
+
+def same(one: Rows, other: Rows) -> None:
+    assert list(one.feed) == list(other.feed)
+    for name, values in one.feed.items():
+        np.testing.assert_array_equal(values, other.feed[name])
+        assert values.flags.c_contiguous
+
+
+@given(st.lists(st.fixed_dictionaries({"x": NUMBERS.filter(lambda x: abs(x or 0) < 1e308), "c": TEXTS}), min_size=1))
+def test_records_and_columns_mean_the_same(records: list[dict[str, object]]) -> None:
+    columns = {name: [record[name] for record in records] for name in ("x", "c")}
+    same(READER.of_records(records), READER.of_columns(columns))
+
+
+def test_missing_values_are_nan_and_empty() -> None:
+    feed = READER.of_records([{"x": None, "c": None}, {"x": True, "c": False}]).feed
+    np.testing.assert_array_equal(feed["x"], [np.nan, 1.0])
+    assert feed["c"].tolist() == ["", "false"]
+    assert feed["x"].dtype == np.float64
+    assert feed["c"].dtype == object
+
+
+def test_columns_that_are_no_input_are_kept_but_for_the_target() -> None:
+    record = {"x": 1, "c": "u", "y": "yes", "note": [1]}
+    assert READER.of_records([record]).extra == {"note": [[1]]}
+    assert READER.of_columns({name: [value] for name, value in record.items()}).extra == {"note": [[1]]}
+
+
+def test_a_record_means_the_same_alone_and_among_others() -> None:
+    for records in ([{"x": 1}], [{"x": 1, "c": "u"}, {"x": 1}]):
+        with pytest.raises(DataError, match=f"row {len(records) - 1}: the model takes 'c': got 'x'; give null"):
+            READER.of_records(records)
+
+
+@pytest.mark.parametrize(
+    ("record", "said"),
+    [
+        ({"x": "1", "c": "u"}, "row 0, column 'x': got '1', expected a number"),
+        ({"x": [1], "c": "u"}, "row 0, column 'x': got a list of 1"),
+        ({"x": 1, "c": 1.5}, "row 0, column 'c': got 1.5, expected text"),
+        ({"x": 1, "c": {}}, "row 0, column 'c': got an object"),
+    ],
+)
+def test_a_value_that_does_not_do_is_told_with_its_place(record: dict[str, object], said: str) -> None:
+    with pytest.raises(DataError, match=said):
+        READER.of_records([record])
+
+
+def test_an_infinite_number_is_refused() -> None:
+    with pytest.raises(DataError, match="row 1, 'x': got an infinite value"):
+        READER.of_columns({"x": [0.0, float("inf")], "c": ["u", "u"]})
+
+
+def test_categories_that_were_numbers_or_flags_are_known_as_text_too() -> None:
+    feed = (
+        TableReader(KINDS)
+        .of_columns({"x": [0] * 4, "whole": [1, 2.0, "1.0", "1.5"], "flag": [True, "True", "FALSE", None]})
+        .feed
+    )
+    assert feed["whole"].tolist() == ["1", "2", "1", "1.5"]
+    assert feed["flag"].tolist() == ["true", "true", "false", ""]
+
+
+def test_a_table_without_names_is_refused() -> None:
+    with pytest.raises(DataError, match="columns by name"):
+        READER.of_array([[1, "u"]])
+
+
+def test_tensors_are_columns_with_or_without_a_second_axis() -> None:
+    columns = READER.of_columns({"x": [1, None], "c": ["u", "v"]})
+    texts = np.array(["u", "v"], object)
+    same(READER.of_tensors({"c": texts, "x": np.array([1, np.nan], np.float32)}), columns)
+    same(READER.of_tensors({"x": np.array([[1], [np.nan]]), "c": texts[:, None]}), columns)
+    assert READER.of_tensors({"x": np.array([1]), "c": np.array([7])}).feed["c"].tolist() == ["7"]
+
+
+@pytest.mark.parametrize(
+    ("x", "c", "said"),
+    [
+        (np.zeros(2), np.array(["u"], object), r"inputs have \[1, 2\] rows"),
+        (np.zeros((1, 2)), np.array(["u"], object), r"got shape \[1, 2\], expected \[rows\]"),
+        (np.array(["1"], object), np.array(["u"], object), "'x': got BYTES"),
+        (np.zeros(1), np.zeros(1), "'c': got numbers with fractions"),
+        (np.array([np.inf]), np.array(["u"], object), "infinite"),
+        (np.zeros(0), np.zeros(0, object), "no rows"),
+    ],
+)
+def test_tensors_that_do_not_do_are_refused(x: np.ndarray, c: np.ndarray, said: str) -> None:
+    with pytest.raises(DataError, match=said):
+        READER.of_tensors({"x": x, "c": c})
+    with pytest.raises(DataError, match="takes no 'more'"):
+        READER.of_tensors({"x": x, "c": c, "more": x})
+
+
+def test_the_schema_of_a_record_names_each_column() -> None:
+    schema = READER.record_schema()
+    assert schema["required"] == ["x", "c"]
+    assert schema["properties"]["c"]["type"] == ["string", "integer", "boolean", "null"]

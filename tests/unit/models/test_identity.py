@@ -1,0 +1,237 @@
+"""Identity: the same work has the same key; anything that can change a result changes it, and nothing else does."""
+
+import ast
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from models import identity
+from models.identity import canonical, code_parts, differences, key_of, library_parts, spec_parts
+from models.spec import Data, Spec
+
+scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8)
+values = st.recursive(
+    scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+)
+
+
+def shuffled(value: Any) -> Any:
+    if isinstance(value, dict):
+        keys = list(value)
+        random.Random(1).shuffle(keys)
+        return {key: shuffled(value[key]) for key in reversed(keys)}
+    return [shuffled(inner) for inner in value] if isinstance(value, list) else value
+
+
+@given(st.dictionaries(st.text(max_size=5), values, max_size=5))
+def test_the_order_of_keys_does_not_matter(parts: dict[str, Any]) -> None:
+    assert key_of(parts) == key_of(shuffled(parts))
+
+
+@given(values, values)
+def test_canonical_text_is_equal_only_for_equal_json(one: Any, two: Any) -> None:
+    if canonical(one) == canonical(two):
+        assert one == two
+
+
+@given(st.dictionaries(st.sampled_from(["spec:a", "code:b", "input:c", "library:d"]), st.integers(0, 3)))
+def test_differences_are_empty_only_for_equal_parts(parts: dict[str, Any]) -> None:
+    assert differences(parts, parts) == []
+    assert len(differences(parts, {})) == len(parts)
+
+
+def test_a_difference_names_key_old_and_new() -> None:
+    told = differences(
+        {"spec:train.lr": 0.1, "code:a.py": "1", "library:torch": "2", "input:prepare": "x"},
+        {"spec:train.lr": 0.2, "code:a.py": "2", "library:torch": "1", "input:search": "y"},
+    )
+    assert told[0] == "train.lr: 0.2 -> 0.1"
+    assert set(told[1:]) == {"input prepare: new", "input search: gone", "code a.py: changed", 'torch: "1" -> "2"'}
+
+
+def test_long_values_are_shortened() -> None:
+    (line,) = differences({"spec:x": "a" * 500}, {"spec:x": None})
+    assert len(line) < 100
+
+
+def spec(**blocks: Any) -> Spec:
+    return Spec(name="tiny", data=Data(source="a.csv", target="y"), **blocks)
+
+
+def test_spec_parts_are_the_leaves_under_the_paths_asked_for() -> None:
+    parts = spec_parts(spec(), ["train", "-train.max_restarts", "goal.metric"])
+    assert parts["spec:train.lr"] == 1e-3
+    assert parts["spec:goal.metric"] is None
+    assert "spec:train.max_restarts" not in parts
+    assert "spec:goal.direction" not in parts
+    assert not any(key.startswith("spec:data") for key in parts)
+
+
+def test_a_path_is_whole_keys_not_a_prefix_of_letters() -> None:
+    assert spec_parts(spec(), ["data.t"]) == {}
+    assert set(spec_parts(spec(), ["data.target"])) == {"spec:data.target"}
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / "source.py").write_text(
+        '"""Doc."""\nimport cleaning\nfrom shapes import area\n\n\n'
+        'def load():\n    """Doc."""\n    return cleaning.run(area)\n'
+    )
+    (tmp_path / "cleaning.py").write_text("import deeper\n\n\ndef run(x):\n    return deeper.f(x)\n")
+    (tmp_path / "deeper.py").write_text("def f(x):\n    return x\n")
+    (tmp_path / "shapes.py").write_text("area = 3\n")
+    (tmp_path / "unused.py").write_text("x = 1\n")
+    return tmp_path
+
+
+def parts_of(project: Path) -> dict[str, Any]:
+    return code_parts([], [project / "source.py"])
+
+
+def test_a_users_file_is_followed_to_its_siblings_and_theirs(project: Path) -> None:
+    assert set(parts_of(project)) == {"code:source.py", "code:cleaning.py", "code:deeper.py", "code:shapes.py"}
+
+
+@pytest.mark.parametrize("name", ["source.py", "cleaning.py", "deeper.py", "shapes.py"])
+def test_a_changed_function_changes_the_fingerprint_of_its_file_alone(project: Path, name: str) -> None:
+    before = parts_of(project)
+    path = project / name
+    path.write_text(path.read_text().replace("return", "return not").replace("3", "4"))
+    after = parts_of(project)
+    assert differences(after, before) == [f"code {name}: changed"]
+
+
+def test_comments_docstrings_and_layout_change_nothing(project: Path) -> None:
+    before = parts_of(project)
+    path = project / "source.py"
+    path.write_text(
+        '"""Another\n\ndoc."""\n# why\nimport cleaning\nfrom shapes import area\ndef load():\n\n\n'
+        '    """Another."""\n    return (  # here\n        cleaning.run(area)\n    )\n'
+    )
+    assert parts_of(project) == before
+
+
+def test_a_string_that_is_no_docstring_counts(project: Path) -> None:
+    path = project / "deeper.py"
+    path.write_text("def f(x):\n    y = 'one'\n    return x + y\n")
+    before = parts_of(project)
+    path.write_text("def f(x):\n    y = 'two'\n    return x + y\n")
+    assert parts_of(project) != before
+
+
+def test_a_file_that_does_not_parse_counts_by_its_bytes(project: Path) -> None:
+    path = project / "deeper.py"
+    path.write_text("def f(:\n")
+    before = parts_of(project)
+    path.write_text("def g(:\n")
+    assert parts_of(project) != before
+
+
+def test_a_package_beside_a_users_file_is_followed(project: Path) -> None:
+    package = project / "mine"
+    package.mkdir()
+    (package / "__init__.py").write_text("from .inner import f\n")
+    (package / "inner.py").write_text("def f():\n    return 1\n")
+    (project / "source.py").write_text("import mine\n\n\ndef load():\n    return mine.f()\n")
+    before = parts_of(project)
+    (package / "inner.py").write_text("def f():\n    return 2\n")
+    assert parts_of(project) != before
+    between = parts_of(project)
+    (package / "__init__.py").write_text("from .inner import f\n\nx = 1\n")
+    assert parts_of(project) != between
+
+
+def test_two_files_of_one_name_both_count(tmp_path: Path) -> None:
+    one, two = tmp_path / "a" / "net.py", tmp_path / "b" / "net.py"
+    for path in (one, two):
+        path.parent.mkdir()
+        path.write_text("x = 1\n")
+    before = code_parts([], [one, two])
+    for path in (one, two):
+        path.write_text("x = 2\n")
+        assert code_parts([], [one, two]) != before
+        path.write_text("x = 1\n")
+
+
+def test_moving_a_project_changes_nothing(project: Path, tmp_path: Path) -> None:
+    before = parts_of(project)
+    moved = tmp_path / "moved"
+    moved.mkdir()
+    for path in tmp_path.glob("*.py"):
+        (moved / path.name).write_text(path.read_text())
+    assert parts_of(moved) == before
+
+
+@pytest.fixture
+def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A small tree of our own in place of the clone."""
+    monkeypatch.setattr(identity, "ROOT", tmp_path)
+    files = {
+        "tasks/act.py": "import torch\nfrom models.far import f\nfrom models import near\n"
+        "from tasks.runtime import loop\n",
+        "tasks/runtime/loop.py": "x = 1\n",
+        "models/__init__.py": "",
+        "models/far.py": "from models.errors import E\nimport models.farther\nf = E\n",
+        "models/farther.py": "y = 1\n",
+        "models/near.py": "z = 1\n",
+        "models/errors.py": "E = 1\n",
+        "models/other.py": "o = 1\n",
+    }
+    for name, text in files.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return tmp_path
+
+
+def test_our_own_imports_are_followed_through_modules(clone: Path) -> None:
+    found = set(code_parts(["tasks.act"]))
+    assert {"code:tasks/act.py", "code:models/far.py", "code:models/farther.py", "code:models/near.py"} <= found
+    assert "code:models/other.py" not in found
+
+
+def test_machinery_and_wording_do_not_count(clone: Path) -> None:
+    before = code_parts(["tasks.act"])
+    for name in ("tasks/runtime/loop.py", "models/errors.py"):
+        (clone / name).write_text("changed = True\n")
+    assert code_parts(["tasks.act"]) == before
+
+
+def test_a_change_far_down_counts(clone: Path) -> None:
+    before = code_parts(["tasks.act"])
+    (clone / "models" / "farther.py").write_text("y = 2\n")
+    assert differences(code_parts(["tasks.act"]), before) == ["code models/farther.py: changed"]
+
+
+def test_the_memory_gives_what_reading_gives_and_notices_edits(clone: Path) -> None:
+    memory: dict[str, Any] = {}
+    assert code_parts(["tasks.act"], (), memory) == code_parts(["tasks.act"])
+    assert code_parts(["tasks.act"], (), memory) == code_parts(["tasks.act"])
+    (clone / "models" / "farther.py").write_text("y = 234\n")
+    assert code_parts(["tasks.act"], (), memory) == code_parts(["tasks.act"])
+
+
+def test_library_versions_are_those_installed() -> None:
+    assert set(library_parts(["numpy", "pydantic"])) == {"library:numpy", "library:pydantic"}
+    assert library_parts(["pytest"])["library:pytest"] == pytest.__version__
+
+
+names = st.sampled_from(["a", "b", "total", "x1"])
+simple = st.builds("    {0} = {1} + {2}".format, names, st.integers(0, 9), st.integers(0, 9))
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(lines=st.lists(simple, min_size=1, max_size=5), comment=st.text("abc #\"'", max_size=10), at=st.integers(0, 5))
+def test_any_comment_anywhere_changes_nothing(tmp_path: Path, lines: list[str], comment: str, at: int) -> None:
+    path = tmp_path / "net.py"
+    path.write_text("def f():\n" + "\n".join(lines) + "\n")
+    before = code_parts([], [path])
+    commented = [*lines[:at], f"    # {comment}", *lines[at:]]
+    path.write_text("def f():\n" + "\n".join(commented) + "\n")
+    ast.parse(path.read_text())
+    assert code_parts([], [path]) == before

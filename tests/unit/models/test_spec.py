@@ -1,0 +1,137 @@
+"""The spec's rules: each constraint that a block declares refuses what it says it refuses."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from models.spec import NAME_PATTERN, Spec
+
+DATA = {"source": "data.csv", "target": "y"}
+
+
+def read(**blocks: Any) -> Spec:
+    return Spec.model_validate({"name": "tiny", "data": DATA, **blocks})
+
+
+def test_source_and_target_suffice() -> None:
+    spec = read()
+    assert (spec.search.trials, spec.train.epochs, spec.model.net, spec.judge.mode) == (
+        10,
+        10,
+        "auto",
+        "noninferiority",
+    )
+
+
+def test_of_a_text_the_source_suffices() -> None:
+    data = read(data={"source": "book.txt", "kind": "text", "split": {"test": 0.1}}).data
+    assert data.text is not None
+    assert (data.target, data.text.length, data.split.by, data.split.test) == ("text", 128, "position", 0.1)
+    again = read(data={"source": "book.txt", "kind": "text", "text": {"column": "line"}})
+    assert again.data.target == "line"
+    assert Spec.model_validate_json(again.model_dump_json()) == again
+
+
+def test_a_spec_cannot_be_changed_after_reading() -> None:
+    with pytest.raises(ValidationError):
+        read().train.lr = 1.0
+
+
+def test_a_spec_survives_json() -> None:
+    spec = read(train={"lr": 0.5}, search={"space": {"train.lr": {"low": 1, "high": 3}}})
+    assert Spec.model_validate_json(spec.model_dump_json()) == spec
+
+
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"name": "Flights"}, "pattern"),
+    ({"name": "9lives"}, "pattern"),
+    ({"name": "a" * 64}, "pattern"),
+    ({"data": {"source": "", "target": "y"}}, "at least 1"),
+    ({"data": {"source": "a", "target": ""}}, "at least 1"),
+    ({"data": {**DATA, "kind": "video"}}, "'table', 'image', 'series' or 'text'"),
+    ({"data": {"source": "a.txt", "kind": "text", "target": "y"}}, "text has no target"),
+    ({"data": {"source": "a.txt", "kind": "text", "split": {"by": "random"}}}, "shuffled text leaks"),
+    ({"data": {"source": "a.txt", "kind": "text", "task": "binary"}}, "no `task`"),
+    ({"data": {"source": "a.txt", "kind": "text", "features": {"drop": ["a"]}}}, "no `features`"),
+    ({"data": {"source": "a.txt", "kind": "text", "text": {"length": 1}}}, "greater than or equal to 2"),
+    ({"data": {**DATA, "text": {"length": 9}}}, "say `kind: text`"),
+    ({"data": {**DATA, "task": "language"}}, "for `kind: text`"),
+    ({"data": {**DATA, "kind": "image"}}, "data.image"),
+    ({"data": {**DATA, "kind": "series"}}, "data.window"),
+    ({"data": {**DATA, "kind": "series", "window": {"length": 3}}}, "by: time"),
+    ({"data": {**DATA, "split": {"by": "time"}}}, "needs `column`"),
+    ({"data": {**DATA, "split": {"by": "group"}}}, "needs `column`"),
+    ({"data": {**DATA, "split": {"by": "hash"}}}, "needs `column`"),
+    ({"data": {**DATA, "split": {"validation": 0.5, "test": 0.4}}}, "leave at least 0.1"),
+    ({"data": {**DATA, "split": {"validation": 0.0}}}, "greater than 0"),
+    ({"data": {**DATA, "split": {"test": 1.0}}}, "less than 1"),
+    ({"data": {**DATA, "image": {"height": 0, "width": 1}}}, "greater than 0"),
+    ({"data": {**DATA, "window": {"length": 0}}}, "greater than 0"),
+    ({"data": {**DATA, "features": {"max_categories": 1}}}, "greater than or equal to 2"),
+    ({"data": {**DATA, "features": {"kinds": {"a": "text"}}}}, "'numeric' or 'categorical'"),
+    ({"data": {**DATA, "expectations": [{"arguments": {}}]}}, "required"),
+    ({"search": {"trials": -1}}, "greater than or equal to 0"),
+    ({"search": {"sample": 0.0}}, "greater than 0"),
+    ({"search": {"sample": 1.5}}, "less than or equal to 1"),
+    ({"search": {"space": {"lr": {"low": 0.1, "high": 1.0}}}}, "cannot search 'lr'"),
+    ({"search": {"space": {"data.split.seed": {"low": 0.1, "high": 1.0}}}}, "cannot search"),
+    ({"search": {"space": {"train.lr": {"low": 1.0, "high": 0.1}}}}, "must be under"),
+    ({"search": {"space": {"train.lr": {"low": 1.0}}}}, "either `choices`"),
+    ({"search": {"space": {"train.lr": {}}}}, "either `choices`"),
+    ({"search": {"space": {"train.lr": {"low": 0.1, "high": 1.0, "choices": [1]}}}}, "either `choices`"),
+    ({"search": {"space": {"train.lr": {"low": 0.0, "high": 1.0, "log": True}}}}, "low > 0"),
+    ({"search": {"space": {"train.lr": {"choices": []}}}}, "at least 1"),
+    ({"train": {"lr": 0.0}}, "greater than 0"),
+    ({"train": {"lr": "fast"}}, "valid number"),
+    ({"train": {"epochs": 1.5}}, "valid integer"),
+    ({"train": {"epochs": "3"}}, "valid integer"),
+    ({"train": {"epochs": True}}, "valid integer"),
+    ({"train": {"momentum": 1.0}}, "less than 1"),
+    ({"train": {"label_smoothing": 1.0}}, "less than 1"),
+    ({"train": {"augment": {"rotate_degrees": 181.0}}}, "less than or equal to 180"),
+    ({"train": {"precision": "fp4"}}, "'fp16' or 'fp8'"),
+    ({"judge": {"confidence": 0.5}}, "greater than 0.5"),
+    ({"judge": {"resamples": 99}}, "greater than or equal to 100"),
+    ({"judge": {"margin": -0.1}}, "greater than or equal to 0"),
+    ({"judge": {"mode": "better"}}, "'superiority' or 'noninferiority'"),
+    ({"serve": {"max_latency_ms": 0.0}}, "greater than 0"),
+    ({"watch": {"window": 10}}, "greater than or equal to 100"),
+    ({"retrain": {"on": ["rain"]}}, "'new_data'"),
+    ({"goal": {"direction": "up"}}, "'maximize' or 'minimize'"),
+    ({"goals": {}}, "Extra inputs"),
+]
+
+
+@pytest.mark.parametrize(("blocks", "words"), REFUSED, ids=[str(blocks)[:60] for blocks, _ in REFUSED])
+def test_refused(blocks: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValidationError, match=words):
+        read(**blocks)
+
+
+@given(st.from_regex(NAME_PATTERN, fullmatch=True))
+def test_every_name_of_the_pattern_is_taken(name: str) -> None:
+    assert read(name=name).name == name
+
+
+@given(low=st.floats(-1e6, 1e6), width=st.floats(1e-3, 1e6), integer=st.booleans())
+def test_every_range_with_low_under_high_is_taken(low: float, width: float, integer: bool) -> None:
+    space = {"model.width": {"low": low, "high": low + width, "integer": integer}}
+    assert read(search={"space": space}).search.space is not None
+
+
+@pytest.mark.parametrize(
+    ("blocks", "said"),
+    [
+        ({"retrain": {"rows": 1000}}, "retrain.rows needs rows in order"),
+        ({"data": {**DATA, "newest": 1000}}, "newest needs rows in order"),
+        ({"retrain": {"start": "champion"}, "model": {"net": "trees"}}, "retrain.start: champion is for nets"),
+        ({"search": {"settings": {"train.lr": 0.1}}}, "say `trials: 0`"),
+        ({"retrain": {"quiet": {"begin": 6, "end": 6}}}, "that is no hour"),
+    ],
+)
+def test_what_retraining_cannot_do_is_refused(blocks: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValidationError, match=said):
+        read(**blocks)

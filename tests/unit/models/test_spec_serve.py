@@ -1,0 +1,35 @@
+"""The serve block: what a served model may cost, and which variants are tried."""
+
+import pytest
+from pydantic import ValidationError
+
+from models.spec_serve import Serve
+
+
+def test_by_default_every_variant_is_tried_and_nothing_may_be_lost() -> None:
+    serve = Serve()
+    assert serve.variants == ["int8_dynamic", "int8_static", "fp16", "pruned"]
+    assert serve.max_metric_loss == 0.0
+    assert serve.max_latency_ms is None
+    assert (serve.log.share, serve.log.redact, serve.log.when_full) == (1.0, [], "refuse")
+
+
+def test_no_variants_at_all_may_be_asked_for() -> None:
+    assert Serve(variants=[]).variants == []
+
+
+@pytest.mark.parametrize(
+    ("block", "words"),
+    [
+        ({"variants": ["int4"]}, "'int8_dynamic', 'int8_static', 'fp16' or 'pruned'"),
+        ({"variants": ["fp16", "fp16"]}, "fp16 is named twice"),
+        ({"max_metric_loss": -0.1}, "greater than or equal to 0"),
+        ({"max_latency_ms": 0.0}, "greater than 0"),
+        ({"log": {"share": 0.0}}, "greater than 0"),
+        ({"log": {"share": 1.5}}, "less than or equal to 1"),
+        ({"log": {"when_full": "forget"}}, "'refuse' or 'answer'"),
+    ],
+)
+def test_refused(block: dict[str, object], words: str) -> None:
+    with pytest.raises(ValidationError, match=words):
+        Serve.model_validate(block)

@@ -1,0 +1,57 @@
+import math
+
+import pytest
+import torch
+
+from models.training.evaluate import evaluate
+from models.training.rank import run_job
+from models.training.session import open_session
+from models.training.world import World
+from tests.ranks import on_ranks
+
+KINDS = [("table", "binary"), ("image", "multiclass"), ("series", "regression"), ("text", "language")]
+
+
+@pytest.mark.parametrize(("kind", "task"), KINDS)
+def test_scores_are_those_of_the_whole_validation_split(make_job, kind, task):
+    session = open_session(make_job(kind, task), World())
+    scores = evaluate(session)
+    rows = torch.arange(len(session.validation))
+    session.net.eval()
+    with torch.no_grad():
+        output = session.net(**session.validation.gather(rows))
+    target = session.validation.targets()
+    assert scores["val_loss"] == pytest.approx(float(session.loss(output, target)) / len(rows), rel=1e-5)
+    assert set(scores) == {"val_loss", f"val_{session.metric.name}"}
+
+
+@pytest.mark.parametrize("net", ["decoder", "gru"])
+def test_a_text_is_learnt_and_its_loss_is_its_bits(make_job, net):
+    job = make_job("text", "language", net=net, batch=8, epochs=4, lr=0.01, epochs_per_pass=2)
+    result = run_job(job)
+    first, last = result.epochs[0], result.epochs[-1]
+    assert last["val_bits_per_char"] < 1.6 < math.log2(6), "six characters by their shares"
+    for epoch in (first, last):
+        assert epoch["val_loss"] == pytest.approx(epoch["val_bits_per_char"] * math.log(2), rel=1e-6)
+    assert result.environment["steps_per_epoch"] == 100 // 8 + 1
+
+
+@pytest.mark.parametrize("parallel", ["ddp", "fsdp", "hsdp", "tp", "pp"])
+def test_a_text_is_learnt_alike_under_every_plan(make_job, tmp_path, parallel):
+    settings = {"arguments": {"width": 16, "layers": 2, "heads": 2}, "count": 64, "batch": 8, "epochs": 2}
+    alone = run_job(make_job("text", "language", **settings))
+    shared = make_job("text", "language", folder="shared", ranks=2, parallel=parallel, **settings)
+    result = on_ranks(2, tmp_path / "ranks", lambda world: run_job(shared, world=world.under(shared.train)))[0]
+    for one, two in zip(alone.epochs, result.epochs, strict=True):
+        for name in ("train_loss", "val_loss", "val_bits_per_char"):
+            assert two[name] == pytest.approx(one[name], rel=1e-3), name
+
+
+def test_evaluating_leaves_training_as_it_was(make_job):
+    session = open_session(make_job("table"), World())
+    state, generator = session.net.state_dict(), torch.get_rng_state()
+    before = {name: tensor.clone() for name, tensor in state.items()}
+    evaluate(session)
+    assert session.net.training
+    assert torch.equal(torch.get_rng_state(), generator)
+    assert all(torch.equal(before[name], tensor) for name, tensor in session.net.state_dict().items())

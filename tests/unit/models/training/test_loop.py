@@ -1,0 +1,117 @@
+import math
+
+import pytest
+
+from models.training import loop
+from models.training.costs import MEASURED
+from models.training.finished import identity
+from models.training.job import Epoch
+from models.training.loop import is_better
+from models.training.rank import run_job
+from models.training.session import checkpoint_folder
+
+
+class Killed(BaseException):
+    """Stands for SIGKILL: nothing catches it."""
+
+
+REGIMES = {
+    "mlp": ("table", "binary", {"hidden": 16, "dropout": 0.3, "norm": "batch"}, {}),
+    "cnn": (
+        "image",
+        "multiclass",
+        {"width": 4, "hidden": 8, "dropout": 0.3},
+        {"augment": {"rotate_degrees": 20.0, "shift_pixels": 1, "brightness": 0.1, "mixup_alpha": 0.3}},
+    ),
+    "gru": ("series", "regression", {"hidden": 8, "layers": 2, "dropout": 0.3}, {}),
+    "accumulated": ("table", "multiclass", {"hidden": 8}, {"accumulate": 2, "optimiser": "sgd"}),
+    "muon": ("table", "binary", {"hidden": 8}, {"optimiser": "muon"}),
+    "adafactor": ("table", "binary", {"hidden": 8}, {"optimiser": "adafactor", "augment": {"noise": 0.1, "swap": 0.1}}),
+    "plateau": (
+        "table",
+        "binary",
+        {"hidden": 8},
+        {"schedule": "plateau", "plateau_patience": 1, "lr": 1e-9, "optimiser": "nadam"},
+    ),
+    "ema": ("table", "multiclass", {"hidden": 8, "norm": "batch"}, {"ema": 0.9, "optimiser": "radam"}),
+    "bf16": ("table", "multiclass", {"hidden": 8}, {"precision": "bf16"}),
+}
+
+
+@pytest.mark.parametrize("regime", REGIMES)
+@pytest.mark.parametrize("checkpoint", [1, 3, 4])
+def test_killed_after_any_checkpoint_gives_the_same_bits(make_job, monkeypatch, regime, checkpoint):
+    """Two windows an epoch, so that the middle of an epoch is among the moments."""
+    kind, task, arguments, train = REGIMES[regime]
+    monkeypatch.setattr(loop, "WINDOW", 2)
+    expected = run_job(make_job(kind, task, arguments=arguments, folder="whole", count=100, **train))
+    job = make_job(kind, task, arguments=arguments, folder="killed", count=100, **train)
+    taken = []
+
+    def counting(session):
+        original(session)
+        taken.append(session.progress.step)
+        if len(taken) == checkpoint:
+            session.saver.settle()
+            raise Killed
+
+    original = loop.Session.checkpoint
+    monkeypatch.setattr(loop.Session, "checkpoint", counting)
+    with pytest.raises(Killed):
+        run_job(job)
+    result = run_job(job)
+    assert result.resumed_from == [taken[checkpoint - 1]]
+    assert result.weights_sha256 == expected.weights_sha256
+    for got, wanted in zip(result.epochs, expected.epochs, strict=True):
+        assert {**got, **dict.fromkeys(MEASURED, 0)} == {**wanted, **dict.fromkeys(MEASURED, 0)}
+    assert not checkpoint_folder(job).exists()
+
+
+@pytest.mark.parametrize(
+    ("kind", "task", "net", "arguments"),
+    [
+        ("table", "binary", "mlp", {"hidden": 16}),
+        ("table", "multiclass", "transformer", {"width": 16, "layers": 1}),
+        ("table", "regression", "mlp", {"hidden": 16}),
+        ("image", "multiclass", "cnn", {"width": 8}),
+        ("series", "regression", "gru", {"hidden": 16}),
+        ("series", "regression", "lstm", {"hidden": 16}),
+    ],
+)
+def test_every_net_learns(make_job, kind, task, net, arguments):
+    result = run_job(make_job(kind, task, net, arguments, epochs=8))
+    assert result.epochs[-1]["val_loss"] < 0.5 * result.epochs[0]["val_loss"] or result.value > 0.9
+    assert (result.value < 0.6) if task == "regression" else (result.value > 0.85)
+
+
+def test_an_epoch_reports_what_was_agreed(make_job):
+    seen: list[Epoch] = []
+    run_job(make_job(arguments={"hidden": 8}), lambda epoch: seen.append(epoch) or True)
+    assert [(epoch.epoch, epoch.epochs) for epoch in seen] == [(1, 3), (2, 3), (3, 3)]
+    assert set(seen[0].values) - MEASURED == {"train_loss", "val_loss", "val_accuracy", "lr"}
+    assert {"samples_per_s", "flops", "device_s", "data_wait_s", "peak_memory_mb"} <= set(seen[0].values)
+
+
+def test_the_caller_may_stop_and_the_best_weights_stay(make_job):
+    job = make_job(arguments={"hidden": 8}, epochs=20)
+    result = run_job(job, lambda epoch: epoch.epoch < 4)
+    assert result.pruned
+    assert len(result.epochs) == 4
+    assert result.value == max(epoch["val_accuracy"] for epoch in result.epochs)
+
+
+def test_patience_stops_after_so_many_epochs_without_a_better_one(make_job):
+    result = run_job(make_job(arguments={"hidden": 8}, epochs=60, patience=3))
+    assert len(result.epochs) == result.best_epoch + 3
+    assert not result.pruned
+
+
+def test_better_knows_nan():
+    assert is_better(1.0, math.nan, "maximize")
+    assert not is_better(math.nan, 1.0, "maximize")
+    assert is_better(1.0, 2.0, "minimize")
+    assert not is_better(2.0, 2.0, "maximize")
+
+
+def test_identity_is_plain_data(make_job):
+    assert identity(make_job())["train"]["epochs"] == 3

@@ -1,0 +1,12 @@
+import torch
+
+from models.training.layout import Layout
+from models.training.mesh import Mesh
+
+
+def test_one_process_has_no_mesh_and_no_peers():
+    mesh = Mesh.of(Layout(), torch.device("cpu"))
+    assert mesh.whole is None
+    assert not mesh.has("shard")
+    assert mesh.group("replicate") is None
+    assert mesh.describe() == {}

@@ -1,0 +1,39 @@
+import os
+import socket
+from multiprocessing import Pipe
+
+import pytest
+
+from models.training.nursery import call_reference, receive, report_error, send
+
+
+def test_values_and_descriptors_cross_whole():
+    ours, theirs = socket.socketpair()
+    reader, writer = os.pipe()
+    with ours, theirs:
+        send(ours, ("start", "x" * 100_000), (writer,))
+        value, descriptors = receive(theirs)
+        assert value == ("start", "x" * 100_000)
+        os.write(descriptors[0], b"through")
+        assert os.read(reader, 7) == b"through"
+        for descriptor in (reader, writer, *descriptors):
+            os.close(descriptor)
+
+
+def test_the_end_of_the_other_side_is_told():
+    ours, theirs = socket.socketpair()
+    with theirs:
+        ours.close()
+        with pytest.raises(EOFError):
+            receive(theirs)
+
+
+def test_a_call_sends_its_value_and_an_error_its_traceback():
+    ours, theirs = Pipe()
+    with ours, theirs:
+        call_reference([theirs], "textwrap:dedent", {"text": " a"})
+        assert ours.recv() == ("value", "a")
+        report_error(theirs, ValueError("no"))
+        kind, name, text, trace = ours.recv()
+        assert (kind, name, text) == ("error", "ValueError", "no")
+        assert "ValueError: no" in trace

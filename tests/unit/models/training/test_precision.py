@@ -1,0 +1,54 @@
+import pytest
+import torch
+from torch import nn
+
+from models.errors import UsageError
+from models.spec import Train
+from models.training import precision
+from models.training.precision import Scaler, autocast, check_precision, make_scaler, sharding_policy
+
+CPU = torch.device("cpu")
+
+
+@pytest.mark.parametrize(("name", "why"), [("fp16", "on a CPU.*take bf16"), ("fp8", "compute capability 8.9")])
+def test_what_the_device_cannot_do_is_refused_with_its_reason(name, why):
+    with pytest.raises(UsageError, match=f"train.precision: got {name} .*{why}"):
+        check_precision(Train(precision=name), CPU)
+    check_precision(Train(precision="bf16"), CPU)
+    check_precision(Train(precision="fp16"), torch.device("cuda"))
+
+
+def test_products_are_in_the_asked_type_and_sums_of_gradients_in_fp32():
+    layer, inputs = nn.Linear(3, 3), torch.randn(2, 3)
+    with autocast(Train(precision="bf16"), CPU):
+        assert layer(inputs).dtype == torch.bfloat16
+    with autocast(Train(), CPU):
+        assert layer(inputs).dtype == torch.float32
+    assert sharding_policy(Train(precision="bf16"), CPU).param_dtype is None
+    policy = sharding_policy(Train(precision="bf16"), torch.device("cuda"))
+    assert (policy.param_dtype, policy.reduce_dtype) == (torch.bfloat16, torch.float32)
+
+
+def test_only_fp16_is_scaled():
+    assert isinstance(make_scaler(Train(precision="fp16")), Scaler)
+    assert make_scaler(Train(precision="bf16")) is None
+
+
+def test_an_overflow_is_skipped_and_halves_the_scale(monkeypatch):
+    monkeypatch.setattr(precision, "GROWTH_STEPS", 2)
+    scaler, first = Scaler(), precision.FIRST_SCALE
+    broken = [torch.tensor([float("inf")])]
+    assert not scaler.unscale(broken, torch.tensor(float("inf")))
+    assert scaler.scale == first / 2
+    for _ in range(2):
+        gradients = [torch.tensor([3.0]) * scaler.scale]
+        assert scaler.unscale(gradients, torch.tensor(3.0 * scaler.scale))
+        assert gradients[0].item() == 3.0
+    assert scaler.scale == first
+
+
+def test_a_scaler_goes_on_from_its_state():
+    scaler, other = Scaler(), Scaler()
+    scaler.unscale([torch.ones(1)], torch.tensor(float("nan")))
+    other.load_state_dict(scaler.state_dict())
+    assert other.state_dict() == scaler.state_dict() != Scaler().state_dict()

@@ -1,0 +1,70 @@
+import json
+
+import pytest
+
+from models.errors import StoreError, UserCodeError
+from models.training.job import RESULT_FILE, WEIGHTS_FILE
+from models.training.rank import run_job
+
+
+def never(epoch):
+    raise AssertionError("no work was expected")
+
+
+def test_what_decides_the_bits_is_recorded(make_job):
+    job = make_job(arguments={"hidden": 8})
+    result = run_job(job)
+    assert json.loads((job.folder / RESULT_FILE).read_text())["weights_sha256"] == result.weights_sha256
+    assert {"torch", "threads", "world_size", "optimiser", "precision", "order_version", "job", "seeds"} <= set(
+        result.environment
+    )
+    assert type(result.environment["torch"]) is str
+    assert result.environment["worlds"] == [[0, 1, 1]]
+    assert result.num_parameters > 100
+
+
+def test_a_finished_job_does_no_work(make_job):
+    job = make_job(arguments={"hidden": 8})
+    result = run_job(job)
+    times = [(job.folder / name).stat().st_mtime_ns for name in (RESULT_FILE, WEIGHTS_FILE)]
+    assert run_job(job, never) == result
+    assert times == [(job.folder / name).stat().st_mtime_ns for name in (RESULT_FILE, WEIGHTS_FILE)]
+
+
+def test_seeds_decide(make_job):
+    digests = {
+        run_job(make_job(arguments={"hidden": 8}, folder=folder, seed=seed)).weights_sha256
+        for folder, seed in (("a", 1), ("b", 1), ("c", 2))
+    }
+    assert len(digests) == 2
+
+
+def test_an_own_metric_decides(make_job, tmp_path):
+    (tmp_path / "own.py").write_text(
+        "def worst(target, prediction):\n    return float(abs(target - prediction).max())\n"
+    )
+    job = make_job(arguments={"hidden": 8})
+    job = job.model_copy(update={"metric": "./own.py:worst", "direction": "minimize"})
+    result = run_job(job)
+    values = [epoch[key] for epoch in result.epochs for key in epoch if key.startswith("val_") and key != "val_loss"]
+    assert result.value == min(values)
+
+
+def test_an_own_metric_that_raises_is_told(make_job, tmp_path):
+    (tmp_path / "own.py").write_text("def bad(target, prediction):\n    raise RuntimeError('nope')\n")
+    job = make_job(arguments={"hidden": 8}).model_copy(update={"metric": "./own.py:bad"})
+    with pytest.raises(UserCodeError, match="nope"):
+        run_job(job)
+
+
+def test_a_folder_that_cannot_be_made_is_told(make_job, tmp_path, monkeypatch):
+    import pathlib
+
+    job = make_job(arguments={"hidden": 8})
+
+    def refuse(self, *args, **kwargs):
+        raise PermissionError(13, "Permission denied", str(self))
+
+    monkeypatch.setattr(pathlib.Path, "mkdir", refuse)
+    with pytest.raises(StoreError, match="cannot be written by this user"):
+        run_job(job)

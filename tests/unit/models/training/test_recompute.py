@@ -1,0 +1,44 @@
+import pytest
+import torch
+from torch import nn
+
+from models.errors import UsageError
+from models.nets import transformer
+from models.nets.build import example_inputs
+from models.nets.sizes import Sizes
+from models.spec import Train
+from models.training.recompute import prepare_blocks
+
+SIZES = Sizes("table", "multiclass", num_numeric=3, cardinalities=(4, 7), num_outputs=3)
+
+
+def trained(recompute: str) -> tuple[dict[str, torch.Tensor], int]:
+    """Gradients with dropout on, and how many numbers the forward kept for the backward."""
+    torch.manual_seed(0)
+    net = transformer.build(SIZES, width=16, layers=2, dropout=0.2)
+    prepare_blocks(net, Train(recompute=recompute))
+    kept = {}
+
+    def pack(tensor: torch.Tensor) -> torch.Tensor:
+        kept[tensor.data_ptr()] = tensor.numel()
+        return tensor
+
+    torch.manual_seed(1)
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        output = net(**example_inputs(SIZES, 64))
+    output.square().sum().backward()
+    return {name: parameter.grad for name, parameter in net.named_parameters()}, sum(kept.values())
+
+
+def test_recomputing_keeps_less_and_changes_no_bit_and_no_name():
+    expected, most = trained("none")
+    for kind in ("full", "selective"):
+        found, kept = trained(kind)
+        assert found.keys() == expected.keys()
+        assert all(torch.equal(found[name], expected[name]) for name in expected)
+        assert kept < most / 2, kind
+
+
+def test_recomputing_needs_blocks():
+    with pytest.raises(UsageError, match=r"train.recompute: got full, but Linear does not name its blocks"):
+        prepare_blocks(nn.Linear(2, 2), Train(recompute="full"))

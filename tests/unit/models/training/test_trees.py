@@ -1,0 +1,76 @@
+import json
+
+import pytest
+
+from models.errors import UsageError
+from models.training.job import TREES_FILE, Epoch
+from models.training.rank import run_job
+
+
+class Killed(BaseException):
+    """Stands for SIGKILL: nothing catches it."""
+
+
+def kill_at(epoch: int):
+    def report(now: Epoch) -> bool:
+        if now.epoch == epoch:
+            raise Killed
+        return True
+
+    return report
+
+
+@pytest.mark.parametrize(("task", "least"), [("binary", 0.85), ("multiclass", 0.85), ("regression", 0.5)])
+def test_trees_learn_every_task(make_job, task, least):
+    result = run_job(make_job("table", task, "trees", {"rounds": 40, "min_data_in_leaf": 5}, epochs=4))
+    assert result.value < least if task == "regression" else result.value > least
+    assert len(result.epochs) == 4
+    assert {"train_loss", "val_loss", "lr", "samples_per_s"} <= result.epochs[0].keys()
+
+
+@pytest.mark.parametrize("sampling", [{}, {"feature_fraction": 0.5, "bagging_fraction": 0.6}])
+@pytest.mark.parametrize("task", ["multiclass", "regression"])
+@pytest.mark.parametrize("epoch", [2, 5])
+def test_killed_and_run_again_gives_the_same_text(make_job, sampling, task, epoch):
+    arguments = {"rounds": 24, "min_data_in_leaf": 5, **sampling}
+    whole = make_job("table", task, "trees", arguments, epochs=8, folder="whole")
+    expected = run_job(whole)
+    killed = make_job("table", task, "trees", arguments, epochs=8, folder="killed")
+    with pytest.raises(Killed):
+        run_job(killed, kill_at(epoch))
+    result = run_job(killed)
+    assert (killed.folder / TREES_FILE).read_text() == (whole.folder / TREES_FILE).read_text()
+    assert result.weights_sha256 == expected.weights_sha256
+    assert [e["val_loss"] for e in result.epochs] == [e["val_loss"] for e in expected.epochs]
+    assert result.resumed_from or epoch == 2
+
+
+def test_a_changed_checkpoint_is_passed_over(make_job):
+    job = make_job("table", "binary", "trees", {"rounds": 20}, epochs=5)
+    with pytest.raises(Killed):
+        run_job(job, kill_at(5))
+    newest = max((job.folder / "checkpoints").glob("rounds-*.json"))
+    document = json.loads(newest.read_text())
+    document["content"]["text"] = document["content"]["text"].replace("leaf_value=", "leaf_value=1", 1)
+    newest.write_text(json.dumps(document))
+    assert run_job(job).resumed_from == [12]
+
+
+def test_patience_stops_and_the_best_rounds_are_kept(make_job):
+    arguments = {"rounds": 400, "learning_rate": 0.5, "min_data_in_leaf": 1}
+    result = run_job(make_job("table", "regression", "trees", arguments, epochs=100, patience=2, count=60))
+    assert len(result.epochs) == result.best_epoch + 2
+    assert result.environment["rounds"] <= result.best_epoch * 4
+
+
+def test_a_finished_job_is_answered_and_a_pruned_one_says_so(make_job):
+    job = make_job("table", "binary", "trees", {"rounds": 10}, epochs=5)
+    result = run_job(job, lambda epoch: epoch.epoch < 2)
+    assert result.pruned
+    assert len(result.epochs) == 2
+    assert run_job(job, kill_at(1)) == result
+
+
+def test_unknown_argument_names_the_nearest(make_job):
+    with pytest.raises(UsageError, match="did you mean 'num_leaves'"):
+        run_job(make_job("table", "binary", "trees", {"num_leavs": 3}))

@@ -1,0 +1,75 @@
+import pyarrow as pa
+
+from models.spec import Data
+from models.spec_care import Watch
+from models.watch.contract import bounds_of, breaches
+from models.watch.findings import Breach
+from models.watch.tally import tally
+from tests.unit.models.watch.conftest import logged, reference, rows
+
+WATCH = Watch()
+DATA = Data(source="x.csv", target="late")
+
+
+def found(table: pa.Table, data: Data = DATA, watch: Watch = WATCH) -> list[Breach]:
+    bounds = bounds_of(reference().columns, data, watch.seasonal)
+    return breaches(tally(logged(table), reference(), bounds), reference().columns, watch, bounds)
+
+
+def expecting(**arguments: object) -> Data:
+    told = {"expect": "expect_column_values_to_be_between", "arguments": {"column": "wind", **arguments}}
+    return Data.model_validate({"source": "x.csv", "target": "late", "expectations": [told]})
+
+
+def test_rows_like_those_of_training_keep_the_contract() -> None:
+    assert [found(rows(1000, seed=seed)) for seed in range(3, 13)] == [[]] * 10
+
+
+def test_another_unit_is_out_of_range() -> None:
+    table = rows(1000)
+    wind = table.column("wind").to_numpy() * 60
+    (breach,) = [one for one in found(table.set_column(0, "wind", [wind])) if one.column == "wind"]
+    assert breach.kind == "range"
+    assert breach.share > 0.5
+    assert breach.reason.startswith("wind: ")
+
+
+def test_a_range_that_the_spec_declares_comes_first() -> None:
+    (breach,) = found(rows(1000), expecting(min_value=0, max_value=50))
+    assert (
+        breach.reason
+        == f"wind: {100 * breach.share:.3g} % of the values are out of range, expected at least 0 and at most 50"
+    )
+    assert found(rows(1000), expecting(min_value=0, mostly=0.4)) == []
+    warns = expecting(min_value=0).model_dump()
+    warns["expectations"][0]["severity"] = "warn"
+    assert found(rows(1000), Data.model_validate(warns)) == []
+
+
+def test_a_few_records_are_no_breach_and_a_seasonal_column_has_no_range_of_its_own() -> None:
+    table = rows(1000)
+    wind = table.column("wind").to_numpy().copy()
+    wind[:4] = 1e6
+    assert found(table.set_column(0, "wind", [wind])) == []
+    wind[:] = 1e6
+    assert found(table.set_column(0, "wind", [wind]), watch=Watch(seasonal=["wind", "gust"])) == []
+
+
+def test_missing_values_that_become_more_are_a_breach() -> None:
+    (breach,) = found(rows(1000, nulls=0.1))
+    assert (breach.column, breach.kind, breach.expected) == ("wind", "nulls", 0.0)
+    assert found(rows(1000, nulls=0.015)) == []
+
+
+def test_categories_that_training_never_saw_are_a_breach() -> None:
+    table = rows(1000)
+    colour = table.column("colour").to_pylist()
+    colour[:20] = ["violet"] * 20
+    (breach,) = found(table.set_column(2, "colour", [colour]))
+    assert (breach.column, breach.kind, breach.share) == ("colour", "categories", 0.02)
+    colour[4:20] = ["red"] * 16
+    assert found(table.set_column(2, "colour", [colour])) == []
+
+
+def test_nothing_predicted_breaks_nothing() -> None:
+    assert found(rows(0)) == []

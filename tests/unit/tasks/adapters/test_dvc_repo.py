@@ -1,0 +1,78 @@
+"""The stages in `dvc.yaml`: added once, nothing of the user's lost. DVC itself is tests/integration/test_dvc.py's."""
+
+from pathlib import Path
+
+from ruamel.yaml import YAML
+
+from tasks.adapters import dvc_repo
+from tasks.runtime.workspace import CLONE, Project, Workspace
+from tests.conftest import MakeProject
+
+
+def stages(folder: Path) -> dict[str, dict[str, object]]:
+    return YAML(typ="safe").load((folder / "dvc.yaml").read_text())["stages"]
+
+
+def test_projects_inside_share_one_matrix(workspace: Workspace, make_project: MakeProject) -> None:
+    for name in ("one", "two", "one"):
+        dvc_repo._ensure_stages(make_project(name), workspace.root)
+    found = stages(workspace.root)
+    assert set(found) == {"ingest", "prepare"}
+    assert all(stage["matrix"] == {"project": ["one", "two"]} for stage in found.values())
+    assert found["prepare"]["deps"] == ["projects/${item.project}/data/raw"]
+    assert found["ingest"]["outs"] == ["projects/${item.project}/data/raw"]
+
+
+def test_a_project_outside_has_its_own_stages(make_project: MakeProject, tmp_path: Path) -> None:
+    project = make_project("far", folder=tmp_path / "far")
+    dvc_repo._ensure_stages(project, project.folder)
+    found = stages(project.folder)
+    assert found["ingest"]["cmd"].endswith("loopline stage ingest .")
+    assert "matrix" not in found["ingest"]
+    assert found["prepare"]["outs"] == ["data/prepared"]
+
+
+def test_what_the_user_wrote_stays(workspace: Workspace, make_project: MakeProject) -> None:
+    path = workspace.root / "dvc.yaml"
+    path.write_text("# mine\nstages:\n  own:\n    cmd: make own  # why\n    deps: [a]\n")
+    dvc_repo._ensure_stages(make_project("tiny"), workspace.root)
+    text = path.read_text()
+    assert "# mine" in text
+    assert "# why" in text
+    assert stages(workspace.root)["own"] == {"cmd": "make own", "deps": ["a"]}
+
+
+def test_a_complete_file_is_not_written_again(workspace: Workspace, make_project: MakeProject) -> None:
+    project = make_project("tiny")
+    dvc_repo._ensure_stages(project, workspace.root)
+    before = (workspace.root / "dvc.yaml").stat().st_mtime_ns
+    dvc_repo._ensure_stages(project, workspace.root)
+    assert (workspace.root / "dvc.yaml").stat().st_mtime_ns == before
+
+
+def test_the_shipped_stages_are_those_that_a_run_would_add() -> None:
+    for name in ("ingest", "prepare"):
+        shipped = stages(CLONE)[name]
+        made = dvc_repo._stage(Project(Workspace(CLONE), (CLONE / "projects" / "penguins").resolve()), name)
+        assert {key: value for key, value in shipped.items() if key != "matrix"} == {
+            key: value for key, value in made.items() if key != "matrix"
+        }
+
+
+def test_the_hashes_are_those_of_the_lock_file(workspace: Workspace, make_project: MakeProject) -> None:
+    lock = "schema: '2.0'\nstages:\n" + "".join(
+        f"  {stage}@tiny:\n    cmd: x\n    outs:\n    - path: projects/tiny/data/{name}\n      md5: {name}.dir\n"
+        for stage, name in dvc_repo.STAGES.items()
+    )
+    (workspace.root / "dvc.lock").write_text(lock)
+    assert dvc_repo.hashes(make_project("tiny")) == {"raw": "raw.dir", "prepared": "prepared.dir"}
+
+
+def test_the_default_remote_of_either_config(tmp_path: Path) -> None:
+    folder = tmp_path / ".dvc"
+    folder.mkdir()
+    assert dvc_repo._default_remote(tmp_path) == ""
+    (folder / "config").write_text("[core]\n    remote = shared\n['remote \"shared\"']\n    url = s3://x%20y/z\n")
+    assert dvc_repo._default_remote(tmp_path) == "shared"
+    (folder / "config.local").write_text("[core]\n    remote = mine\n")
+    assert dvc_repo._default_remote(tmp_path) == "mine"

@@ -1,0 +1,124 @@
+import json
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from models.data.expectations import Check
+from models.errors import UsageError
+from tasks.adapters.expectations import run_checks
+
+TABLE = pa.table(
+    {
+        "x": [1.0, 2.0, 300.0, None],
+        "low": [0.0, 5.0, 0.0, 0.0],
+        "c": ["a", "b", "a", "z"],
+        "t": pa.array([1, 2, 3, 4], pa.timestamp("s")),
+    }
+)
+
+
+def check(expectation, severity="reject", **arguments):
+    return Check(expectation=expectation, arguments=arguments, severity=severity)
+
+
+BETWEEN = check("column_values_to_be_between", column="x", max_value=100)
+IN_SET = check("column_values_to_be_in_set", "warn", column="c", value_set=["a", "b"])
+ROWS = check("table_row_count_to_be_between", min_value=1)
+
+
+def test_good_data_is_valid_and_the_report_is_plain_json():
+    outcome = run_checks(TABLE, [ROWS, check("column_values_to_not_be_null", column="c")], "penguins", "abc")
+    report = json.loads(json.dumps(outcome.report))
+    assert (report["project"], report["dataset"]) == ("penguins", "abc")
+    assert (report["rows"], report["columns"], report["success"], report["status"]) == (4, 4, True, "valid")
+    assert [result["expectation"] for result in report["results"]] == [
+        "table_row_count_to_be_between",
+        "column_values_to_not_be_null",
+    ]
+    assert report["results"][0]["observed"] == 4
+    assert not outcome.failing_rows
+
+
+def test_a_failed_check_names_its_rows_and_examples():
+    outcome = run_checks(TABLE, [ROWS, BETWEEN, IN_SET])
+    assert (outcome.report["status"], outcome.report["success"]) == ("rejected", False)
+    failed = outcome.report["results"][1]
+    assert (failed["column"], failed["unexpected_count"], failed["examples"]) == ("x", 1, [300.0])
+    assert {position: rows.tolist() for position, rows in outcome.failing_rows.items()} == {1: [2], 2: [3]}
+
+
+def test_a_warning_alone_lets_the_loop_go_on():
+    report = run_checks(TABLE, [ROWS, IN_SET]).report
+    assert (report["status"], report["success"]) == ("warned", True)
+
+
+def test_quarantine_holds_the_rows_of_rejecting_checks_with_the_reason():
+    unique = check("compound_columns_to_be_unique", column_list=["low", "c"])
+    bad = run_checks(TABLE, [BETWEEN, IN_SET, unique])
+    rows = bad.quarantine(TABLE).select(["x", "__position", "__failed"]).to_pylist()
+    assert [row["__position"] for row in rows] == [0, 2]
+    assert rows[1]["__failed"] == "column_values_to_be_between(x); compound_columns_to_be_unique(low, c)"
+
+
+def test_checks_across_columns_and_of_the_whole_table_work():
+    pair = check("column_pair_values_a_to_be_greater_than_b", column_A="x", column_B="low")
+    columns = check("table_columns_to_match_set", column_set=["x", "low", "c", "t"])
+    distinct = check("column_distinct_values_to_equal_set", column="c", value_set=["a", "b", "z"])
+    results = run_checks(TABLE, [pair, columns, distinct]).report["results"]
+    assert [result["success"] for result in results] == [False, True, True]
+    assert results[0]["column"] == "x, low"
+
+
+def test_a_column_that_is_not_there_is_bad_data_with_the_nearest_name():
+    outcome = run_checks(
+        TABLE, [check("column_values_to_be_unique", column="cc"), check("column_to_exist", column="k")]
+    )
+    assert outcome.report["status"] == "rejected"
+    assert "did you mean 'c'" in outcome.report["results"][0]["observed"]
+    assert outcome.report["results"][1]["error"] is None
+
+
+def test_what_the_engine_cannot_evaluate_is_an_error_and_not_bad_data():
+    outcome = run_checks(TABLE, [ROWS, check("column_values_to_be_between", column="c", min_value=1)])
+    assert (outcome.report["status"], outcome.report["success"]) == ("error", False)
+    assert "could not evaluate" in outcome.report["results"][1]["error"]
+    assert outcome.report["results"][0]["success"]
+
+
+def test_an_expectation_that_breaks_the_engine_leaves_the_others_their_answers():
+    quantiles = {"quantiles": [0.5], "value_ranges": [[0, 100]]}
+    outcome = run_checks(
+        TABLE, [ROWS, BETWEEN, check("column_quantile_values_to_be_between", column="x", quantile_ranges=quantiles)]
+    )
+    assert [result["success"] for result in outcome.report["results"][:2]] == [True, False]
+    json.dumps(outcome.report)
+
+
+def test_an_unknown_expectation_gets_the_nearest_name():
+    with pytest.raises(
+        UsageError, match="no expectation 'column_values_to_be_betwen': did you mean 'column_values_to_be_between'"
+    ):
+        run_checks(TABLE, [check("column_values_to_be_betwen", column="x")])
+
+
+def test_wrong_arguments_are_told():
+    with pytest.raises(UsageError, match=r"column_values_to_be_between with .*minimum.*extra fields not permitted"):
+        run_checks(TABLE, [check("column_values_to_be_between", column="x", minimum=3)])
+
+
+def test_a_distribution_is_compared():
+    random = np.random.default_rng(0)
+    table = pa.table({"v": random.normal(0, 1, 2000), "w": random.normal(3, 1, 2000)})
+    partition = {"bins": [-1.0, 0.0, 1.0], "weights": [0.34, 0.34], "tail_weights": [0.16, 0.16]}
+    same, moved = (
+        check("column_kl_divergence_to_be_less_than", column=name, partition_object=partition, threshold=0.1)
+        for name in ("v", "w")
+    )
+    assert [result["success"] for result in run_checks(table, [same, moved]).report["results"]] == [True, False]
+
+
+def test_a_condition_may_name_any_column():
+    only_b = {"type": "comparison", "column": {"name": "c"}, "operator": "==", "parameter": "b"}
+    conditioned = check("column_values_to_be_between", column="x", max_value=100, row_condition=only_b)
+    assert run_checks(TABLE, [conditioned]).report["status"] == "valid"

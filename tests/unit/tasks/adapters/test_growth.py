@@ -1,0 +1,115 @@
+"""What came at a source is found without reading it, once for each change."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from models.errors import UserCodeError
+from models.specfile import read_spec
+from tasks import ingest as ingesting
+from tasks.adapters.growth import Growth, growth
+from tasks.runtime.loop import open_stage
+from tasks.runtime.workspace import Project
+from tests.conftest import MakeProject
+
+LATER = 1e6
+
+
+@pytest.fixture
+def project(make_project: MakeProject) -> Project:
+    return make_project("tiny")
+
+
+def found(project: Project, after_s: float = LATER) -> Growth | None:
+    return growth(project, read_spec(project.spec_path), time.time() + after_s)
+
+
+def read(project: Project) -> None:
+    with open_stage(project) as loop:
+        ingesting.ingest(loop)
+
+
+def test_rows_added_to_a_file_are_counted_and_told_once(project: Project) -> None:
+    assert found(project) is None, "never read: nothing to compare with"
+    read(project)
+    assert found(project) is None
+    with (project.folder / "data.csv").open("a") as file:
+        file.write("1,u,no\n2,v,yes\n")
+    assert found(project, after_s=0.0) is None, "it may still be being written"
+    first = found(project)
+    assert first is not None
+    assert (first.rows, first.text) == (2, "data.csv: +2 rows")
+    assert found(project) == first
+    read(project)
+    assert found(project) is None
+
+
+def test_a_file_written_again_with_the_same_content_is_nothing_new(project: Project) -> None:
+    read(project)
+    (project.folder / "data.csv").write_text((project.folder / "data.csv").read_text())
+    assert found(project) is None
+
+
+def test_a_file_in_a_folder_is_a_partition_that_arrived(project: Project) -> None:
+    folder = project.folder / "parts"
+    folder.mkdir()
+    table = pa.table({"x": [float(i) for i in range(60)], "y": ["yes", "no"] * 30})
+    pq.write_table(table, folder / "2026-01.parquet")
+    project.spec_path.write_text(project.spec_path.read_text().replace("data.csv", "parts"))
+    read(project)
+    assert found(project) is None
+    pq.write_table(table.slice(0, 25), folder / "2026-02.parquet")
+    grown = found(project)
+    assert grown is not None
+    assert grown.rows == 25
+
+
+SOURCE = """
+import pandas as pd
+def load(project):
+    return pd.read_csv(project / "data.csv")
+def arrived(project):
+    return {said}
+"""
+
+
+def with_function(project: Project, said: str) -> None:
+    (project.folder / "source.py").write_text(SOURCE.format(said=said))
+    project.spec_path.write_text(project.spec_path.read_text().replace("data.csv", "./source.py:load"))
+
+
+def test_a_function_says_itself_what_arrived(project: Project) -> None:
+    with_function(project, "(project / 'days').read_text().split()")
+    days: Path = project.folder / "days"
+    days.write_text("mon tue")
+    read(project)
+    assert found(project) is None
+    days.write_text("mon tue wed")
+    grown = found(project)
+    assert grown is not None
+    assert grown.text == "came at ./source.py:load: wed"
+
+
+@pytest.mark.parametrize(("said", "told"), [("1 / 0", "ZeroDivisionError"), ("object()", "expected a JSON value")])
+def test_a_function_that_fails_is_the_users_own_error(project: Project, said: Any, told: str) -> None:
+    with_function(project, "[]")
+    read(project)
+    with_function(project, said)
+    with pytest.raises(UserCodeError, match=told):
+        found(project)
+
+
+def test_a_package_never_grows_and_a_function_without_arrived_is_not_asked(project: Project) -> None:
+    with_function(project, "[]")
+    source = project.folder / "source.py"
+    source.write_text(source.read_text().split("def arrived")[0])
+    read(project)
+    assert found(project) is None
+    project.spec_path.write_text(project.spec_path.read_text().replace("./source.py:load", "pypi:a==1!b.csv"))
+    assert found(project) is None

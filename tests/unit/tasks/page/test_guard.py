@@ -1,0 +1,149 @@
+"""What stands before every page, asked without a server."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse
+
+from tasks.page.guard import API_BYTES, FORM_BYTES, Guard, safe_next
+from tasks.page.security import Gate
+
+OPEN = Gate("127.0.0.1", "secret-of-this-workspace", "loopline_1")
+SHUT = Gate("192.0.2.7", "secret-of-this-workspace", "loopline_1")
+BEARER = {"authorization": f"Bearer {OPEN.token}"}
+
+
+def ask(
+    gate: Gate, path: str = "/", method: str = "GET", chunks: Sequence[bytes] = (), **headers: str
+) -> tuple[int, dict[str, str]]:
+    """Status and headers of the answer; the application behind the guard reads the body and says yes."""
+
+    async def application(scope: Any, receive: Any, send: Any) -> None:
+        try:
+            await Request(scope, receive).body()
+            answer = PlainTextResponse("yes")
+        except HTTPException as error:
+            answer = PlainTextResponse(error.detail, error.status_code)
+        await answer(scope, receive, send)
+
+    named = {"host": "127.0.0.1:4300" if gate.is_open else "192.0.2.7:4300", **headers}
+    scope = {
+        "type": "http",
+        "method": method,
+        "path": path,
+        "raw_path": path.encode(),
+        "query_string": b"",
+        "scheme": "http",
+        "server": ("127.0.0.1", 4300),
+        "headers": [(name.replace("_", "-").encode(), value.encode()) for name, value in named.items()],
+    }
+    sent: list[dict[str, Any]] = []
+    messages = [{"type": "http.request", "body": chunk, "more_body": True} for chunk in chunks]
+    messages.append({"type": "http.request", "body": b"", "more_body": False})
+
+    async def receive() -> Any:
+        return messages.pop(0)
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    asyncio.run(Guard(application, gate)(scope, receive, send))
+    return sent[0]["status"], {name.decode(): value.decode() for name, value in sent[0]["headers"]}
+
+
+def test_every_answer_forbids_scripts_frames_and_guessing() -> None:
+    for headers in ({}, {"host": "evil.example"}):
+        _, found = ask(OPEN, **headers)
+        assert "default-src 'none'" in found["content-security-policy"]
+        assert "script-src" not in found["content-security-policy"]
+        assert "unsafe" not in found["content-security-policy"]
+        assert found["x-frame-options"] == "DENY"
+        assert found["x-content-type-options"] == "nosniff"
+        assert found["cache-control"] == "no-store"
+
+
+def test_a_host_that_is_not_ours_is_refused_even_with_the_token() -> None:
+    assert ask(OPEN, **{**BEARER, "host": "evil.example"})[0] == 421
+
+
+def test_on_loopback_looking_needs_no_token_and_programs_do() -> None:
+    assert ask(OPEN)[0] == 200
+    assert ask(OPEN, "/trigger/flights", "POST")[0] == 401
+    assert ask(OPEN, "/trigger/flights", "POST", **BEARER)[0] == 200
+    assert ask(OPEN, "/trigger/flights", "POST", authorization="Bearer wrong")[0] == 401
+    assert ask(OPEN, "/trigger/flights", "POST", cookie=f"loopline_1={OPEN.begin(logged_in=True)}")[0] == 401
+
+
+@pytest.mark.parametrize("header", ["x_forwarded_for", "forwarded", "x_real_ip", "x_forwarded_host"])
+def test_behind_a_proxy_the_token_is_asked_on_loopback_too(header: str) -> None:
+    assert ask(OPEN, **{header: "203.0.113.7"})[0] == 401
+    assert ask(OPEN, **{header: "203.0.113.7"}, **BEARER)[0] == 200
+
+
+def test_a_page_that_has_another_name_is_meant_for_others_and_asks_the_token() -> None:
+    named = Gate("127.0.0.1", OPEN.token, "loopline_1", frozenset({"ml.example.org"}))
+    assert ask(named, host="ml.example.org")[0] == 401
+    assert ask(named, host="ml.example.org", **BEARER)[0] == 200
+
+
+def test_elsewhere_nothing_but_the_login_is_shown_without_the_token() -> None:
+    assert [ask(SHUT, path)[0] for path in ("/health", "/style.css", "/login")] == [200, 200, 200]
+    assert ask(SHUT, "/projects/a")[0] == 401
+    status, headers = ask(SHUT, "/projects/a", accept="text/html")
+    assert (status, headers["location"]) == (303, "/login?next=/projects/a")
+    assert ask(SHUT, **BEARER)[0] == 200
+    assert ask(SHUT, cookie=f"loopline_1={SHUT.begin(logged_in=True)}")[0] == 200
+    assert ask(SHUT, cookie=f"loopline_1={SHUT.begin(logged_in=False)}")[0] == 401
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"origin": "http://evil.example"},
+        {"origin": "null"},
+        {"sec_fetch_site": "cross-site"},
+        {"sec_fetch_site": "same-site"},
+    ],
+)
+def test_a_form_from_another_site_is_refused(headers: dict[str, str]) -> None:
+    assert ask(OPEN, "/projects/a/rollback", "POST", **headers)[0] == 403
+
+
+def test_a_form_from_our_own_page_passes() -> None:
+    assert ask(OPEN, "/x", "POST", origin="http://127.0.0.1:4300", sec_fetch_site="same-origin")[0] == 200
+
+
+@pytest.mark.parametrize(("path", "most"), [("/x", FORM_BYTES), ("/trigger/a", API_BYTES)])
+def test_a_body_that_is_too_large_is_refused_said_or_unsaid(path: str, most: int) -> None:
+    assert ask(OPEN, path, "POST", **BEARER, content_length=str(most + 1))[0] == 413
+    assert ask(OPEN, path, "POST", [b"x" * most, b"x"], **BEARER)[0] == 413
+    assert ask(OPEN, path, "POST", [b"x" * most], **BEARER, content_length=str(most))[0] == 200
+
+
+@pytest.mark.parametrize("length", ["-1", "1e3", "", "x"])
+def test_a_length_that_is_none_is_refused(length: str) -> None:
+    assert ask(OPEN, "/x", "POST", content_length=length)[0] == 413
+
+
+@pytest.mark.parametrize(
+    "address", ["//evil.example", "http://evil.example", "/\\evil.example", "javascript:alert(1)", "", "/a\nb"]
+)
+def test_a_login_leads_nowhere_else(address: str) -> None:
+    assert safe_next(address) == "/"
+
+
+@given(st.text())
+def test_a_login_leads_on_to_paths_of_ours_alone(address: str) -> None:
+    onward = safe_next(address)
+    assert onward.startswith("/")
+    assert not onward.startswith(("//", "/\\"))
+
+
+def test_a_login_leads_back() -> None:
+    assert safe_next("/projects/a") == "/projects/a"

@@ -1,0 +1,121 @@
+"""The courier and the telling of trouble; the way to a real MLflow is tests/integration/test_delivery.py."""
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from models.errors import GateRefused, StoreError
+from tasks.runtime import delivery
+from tasks.runtime.delivery import Courier, Delivery, reaching_store
+from tasks.runtime.outbox import Outbox
+from tasks.runtime.workspace import Workspace
+
+
+class Carrier:
+    """Stands for a delivery: counts attempts and fails as often as told."""
+
+    def __init__(self, failures: int = 0) -> None:
+        self.failures = failures
+        self.attempts = 0
+
+    def deliver(self) -> None:
+        self.attempts += 1
+        if self.attempts <= self.failures:
+            raise StoreError("away")
+
+
+def courier_of(carrier: Carrier) -> Courier:
+    return Courier(carrier)  # type: ignore[arg-type]
+
+
+def test_the_courier_goes_again_while_the_loop_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delivery, "INTERVAL_S", 0.001)
+    carrier = Carrier()
+    courier = courier_of(carrier)
+    courier.start()
+    while carrier.attempts < 3:
+        time.sleep(0.001)
+    assert courier.finish() is None
+
+
+def test_the_last_delivery_is_made_at_the_end() -> None:
+    carrier = Carrier()
+    courier = courier_of(carrier)
+    courier.start()
+    assert courier.finish() is None
+    assert carrier.attempts == 1
+
+
+def test_a_store_that_is_away_is_told_and_raises_nothing() -> None:
+    courier = courier_of(Carrier(failures=99))
+    courier.start()
+    assert str(courier.finish()) == "away"
+
+
+def test_a_store_that_came_back_is_no_trouble(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delivery, "INTERVAL_S", 0.001)
+    carrier = Carrier(failures=2)
+    courier = courier_of(carrier)
+    courier.start()
+    while carrier.attempts < 3:
+        time.sleep(0.001)
+    assert courier.finish() is None
+
+
+@pytest.mark.parametrize("error", [ConnectionError("refused"), PermissionError("denied")])
+def test_what_a_store_says_is_a_store_error_without_the_password(
+    monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "postgresql://ada:secret@db.example.org/mlflow")
+    with pytest.raises(StoreError, match=r"db\.example\.org/mlflow cannot be used") as caught, reaching_store():
+        raise error
+    assert "secret" not in str(caught.value)
+    assert caught.value.__cause__ is error
+
+
+@pytest.mark.parametrize("error", [GateRefused("no"), StoreError("own words"), ValueError("a bug")])
+def test_other_errors_pass_as_they_are(error: Exception) -> None:
+    with pytest.raises(type(error), match=f"^{error}$"), reaching_store():
+        raise error
+
+
+def test_patience_is_seconds_unless_the_user_has_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "300")
+    for key, value in delivery.PATIENCE.items():
+        os.environ.setdefault(key, value)
+    assert os.environ["MLFLOW_HTTP_REQUEST_TIMEOUT"] == "300"
+    assert int(delivery.PATIENCE["MLFLOW_HTTP_REQUEST_MAX_RETRIES"]) <= 3
+
+
+@pytest.mark.parametrize("content", [None, "", "{"])
+def test_lost_progress_is_a_fresh_start(workspace: Workspace, content: str | None) -> None:
+    path = workspace.state / "loop.jsonl"
+    Outbox(path).start_run("loop", "l", {})
+    if content is not None:
+        path.with_suffix(".delivered.json").write_text(content)
+    made = Delivery(workspace, "tiny", path, "l")
+    assert made.pending()
+    assert made.run_id("loop") is None
+
+
+def test_what_is_delivered_is_not_pending(workspace: Workspace) -> None:
+    path = workspace.state / "loop.jsonl"
+    box = Outbox(path)
+    box.start_run("loop", "l", {})
+    progress: dict[str, Any] = {"offset": path.stat().st_size, "runs": {"loop": "abc"}}
+    path.with_suffix(".delivered.json").write_text(json.dumps(progress))
+    made = Delivery(workspace, "tiny", path, "l")
+    assert not made.pending()
+    assert made.run_id("loop") == "abc"
+    box.end_run("loop", "FINISHED")
+    assert made.pending()
+
+
+def test_no_outbox_is_nothing_to_deliver(workspace: Workspace, tmp_path: Path) -> None:
+    made = Delivery(workspace, "tiny", tmp_path / "absent.jsonl", "l")
+    assert not made.pending()
+    made.deliver()

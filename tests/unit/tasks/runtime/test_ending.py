@@ -1,0 +1,82 @@
+"""How a loop ended, by its records and by what was raised, is in its history and told."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from models.errors import DataError, GateRefused, StoreError, TrainingError
+from models.records import Record
+from tasks.runtime.ending import conclude, conclude_killed, outcome_of
+from tasks.runtime.history import read_loops
+from tasks.runtime.loop import Loop, open_loop, open_stage
+from tasks.runtime.workspace import Project
+from tests.conftest import MakeProject
+
+
+@pytest.fixture
+def project(make_project: MakeProject) -> Project:
+    return make_project("tiny")
+
+
+@pytest.fixture
+def loop(project: Project) -> Loop:
+    with open_stage(project) as made:
+        return made
+
+
+def did(loop: Loop, step: str, **result: Any) -> None:
+    loop.done[step] = Record(step=step, key="k", parts={}, digest="d", result=result, loop_id=loop.id, finished=1.0)
+    loop.ran.append(step)
+
+
+def test_the_outcome_is_the_verdicts(loop: Loop) -> None:
+    assert outcome_of(loop, None) == "unchanged"
+    did(loop, "promote", decision="promote")
+    assert outcome_of(loop, None) == "promoted"
+    did(loop, "promote", decision="keep")
+    assert outcome_of(loop, None) == "kept"
+
+
+def test_a_gate_that_refuses_data_rejects_and_one_that_refuses_a_model_keeps(loop: Loop) -> None:
+    assert outcome_of(loop, GateRefused("age is negative")) == "rejected"
+    assert outcome_of(loop, DataError("no column y")) == "rejected"
+    assert outcome_of(loop, TrainingError("NaN")) == "failed"
+    assert outcome_of(loop, KeyboardInterrupt()) == "failed"
+    did(loop, "judge")
+    assert outcome_of(loop, GateRefused("somebody moved the champion")) == "kept"
+
+
+def test_only_what_this_loop_spent_counts(loop: Loop) -> None:
+    costs = {"device": "cpu", "device_seconds": 4.0}
+    did(loop, "search", costs=costs)
+    did(loop, "train", costs=costs)
+    loop.ran.remove("search")
+    loop.lost_device_s = 1.5
+    conclude(loop, 1.0, TrainingError("NaN"))
+    (told,) = read_loops(loop.state)
+    assert (told.loop_id, told.outcome, told.device_seconds) == (loop.id, "failed", 5.5)
+
+
+def test_the_end_waits_as_an_event_with_its_outcome(loop: Loop) -> None:
+    conclude(loop, 1.0, GateRefused("age is negative"))
+    (path,) = (loop.workspace.state / "events" / "queue").iterdir()
+    event = json.loads(path.read_text())
+    assert event["labels"] == {"loopline.outcome": "rejected", "loopline.trigger": "dvc"}
+    assert "age is negative" in event["text"]
+
+
+def test_a_loop_of_any_end_is_on_record_with_what_asked_for_it(project: Project) -> None:
+    with pytest.raises(StoreError), open_loop(project, trigger="decay"):
+        raise StoreError("the disk is full")
+    (told,) = read_loops(project.state("tiny"))
+    assert (told.outcome, told.trigger) == ("failed", "decay")
+    assert told.began <= told.ended
+
+
+def test_one_that_was_killed_is_told_as_failed(loop: Loop) -> None:
+    conclude_killed(loop.workspace, loop.state, {"loop_id": "tiny-1", "began": 5.0, "trigger": "drift"})
+    (told,) = read_loops(loop.state)
+    assert (told.loop_id, told.began, told.outcome, told.trigger) == ("tiny-1", 5.0, "failed", "drift")

@@ -1,0 +1,138 @@
+"""Events wait on disk while no server answers, and each is delivered once, in order."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from models.retrain.signal import Signal
+from tasks.runtime.events import Event, deliver, of_signal, send, waiting
+from tasks.runtime.workspace import Workspace
+
+
+class Receiver:
+    """Takes posted events as Prefect does; `status` is what it answers."""
+
+    def __init__(self) -> None:
+        self.events: list[dict[str, Any]] = []
+        self.headers: list[dict[str, str]] = []
+        self.status = 204
+        self.bad: set[str] = set()
+        receiver = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                posted = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                status = 422 if any(event["event"] in receiver.bad for event in posted) else receiver.status
+                if status == 204:
+                    receiver.events += posted
+                    receiver.headers.append(dict(self.headers))
+                self.send_response(status)
+                self.end_headers()
+
+            def log_message(self, format: str, *args: Any) -> None:
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}/api"
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    made = Receiver()
+    thread = threading.Thread(target=made.server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    yield made
+    made.server.shutdown()
+    thread.join()
+    made.server.server_close()
+
+
+def an_event(number: int = 0, name: str = "loopline.loop.ended") -> Event:
+    return Event(name=name, project="tiny", text=f"event {number}", payload={"n": number}, at=1e9 + number)
+
+
+def test_an_event_that_no_server_takes_waits_and_is_delivered_later_in_order(
+    workspace: Workspace, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert not send(workspace, an_event(2))
+    monkeypatch.setenv("PREFECT_API_URL", "http://127.0.0.1:9/api")
+    assert not send(workspace, an_event(1))
+    assert waiting(workspace) == 2
+    monkeypatch.setenv("PREFECT_API_URL", receiver.url)
+    assert deliver(workspace) == 2
+    assert [event["payload"]["n"] for event in receiver.events] == [1, 2]
+    assert waiting(workspace) == 0
+    assert deliver(workspace) == 0
+
+
+def test_the_same_thing_told_again_is_delivered_once(
+    workspace: Workspace, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PREFECT_API_URL", receiver.url)
+    signal = Signal(id="s1", kind="new_data", at=1e9, reason="3 new rows")
+    for later in range(3):
+        assert send(workspace, of_signal("tiny", signal.model_copy(update={"at": 1e9 + later})))
+    (event,) = receiver.events
+    assert event["event"] == "loopline.data.arrived"
+    assert event["resource"]["prefect.resource.id"] == "loopline.project.tiny"
+    assert Signal.model_validate(event["payload"]["signal"]) == signal
+    assert event["payload"]["text"] == "3 new rows"
+
+
+def test_an_event_killed_between_handing_over_and_taking_away_is_not_sent_again(
+    workspace: Workspace, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send(workspace, an_event())
+    (workspace.state / "events" / "sent").mkdir()
+    (workspace.state / "events" / "sent" / an_event().id).touch()
+    monkeypatch.setenv("PREFECT_API_URL", receiver.url)
+    assert deliver(workspace) == 0
+    assert receiver.events == []
+    assert waiting(workspace) == 0
+
+
+def test_what_prefect_calls_wrong_is_laid_aside_and_stops_nothing(
+    workspace: Workspace, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    receiver.bad = {"wrong"}
+    for number in range(4):
+        send(workspace, an_event(number, "wrong" if number == 1 else "loopline.loop.ended"))
+    monkeypatch.setenv("PREFECT_API_URL", receiver.url)
+    deliver(workspace)
+    assert [event["payload"]["n"] for event in receiver.events] == [0, 2, 3]
+    assert len(list((workspace.state / "events" / "refused").iterdir())) == 1
+    assert waiting(workspace) == 0
+
+
+def test_a_server_in_trouble_or_that_asks_for_a_key_gets_it_later(
+    workspace: Workspace, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PREFECT_API_URL", receiver.url)
+    receiver.status = 503
+    assert not send(workspace, an_event())
+    receiver.status = 204
+    monkeypatch.setenv("PREFECT_API_AUTH_STRING", "ada:secret")
+    assert deliver(workspace) == 1
+    assert receiver.headers[-1]["Authorization"].startswith("Basic ")
+
+
+def test_many_senders_at_once_lose_and_repeat_nothing(
+    workspace: Workspace, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PREFECT_API_URL", receiver.url)
+    threads = [
+        threading.Thread(target=lambda n=n: [send(workspace, an_event(n * 10 + i)) for i in range(10)])
+        for n in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    deliver(workspace)
+    assert sorted(event["payload"]["n"] for event in receiver.events) == list(range(40))

@@ -1,0 +1,69 @@
+"""What becomes of a flow run whose process is gone."""
+
+import contextlib
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from threading import Thread
+
+import pytest
+
+from models.errors import StoreError
+from tasks.runtime import flow_runs
+from tasks.runtime.flow_runs import MOST_STARTS, ask, becomes, is_missed
+
+DUE = "2026-11-21T18:00:00+00:00"
+
+
+def run(state: str, count: int) -> dict[str, object]:
+    return {"state_type": state, "run_count": count, "expected_start_time": DUE}
+
+
+def test_one_that_was_cut_short_is_run_again_in_its_turn() -> None:
+    state = becomes(run("RUNNING", 1))
+    assert state["type"] == "SCHEDULED"
+    assert state["state_details"] == {"scheduled_time": DUE}, "its turn comes before that of later ones"
+
+
+def test_one_that_was_being_cancelled_is_cancelled() -> None:
+    assert becomes(run("CANCELLING", 1))["type"] == "CANCELLED"
+
+
+def test_one_that_ends_its_worker_each_time_is_not_run_for_ever() -> None:
+    kinds = [becomes(run("PENDING", count))["type"] for count in range(MOST_STARTS + 1)]
+    assert kinds == ["SCHEDULED"] * MOST_STARTS + ["CRASHED"]
+
+
+def test_a_server_that_is_away_is_a_store_error() -> None:
+    with pytest.raises(StoreError, match="does not answer"):
+        ask("http://127.0.0.1:9/api", "flow_runs/filter", {})
+
+
+@pytest.mark.parametrize(("by_schedule", "count", "missed"), [(True, 0, True), (True, 1, False), (False, 0, False)])
+def test_no_catch_up_is_for_schedules_alone(by_schedule: bool, count: int, missed: bool) -> None:
+    """What a person or an event asked for is done late; what was cut short goes on."""
+    assert is_missed({"auto_scheduled": by_schedule, "run_count": count}) is missed
+
+
+@pytest.mark.parametrize(("refusals", "heard"), [(2, True), (9, False)])
+def test_a_server_that_has_no_time_now_is_asked_again(
+    refusals: int, heard: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Prefect's server answers 503 while its SQLite is locked."""
+    monkeypatch.setattr(flow_runs, "PAUSES_S", (0.0, 0.0, 0.0))
+    asked = []
+
+    class Busy(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            asked.append(self.rfile.read(int(self.headers["Content-Length"])))
+            self.send_response(503 if len(asked) <= refusals else 200)
+            self.end_headers()
+            self.wfile.write(b"[]")
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Busy) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        with contextlib.nullcontext() if heard else pytest.raises(StoreError, match="503"):
+            assert ask(f"http://127.0.0.1:{server.server_port}", "flow_runs/filter", {}) == []
+        server.shutdown()
+    assert len(asked) == (3 if heard else 4)

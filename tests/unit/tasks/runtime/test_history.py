@@ -1,0 +1,84 @@
+"""The past as the policy sees it, from the project's own files."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from models.files import write_json
+from models.retrain.signal import Action, Decision, PastLoop, Signal
+from models.specfile import read_spec
+from tasks.runtime import decisions, processes
+from tasks.runtime.history import LOOPS, past, read_loops, record_loop, running
+from tasks.runtime.workspace import Project
+from tests.conftest import MakeProject
+
+NOW = 1e9
+
+
+@pytest.fixture
+def project(make_project: MakeProject) -> Project:
+    return make_project("tiny", "retrain: {ask_timeout_s: 100}\n")
+
+
+def a_loop(name: str, ended: float = NOW, **more: Any) -> PastLoop:
+    return PastLoop.model_validate({"loop_id": name, "began": ended - 9, "ended": ended, "outcome": "kept", **more})
+
+
+def decided(project: Project, name: str, action: Action, at: float = NOW, until: float | None = None) -> None:
+    signal = Signal(id=name, kind="decay", at=at, reason="lower")
+    made = Decision(signal=signal, at=at, action=action, reasons=["why"], until=until)
+    decisions.record(project.state("tiny"), made)
+
+
+def test_nothing_was_is_an_empty_past(project: Project) -> None:
+    found = past(project, read_spec(project.spec_path))
+    assert (found.loops, found.running, found.asking, found.signals) == ([], None, None, frozenset())
+
+
+def test_a_loop_told_twice_counts_as_it_was_told_last(project: Project) -> None:
+    state = project.state("tiny")
+    record_loop(state, a_loop("l1", outcome="failed"))
+    record_loop(state, a_loop("l2"))
+    record_loop(state, a_loop("l1", outcome="promoted"))
+    assert [(loop.loop_id, loop.outcome) for loop in read_loops(state)] == [("l2", "kept"), ("l1", "promoted")]
+
+
+def test_a_signal_told_to_wait_until_a_known_time_is_not_decided_for_good(project: Project) -> None:
+    decided(project, "later", "wait", until=NOW + 60)
+    decided(project, "never", "wait")
+    decided(project, "now", "retrain")
+    decided(project, "again", "wait", until=NOW + 60)
+    decided(project, "again", "retrain")
+    assert past(project, read_spec(project.spec_path), NOW).signals == {"never", "now", "again"}
+
+
+def test_a_question_stands_until_it_is_answered_or_too_old(project: Project) -> None:
+    spec = read_spec(project.spec_path)
+    decided(project, "s1", "ask")
+    assert past(project, spec, NOW + 99).asking == "s1"
+    assert past(project, spec, NOW + 101).asking is None
+    decided(project, "s1", "wait")
+    assert past(project, spec, NOW + 99).asking is None
+
+
+def test_only_a_living_process_runs_a_loop(project: Project) -> None:
+    state = project.state("tiny")
+    assert running(state) is None
+    book = {"loop_id": "l1", "state": "running", "process": processes.identity()}
+    write_json(state / "loop.json", book)
+    assert running(state) == "l1"
+    write_json(state / "loop.json", {**book, "process": {**processes.identity(), "started": "before"}})
+    assert running(state) is None
+
+
+def test_ten_thousand_loops_and_a_torn_line_are_read(project: Project) -> None:
+    state = project.state("tiny")
+    state.mkdir(parents=True)
+    lines = [json.dumps(a_loop(f"l{number}", NOW + number).model_dump()) for number in range(10_000)]
+    (state / LOOPS).write_text("\n".join(lines) + '\n{"loop_id": "torn')
+    found = past(project, read_spec(project.spec_path))
+    assert len(found.loops) == 10_000
+    assert found.loops[-1].loop_id == "l9999"

@@ -1,0 +1,45 @@
+"""Appended lines survive a torn writer, and a full disk is said."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from models.errors import StoreError
+from tasks.runtime.journal import append, read
+
+values = st.dictionaries(st.text(max_size=5), st.text(max_size=20) | st.integers() | st.none(), max_size=3)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(lines=st.lists(values, max_size=8), cut=st.integers(0, 300))
+def test_what_was_whole_is_read_and_a_torn_end_costs_one_line(tmp_path: Path, lines: list[dict], cut: int) -> None:
+    path = tmp_path / "j.jsonl"
+    path.unlink(missing_ok=True)
+    for line in lines:
+        append(path, line, synced=False)
+    assert read(path)[0] == lines
+    whole = path.read_bytes() if lines else b""
+    path.write_bytes(whole[:cut])
+    append(path, {"after": "the kill"}, synced=False)
+    found, _ = read(path)
+    assert found[-1] == {"after": "the kill"}
+    assert found[: whole[:cut].count(b"\n")] == lines[: whole[:cut].count(b"\n")]
+
+
+def test_a_line_that_is_no_object_is_passed_over(tmp_path: Path) -> None:
+    path = tmp_path / "j.jsonl"
+    path.write_text('3\n{"a": 1}\n')
+    assert read(path) == ([{"a": 1}], path.stat().st_size)
+    assert read(tmp_path / "none") == ([], 0)
+
+
+def test_a_full_disk_is_a_store_error(tmp_path: Path) -> None:
+    if not Path("/dev/full").exists():
+        pytest.skip("no /dev/full")
+    (tmp_path / "j.jsonl").symlink_to("/dev/full")
+    with pytest.raises(StoreError, match="disk is full"):
+        append(tmp_path / "j.jsonl", {"a": 1})

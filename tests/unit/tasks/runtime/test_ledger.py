@@ -1,0 +1,221 @@
+"""The ledger says what is done for a spec, and every change that matters is seen and named."""
+
+import json
+import shutil
+from typing import Any
+
+import pytest
+
+from models import identity
+from models.errors import UsageError
+from models.identity import code_parts, key_of
+from models.records import Record, digest_of
+from models.specfile import read_spec
+from models.steps import BY_NAME, STEPS, Planned
+from tasks.runtime import registry_view
+from tasks.runtime.ledger import FRESH, Ledger
+from tasks.runtime.registry_view import Version
+from tasks.runtime.workspace import Project
+from tests.conftest import MakeProject
+
+
+@pytest.fixture(scope="session")
+def code_memory() -> str:
+    """Fingerprints of all our code, read once for all tests."""
+    memory: dict[str, Any] = {}
+    code_parts([name for step in STEPS for name in step.code], (), memory)
+    return json.dumps(memory)
+
+
+@pytest.fixture
+def project(make_project: MakeProject, code_memory: str) -> Project:
+    project = make_project("tiny")
+    (project.workspace.cache / "code.json").write_text(code_memory)
+    return project
+
+
+def ledger_of(project: Project, *overrides: str) -> Ledger:
+    return Ledger(project, read_spec(project.spec_path, overrides))
+
+
+def record_all(project: Project, *overrides: str) -> None:
+    """Records as a loop leaves them, with a real output file for ingest."""
+    ledger = ledger_of(project, *overrides)
+    done: dict[str, Record] = {}
+    project.raw.parent.mkdir(parents=True, exist_ok=True)
+    project.raw.write_text("raw")
+    for number, step in enumerate(STEPS):
+        parts = ledger.parts(step, done)
+        outputs = {ledger.records.name(project.raw): ledger.hashes.of(project.raw)} if step.name == "ingest" else {}
+        done[step.name] = Record(
+            step=step.name,
+            key=key_of(parts),
+            parts=parts,
+            outputs=outputs,
+            digest=digest_of(outputs) if outputs else f"{step.name} {key_of(parts)}",
+            result={"weights_sha256": "w" * 64, "decision": "promote"},
+            loop_id="tiny-1",
+            finished=float(number),
+        )
+        ledger.records.save(done[step.name])
+
+
+def planned(project: Project, *overrides: str) -> dict[str, Planned]:
+    return {item.step: item for item in ledger_of(project, *overrides).plan()}
+
+
+def first_owed(project: Project, *overrides: str) -> tuple[str, list[str]]:
+    for item in planned(project, *overrides).values():
+        if item.state == "run":
+            return item.step, item.reasons
+    return "", []
+
+
+def test_a_new_project_owes_everything(project: Project) -> None:
+    assert first_owed(project) == ("ingest", ["never run"])
+
+
+def test_a_recorded_loop_owes_nothing_and_another_process_agrees(project: Project) -> None:
+    record_all(project)
+    assert all(item.state == "done" for item in planned(project).values())
+    assert ledger_of(project).outcome() == {"weights_sha256": "w" * 64, "decision": "promote"}
+
+
+@pytest.mark.parametrize(
+    ("override", "step", "reason"),
+    [
+        ("train.lr=0.5", "search", "train.lr: 0.001 -> 0.5"),
+        ("data.split.seed=3", "prepare", "data.split.seed: 0 -> 3"),
+        ("goal.good_enough=0.5", "judge", "goal.good_enough: null -> 0.5"),
+        ("judge.margin=0.1", "judge", "judge.margin: 0.0 -> 0.1"),
+        ("train.max_restarts=9", "", ""),
+        ("search.workers=2", "", ""),
+        ("watch.alpha=0.5", "", ""),
+        ("retrain.schedule=0 3 * * *", "", ""),
+    ],
+)
+def test_a_change_of_the_spec_owes_from_where_it_is_read(
+    project: Project, override: str, step: str, reason: str
+) -> None:
+    record_all(project)
+    found, reasons = first_owed(project, override)
+    assert found == step
+    assert not reason or reason in reasons
+
+
+def test_changed_data_is_owed_by_its_name(project: Project) -> None:
+    record_all(project)
+    (project.folder / "data.csv").write_text("x,c,y\n1,u,no\n")
+    assert first_owed(project) == ("ingest", ["file data.csv: changed"])
+
+
+def test_a_source_that_is_gone_is_owed(project: Project) -> None:
+    record_all(project)
+    (project.folder / "data.csv").unlink()
+    assert first_owed(project) == ("ingest", ["file data.csv: gone"])
+
+
+def test_an_output_edited_behind_our_back_is_owed(project: Project) -> None:
+    record_all(project)
+    project.raw.write_text("RAW")
+    step, reasons = first_owed(project)
+    assert (step, reasons[0]) == ("ingest", "output changed: projects/tiny/data/raw/raw.parquet")
+    shutil.rmtree(project.data)
+    assert first_owed(project)[1][0].startswith("output missing")
+
+
+def test_a_users_net_and_its_sibling_are_followed(project: Project) -> None:
+    (project.folder / "net.py").write_text("import layers\n\n\ndef build():\n    return layers.x\n")
+    (project.folder / "layers.py").write_text("x = 1\n")
+    record_all(project, "model.net=./net.py:build")
+    (project.folder / "layers.py").write_text("x = 2\n")
+    assert first_owed(project, "model.net=./net.py:build") == ("search", ["code layers.py: changed"])
+
+
+@pytest.mark.parametrize(
+    ("net", "module"),
+    [("auto", "mlp"), ("mlp", "mlp"), ("transformer", "transformer")],
+)
+def test_a_ready_net_counts_by_its_code(project: Project, net: str, module: str) -> None:
+    step = BY_NAME["train"]
+    parts = ledger_of(project, f"model.net={net}").parts(step, done_before(step))
+    assert f"code:models/nets/{module}.py" in parts
+    assert "code:models/nets/rnn.py" not in parts
+
+
+def done_before(step: Any) -> dict[str, Record]:
+    return {
+        name: Record(
+            step=name, key="k", parts={}, digest="d", loop_id="l", finished=0.0, result={"weights_sha256": "w"}
+        )
+        for name in (*step.after, "train")
+    }
+
+
+def test_an_unknown_net_is_told_by_the_plan(project: Project) -> None:
+    with pytest.raises(UsageError, match=r"model\.net"):
+        ledger_of(project, "model.net=mpl").parts(BY_NAME["train"], done_before(BY_NAME["train"]))
+
+
+def test_an_edit_of_code_is_remembered_for_the_next_process(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    (project.folder / "net.py").write_text("x = 1\n")
+    override = "model.net=./net.py:x"
+    record_all(project, override)
+    planned(project, override)
+    (project.folder / "net.py").write_text("x = 23\n")
+    planned(project, override)
+    read = []
+    real = identity._fingerprint
+    monkeypatch.setattr(identity, "_fingerprint", lambda path: read.append(path) or real(path))
+    planned(project, override)
+    assert read == []
+
+
+def test_the_champion_that_the_model_itself_became_owes_nothing(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record_all(project)
+    tags = {"loopline.weights_sha256": "w" * 64, "loopline.rival": ""}
+    monkeypatch.setattr(registry_view, "aliased", lambda *_: Version(number="1", tags=tags))
+    assert first_owed(project) == ("", [])
+
+
+def test_another_champion_owes_the_verdict(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    record_all(project)
+    tags = {"loopline.weights_sha256": "v" * 64}
+    monkeypatch.setattr(registry_view, "aliased", lambda *_: Version(number="2", tags=tags))
+    step, reasons = first_owed(project)
+    assert step == "judge"
+    assert reasons == ["input champion: changed"]
+
+
+def test_weights_to_begin_with_are_looked_up_once_for_all_that_else_decides(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def champion(number: str) -> None:
+        tags = {"loopline.weights_sha256": number * 64, "loopline.rival": ""}
+        monkeypatch.setattr(registry_view, "aliased", lambda *_: Version(number=number, tags=tags))
+
+    start = "train.start.weights=champion"
+    monkeypatch.setattr(registry_view, "aliased", lambda *_: None)
+    assert ledger_of(project, start).origin("search", done_before(BY_NAME["search"])) == FRESH
+    champion("1")
+    record_all(project, start)
+    champion("2")
+    assert not [item for item in planned(project, start).values() if item.state == "run" and item.step != "judge"]
+    assert first_owed(project, start, "train.epochs=3")[0] == "search"
+    done = done_before(BY_NAME["search"])
+    assert ledger_of(project, start, "train.epochs=3").origin("search", done).startswith("2:")
+
+
+def test_a_file_to_begin_with_counts_by_its_content(project: Project) -> None:
+    done = done_before(BY_NAME["search"])
+    (project.folder / "old.safetensors").write_text("weights")
+    assert ledger_of(project, "train.start.weights=old.safetensors").origin("search", done).startswith("file:")
+    with pytest.raises(UsageError, match=r"there is no .*new\.safetensors"):
+        ledger_of(project, "train.start.weights=new.safetensors").origin("search", done)
+
+
+def test_planning_writes_no_record(project: Project) -> None:
+    planned(project)
+    assert not (project.state("tiny") / "records").exists()

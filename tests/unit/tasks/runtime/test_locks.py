@@ -1,0 +1,34 @@
+"""One holder at a time; the other is told in the words of the caller."""
+
+from pathlib import Path
+
+import pytest
+
+from models.errors import StoreError
+from tasks.runtime.locks import held, tried
+
+
+def test_a_second_holder_is_told_and_the_next_one_gets_it(tmp_path: Path) -> None:
+    path = tmp_path / "folder" / "a.lock"
+    with held(path, lambda: "never said"):
+        with pytest.raises(StoreError) as told, held(path, lambda: "busy: wait"):
+            pass
+        assert str(told.value) == "busy: wait"
+    with held(path, lambda: "never said"):
+        assert path.exists()
+
+
+def test_what_fails_inside_lets_go_and_is_not_taken_for_a_lock(tmp_path: Path) -> None:
+    path = tmp_path / "a.lock"
+    with pytest.raises(ZeroDivisionError), held(path, lambda: "busy"):
+        _ = 1 / 0
+    with held(path, lambda: "busy"):
+        pass
+
+
+def test_one_may_try_without_a_word(tmp_path: Path) -> None:
+    path = tmp_path / "a.lock"
+    with tried(path) as ours, tried(path) as theirs:
+        assert (ours, theirs) == (True, False)
+    with tried(path) as again:
+        assert again

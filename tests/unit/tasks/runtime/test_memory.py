@@ -1,0 +1,23 @@
+import os
+import resource
+from pathlib import Path
+
+import pyarrow as pa
+
+from tasks.runtime import memory
+
+MB = 1 << 20
+
+
+def resident() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+
+
+def test_what_a_table_took_goes_back_to_the_kernel() -> None:
+    before = resident()
+    table = pa.table({"x": pa.array(os.urandom(MB * 8) * 8 for _ in range(3))})
+    assert table.num_rows == 3
+    assert resident() - before > 150 * MB
+    del table
+    memory.release()
+    assert resident() - before < 100 * MB

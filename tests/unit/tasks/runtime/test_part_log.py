@@ -1,0 +1,217 @@
+"""The log that many processes write, read and compact: no row lost, none twice, whatever happens in between."""
+
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from models.data.row_batches import concatenated
+from models.errors import StoreError
+from tasks.runtime import part_log
+from tasks.runtime.part_log import PartLog
+
+FIELDS = pa.schema({"id": pa.string(), "at": pa.timestamp("us", tz="UTC"), "value": pa.float64()})
+
+
+def rows(first: int, count: int, start: float = 0.0) -> pa.Table:
+    ids = [str(number) for number in range(first, first + count)]
+    at = [datetime.fromtimestamp(start + number, UTC) for number in range(count)]
+    return pa.table({"id": ids, "at": pa.array(at, FIELDS.field("at").type)})
+
+
+def ids(tables) -> list[str]:
+    return [one for table in tables for one in table.column("id").to_pylist()]
+
+
+def log_in(folder: Path) -> PartLog:
+    return PartLog(folder / "log", FIELDS)
+
+
+def test_what_is_appended_is_read_back_by_any_instance(tmp_path):
+    log = log_in(tmp_path)
+    assert (log.cursor(), list(log.scan()), log.compact()) == (0, [], 0)
+    assert log.append(rows(0, 3)) == 1
+    assert log.append(rows(3, 2)) == 2
+    assert ids(log_in(tmp_path).scan()) == ["0", "1", "2", "3", "4"]
+    assert next(log.scan()).schema.field("value").type == pa.float64()
+    assert log.summary() | {"bytes": 0} == {"rows": 5, "parts": 2, "bytes": 0, "since": 0.0, "until": 2.0}
+
+
+def test_an_empty_append_adds_nothing(tmp_path):
+    assert log_in(tmp_path).append(rows(0, 0)) == 0
+
+
+def test_the_same_key_adds_nothing_again_after_compaction_too(tmp_path):
+    log = log_in(tmp_path)
+    for number in range(part_log.FEWEST_PARTS):
+        log.append(rows(number, 1), key=f"k{number}")
+    assert log.append(rows(99, 1), key="k3") == part_log.FEWEST_PARTS
+    assert log.compact() == part_log.FEWEST_PARTS
+    assert log_in(tmp_path).append(rows(99, 1), key="k3") == part_log.FEWEST_PARTS
+    assert "99" not in ids(log.scan())
+
+
+@settings(max_examples=25, deadline=None)
+@given(sizes=st.lists(st.tuples(st.integers(1, 12), st.integers(0, 50)), max_size=30), data=st.data())
+def test_compaction_changes_nothing_for_any_reader(tmp_path_factory, sizes, data):
+    log = log_in(tmp_path_factory.mktemp("log"))
+    first = 0
+    for count, start in sizes:
+        log.append(rows(first, count, start))
+        first += count
+    since = data.draw(st.integers(0, len(sizes)))
+    upto = data.draw(st.integers(0, len(sizes)))
+    low, high = data.draw(st.integers(0, 60)), data.draw(st.integers(0, 60))
+    before = sorted(ids(log.scan(since, upto)))
+    ordered = concatenated([rows(0, 0), *log.in_time_order(low * 10**6, high * 10**6)])
+    log.compact()
+    assert log.cursor() == len(sizes)
+    assert sorted(ids(log_in(log.folder.parent).scan(since, upto))) == before
+    assert sorted(ids(log.scan(columns=["id"]))) == sorted(str(number) for number in range(first))
+    after = concatenated([rows(0, 0), *log.in_time_order(low * 10**6, high * 10**6)])
+    assert after.column("at").to_pylist() == sorted(after.column("at").to_pylist())
+    assert ordered.column("at").to_pylist() == after.column("at").to_pylist()
+    assert sorted(ids([ordered])) == sorted(ids([after]))
+
+
+def test_a_cursor_goes_on_where_it_was_within_a_compacted_part(tmp_path):
+    log = log_in(tmp_path)
+    for number in range(20):
+        log.append(rows(number, 1, start=100 - number))
+    log.compact()
+    assert len(log.parts()) == 1
+    assert ids(log.scan(since=17)) == ["17", "18", "19"]
+    assert ids(log.scan(since=3, upto=5)) == ["3", "4"]
+
+
+def test_a_reader_under_way_sees_each_row_once_while_parts_are_compacted(tmp_path):
+    log = log_in(tmp_path)
+    for number in range(part_log.FEWEST_PARTS * 2):
+        log.append(rows(number * 2, 2, start=number * 10))
+    for read in (log.scan, log.in_time_order):
+        seen = []
+        for table in read():
+            seen += ids([table])
+            log_in(tmp_path).compact()
+            if log.cursor() < 100:
+                log_in(tmp_path).append(rows(1000 + log.cursor(), 1))
+        old = [one for one in seen if int(one) < 1000]
+        assert len(old) == len(set(old))
+        assert len(seen) == len(set(seen))
+
+
+def test_versions_may_differ_in_their_columns(tmp_path):
+    log = log_in(tmp_path)
+    log.append(rows(0, 1).append_column("input.a", pa.array([1.5])))
+    log.append(rows(1, 1, start=5).append_column("input.b", pa.array(["x"])))
+    log.append(rows(2, 1, start=9).append_column("input.a", pa.array(["high"])))
+    found = concatenated(list(log.in_time_order()))
+    assert found.column("input.a").to_pylist() == ["1.5", None, "high"]
+    assert found.column("input.b").to_pylist() == [None, "x", None]
+    for number in range(part_log.FEWEST_PARTS):
+        log.append(rows(3 + number, 1, start=20 + number))
+    log.compact()
+    assert concatenated(list(log.in_time_order())).column("input.a").to_pylist()[:3] == ["1.5", None, "high"]
+
+
+def test_a_full_disk_adds_nothing_and_says_so(tmp_path, monkeypatch):
+    log = log_in(tmp_path)
+    log.append(rows(0, 1))
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(StoreError, match="disk is full"):
+        log.append(rows(1, 1))
+    assert ids(log.scan()) == ["0"]
+    assert [path.name for path in log.folder.glob(".*.tmp")] == []
+
+
+def test_a_lost_or_damaged_part_is_told_not_passed_over(tmp_path, monkeypatch):
+    monkeypatch.setattr(part_log, "_TRIES", 2)
+    log = log_in(tmp_path)
+    for number in range(3):
+        log.append(rows(number, 1))
+    middle = log.folder / "000000000002-000000000002.parquet"
+    content = middle.read_bytes()
+    middle.unlink()
+    with pytest.raises(StoreError, match="the appends 2 to 2 are in no file"):
+        list(log_in(tmp_path).scan())
+    middle.write_bytes(content[:-20])
+    with pytest.raises(StoreError, match="no whole Parquet file"):
+        list(log_in(tmp_path).scan())
+
+
+def test_what_killed_writers_left_is_removed_when_it_is_old(tmp_path):
+    log = log_in(tmp_path)
+    log.append(rows(0, 1))
+    new, old = log.folder / ".1-a.tmp", log.folder / ".2-b.tmp"
+    for path in (new, old):
+        path.write_bytes(b"half")
+    os.utime(old, (time.time() - 2 * part_log.STALE_S,) * 2)
+    log.compact()
+    assert new.exists()
+    assert not old.exists()
+
+
+def _write(folder: Path, first: int) -> None:
+    log = log_in(folder)
+    for number in range(first, first + 100_000):
+        log.append(rows(number, 1), key=str(number))
+        with (folder / f"acknowledged-{first}").open("a") as file:
+            file.write(f"{number}\n")
+
+
+def _compact(folder: Path) -> None:
+    while True:
+        log_in(folder).compact()
+
+
+def test_kill_9_of_writers_and_compactors_loses_nothing_and_doubles_nothing(tmp_path):
+    """What was acknowledged is there once; at most the one append under way is there beside it."""
+    log_in(tmp_path).append(rows(999_999_999, 1))
+    context = multiprocessing.get_context("fork")
+    begun = []
+    for turn in range(3):
+        begun += [turn * 1_000_000, turn * 1_000_000 + 500_000]
+        workers = [context.Process(target=_write, args=(tmp_path, first)) for first in begun[-2:]]
+        workers += [context.Process(target=_compact, args=(tmp_path,))]
+        for worker in workers:
+            worker.start()
+        stop = time.monotonic() + 0.8
+        while time.monotonic() < stop or not all((tmp_path / f"acknowledged-{one}").exists() for one in begun[-2:]):
+            seen = ids(log_in(tmp_path).scan(columns=["id"]))
+            assert len(seen) == len(set(seen))
+        for worker in workers:
+            os.kill(worker.pid, signal.SIGKILL)
+            worker.join()
+    seen = set(ids(log_in(tmp_path).scan()))
+    for first in begun:
+        acknowledged = (tmp_path / f"acknowledged-{first}").read_text().split()
+        assert acknowledged
+        assert set(acknowledged) <= seen
+        assert len([one for one in seen if first <= int(one) < first + 500_000]) <= len(acknowledged) + 1
+    log_in(tmp_path).compact()
+    assert sorted(ids(log_in(tmp_path).scan())) == sorted(seen)
+
+
+def test_threads_of_one_process_append_side_by_side(tmp_path):
+    log = log_in(tmp_path)
+    threads = [
+        threading.Thread(target=lambda n=n: [log.append(rows(n * 10 + i, 1)) for i in range(5)]) for n in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert log.cursor() == 20
+    assert len(set(ids(log.scan()))) == 20

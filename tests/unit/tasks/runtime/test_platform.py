@@ -1,0 +1,49 @@
+"""What the platform says before it starts anything: refusals, a disk nearly full, what a broken service printed."""
+
+import shutil
+from types import SimpleNamespace
+
+import pytest
+
+from models.errors import UsageError
+from models.files import write_json, write_text
+from tasks.runtime import platform, processes
+from tasks.runtime.services import ServiceState, folder
+from tasks.runtime.workspace import Workspace
+
+
+def test_a_disk_nearly_full_is_told_before_it_is_full(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=50 << 30))
+    assert platform.low_disk(workspace) is None
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=500 << 20))
+    said = platform.low_disk(workspace)
+    assert said is not None
+    assert "only 0.5 GB free" in said
+
+
+def test_other_ports_than_those_it_is_up_with_are_refused(workspace: Workspace) -> None:
+    write_json(folder(workspace) / "supervisor.json", {"process": processes.identity(), "socket": "none"})
+    write_json(folder(workspace) / "ports.json", {"asked": {}, "ports": {"mlflow": 5000}})
+    with pytest.raises(UsageError, match=r"up with mlflow=5000: `loopline down` first"):
+        platform.start(workspace, {"mlflow": 5001})
+
+
+def test_what_a_broken_service_printed_last_is_told_with_its_log(workspace: Workspace) -> None:
+    log = folder(workspace) / "logs" / "mlflow.log"
+    write_text(log, "starting\nImportError: no such thing\n")
+    said = platform._trouble(workspace, ServiceState("mlflow", "failed"))
+    assert "mlflow is failed" in said
+    assert "ImportError: no such thing" in said
+    assert str(log) in said
+
+
+def test_where_nothing_runs_there_is_nothing_to_end(workspace: Workspace) -> None:
+    assert platform.flow_runs(workspace) == []
+    platform.stop_worker(workspace)
+    assert platform.stop(workspace) is False
+
+
+def test_a_look_alone_is_no_loop_that_down_would_ask_for(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(platform, "flow_runs", lambda _: ["penguins-1", "flow run 7"])
+    monkeypatch.setattr(platform, "_running_books", lambda _: [{"loop_id": "penguins-1"}, {"loop_id": "by-hand-2"}])
+    assert platform.loops(workspace) == ["penguins-1"]

@@ -1,0 +1,146 @@
+"""The lease and the keeper's watch, without a server; the server itself is tests/integration's."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from models.errors import StoreError
+from tasks.runtime import prefect_server, processes
+from tasks.runtime.prefect_server import Server, is_healthy
+from tasks.runtime.workspace import Workspace
+
+
+@pytest.fixture
+def leases(workspace: Workspace) -> Path:
+    return workspace.state / "prefect" / "leases"
+
+
+def test_a_lease_names_this_process_and_goes_with_the_block(workspace: Workspace, leases: Path) -> None:
+    server = Server(workspace)
+    with server.lease():
+        (lease,) = leases.iterdir()
+        assert json.loads(lease.read_text())["pid"] == os.getpid()
+        with server.lease():
+            assert len(list(leases.iterdir())) == 2
+    assert list(leases.iterdir()) == []
+
+
+def test_a_lease_goes_when_the_block_fails(workspace: Workspace, leases: Path) -> None:
+    with pytest.raises(KeyError), Server(workspace).lease():
+        raise KeyError
+    assert list(leases.iterdir()) == []
+
+
+class FakeServer:
+    """A server process that runs until told."""
+
+    def __init__(self, ended: bool = False) -> None:
+        self.ended = ended
+
+    def poll(self) -> int | None:
+        return 0 if self.ended else None
+
+
+class Clock:
+    """Time that passes only by sleeping."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+    monkeypatch.setattr(prefect_server, "time", made)
+    monkeypatch.setattr(prefect_server, "IDLE_S", 10.0)
+    return made
+
+
+def watch(leases: Path, server: Any) -> None:
+    prefect_server._watch(leases, server)
+
+
+def test_the_watch_ends_when_nobody_has_a_lease(leases: Path, clock: Clock) -> None:
+    watch(leases, FakeServer())
+    assert 10 <= clock.now <= 12
+
+
+def test_a_dead_processes_lease_does_not_count_and_is_taken_away(leases: Path, clock: Clock) -> None:
+    child = subprocess.Popen([sys.executable, "-c", ""])
+    dead = {**processes.identity(os.getpid()), "pid": child.pid}
+    child.wait()
+    leases.mkdir(parents=True)
+    (leases / "dead.json").write_text(json.dumps(dead))
+    (leases / "torn.json").write_text("{")
+    watch(leases, FakeServer())
+    assert clock.now <= 12
+    assert not (leases / "dead.json").exists()
+
+
+def test_a_living_processes_lease_keeps_the_server_up(workspace: Workspace, leases: Path, clock: Clock) -> None:
+    with Server(workspace).lease():
+        (lease,) = leases.iterdir()
+        sleep = clock.sleep
+
+        def until_a_minute(seconds: float) -> None:
+            sleep(seconds)
+            if clock.now >= 60:
+                lease.unlink(missing_ok=True)
+
+        clock.sleep = until_a_minute  # type: ignore[method-assign]
+        watch(leases, FakeServer())
+    assert 69 <= clock.now <= 72
+
+
+def test_the_watch_ends_with_the_server(leases: Path, clock: Clock) -> None:
+    watch(leases, FakeServer(ended=True))
+    assert clock.now == 0
+
+
+@pytest.mark.parametrize("content", [None, "", "{"])
+def test_no_state_is_no_server(workspace: Workspace, content: str | None) -> None:
+    if content is not None:
+        (workspace.state / "prefect").mkdir()
+        (workspace.state / "prefect" / "server.json").write_text(content)
+    assert Server(workspace).url() is None
+    assert Server(workspace).stop() is False
+
+
+def test_a_dead_keepers_state_is_no_server(workspace: Workspace) -> None:
+    folder = workspace.state / "prefect"
+    folder.mkdir()
+    keeper = processes.identity()
+    for living, url in ((True, "http://127.0.0.1:4200/api"), (False, None)):
+        told = keeper if living else {**keeper, "started": 1.0}
+        (folder / "server.json").write_text(json.dumps({"port": 4200, "keeper": told, "server": told}))
+        assert Server(workspace).url() == url
+
+
+def test_nothing_healthy_at_a_dead_address() -> None:
+    assert not is_healthy("http://127.0.0.1:1/api")
+    assert not is_healthy("not a url")
+
+
+def test_a_server_that_does_not_come_names_its_log(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Server, "start", lambda self: None)
+    with pytest.raises(StoreError, match=r"server\.log"):
+        Server(workspace).wait(timeout_s=0.2)
+
+
+def test_the_port_of_last_time_is_taken_again(tmp_path: Path) -> None:
+    memory = tmp_path / "port"
+    port = prefect_server._free_port(memory)
+    assert prefect_server._free_port(memory) == port
+    memory.write_text("not a port")
+    assert prefect_server._free_port(memory) > 0

@@ -1,0 +1,140 @@
+"""The quick look into the registry gives what MLflow would say, and an absent registry is no registry."""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+from models.errors import StoreError
+from tasks.runtime import stores
+from tasks.runtime.registry_view import Version, aliased
+from tasks.runtime.workspace import Workspace
+
+TABLES = """
+create table registered_model_aliases (name text, alias text, version integer);
+create table model_version_tags (name text, version integer, key text, value text);
+insert into registered_model_aliases values ('tiny', 'champion', 3);
+insert into model_version_tags values ('tiny', 3, 'loopline.weights_sha256', 'abcdef'), ('tiny', 2, 'x', 'y');
+"""
+
+
+def write(path: Path, script: str = TABLES) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(script)
+
+
+@pytest.fixture
+def database(workspace: Workspace) -> Path:
+    return stores.database_file(stores.environment(workspace)["MLFLOW_TRACKING_URI"])
+
+
+def test_an_alias_gives_number_and_tags(database: Path) -> None:
+    write(database)
+    found = aliased("tiny")
+    assert found == Version(number="3", tags={"loopline.weights_sha256": "abcdef"})
+    assert found.identity == "3:abcdef"
+    assert aliased("tiny", "challenger") is None
+    assert aliased("other") is None
+
+
+def test_no_file_and_no_tables_are_no_champion(database: Path) -> None:
+    assert aliased("tiny") is None
+    write(database, "create table x (y int);")
+    assert aliased("tiny") is None
+
+
+def test_looking_changes_nothing(database: Path) -> None:
+    aliased("tiny")
+    assert not database.exists()
+
+
+@pytest.mark.parametrize("name", ["a b", "a#b", "a?b", "a%20b"])
+def test_a_workspace_of_any_name_can_be_looked_into(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    path = tmp_path / name / "mlflow.db"
+    write(path)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{path}")
+    found = aliased("tiny")
+    assert found is not None
+    assert found.number == "3"
+
+
+def test_a_file_that_is_no_database_is_a_store_error(database: Path) -> None:
+    database.parent.mkdir(parents=True, exist_ok=True)
+    database.write_text("this is not a database, not at all" * 100)
+    with pytest.raises(StoreError, match="registry cannot be read"):
+        aliased("tiny")
+
+
+class Answers(BaseHTTPRequestHandler):
+    """Answers as MLflow's server does; `code` and `body` are set by the test."""
+
+    code = 200
+    body = b""
+    asked: tuple[str, str | None] = ("", None)
+
+    def do_GET(self) -> None:
+        type(self).asked = (self.path, self.headers.get("Authorization"))
+        self.send_response(self.code)
+        self.end_headers()
+        self.wfile.write(self.body)
+
+    def log_message(self, *_: object) -> None:
+        """Keep quiet."""
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Answers]]:
+    with HTTPServer(("127.0.0.1", 0), Answers) as server:
+        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{server.server_port}/")
+        Answers.code, Answers.body = 200, b""
+        yield Answers
+        server.shutdown()
+        thread.join()
+
+
+def test_over_rest(server: type[Answers], monkeypatch: pytest.MonkeyPatch) -> None:
+    server.body = b'{"model_version": {"version": "7", "tags": [{"key": "a", "value": "b"}]}}'
+    monkeypatch.setenv("MLFLOW_TRACKING_TOKEN", "secret")
+    assert aliased("tiny", "challenger") == Version(number="7", tags={"a": "b"})
+    assert server.asked == ("/api/2.0/mlflow/registered-models/alias?name=tiny&alias=challenger", "Bearer secret")
+
+
+def test_over_rest_with_user_and_password(server: type[Answers], monkeypatch: pytest.MonkeyPatch) -> None:
+    server.body = b'{"model_version": {"version": "7"}}'
+    monkeypatch.setenv("MLFLOW_TRACKING_USERNAME", "ada")
+    monkeypatch.setenv("MLFLOW_TRACKING_PASSWORD", "lovelace")
+    assert aliased("tiny") == Version(number="7", tags={})
+    assert server.asked[1] == "Basic YWRhOmxvdmVsYWNl"
+
+
+@pytest.mark.parametrize("code", [404, 400])
+def test_no_such_model_over_rest(server: type[Answers], code: int) -> None:
+    server.code = code
+    assert aliased("tiny") is None
+
+
+@pytest.mark.parametrize(("code", "body"), [(500, b""), (403, b""), (200, b"<html>"), (200, b"{}")])
+def test_a_registry_that_does_not_answer_as_one_is_a_store_error(server: type[Answers], code: int, body: bytes) -> None:
+    server.code, server.body = code, body
+    with pytest.raises(StoreError, match="the registry at"):
+        aliased("tiny")
+
+
+def test_a_registry_that_is_away_is_a_store_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:1")
+    with pytest.raises(StoreError, match=r"127\.0\.0\.1:1"):
+        aliased("tiny")
+
+
+def test_a_store_named_relative_to_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path / "mlflow.db")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "sqlite:///mlflow.db")
+    assert aliased("tiny") is not None

@@ -1,0 +1,22 @@
+"""Sizes are counted once and remembered."""
+
+from tasks.runtime.store_sizes import measure, measured
+from tasks.runtime.workspace import Workspace
+
+
+def test_what_was_counted_is_remembered(workspace: Workspace) -> None:
+    inside = workspace.state / "mlflow" / "artifacts" / "deep"
+    inside.mkdir(parents=True)
+    (inside / "model.onnx").write_bytes(b"x" * 1000)
+    (workspace.state / "mlflow" / "mlflow.db").write_bytes(b"x" * 24)
+    (inside / "loop").symlink_to(workspace.state)
+    counted = measure(workspace)
+    assert 1024 <= counted.stores["mlflow"] < 1200
+    assert counted.stores["optuna"] == 0
+    assert measured(workspace) == counted
+
+
+def test_what_was_never_counted_or_is_torn_is_not_told(workspace: Workspace) -> None:
+    assert measured(workspace).stores == {}
+    (workspace.cache / "store-sizes.json").write_text('{"at": 1')
+    assert measured(workspace).at is None

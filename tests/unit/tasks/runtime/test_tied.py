@@ -1,0 +1,49 @@
+"""Processes are known by their mark, and ended by it."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import psutil
+import pytest
+
+from tasks.runtime.processes import SERVICE
+from tasks.runtime.tied import end, marked
+from tasks.runtime.workspace import Workspace
+
+SLEEP = "import time; print(flush=True); time.sleep(60)"
+STUBBORN = "import signal, time; signal.signal(15, signal.SIG_IGN); print(flush=True); time.sleep(60)"
+
+
+def child(workspace: Workspace, name: str, code: str = SLEEP) -> subprocess.Popen[bytes]:
+    mark = json.dumps({"workspace": str(workspace.root), "service": name})
+    process = subprocess.Popen([sys.executable, "-c", code], env={**os.environ, SERVICE: mark}, stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    process.stdout.readline()
+    return process
+
+
+@pytest.fixture
+def two(workspace: Workspace) -> Iterator[list[subprocess.Popen[bytes]]]:
+    """Processes of two services; ended whatever happens."""
+    made = [child(workspace, "mlflow"), child(workspace, "worker", STUBBORN)]
+    yield made
+    for process in made:
+        process.kill()
+        process.communicate()
+
+
+def test_a_mark_tells_workspace_and_service(workspace: Workspace, two: list[subprocess.Popen[bytes]]) -> None:
+    mlflow, worker = two
+    assert {one.pid for one in marked(workspace)} == {mlflow.pid, worker.pid}
+    assert [one.pid for one in marked(workspace, "worker")] == [worker.pid]
+    assert list(marked(Workspace(workspace.root / "another"))) == []
+
+
+def test_ending_takes_those_that_do_not_listen_too(workspace: Workspace, two: list[subprocess.Popen[bytes]]) -> None:
+    ended = end(list(marked(workspace)), grace_s=0.5)
+    assert set(ended) == {one.pid for one in two}
+    assert not any(psutil.pid_exists(one.pid) for one in two)
+    assert list(marked(workspace)) == []

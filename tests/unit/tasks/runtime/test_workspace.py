@@ -1,0 +1,85 @@
+"""Where things are: the workspace is found as a user expects, projects by name or path."""
+
+from pathlib import Path
+
+import pytest
+
+from models.errors import StoreError, UsageError
+from tasks.runtime.workspace import CLONE, Workspace
+from tests.conftest import MakeProject
+
+
+def test_loopline_home_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOOPLINE_HOME", str(tmp_path / "home"))
+    assert Workspace.find(CLONE).root == tmp_path / "home"
+
+
+@pytest.mark.parametrize("mark", ["projects", ".loopline"])
+def test_the_nearest_folder_above_that_is_a_workspace(tmp_path: Path, mark: str) -> None:
+    (tmp_path / mark).mkdir()
+    deep = tmp_path / "a" / "b"
+    deep.mkdir(parents=True)
+    assert Workspace.find(deep).root == tmp_path
+
+
+def test_else_the_clone(tmp_path: Path) -> None:
+    assert Workspace.find(tmp_path).root == CLONE
+
+
+def test_a_project_by_name_by_folder_and_by_its_spec(
+    workspace: Workspace, make_project: MakeProject, tmp_path: Path
+) -> None:
+    inside = make_project("tiny")
+    outside = make_project("far", folder=tmp_path / "elsewhere" / "far")
+    assert workspace.project("tiny").folder == inside.folder
+    assert workspace.project(str(outside.folder)).folder == outside.folder
+    assert workspace.project(str(outside.spec_path)).folder == outside.folder
+    assert inside.inside
+    assert not outside.inside
+
+
+def test_a_project_in_the_working_directory(
+    workspace: Workspace, make_project: MakeProject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outside = make_project("far", folder=tmp_path / "far")
+    monkeypatch.chdir(outside.folder)
+    assert workspace.project(".").folder == outside.folder
+    assert workspace.project(".").shown_spec == "project.yaml"
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [("tinny", "did you mean 'tiny'"), ("zzz", "there are tiny"), ("tiny/data.csv", "project.yaml")],
+)
+def test_a_project_that_is_not_there_names_the_nearest(
+    workspace: Workspace, make_project: MakeProject, asked: str, words: str
+) -> None:
+    make_project("tiny")
+    with pytest.raises(UsageError, match=words):
+        workspace.project(asked)
+
+
+def test_an_empty_workspace_says_how_to_begin(workspace: Workspace) -> None:
+    with pytest.raises(UsageError, match="loopline new"):
+        workspace.project("tiny")
+
+
+def test_projects_are_those_with_a_spec_by_name(workspace: Workspace, make_project: MakeProject) -> None:
+    for name in ("b", "a"):
+        make_project(name)
+    (workspace.root / "projects" / "notes").mkdir()
+    assert [project.folder.name for project in workspace.projects()] == ["a", "b"]
+
+
+@pytest.mark.parametrize("name", ["home", "home/.loopline"])
+def test_a_file_where_the_workspace_should_be_names_the_cure(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_text("")
+    with pytest.raises(StoreError, match=r"a file lies where a folder is expected.*LOOPLINE_HOME"):
+        Workspace(tmp_path / "home").make()
+
+
+def test_where_state_and_data_lie(make_project: MakeProject) -> None:
+    project = make_project("tiny")
+    assert project.raw == project.folder / "data" / "raw" / "raw.parquet"
+    assert project.state("tiny") == project.workspace.root / ".loopline" / "projects" / "tiny"

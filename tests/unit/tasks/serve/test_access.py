@@ -1,0 +1,135 @@
+"""Who is let in: by name, by token, by rate."""
+
+from dataclasses import replace
+
+import pytest
+
+from models.errors import UsageError
+from models.serving.refusals import Refusal
+from tasks.runtime.doors import token_of
+from tasks.runtime.workspace import Workspace
+from tasks.serve.access import MOST_CALLERS, Access, Buckets, tokens_of
+from tasks.serve.settings import Settings
+
+TOKEN, OTHER = "the-token-of-this-server", "one-for-the-other-team"
+HOME = Access("127.0.0.1", [TOKEN])
+AWAY = Access("0.0.0.0", [TOKEN, OTHER], ["ml.example.org"])
+
+
+def status_of(access: Access, authorization: str = "", **more: bool) -> int:
+    try:
+        access.admit(authorization, "192.0.2.7", **more)
+    except Refusal as refusal:
+        return refusal.status
+    return 200
+
+
+def test_on_loopback_no_token_is_asked_but_of_who_comes_through_a_proxy() -> None:
+    assert status_of(HOME) == 200
+    assert status_of(HOME, is_forwarded=True) == 401
+    assert status_of(HOME, f"Bearer {TOKEN}", is_forwarded=True) == 200
+
+
+@pytest.mark.parametrize(
+    ("authorization", "status"),
+    [
+        (f"Bearer {TOKEN}", 200),
+        (f"bearer {OTHER}", 200),
+        ("", 401),
+        (TOKEN, 401),
+        (f"Basic {TOKEN}", 401),
+        (f"Bearer {TOKEN}x", 401),
+        (f"Bearer {TOKEN[:-1]}", 401),
+        ("Bearer ", 401),
+        ("Bearer \udcff", 401),
+    ],
+)
+def test_elsewhere_a_token_is_asked(authorization: str, status: int) -> None:
+    assert status_of(AWAY, authorization) == status
+
+
+def test_a_client_with_a_certificate_needs_no_token() -> None:
+    assert status_of(Access("0.0.0.0", [TOKEN], is_certified=True)) == 200
+
+
+@pytest.mark.parametrize(
+    ("access", "host", "is_let_in"),
+    [
+        (HOME, "127.0.0.1:8000", True),
+        (HOME, "localhost", True),
+        (HOME, "rebound.example", False),
+        (HOME, "", False),
+        (HOME, "192.0.2.7", False),
+        (AWAY, "192.0.2.7:8000", True),
+        (AWAY, "ML.example.org", True),
+        (AWAY, "rebound.example", False),
+    ],
+)
+def test_a_host_that_is_not_ours_is_refused_again_and_again(access: Access, host: str, is_let_in: bool) -> None:
+    for _ in range(2):
+        if is_let_in:
+            access.check_host(host)
+        else:
+            with pytest.raises(Refusal) as refused:
+                access.check_host(host)
+            assert refused.value.status == 421
+
+
+def test_each_caller_has_a_bucket_that_fills_again() -> None:
+    buckets = Buckets(rate=2.0)
+    for _ in range(2):
+        buckets.take("a", now=10.0)
+    with pytest.raises(Refusal) as refused:
+        buckets.take("a", now=10.0)
+    assert (refused.value.status, refused.value.headers) == (429, {"retry-after": "1"})
+    buckets.take("b", now=10.0)
+    buckets.take("a", now=10.5)
+    with pytest.raises(Refusal):
+        buckets.take("a", now=10.5)
+
+
+def test_a_bucket_holds_no_more_than_a_second() -> None:
+    buckets = Buckets(rate=2.0)
+    buckets.take("a", now=0.0)
+    for _ in range(2):
+        buckets.take("a", now=1000.0)
+    with pytest.raises(Refusal):
+        buckets.take("a", now=1000.0)
+
+
+def test_callers_are_forgotten_before_they_fill_the_memory() -> None:
+    buckets = Buckets(rate=1.0)
+    for caller in range(MOST_CALLERS + 100):
+        buckets.take(str(caller), now=0.0)
+    assert len(buckets._left) == MOST_CALLERS
+
+
+def test_the_rate_counts_for_a_token_and_not_for_a_wrong_one() -> None:
+    access = Access("0.0.0.0", [TOKEN, OTHER], rate=1.0)
+    assert [status_of(access, f"Bearer {token}") for token in ("wrong" * 4, TOKEN, TOKEN, OTHER)] == [
+        401,
+        200,
+        429,
+        200,
+    ]
+
+
+def test_further_tokens_stand_in_a_file(workspace: Workspace) -> None:
+    assert tokens_of(workspace) == [token_of(workspace)]
+    path = workspace.state / "serving" / "tokens"
+    path.parent.mkdir()
+    path.write_text(f"# teams\n{OTHER}  # the other team\n\n{TOKEN} ours\n")
+    assert tokens_of(workspace) == [token_of(workspace), OTHER, TOKEN]
+    path.write_text("short\n")
+    with pytest.raises(UsageError, match="tokens:1: got a token of 5 characters, expected 16 or more"):
+        tokens_of(workspace)
+
+
+def test_the_access_of_a_server_is_as_it_was_started(workspace: Workspace) -> None:
+    home = Settings(str(workspace.root), ("tiny",))
+    assert status_of(Access.of(home)) == 200
+    away = replace(home, host="0.0.0.0")
+    assert status_of(Access.of(away)) == 401
+    assert status_of(Access.of(away), f"Bearer {token_of(workspace)}") == 200
+    assert status_of(Access.of(replace(away, tls_client_ca="ca.pem"))) == 200
+    assert status_of(Access.of(replace(home, names=("ml.example.org",)))) == 401

@@ -1,0 +1,121 @@
+"""One way for every protocol: the version that is picked reads the rows, answers, and the answer is written down."""
+
+import asyncio
+from pathlib import Path
+
+import orjson
+import pytest
+from starlette.datastructures import State
+
+from models.files import write_json
+from models.serving.frames import unframed
+from models.serving.refusals import Refusal
+from models.serving.served import Served
+from tasks.runtime.segments import segments_folder
+from tasks.serve.answering import Answered, Question, answer
+from tasks.serve.book import Book
+from tasks.serve.engine import Engine
+from tasks.serve.metrics import Metrics
+from tasks.serve.settings import Settings
+from tasks.serve.shelf import Shelf
+from tests.served_models import write_served
+
+TWO = {"x": [1.0, -2.0], "c": ["u", None]}
+
+
+def asked(columns: dict[str, list[object]] | None = None, **more: object) -> Question:
+    given = {**TWO, "why": ["a", "b"]} if columns is None else columns
+    return Question(lambda served: served.reader.of_columns(given), **more)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return Settings(str(tmp_path), ("tiny", "other"))
+
+
+@pytest.fixture
+def state(settings: Settings) -> State:
+    """Version 2 of `tiny` answers, 1 is its previous; `other` has none yet."""
+    for number in ("1", "2"):
+        write_served(settings.workspace.cache / "models" / "tiny" / number)
+    write_json(settings.release_path("tiny"), {"generation": 1, "stable": "2", "previous": "1"})
+    state = State()
+    state.shelves = {name: Shelf(settings, name) for name in settings.projects}
+    state.books = {name: Book(settings, name) for name in settings.projects}
+    state.engine, state.metrics = Engine(), Metrics()
+    asyncio.run(state.shelves["tiny"].refresh())
+    return state
+
+
+def ask(state: State, **more: object) -> Answered:
+    return asyncio.run(answer(state, asked(**more)))  # type: ignore[arg-type]
+
+
+def test_the_stable_version_answers_and_it_is_written_down(state: State, settings: Settings) -> None:
+    answered = ask(state, name="tiny")
+    assert (answered.served.version, answered.answer.num_rows, len(set(answered.ids))) == ("2", 2, 2)
+    (segment,) = segments_folder(settings.state("tiny")).iterdir()
+    ((_, payload),) = unframed(segment.read_bytes())
+    record = orjson.loads(payload)
+    assert (record["ids"], record["version"], record["raw"]) == (list(answered.ids), "2", {"why": ["a", "b"]})
+
+
+def test_the_version_that_was_asked_for_answers(state: State) -> None:
+    assert ask(state, name="tiny", version="1").served.version == "1"
+
+
+def test_the_callers_ids_name_the_rows(state: State) -> None:
+    assert list(ask(state, name="tiny", ids=["a", "b"]).ids) == ["a", "b"]
+    assert list(ask(state, name="tiny", key="r7").ids) == ["r7-0", "r7-1"]
+    assert list(ask(state, name="tiny", key="r7", columns={"x": [1], "c": ["u"]}).ids) == ["r7"]
+
+
+@pytest.mark.parametrize(
+    ("more", "status", "said"),
+    [
+        ({"name": None}, 404, "several models"),
+        ({"name": "tini"}, 404, "there is tiny, other"),
+        ({"name": "tiny", "version": "9"}, 404, "version '9' is not loaded: there is 2, 1"),
+        ({"name": "other"}, 503, "no version is loaded yet"),
+        ({"name": "tiny", "ids": ["a"]}, 400, "1 ids for 2 rows"),
+        ({"name": "tiny", "columns": {"x": ["a"], "c": [1]}}, 400, "expected a number"),
+    ],
+)
+def test_what_is_not_answered_says_why(state: State, more: dict[str, object], status: int, said: str) -> None:
+    with pytest.raises(Refusal, match=said) as refused:
+        ask(state, **more)
+    assert refused.value.status == status
+
+
+class Counts:
+    """Stands before a shelf and remembers what was counted of its versions."""
+
+    def __init__(self, shelf: Shelf) -> None:
+        self.shelf, self.counted = shelf, list[tuple[str, bool]]()
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.shelf, name)
+
+    def count(self, version: str, seconds: float, failed: bool = False) -> None:
+        assert seconds < 1
+        self.counted.append((version, failed))
+
+
+def test_only_what_the_model_does_counts_for_or_against_its_version(
+    state: State, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counts = state.shelves["tiny"] = Counts(state.shelves["tiny"])
+    ask(state, name="tiny")
+    with pytest.raises(Refusal):
+        ask(state, name="tiny", deadline=0.0)
+    with pytest.raises(Refusal):
+        asyncio.run(answer(state, asked({"x": ["no number"], "c": ["u"]}, name="tiny")))
+    assert counts.counted == [("2", False)]
+
+    def broken(*_: object) -> None:
+        raise RuntimeError("the graph broke")
+
+    monkeypatch.setattr(Served, "answer", broken)
+    with pytest.raises(RuntimeError):
+        ask(state, name="tiny")
+    assert counts.counted == [("2", False), ("2", True)]

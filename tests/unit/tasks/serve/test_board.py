@@ -1,0 +1,55 @@
+"""Follower and workers meet: what is prepared, published, reported; and eight bytes that all of them share."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from models.serving.releases import Release
+from tasks.runtime import processes
+from tasks.serve.board import Board, Report, Switch, Tally
+
+
+@pytest.fixture
+def board(tmp_path):
+    return Board(tmp_path / "serving")
+
+
+def test_what_is_prepared_is_next_and_what_is_published_answers(board):
+    assert (board.release(), board.next(), board.switch.generation) == (None, None, 0)
+    board.prepare(Release(generation=1, stable="1"))
+    assert (board.release(), board.next().stable, board.switch.generation) == (None, "1", 0)
+    board.publish(Release(generation=1, stable="1"))
+    assert (board.release().stable, board.next(), board.switch.generation) == ("1", None, 1)
+    board.prepare(Release(generation=2, stable="2"))
+    board.give_up()
+    assert (board.release().stable, board.next()) == ("1", None)
+
+
+def test_the_switch_is_the_same_in_every_process(tmp_path):
+    switch = Switch(tmp_path / "switch")
+    switch.turn(7)
+    code = (
+        "from pathlib import Path; from tasks.serve.board import Switch\n"
+        f"switch = Switch(Path({str(tmp_path / 'switch')!r})); print(switch.generation); switch.turn(8)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert (done.stdout.strip(), switch.generation) == ("7", 8)
+
+
+def test_the_word_of_a_worker_that_lives_counts(board):
+    mine = Report(process=processes.identity(), loaded=["1"], tallies={"1": Tally(answers=3)})
+    board.report(mine)
+    board.report(Report(process={**processes.identity(), "pid": 999_999_999}))
+    board.report(Report(process={**processes.identity(), "pid": 1, "host": "another"}))
+    assert board.reports() == [mine]
+    assert [path.name for path in (board.folder / "workers").iterdir()] == [f"{os.getpid()}.json"]
+    board.forget(os.getpid())
+    assert board.reports() == []
+
+
+def test_tallies_add_up():
+    both = Tally(answers=5, failed=1).plus(Tally(answers=2, slow=2))
+    assert both == Tally(answers=7, failed=1, slow=2)
+    assert both.minus(Tally(answers=5)) == Tally(answers=2, failed=1, slow=2)

@@ -1,0 +1,87 @@
+"""Bodies of requests and responses: compressed or not, never larger than the server takes."""
+
+import asyncio
+import gzip
+import zlib
+
+import pytest
+from starlette.requests import Request
+
+from models.serving.refusals import Refusal
+from tasks.serve.bodies import LEAST_COMPRESSED, answered, body_of, kind_of
+
+MOST = 10_000
+PLAIN = b"loopline" * 200
+
+
+def request(body: bytes = b"", **headers: str) -> Request:
+    async def receive() -> dict[str, object]:
+        return {"type": "http.request", "body": body}
+
+    named = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
+    return Request({"type": "http", "method": "POST", "headers": named}, receive)
+
+
+def read(body: bytes, **headers: str) -> bytes:
+    return asyncio.run(body_of(request(body, **headers), MOST))
+
+
+@pytest.mark.parametrize(
+    ("body", "headers"),
+    [
+        (PLAIN, {}),
+        (PLAIN, {"content_encoding": "identity"}),
+        (gzip.compress(PLAIN, mtime=0), {"content_encoding": "GZIP"}),
+        (zlib.compress(PLAIN), {"content_encoding": "deflate"}),
+    ],
+)
+def test_a_body_is_read_as_it_was_before_it_was_compressed(body: bytes, headers: dict[str, str]) -> None:
+    assert read(body, **headers) == PLAIN
+
+
+@pytest.mark.parametrize(
+    ("body", "headers", "status"),
+    [
+        (PLAIN, {"content_encoding": "br"}, 415),
+        (PLAIN, {"content_encoding": "gzip"}, 400),
+        (gzip.compress(PLAIN, mtime=0)[:-9], {"content_encoding": "gzip"}, 400),
+        pytest.param(bytes(MOST + 1), {}, 413, id="large"),
+        pytest.param(gzip.compress(bytes(10**8), mtime=0), {"content_encoding": "gzip"}, 413, id="bomb"),
+        (PLAIN, {"content_type": "text/plain; charset=utf-8"}, 415),
+        (PLAIN, {"content_type": "application/x-www-form-urlencoded"}, 415),
+    ],
+)
+def test_a_body_that_is_not_read_says_why(body: bytes, headers: dict[str, str], status: int) -> None:
+    with pytest.raises(Refusal) as refused:
+        read(body, **headers)
+    assert refused.value.status == status
+
+
+def test_a_type_is_known_without_its_parameters() -> None:
+    assert kind_of(request(content_type="Text/CSV; charset=utf-8")) == "text/csv"
+    assert kind_of(request()) == ""
+
+
+@pytest.mark.parametrize(
+    ("accepted", "encoding"),
+    [
+        ("gzip", "gzip"),
+        ("br, deflate, gzip", "deflate"),
+        ("gzip;q=0, deflate;q=0.5", "deflate"),
+        ("br", None),
+        ("", None),
+    ],
+)
+def test_a_large_answer_goes_compressed_to_who_takes_that(accepted: str, encoding: str | None) -> None:
+    response = answered(request(accept_encoding=accepted), PLAIN, {})
+    assert response.headers.get("content-encoding") == encoding
+    assert response.headers["vary"] == "Accept-Encoding"
+    windows = {"gzip": 31, "deflate": 15}
+    body = bytes(response.body)
+    assert (zlib.decompress(body, windows[encoding]) if encoding else body) == PLAIN
+
+
+def test_a_small_answer_goes_as_it_is() -> None:
+    response = answered(request(accept_encoding="gzip"), b"x" * (LEAST_COMPRESSED - 1), {"a": "b"})
+    assert "content-encoding" not in response.headers
+    assert response.headers["a"] == "b"

@@ -1,0 +1,123 @@
+"""The book writes down what the version's spec wants written, before the caller hears of it."""
+
+import uuid
+from dataclasses import replace
+
+import numpy as np
+import orjson
+import pytest
+
+from models.errors import StoreError
+from models.files import write_json
+from models.serving.frames import unframed
+from models.serving.rows import Rows
+from models.serving.served import Served
+from tasks.runtime.segments import segments, segments_folder
+from tasks.serve import book as module
+from tasks.serve.book import Book, new_ids
+from tasks.serve.settings import Settings
+from tests.served_models import write_served
+
+IDS = [f"id-{number}" for number in range(200)]
+FEED = {"x": np.linspace(0, 1, 200), "c": np.array(["u"] * 200, object)}
+EXTRA = {"name": ["Ada"] * 200}
+
+
+@pytest.fixture
+def settings(tmp_path):
+    return Settings(str(tmp_path), ("tiny",))
+
+
+@pytest.fixture
+def served(settings):
+    """A function that gives a version whose spec has such a block `serve.log`."""
+
+    def made(log=None):
+        folder = settings.workspace.cache / "models" / "tiny" / "1"
+        write_served(folder)
+        if log is not None:
+            write_json(folder / "spec.json", {"serve": {"log": log}})
+        return Served("tiny", "1", folder)
+
+    return made
+
+
+def written(settings, kind="predictions"):
+    found = segments(segments_folder(settings.state("tiny"), kind))
+    return [orjson.loads(payload) for one in found for _, payload in unframed(one.read(0))]
+
+
+def enter(settings, served) -> bool:
+    book = Book(settings, "tiny")
+    told = book.enter(served, IDS, Rows(FEED, EXTRA), served.answer(FEED))
+    book.close()
+    return told
+
+
+def test_every_row_is_written_where_the_spec_says_nothing(settings, served):
+    assert enter(settings, served())
+    (record,) = written(settings)
+    assert (record["ids"], record["raw"], len(record["score"])) == (IDS, EXTRA, 200)
+
+
+def test_a_share_and_no_redacted_column(settings, served):
+    assert enter(settings, served({"share": 0.2, "redact": ["name", "c"]}))
+    (record,) = written(settings)
+    kept = [IDS.index(one) for one in record["ids"]]
+    assert 15 < len(kept) < 70
+    assert (record["names"], record["numbers"]) == (["x"], FEED["x"][kept].tolist())
+    assert (record["texts"], record["raw"]) == ({}, {})
+    assert b"Ada" not in b"".join(one.read(0) for one in segments(segments_folder(settings.state("tiny"))))
+
+
+def test_a_request_none_of_whose_rows_are_drawn_writes_nothing(settings, served):
+    found = served({"share": 1e-9})
+    assert enter(settings, found)
+    assert written(settings) == []
+
+
+@pytest.mark.parametrize("when_full", ["refuse", "answer"])
+def test_a_full_disk_refuses_or_answers_and_is_said_once_in_a_while(settings, served, monkeypatch, caplog, when_full):
+    found, book = served({"when_full": when_full}), Book(settings, "tiny")
+    answer = found.answer(FEED)
+
+    def full(*_):
+        raise StoreError("the disk is full: free some space and run again")
+
+    monkeypatch.setattr(module.SegmentWriter, "write", full)
+    for _ in range(3):
+        if when_full == "refuse":
+            with pytest.raises(StoreError):
+                book.enter(found, IDS, Rows(FEED, EXTRA), answer)
+        else:
+            assert not book.enter(found, IDS, Rows(FEED, EXTRA), answer)
+    with pytest.raises(StoreError):
+        book.note([("a", "yes")], "Ada")
+    assert caplog.text.count("the disk is full") == 1
+    monkeypatch.undo()
+    assert book.enter(found, IDS, Rows(FEED, EXTRA), answer)
+    book.close()
+    assert len(written(settings)) == 1
+
+
+def test_labels(settings):
+    book = Book(settings, "tiny")
+    book.note([("a", "yes"), ("b", "no")], "Ada")
+    book.close()
+    (record,) = written(settings, "labels")
+    assert (record["ids"], record["labels"], record["by"]) == (["a", "b"], ["yes", "no"], "Ada")
+
+
+def test_ids_sort_by_time_and_are_of_version_7():
+    ids = new_ids(1000)
+    assert len(set(ids)) == 1000
+    assert {(uuid.UUID(one).version, uuid.UUID(one).variant) for one in ids} == {(7, uuid.RFC_4122)}
+    assert [str(uuid.UUID(one)) for one in ids] == ids
+    assert new_ids(1)[0][:13] >= ids[-1][:13]
+
+
+def test_what_the_projects_spec_says_now_counts_before_what_the_version_came_with(settings, served):
+    found = served({"redact": ["name"]})
+    assert enter(replace(settings, logs={"tiny": {"redact": ["c"]}, "other": {"share": 0.1}}), found)
+    (record,) = written(settings)
+    assert (record["texts"], record["raw"]) == ({}, EXTRA)

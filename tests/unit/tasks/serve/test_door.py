@@ -1,0 +1,150 @@
+"""What stands before every address, asked without a server."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from starlette.requests import Request
+from starlette.responses import Response
+
+from models.serving.refusals import Refusal
+from tasks.serve import passage
+from tasks.serve.access import Access
+from tasks.serve.door import SMALL_BYTES, Door
+from tasks.serve.logs import RequestLog
+from tasks.serve.metrics import Metrics
+
+TOKEN = "the-token-of-this-server"
+HOST = {"host": "127.0.0.1:8000"}
+MOST = 4 * SMALL_BYTES
+
+
+@dataclass
+class Met:
+    """What a caller got."""
+
+    status: int = 0
+    headers: dict[str, str] = field(default_factory=dict)
+    body: Any = None
+    counted: list[tuple[str, str, int]] = field(default_factory=list)
+
+
+def ask(
+    chunks: list[bytes] | None = None,
+    answering: Callable[[Request], Any] | None = None,
+    access: Access | None = None,
+    path: str = "/invocations",
+    **headers: str,
+) -> Met:
+    async def application(scope: Any, receive: Any, send: Any) -> None:
+        request = Request(scope, receive)
+        body = await request.body()
+        if answering is not None:
+            answering(request)
+        await Response(str(len(body)))(scope, receive, send)
+
+    async def send(message: Any) -> None:
+        if message["type"] == "http.response.start":
+            met.status = message["status"]
+            met.headers = {name.decode(): value.decode() for name, value in message["headers"]}
+        else:
+            met.body = json.loads(message["body"])
+
+    left = list([b""] if chunks is None else chunks)
+
+    async def receive() -> Any:
+        if not left:
+            return {"type": "http.disconnect"}
+        return {"type": "http.request", "body": left.pop(0), "more_body": bool(left) or headers.get("cut") == "yes"}
+
+    met, metrics = Met(), Metrics()
+    door = Door(application, access or Access("127.0.0.1", [TOKEN]), MOST, metrics, RequestLog())
+    given = {**HOST, **{name.replace("_", "-"): value for name, value in headers.items()}}
+    raw = [(name.encode(), value.encode()) for name, value in given.items()]
+    scope = {"type": "http", "method": "POST", "path": path, "headers": raw, "client": ("192.0.2.7", 1)}
+    asyncio.run(door(scope, receive, send))
+    met.counted = [one[:3] for one in metrics._passed]
+    return met
+
+
+def test_what_is_let_in_is_answered_and_counted() -> None:
+    met = ask([b"abc"], content_length="3")
+    assert (met.status, met.body, met.counted) == (200, 3, [("", "", 200)])
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"), [({"host": "evil.example"}, 421), ({"x_forwarded_for": "1.2.3.4"}, 401)]
+)
+def test_what_is_not_let_in_is_said_as_json(headers: dict[str, str], status: int) -> None:
+    met = ask([b"abc"], **headers)
+    assert (met.status, met.counted) == (status, [("", "", status)])
+    assert set(met.body) == {"error"}
+    assert met.headers["content-type"] == "application/json"
+
+
+@pytest.mark.parametrize(
+    ("path", "status"), [("/ping", 200), ("/health", 200), ("/v2/health/live", 200), ("/metrics", 401), ("/v2", 401)]
+)
+def test_off_loopback_only_the_probes_are_open(path: str, status: int) -> None:
+    assert ask(access=Access("0.0.0.0", [TOKEN]), path=path).status == status
+    assert ask(access=Access("0.0.0.0", [TOKEN]), path=path, authorization=f"Bearer {TOKEN}").status == 200
+
+
+@pytest.mark.parametrize("headers", [{"content_length": str(MOST + 1)}, {"transfer_encoding": "chunked"}])
+def test_a_body_that_is_too_large_is_refused_before_it_is_all_here(headers: dict[str, str]) -> None:
+    met = ask([b"x" * SMALL_BYTES] * 100, **headers)
+    assert met.status == 413
+    assert f"larger than {MOST:,} bytes" in met.body["error"]
+
+
+@pytest.mark.parametrize("headers", [{"content_length": str(MOST)}, {"transfer_encoding": "chunked"}])
+def test_a_body_of_the_largest_size_is_taken(headers: dict[str, str]) -> None:
+    assert ask([b"x" * SMALL_BYTES] * 4, **headers).body == MOST
+
+
+def test_the_id_of_a_request_comes_back() -> None:
+    assert ask(answering=lambda _: passage.note("r7", "tiny", "3")).headers["x-request-id"] == "r7"
+    met = ask(answering=lambda _: passage.note("a\r\nb", "tiny", "3"))
+    assert "x-request-id" not in met.headers
+    assert met.counted == [("tiny", "3", 200)]
+
+
+def test_a_refusal_of_the_application_is_said_with_its_headers() -> None:
+    def refuse(_: Request) -> None:
+        raise Refusal(503, "busy", {"retry-after": "2"})
+
+    met = ask(answering=refuse)
+    assert (met.status, met.body, met.headers["retry-after"]) == (503, {"error": "busy"}, "2")
+
+
+def test_a_fault_of_ours_is_not_told_but_logged(caplog: pytest.LogCaptureFixture) -> None:
+    def fail(_: Request) -> None:
+        raise ValueError("a secret of ours")
+
+    met = ask(answering=fail)
+    assert met.status == 500
+    assert "secret" not in json.dumps(met.body)
+    assert "secret" in caplog.text
+
+
+def test_a_caller_who_leaves_is_no_fault(caplog: pytest.LogCaptureFixture) -> None:
+    met = ask([b"ab"], cut="yes", content_length="9")
+    assert (met.status, met.counted) == (0, [("", "", 499)])
+    assert "request failed" not in caplog.text
+
+
+@pytest.mark.parametrize("value", ["", "soon", "-1", "1" * 10, "1.5"])
+def test_a_deadline_that_is_no_number_is_refused(value: str) -> None:
+    met = ask(x_loopline_timeout_ms=value)
+    assert met.status == 400
+    assert "expected milliseconds" in met.body["error"]
+
+
+def test_a_deadline_is_noted() -> None:
+    found: list[float] = []
+    ask(answering=lambda _: found.append(passage.deadline(None, 1e9)), x_loopline_timeout_ms="100")
+    ask(answering=lambda _: found.append(passage.deadline(None, 1e9)))
+    assert 1e8 < found[1] - found[0] < 2e9

@@ -1,0 +1,75 @@
+"""`?explain=1`: who may ask, for how much, and that the answers add up."""
+
+import asyncio
+import time
+from pathlib import Path
+
+import pytest
+from starlette.datastructures import State
+from starlette.requests import Request
+
+from models.errors import DataError
+from models.serving.refusals import Refusal
+from models.serving.served import Answer, Served
+from tasks.serve.answering import Answered
+from tasks.serve.engine import Engine
+from tasks.serve.explaining import check, explanations, is_asked
+from tests.served_models import write_served
+
+
+def served(folder: Path, task: str = "binary") -> Served:
+    write_served(folder, task)
+    return Served("tiny", "1", folder)
+
+
+def request(query: bytes) -> Request:
+    return Request({"type": "http", "method": "POST", "path": "/", "headers": [], "query_string": query})
+
+
+@pytest.mark.parametrize(
+    ("query", "asked"), [(b"", False), (b"explain=0", False), (b"explain=1", True), (b"explain=true", True)]
+)
+def test_it_is_asked_for_in_the_query(query: bytes, asked: bool) -> None:
+    assert is_asked(request(query)) is asked
+
+
+def test_neither_yes_nor_no_is_refused() -> None:
+    with pytest.raises(Refusal, match="got 'perhaps', expected 1 or 0"):
+        is_asked(request(b"explain=perhaps"))
+
+
+def test_every_row_is_explained_by_one_further_call(tmp_path: Path) -> None:
+    version = served(tmp_path)
+    rows = version.reader.of_columns({"x": [3.0, -3.0], "c": ["u", None]})
+    check(version, rows)
+    calls = []
+
+    class Counted(Engine):
+        async def answer(self, served: Served, feed: object, deadline: float) -> Answer:
+            calls.append(deadline - time.monotonic())
+            return await super().answer(served, feed, deadline)  # type: ignore[arg-type]
+
+    state = State({"engine": Counted()})
+    found = Answered(version, rows, version.answer(rows.feed), "r", ["r-0", "r-1"])
+    told = asyncio.run(explanations(state, found))
+    state.engine.close()
+    assert len(calls) == 1
+    assert [each["of"] for each in told] == ["probability_yes", "probability_no"]
+    for each in told:
+        assert set(each["contributions"]) == {"x", "c"}
+        assert each["contributions"]["c"] == 0.0
+        assert each["base"] + sum(each["contributions"].values()) == pytest.approx(each["value"])
+
+
+@pytest.mark.parametrize("task", ["image", "language"])
+def test_images_and_texts_are_not_explained(tmp_path: Path, task: str) -> None:
+    version = served(tmp_path, task)
+    with pytest.raises(DataError, match="only tables and series are explained"):
+        check(version, None)  # type: ignore[arg-type]
+
+
+def test_a_version_of_before_says_so(tmp_path: Path) -> None:
+    version = served(tmp_path)
+    (tmp_path / "background.json").unlink()
+    with pytest.raises(DataError, match="keeps no background rows: train again"):
+        check(version, version.reader.of_columns({"x": [1.0], "c": ["u"]}))

@@ -1,0 +1,163 @@
+"""The follower, look by look, without workers: what it brings, lets in, refuses, and takes back."""
+
+import contextlib
+import json
+import os
+import shutil
+import sqlite3
+
+import pytest
+
+from models.files import sha256, write_json
+from models.serving.releases import PLAN, Canary, Plan
+from tasks.adapters.artifacts import FILES
+from tasks.runtime import processes, stores
+from tasks.serve import follower
+from tasks.serve.board import Report, Tally
+from tasks.serve.follower import SWAPS_FILE, Lead
+from tasks.serve.settings import Settings
+from tests.served_models import write_served
+from tests.serving import register
+
+
+@pytest.fixture(autouse=True)
+def tried(monkeypatch):
+    """Versions that were tried out: in this process, and none is refused."""
+    found = []
+    monkeypatch.setattr(follower, "try_out", lambda model, number, folder: found.append(number))
+    return found
+
+
+@pytest.fixture
+def enrol(workspace):
+    """Register a version with an alias; gives the folder of the store."""
+
+    def put(number, alias="champion", plan=None, **serve):
+        folder = workspace.root / "store" / number
+        write_served(folder)
+        write_json(folder / "spec.json", {"serve": serve})
+        tags = {FILES: json.dumps({path.name: sha256(path) for path in folder.iterdir()})}
+        register(workspace, "tiny", number, {**tags, PLAN: plan.model_dump_json() if plan else ""}, folder, alias)
+        return folder
+
+    return put
+
+
+@pytest.fixture
+def lead(workspace, monkeypatch):
+    found = Lead(Settings(str(workspace.root), ("tiny",)), "tiny")
+    found.shadowed = []
+    monkeypatch.setattr(found._background, "shadow", found.shadowed.append)
+    monkeypatch.setattr(found._background, "give_back", lambda *_: None)
+    yield found
+    found.end()
+
+
+def after(lead):
+    lead.step()
+    return lead.board.release()
+
+
+def test_the_first_champion_needs_no_trial_the_next_ones_do_once(lead, enrol, tried):
+    assert after(lead) is None, "there is no registry yet"
+    enrol("1")
+    assert (after(lead).stable, tried) == ("1", [])
+    for number in ("2", "1", "2"):
+        enrol(number)
+        assert after(lead).stable == number
+    assert tried == ["2"]
+    assert (after(lead).generation, lead.board.switch.generation) == (4, 4)
+    swaps = [json.loads(line) for line in (lead.board.folder / SWAPS_FILE).read_text().splitlines()]
+    assert [(swap["before"], swap["stable"]) for swap in swaps] == [(None, "1"), ("1", "2"), ("2", "1"), ("1", "2")]
+
+
+def test_a_refused_version_is_tried_again_after_a_pause(lead, enrol, monkeypatch):
+    enrol("1")
+    after(lead)
+    store = enrol("2")
+    whole = (store / "model.onnx").read_bytes()
+    (store / "model.onnx").write_bytes(b"tampered")
+    assert "model.onnx is changed" in after(lead).refused["2"]
+    (store / "model.onnx").write_bytes(whole)
+    assert after(lead).stable == "1", "not at once"
+    monkeypatch.setattr(lead._refused["2"], "until", 0.0)
+    now = after(lead)
+    assert (now.stable, now.refused) == ("2", {})
+
+
+def test_while_the_registry_is_away_everything_goes_on_and_a_start_takes_the_cache(lead, enrol, workspace):
+    enrol("1")
+    after(lead)
+    shutil.rmtree(stores.database_file(os.environ["MLFLOW_TRACKING_URI"]).parent)
+    assert after(lead).stable == "1"
+    lead._lock.release()
+    lead.board.release_path.unlink()
+    write_json(workspace.cache / "models" / "tiny" / "aliases.json", {"champion": "1"})
+    assert after(Lead(Settings(str(workspace.root), ("tiny",)), "tiny")).stable == "1"
+
+
+def test_a_registry_that_has_no_champion_any_more_changes_nothing(lead, enrol, caplog):
+    enrol("1")
+    after(lead)
+    path = stores.database_file(os.environ["MLFLOW_TRACKING_URI"])
+    with contextlib.closing(sqlite3.connect(path)) as registry, registry:
+        registry.execute("delete from registered_model_aliases")
+    assert after(lead).stable == "1"
+    assert "the registry has no champion" in caplog.text
+
+
+def test_what_is_planned_is_brought_and_what_cannot_be_is_said(lead, enrol):
+    enrol("2", None)
+    enrol("1", plan=Plan(canary=Canary(version="2", share=0.25), shadow="9"))
+    now = after(lead)
+    assert (now.stable, now.canary, now.shadow) == ("1", Canary(version="2", share=0.25), None)
+    assert now.refused == {"9": "tiny: there is no version 9"}
+
+
+def test_by_its_spec_a_promotion_is_let_in_by_degrees_and_a_challenger_is_a_shadow(lead, enrol, monkeypatch):
+    enrol("1", shadow=True)
+    enrol("3", "challenger")
+    after(lead)
+    assert (after(lead).shadow, lead.shadowed[-1]) == ("3", "3")
+    enrol("2", canary={"share": 0.25, "minutes": 60})
+    now = after(lead)
+    assert (now.stable, now.canary.version, now.canary.share) == ("1", "2", 0.25)
+    assert after(lead) == now
+    monkeypatch.setattr(follower.time, "time", lambda: now.canary.until)
+    assert (after(lead).stable, after(lead).canary) == ("2", None)
+
+
+def test_what_fails_gives_its_place_back_and_stays_out_while_it_is_champion(lead, enrol):
+    enrol("1")
+    after(lead)
+    enrol("2")
+    after(lead)
+    after(lead)
+    lead.board.report(
+        Report(process=processes.identity(), loaded=["1", "2"], tallies={"2": Tally(answers=50, failed=50)})
+    )
+    now = after(lead)
+    assert (now.stable, list(now.returned)) == ("1", ["2"])
+    assert after(lead) == now
+    enrol("1")
+    assert after(lead).returned == {}
+
+
+def test_a_version_that_a_worker_cannot_load_is_refused(lead, enrol):
+    enrol("1")
+    after(lead)
+    lead.board.report(Report(process=processes.identity(), loaded=["1"], failed={"2": "out of memory"}))
+    enrol("2")
+    lead.step()
+    now = after(lead)
+    assert (now.stable, now.refused, lead.board.next()) == ("1", {"2": "out of memory"}, None)
+
+
+def test_a_worker_that_does_not_answer_is_waited_for_only_so_long(lead, enrol, monkeypatch, caplog):
+    enrol("1")
+    after(lead)
+    lead.board.report(Report(process=processes.identity(), loaded=["1"]))
+    monkeypatch.setattr(follower, "PREPARE_S", 0.05)
+    enrol("2")
+    assert after(lead).stable == "2"
+    assert "swapping without the workers" in caplog.text

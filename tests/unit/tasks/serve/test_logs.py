@@ -1,0 +1,78 @@
+"""A line of JSON for what is worth one; ordinary requests are few of many."""
+
+import json
+import logging
+import logging.config
+import sys
+
+import pytest
+
+from tasks.serve import logs
+from tasks.serve.logs import ORDINARY_PER_S, REFUSED_PER_S, SLOW_S, JsonLines, RequestLog
+from tasks.serve.passage import Passage
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    now = [100.0]
+    monkeypatch.setattr(logs.time, "monotonic", lambda: now[0])
+    return now
+
+
+def passed(
+    caplog: pytest.LogCaptureFixture, log: RequestLog, times: int, seconds: float = 0.001, **given: object
+) -> list:
+    caplog.clear()
+    with caplog.at_level(logging.INFO, "loopline.serve.requests"):
+        for _ in range(times):
+            log.passed(
+                Passage(**{"model": "tiny", "version": "1", "status": 200, **given}), seconds, "POST /invocations"
+            )  # type: ignore[arg-type]
+    return [record.told for record in caplog.records]  # type: ignore[attr-defined]
+
+
+def test_some_of_the_ordinary_ones_a_second_and_how_many_were_passed_over(caplog, clock) -> None:
+    log = RequestLog()
+    assert len(passed(caplog, log, 1000)) == ORDINARY_PER_S
+    clock[0] += 1
+    (line,) = passed(caplog, log, 1, id="r7", rows=2)
+    assert line == {
+        "request": "POST /invocations", "id": "r7", "model": "tiny", "version": "1", "status": 200, "ms": 1.0,
+        "rows": 2, "passed_over": 1000 - ORDINARY_PER_S,
+    }  # fmt: skip
+
+
+def test_refusals_have_their_own_measure_and_errors_of_ours_none(caplog, clock) -> None:
+    log = RequestLog()
+    assert len(passed(caplog, log, 1000, status=401, model="")) == REFUSED_PER_S
+    assert len(passed(caplog, log, 100, status=500)) == 100
+    assert len(passed(caplog, log, 100, SLOW_S)) == 100
+    assert len(passed(caplog, log, 1000)) == ORDINARY_PER_S
+
+
+def test_who_asks_how_the_server_is_leaves_no_line(caplog, clock) -> None:
+    assert passed(caplog, RequestLog(), 3, model="") == []
+
+
+def test_a_line_is_json_with_what_was_told_and_the_trace() -> None:
+    try:
+        raise ValueError("why")
+    except ValueError:
+        record = logging.LogRecord("a", logging.ERROR, "f", 1, "said %s", ("so",), sys.exc_info())
+    record.told = {"id": "r7"}
+    line = JsonLines().format(record)
+    found = json.loads(line)
+    assert "\n" not in line
+    assert (found["level"], found["logger"], found["message"], found["id"]) == ("error", "a", "said so", "r7")
+    assert "ValueError: why" in found["trace"]
+
+
+def test_the_configuration_is_one_that_python_takes() -> None:
+    root = logging.getLogger()
+    before, level = root.handlers[:], root.level
+    try:
+        logging.config.dictConfig(logs.config())
+        assert isinstance(root.handlers[0].formatter, JsonLines)
+    finally:
+        root.handlers[:] = before
+        root.setLevel(level)

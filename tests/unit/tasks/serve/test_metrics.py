@@ -1,0 +1,126 @@
+"""What Prometheus reads: counts by version and status, bounded labels, what is now."""
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from models.serving.releases import Canary, Release
+from models.serving.served import Answer, Served
+from tasks.serve.metrics import MOST_CLASSES, MOST_KEPT, MOST_VERSIONS, OTHER, ROWS_LOOKED_AT, Metrics
+from tasks.serve.passage import Passage
+from tests.served_models import write_served
+
+Samples = dict[tuple[str, ...], float]
+
+
+def read(metrics: Metrics, name: str, **shelves: Release | None) -> Samples:
+    """Samples of a metric by the values of their labels."""
+    held = {
+        key: SimpleNamespace(release=release, is_ready=release is not None) for key, release in (shelves or {}).items()
+    }
+    metrics.look(SimpleNamespace(waiting=3), held)  # type: ignore[arg-type]
+    families = text_string_to_metric_families(metrics.text().decode())
+    samples = [sample for family in families for sample in family.samples if sample.name == f"loopline_serve_{name}"]
+    return {tuple(sample.labels[key] for key in sorted(sample.labels, key=_order)): sample.value for sample in samples}
+
+
+def _order(label: str) -> int:
+    """Model and version first."""
+    return {"model": 0, "version": 1}.get(label, 2)
+
+
+def pass_by(
+    metrics: Metrics, model: str = "tiny", version: str = "1", status: int = 200, seconds: float = 0.003
+) -> None:
+    metrics.passed(Passage(model=model, version=version, status=status), seconds)
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Served:
+    write_served(tmp_path, "binary")
+    return Served("tiny", "1", tmp_path)
+
+
+def test_requests_are_counted_by_version_and_status() -> None:
+    metrics = Metrics()
+    for _ in range(MOST_KEPT + 1):
+        pass_by(metrics)
+    pass_by(metrics, version="2", status=503)
+    pass_by(metrics, model="", version="", status=401)
+    assert read(metrics, "requests_total") == {
+        ("tiny", "1", "200"): MOST_KEPT + 1, ("tiny", "2", "503"): 1, ("", "", "401"): 1,
+    }  # fmt: skip
+    assert read(metrics, "request_seconds_count") == {("tiny", "1"): MOST_KEPT + 1, ("tiny", "2"): 1}
+    buckets = read(metrics, "request_seconds_bucket")
+    assert (buckets["tiny", "2", "0.002"], buckets["tiny", "2", "0.005"]) == (0, 1)
+
+
+def test_versions_past_the_first_are_other() -> None:
+    metrics = Metrics()
+    for version in range(MOST_VERSIONS + 7):
+        pass_by(metrics, version=str(version))
+    found = read(metrics, "requests_total")
+    assert len(found) == MOST_VERSIONS + 1
+    assert found["tiny", OTHER, "200"] == 7
+
+
+def test_predictions_are_counted_by_class_and_probability(served: Served) -> None:
+    metrics = Metrics()
+    metrics.answered(served, served.answer({"x": np.array([1.0, -1.0, 2.0]), "c": np.array(["u"] * 3, object)}))
+    assert read(metrics, "rows_total") == {("tiny", "1"): 3}
+    assert read(metrics, "predictions_total") == {("tiny", "1", "yes"): 2, ("tiny", "1", "no"): 1}
+    buckets = read(metrics, "probability_bucket")
+    assert (buckets["tiny", "1", "0.5"], buckets["tiny", "1", "1.0"]) == (1, 3)
+
+
+def test_of_many_rows_a_few_are_looked_at_and_all_counted(served: Served) -> None:
+    metrics, many = Metrics(), 1000
+    metrics.answered(served, served.answer({"x": np.ones(many), "c": np.array(["u"] * many, object)}))
+    assert all(values.base is None for values in metrics._answers[0][1].values())
+    assert read(metrics, "rows_total") == {("tiny", "1"): many}
+    assert sum(read(metrics, "predictions_total").values()) == ROWS_LOOKED_AT
+
+
+def test_classes_past_the_first_are_other(served: Served) -> None:
+    metrics = Metrics()
+    for number in range(MOST_CLASSES + 4):
+        outputs = {"label": np.array([f"c{number}"], object), "probabilities": np.array([[0.4, 0.6]])}
+        metrics.answered(served, Answer("tiny", "1", outputs))
+    found = read(metrics, "predictions_total")
+    assert len(found) == MOST_CLASSES + 1
+    assert found["tiny", "1", OTHER] == 4
+
+
+def test_predictions_of_a_regression_are_in_deviations_of_the_target(tmp_path: Path) -> None:
+    write_served(tmp_path, "regression")
+    served, metrics = Served("tiny", "1", tmp_path), Metrics()
+    target = served.preparation.target.model_copy(update={"shift": 100.0, "scale": 10.0})
+    served.preparation = served.preparation.model_copy(update={"target": target})
+    metrics.answered(served, Answer("tiny", "1", {"prediction": np.array([100.0, 125.0])}))
+    buckets = read(metrics, "standard_prediction_bucket")
+    assert [buckets["tiny", "1", edge] for edge in ("-0.5", "0.0", "2.0", "3.0")] == [0, 1, 1, 2]
+
+
+def test_what_is_now_is_told() -> None:
+    metrics = Metrics()
+    first = Release(generation=1, stable="1")
+    second = Release(generation=2, stable="2", previous="1", canary=Canary(version="3", share=0.1), refused={"4": "no"})
+    assert read(metrics, "ready", tiny=None) == {("tiny",): 0}
+    assert read(metrics, "version", tiny=first) == {("tiny", "1", "stable"): 1}
+    assert read(metrics, "swaps_total", tiny=first) == {("tiny",): 0}
+    assert read(metrics, "swaps_total", tiny=second) == {("tiny",): 1}
+    assert read(metrics, "refused_versions", tiny=second) == {("tiny",): 1}
+    assert read(metrics, "queue_waiting", tiny=second) == {(): 3}
+    assert read(metrics, "version", tiny=second) == {
+        ("tiny", "1", "stable"): 0, ("tiny", "2", "stable"): 1,
+        ("tiny", "1", "previous"): 1, ("tiny", "3", "canary"): 1,
+    }  # fmt: skip
+
+
+def test_rows_that_were_not_written_down_are_counted() -> None:
+    metrics = Metrics()
+    metrics.unlogged("tiny", 5)
+    assert read(metrics, "unlogged_rows_total") == {("tiny",): 5}

@@ -1,0 +1,135 @@
+"""What a worker has loaded, and by which release it picks: the switch decides, whatever was prepared."""
+
+import asyncio
+
+import pytest
+
+from models.files import sha256, write_json
+from models.serving.releases import Canary, Release
+from tasks.serve.board import Board
+from tasks.serve.settings import Settings
+from tasks.serve.shelf import Shelf
+from tests.served_models import write_served
+
+
+@pytest.fixture
+def settings(tmp_path):
+    return Settings(str(tmp_path), ("tiny",))
+
+
+@pytest.fixture
+def board(settings):
+    return Board(settings.state("tiny") / "serving")
+
+
+@pytest.fixture
+def version(settings):
+    """Put a version into the cache, checked."""
+
+    def put(number, **serve):
+        folder = settings.workspace.cache / "models" / "tiny" / number
+        write_served(folder)
+        write_json(folder / "spec.json", {"serve": serve})
+        write_json(folder.with_name(f"{number}.json"), {path.name: sha256(path) for path in folder.iterdir()})
+        return folder
+
+    return put
+
+
+def refreshed(shelf):
+    asyncio.run(shelf.refresh())
+    return shelf
+
+
+def release(generation, stable, **more):
+    return Release(generation=generation, stable=stable, **more)
+
+
+def test_without_a_release_nothing_answers(settings):
+    shelf = refreshed(Shelf(settings, "tiny"))
+    assert (shelf.is_ready, shelf.pick("a"), shelf.versions) == (False, None, [])
+
+
+def test_what_is_prepared_answers_when_the_switch_is_turned_and_not_before(settings, board, version):
+    for number in ("1", "2"):
+        version(number)
+    board.publish(release(1, "1"))
+    shelf = refreshed(Shelf(settings, "tiny"))
+    assert (shelf.is_ready, shelf.pick("a").version) == (True, "1")
+    board.prepare(release(2, "2", previous="1"))
+    refreshed(shelf)
+    assert board.reports()[0].loaded == ["1", "2"]
+    assert (shelf.pick("a").version, shelf.pick("a", "2"), shelf.versions) == ("1", None, ["1"])
+    prepared = shelf._held["2"]
+    board.publish(release(2, "2", previous="1"))
+    assert shelf.pick("a") is prepared, "at the very next request, and it was loaded before"
+    assert (shelf.pick("a", "1").version, shelf.versions) == ("1", ["2", "1"])
+
+
+def test_one_that_missed_the_preparation_loads_when_it_picks(settings, board, version):
+    for number in ("1", "2"):
+        version(number)
+    board.publish(release(1, "1"))
+    shelf = refreshed(Shelf(settings, "tiny"))
+    board.publish(release(2, "2"))
+    assert shelf.pick("a").version == "2"
+
+
+def test_what_no_release_names_any_more_is_let_go_of(settings, board, version):
+    for number in ("1", "2", "3"):
+        version(number)
+    shelf = Shelf(settings, "tiny")
+    for release_of in (release(1, "1"), release(2, "2", previous="1"), release(3, "3", previous="2")):
+        board.publish(release_of)
+        refreshed(shelf)
+    assert set(shelf._held) == {"2", "3"}
+    assert board.reports()[0].loaded == ["2", "3"]
+
+
+def test_one_that_was_tampered_with_is_not_loaded_and_the_follower_hears_why(settings, board, version):
+    version("1")
+    (version("2") / "model.onnx").write_bytes(b"tampered")
+    board.publish(release(1, "1"))
+    shelf = refreshed(Shelf(settings, "tiny"))
+    board.prepare(release(2, "2"))
+    refreshed(shelf)
+    assert "model.onnx is changed" in board.reports()[0].failed["2"]
+    board.publish(release(2, "2"))
+    assert shelf.pick("a").version == "1", "rather the old one than none"
+    version("2")
+    board.give_up()
+    shelf._try_again()
+    board.publish(release(3, "2"))
+    assert shelf.pick("a").version == "2"
+
+
+def test_a_canary_answers_its_share(settings, board, version):
+    for number in ("1", "2"):
+        version(number)
+    board.publish(release(1, "1", canary=Canary(version="2", share=0.5)))
+    shelf = refreshed(Shelf(settings, "tiny"))
+    assert {shelf.pick(str(key)).version for key in range(50)} == {"1", "2"}
+
+
+def test_what_was_refused_is_told_without_a_swap(settings, board, version):
+    version("1")
+    swaps = []
+    board.publish(release(1, "1"))
+    shelf = Shelf(settings, "tiny")
+    shelf.on_swap.append(lambda found: swaps.append(found.generation))
+    refreshed(shelf)
+    board.publish(release(1, "1", refused={"2": "damaged"}))
+    refreshed(shelf)
+    assert (shelf.release.refused, swaps) == ({"2": "damaged"}, [1])
+
+
+def test_answers_are_counted_by_the_limit_of_their_version(settings, board, version):
+    version("1", return_on={"latency_ms": 20})
+    board.publish(release(1, "1"))
+    shelf = refreshed(Shelf(settings, "tiny"))
+    shelf.count("1", 0.01)
+    shelf.count("1", 0.03)
+    shelf.count("1", 0.0, failed=True)
+    shelf._report()
+    told = board.reports()[0].tallies["1"]
+    assert (told.answers, told.slow, told.failed) == (3, 1, 1)

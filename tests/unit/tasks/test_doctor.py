@@ -1,0 +1,94 @@
+"""The doctor finds what would fail, names the cure and changes nothing."""
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from collections import namedtuple
+
+import pytest
+
+from tasks import doctor
+from tasks.doctor import Finding, examine
+from tasks.runtime.processes import SERVICE
+from tasks.runtime.workspace import Workspace
+from tests.conftest import MakeProject
+
+
+def findings(workspace: Workspace) -> dict[str, Finding]:
+    return {finding.what: finding for finding in examine(workspace)}
+
+
+def test_a_healthy_workspace(workspace: Workspace, make_project: MakeProject) -> None:
+    make_project()
+    found = findings(workspace)
+    assert {name for name, finding in found.items() if finding.state == "wrong"} == set()
+    assert "1 projects" in found["specs"].detail
+    assert "embedded" in found["tracking"].detail
+    assert found["prefect"].detail == "starts with the next loop"
+
+
+def test_every_trouble_names_a_cure(
+    workspace: Workspace, make_project: MakeProject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_project().spec_path.write_text("data: {}\n")
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:1")
+    monkeypatch.setenv("PREFECT_API_URL", "http://127.0.0.1:1/api")
+    usage = namedtuple("usage", "free")
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(1000))
+    found = findings(workspace)
+    states = {name: found[name].state for name in ("specs", "programs", "tracking", "prefect", "disk")}
+    assert states == {"specs": "wrong", "programs": "warn", "tracking": "warn", "prefect": "warn", "disk": "warn"}
+    assert all(finding.cure for finding in found.values() if finding.state != "ok")
+    assert "project.yaml:1: data.source: missing" in found["specs"].detail
+
+
+def test_a_package_of_the_wrong_version_is_wrong(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        doctor.metadata, "requires", lambda _: ["numpy<1", "no-such-package-anywhere", "pytest; extra == 'dev'"]
+    )
+    found = findings(workspace)["packages"]
+    assert found.state == "wrong"
+    assert "numpy" in found.detail
+    assert "no-such-package-anywhere is missing" in found.detail
+    assert "make setup" in found.cure
+
+
+def test_a_workspace_that_cannot_be_written(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: Workspace) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Workspace, "make", refuse)
+    found = findings(workspace)["workspace"]
+    assert (found.state, "LOOPLINE_HOME" in found.cure) == ("wrong", True)
+
+
+def test_a_port_of_the_platform_that_is_taken_meanwhile(workspace: Workspace) -> None:
+    assert findings(workspace)["platform"].state == "ok"
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        server.listen()
+        port = server.getsockname()[1]
+        (workspace.state / "platform").mkdir()
+        (workspace.state / "platform" / "ports.json").write_text(json.dumps({"ports": {"mlflow": port}}))
+        found = findings(workspace)["platform"]
+    assert found.state == "warn"
+    assert f"port {port} of mlflow" in found.detail
+    assert f"pid {os.getpid()}" in found.detail
+
+
+def test_what_a_killed_supervisord_left(workspace: Workspace) -> None:
+    mark = json.dumps({"workspace": str(workspace.root), "service": "mlflow"})
+    code = "import time; print(flush=True); time.sleep(60)"
+    left = subprocess.Popen([sys.executable, "-c", code], env={**os.environ, SERVICE: mark}, stdout=subprocess.PIPE)
+    try:
+        assert left.stdout is not None
+        left.stdout.readline()
+        found = findings(workspace)["platform"]
+    finally:
+        left.kill()
+        left.communicate()
+    assert (found.state, "loopline down" in found.cure) == ("warn", True)

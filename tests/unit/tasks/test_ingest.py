@@ -1,0 +1,122 @@
+"""Ingest: a source becomes one raw table, once; what is wrong with it is told before anything is written."""
+
+from datetime import UTC, datetime
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from models.errors import DataError, UserCodeError
+from models.records import Record
+from models.specfile import read_spec
+from tasks.ingest import ingest
+from tasks.runtime.ledger import Ledger
+from tasks.runtime.loop import open_stage
+from tasks.runtime.predictions import label_store, prediction_log
+from tasks.runtime.workspace import Project
+from tests.conftest import MakeProject
+
+
+def ingested(project: Project, refresh: bool = False) -> tuple[Record, bool]:
+    with open_stage(project) as loop:
+        loop.refresh = frozenset({"ingest"}) if refresh else frozenset()
+        return ingest(loop)
+
+
+def test_a_file_becomes_one_parquet_table_once(make_project: MakeProject) -> None:
+    project = make_project()
+    record, was_done = ingested(project)
+    assert not was_done
+    assert record.result["rows"] == 200
+    assert [column["name"] for column in record.result["schema"]] == ["x", "c", "y"]
+    assert pq.read_table(project.raw).num_rows == 200
+    again, was_done = ingested(project)
+    assert was_done
+    assert again == record
+
+
+def test_the_same_bytes_for_the_same_source(make_project: MakeProject) -> None:
+    project = make_project()
+    first, _ = ingested(project)
+    before = project.raw.read_bytes()
+    second, was_done = ingested(project, refresh=True)
+    assert not was_done
+    assert project.raw.read_bytes() == before
+    assert second.digest == first.digest
+
+
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [
+        ("", "empty"),
+        ("x,c,y\n", "no rows"),
+        ("x,c\n" + "1,u\n" * 20, "'y'"),
+        ("x,x,y\n" + "1,2,a\n" * 20, "x"),
+    ],
+)
+def test_a_table_that_cannot_be_used_writes_nothing(make_project: MakeProject, rows: str, words: str) -> None:
+    project = make_project(rows=rows)
+    with pytest.raises(DataError, match=words):
+        ingested(project)
+    assert not project.raw.exists()
+    assert not (project.state("tiny") / "records" / "ingest").exists()
+
+
+def test_a_column_that_changed_its_type_names_both_and_keeps_the_old_table(make_project: MakeProject) -> None:
+    project = make_project()
+    first, _ = ingested(project)
+    before = project.raw.read_bytes()
+    make_project(rows="x,c,y\n" + "high,u,yes\nlow,v,no\n" * 20)
+    with pytest.raises(DataError, match=f"x.*compared with the data of loop {first.loop_id}"):
+        ingested(project)
+    assert project.raw.read_bytes() == before
+
+
+def test_a_users_own_source(make_project: MakeProject) -> None:
+    project = make_project()
+    (project.folder / "source.py").write_text(
+        "import pandas as pd\n\n\ndef load():\n    return pd.DataFrame({'x': [1.0, 2.0] * 10, 'y': ['a', 'b'] * 10})\n"
+    )
+    project.spec_path.write_text("name: tiny\ndata:\n  source: ./source.py:load\n  target: y\n")
+    assert ingested(project)[0].result["rows"] == 20
+    (project.folder / "source.py").write_text("def load():\n    raise RuntimeError('no tape')\n")
+    with pytest.raises(UserCodeError, match="no tape"):
+        ingested(project)
+
+
+def _labelled(project: Project, ids: list[str], x: list[float], labels: list[str]) -> None:
+    at = pa.array([datetime(2026, 1, 1, tzinfo=UTC)] * len(ids), pa.timestamp("us", tz="UTC"))
+    state = project.state("tiny")
+    rows = {"id": ids, "at": at, "version": ["1"] * len(ids), "input.x": x, "input.c": ["u"] * len(ids)}
+    prediction_log(state).append(pa.table(rows))
+    label_store(state).append(pa.table({"id": ids, "at": at, "label": labels, "by": ["Ada"] * len(ids)}))
+
+
+def test_labelled_predictions_become_rows_once_and_are_told_apart_beside_the_table(make_project: MakeProject) -> None:
+    project = make_project()
+    before, _ = ingested(project)
+    _labelled(project, ["a", "b"], [0.0, 500.0], ["no", "yes"])  # the first is the source's own first row
+    record, was_done = ingested(project)
+    assert not was_done
+    assert record.result["feedback"] == {"joined": 1, "known": 1, "unfit": 0}
+    assert record.result["rows"] == 201
+    assert record.digest != before.digest
+    assert pq.read_table(project.raw).slice(200).to_pylist() == [{"x": 500.0, "c": "u", "y": "yes"}]
+    (origin,) = pq.read_table(project.raw.with_name("feedback.parquet")).to_pylist()
+    assert (origin["row"], origin["id"], origin["labelled_by"]) == (200, "b", "Ada")
+    assert ingested(project)[1]
+    spec = read_spec(project.spec_path)
+    assert Ledger(project, spec).plan()[0].state == "done"
+    _labelled(project, ["c"], [600.0], ["no"])
+    assert "labelled predictions: 2 (" in Ledger(project, spec).plan()[0].reasons[0]
+
+
+def test_feedback_may_be_declined(make_project: MakeProject) -> None:
+    project = make_project()
+    before, _ = ingested(project)
+    _labelled(project, ["b"], [500.0], ["yes"])
+    ingested(project)
+    project.spec_path.write_text(project.spec_path.read_text() + "retrain: {feedback: false}\n")
+    record, _ = ingested(project, refresh=True)
+    assert record.digest == before.digest
+    assert not project.raw.with_name("feedback.parquet").exists()

@@ -1,0 +1,75 @@
+"""Labels are taken in whole or not at all; early, late, again, corrected and of unknown ids."""
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from models.errors import DataError, UsageError
+from models.specfile import read_spec
+from tasks.label import accept, accept_file
+from tasks.predict import predict
+from tasks.runtime.predictions import joined, label_store, unmatched
+from tests.served_models import put_in_cache, write_served
+
+NONE = {"taken": 0, "corrected": 0, "repeated": 0, "waiting": 0, "empty": 0}
+
+
+@pytest.fixture
+def project(make_project, monkeypatch, tmp_path):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
+    made = make_project()
+    put_in_cache(made, "tiny")
+    (tmp_path / "new.csv").write_text("tag,x,c\na,1,u\nb,2,v\nc,3,w\n")
+    predict(made, read_spec(made.spec_path), tmp_path / "new.csv", id_column="tag")
+    return made
+
+
+def take(project, ids, labels, **options):
+    rows = pa.table({"id": ids, "label": pa.array(labels, pa.string())})
+    return accept(project, read_spec(project.spec_path), rows, by="Ada", **options)
+
+
+def known(project) -> dict[str, str]:
+    tables = joined(project.state("tiny"), labelled=True)
+    return {row["id"]: row["label"] for table in tables for row in table.select(["id", "label"]).to_pylist()}
+
+
+def test_labels_early_late_repeated_corrected_and_empty_are_counted(project):
+    assert take(project, ["a", "b", "later", "c"], ["yes", "no", "yes", None]) == {
+        **NONE, "taken": 3, "waiting": 1, "empty": 1
+    }  # fmt: skip
+    assert known(project) == {"a": "yes", "b": "no"}
+    assert take(project, ["a", "b"], ["yes", "yes"]) == {**NONE, "taken": 1, "corrected": 1, "repeated": 1}
+    assert known(project) == {"a": "yes", "b": "yes"}
+    assert take(project, ["a", "b"], ["yes", "yes"]) == {**NONE, "repeated": 2}
+    assert label_store(project.state("tiny")).cursor() == 2
+    assert unmatched(project.state("tiny")) == 1
+
+
+def test_one_wrong_label_and_none_is_taken(project):
+    with pytest.raises(DataError, match=r"row 2: got label 'yep' of 'y', expected one of no, yes: did you mean 'yes'"):
+        take(project, ["a", "b"], ["yes", "yep"])
+    assert label_store(project.state("tiny")).cursor() == 0
+
+
+def test_files_of_labels(project, tmp_path):
+    spec = read_spec(project.spec_path)
+    (tmp_path / "labels.csv").write_text("tag,y\na,yes\nb,no\n")
+    pq.write_table(pa.table({"tag": ["b", "c"], "y": ["no", "yes"]}), tmp_path / "labels.parquet")
+    assert accept_file(project, spec, tmp_path / "labels.csv", by="Ada", id_column="tag") == {**NONE, "taken": 2}
+    found = accept_file(project, spec, tmp_path / "labels.parquet", by="Ada", id_column="tag")
+    assert found == {**NONE, "taken": 1, "repeated": 1}
+    (table,) = label_store(project.state("tiny")).scan(since=1)
+    assert table.select(["id", "label", "by"]).to_pylist() == [{"id": "c", "label": "yes", "by": "Ada"}]
+    (tmp_path / "empty.csv").write_text("id,label\n")
+    assert accept_file(project, spec, tmp_path / "empty.csv", by="Ada") == NONE
+    with pytest.raises(DataError, match=r"labels\.csv.*no column 'id'"):
+        accept_file(project, spec, tmp_path / "labels.csv", by="Ada")
+
+
+def test_a_project_that_was_never_prepared_cannot_say_what_a_label_may_be(make_project):
+    project = make_project()
+    with pytest.raises(UsageError, match="nothing was prepared yet"):
+        take(project, ["a"], ["yes"])
+    write_served(project.prepared)
+    assert take(project, ["a"], ["yes"]) == {**NONE, "taken": 1, "waiting": 1}

@@ -1,0 +1,247 @@
+"""What the overview gathers from records and files, and that it stays quick however long the history is."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sqlite3
+import time
+from pathlib import Path
+
+import pytest
+
+from models.overview.facts import ProjectFacts
+from models.records import Record, Records
+from models.retrain.signal import Decision, PastLoop, Signal
+from tasks.overview import known_projects, name_of, overview, project_facts, project_named
+from tasks.runtime import decisions, history, processes
+from tasks.runtime.workspace import Project, Workspace
+from tests.conftest import MakeProject
+from tests.told_facts import findings, window
+
+NOW = time.time()
+LOOP = "tiny-20261121-175547-e106"
+
+
+@pytest.fixture
+def project(make_project: MakeProject) -> Project:
+    return make_project("tiny", "retrain: {schedule: every 7 days, on: [decay], ask_timeout_s: 3600}\n")
+
+
+@pytest.fixture
+def state(project: Project) -> Path:
+    folder = project.state("tiny")
+    folder.mkdir(parents=True)
+    return folder
+
+
+def told(project: Project) -> ProjectFacts:
+    return project_facts(project, NOW)
+
+
+def book(place: Path, project: Project, **more: object) -> None:
+    given = {"loop_id": LOOP, "state": "finished", "folder": str(project.folder), "began": NOW - 60, "intent": "i"}
+    (place / "loop.json").write_text(json.dumps({**given, "process": processes.identity(), **more}))
+
+
+def record(step: str, finished: float, loop_id: str = LOOP, key: str = "k", **result: object) -> Record:
+    return Record(step=step, key=key, parts={}, digest="d", result=result, loop_id=loop_id, finished=finished)
+
+
+def save(state: Path, project: Project, *found: Record) -> None:
+    records = Records(state / "records", project.workspace.root)
+    for each in found:
+        records.save(each)
+
+
+def test_a_project_that_was_never_run(project: Project) -> None:
+    facts = told(project)
+    assert (facts.name, facts.loop.state, facts.champion, facts.error) == ("tiny", "never run", None, None)
+    assert facts.owed[0] == "ingest"
+    assert facts.light.reason == "there is no champion: no loop was run yet"
+    assert (facts.schedule, facts.triggers) == ("every 7 days", ["decay"])
+    assert facts.next_loop is not None
+    assert NOW < facts.next_loop <= NOW + 7 * 86400
+
+
+def test_a_schedule_names_the_clock_that_it_is_read_by(make_project: MakeProject) -> None:
+    vienna = make_project("vienna", "retrain: {schedule: 0 3 * * 1, timezone: Europe/Vienna}\n")
+    assert told(vienna).schedule == "0 3 * * 1, Europe/Vienna"
+    assert told(make_project("alone", "retrain: {timezone: Europe/Vienna}\n")).schedule == ""
+
+
+def test_a_spec_that_cannot_be_read_is_told_not_raised(project: Project) -> None:
+    project.spec_path.write_text("data: {}\n")
+    facts = told(project)
+    assert facts.light.colour == "red"
+    assert "data.source: missing" in str(facts.error)
+    assert name_of(project) == "tiny"
+
+
+def test_a_loop_whose_process_is_gone_was_killed(project: Project, state: Path) -> None:
+    book(state, project, state="running")
+    assert told(project).loop.state == "running"
+    book(state, project, state="running", process={**processes.identity(), "started": "before the flood"})
+    facts = told(project)
+    assert (facts.loop.state, facts.loop.step) == ("killed", "ingest")
+    assert f"{LOOP} was killed at ingest" in facts.light.reasons[0]
+
+
+def test_rejected_data_is_told_with_what_failed(project: Project, state: Path) -> None:
+    book(state, project, state="failed")
+    report = state / "quarantine" / LOOP / "raw" / "report.json"
+    report.parent.mkdir(parents=True)
+    failed = {"expectation": "column_to_exist", "column": "delay", "success": False, "severity": "reject"}
+    report.write_text(json.dumps({"status": "rejected", "results": [failed]}))
+    facts = told(project)
+    assert (facts.data.status, facts.data.failing) == ("rejected", ["delay: column to exist (observed –)"])
+    assert facts.light.colour == "red"
+    book(state, project, state="finished", loop_id="tiny-2")
+    assert told(project).data.status == ""
+
+
+def test_the_history_tells_how_loops_ended_with_their_verdicts(project: Project, state: Path) -> None:
+    ends = [
+        ("a", NOW - 300, "promoted"),
+        ("b", NOW - 200, "failed"),
+        ("b", NOW - 100, "kept"),
+        ("c", NOW - 50, "rejected"),
+    ]
+    for loop_id, ended, outcome in ends:
+        past = {"loop_id": loop_id, "began": ended - 9, "ended": ended, "outcome": outcome, "trigger": "decay"}
+        history.record_loop(state, PastLoop.model_validate(past))
+    save(
+        state,
+        project,
+        record("promote", NOW - 900, "old", key="0", version="1", decision="promote", reasons=["First."]),
+        record("promote", NOW - 101, "b", key="2", version="3", decision="keep", reasons=["Kept.", "more"]),
+    )
+    facts = told(project)
+    assert [(each.loop_id, each.outcome, each.version, each.reason) for each in facts.history] == [
+        ("c", "rejected", "", ""),
+        ("b", "kept", "3", "Kept."),
+        ("a", "promoted", "", ""),
+        ("old", "promoted", "1", "First."),
+    ]
+    assert (facts.loop.decision, facts.loop.reasons) == ("keep", ["Kept.", "more"])
+
+
+def decision(number: int, action: str, at: float, flow_run: str | None = None) -> Decision:
+    signal = Signal(id=f"s{number}", kind="new_data", at=at, reason="rows came")
+    return Decision.model_validate(
+        {"signal": signal, "at": at, "action": action, "reasons": ["rows came"], "flow_run": flow_run}
+    )
+
+
+def test_a_question_waits_until_it_is_answered_or_too_old(project: Project, state: Path) -> None:
+    decisions.record(state, decision(1, "ask", NOW - 60, "run-1"))
+    decisions.record(state, decision(2, "wait", NOW - 30))
+    facts = told(project)
+    assert [each.action for each in facts.decisions] == ["wait", "ask"]
+    assert facts.waiting is not None
+    assert (facts.waiting.flow_run, facts.waiting.until) == ("run-1", NOW - 60 + 3600)
+    assert project_facts(project, NOW + 7200).waiting is None
+    decisions.record(state, decision(1, "retrain", NOW - 10, "run-1"))
+    assert told(project).waiting is None
+
+
+def test_a_torn_line_and_strange_files_are_passed_over(project: Project, state: Path) -> None:
+    decisions.record(state, decision(1, "wait", NOW - 60))
+    with (state / "decisions.jsonl").open("a") as file:
+        file.write('{"signal": {"id": "torn\n\xff\n')
+    (state / "loop.json").write_text("{")
+    (state / "watch").mkdir()
+    (state / "watch" / "watch.json").write_text('{"version": 99}')
+    facts = told(project)
+    assert (len(facts.decisions), facts.watch, facts.error) == (1, None, None)
+
+
+def test_what_the_watch_found_and_what_was_predicted(project: Project, state: Path) -> None:
+    (state / "watch").mkdir()
+    (state / "watch" / "watch.json").write_text(findings(window(1)).model_dump_json())
+    (state / "predictions").mkdir()
+    part = state / "predictions" / "000000000001-000000000001.parquet"
+    part.write_bytes(b"x" * 100)
+    os.utime(part, (NOW - 5, NOW - 5))
+    facts = told(project)
+    assert facts.watch == findings(window(1))
+    assert facts.predictions.size_bytes == 100
+    assert facts.predictions.last == pytest.approx(NOW - 5)
+    assert facts.predictions.labels_last is None
+
+
+def test_the_advice_of_the_last_backtest_is_told(project: Project, state: Path) -> None:
+    assert project_facts(project, 0.0).backtest == ""
+    (state / "backtest").mkdir(parents=True)
+    (state / "backtest" / "backtest.json").write_text('{"advice": {"words": ["Take decay: the best.", "."]}}')
+    assert project_facts(project, 0.0).backtest == "Take decay: the best."
+
+
+def test_projects_elsewhere_are_known_by_their_loops(
+    workspace: Workspace, project: Project, make_project: MakeProject, tmp_path: Path
+) -> None:
+    away = make_project("away", folder=tmp_path / "elsewhere" / "away")
+    for name, folder in (("tiny", tmp_path), ("away", away.folder), ("gone", tmp_path / "gone")):
+        workspace.state.joinpath("projects", name).mkdir(parents=True)
+        workspace.state.joinpath("projects", name, "loop.json").write_text(json.dumps({"folder": str(folder)}))
+    assert [each.folder for each in known_projects(workspace)] == [project.folder, away.folder]
+    found = project_named(workspace, "away")
+    assert found is not None
+    assert found.folder == away.folder
+    assert project_named(workspace, "../tiny") is None
+    assert project_named(workspace, "gone") is None
+
+
+def test_a_name_in_the_spec_wins_over_the_folders(workspace: Workspace, make_project: MakeProject) -> None:
+    named = make_project("churn", folder=workspace.root / "projects" / "customers")
+    found = project_named(workspace, "churn")
+    assert found is not None
+    assert found.folder == named.folder
+    assert project_named(workspace, "customers") is None
+
+
+def test_the_whole_workspace(workspace: Workspace, project: Project) -> None:
+    whole = overview(workspace)
+    assert [each.name for each in whole.projects] == ["tiny"]
+    assert {"prefect", "mlflow", "overview"} <= set(whole.services)
+    assert whole.services["prefect"].url is None
+    assert whole.disk.total_bytes >= whole.disk.free_bytes > 0
+    assert (whole.light.colour, whole.light.reason) == ("amber", "tiny needs a person")
+
+
+def test_a_registry_that_cannot_be_read_is_told(workspace: Workspace, project: Project) -> None:
+    path = workspace.state / "mlflow" / "mlflow.db"
+    path.parent.mkdir()
+    path.write_bytes(b"no database at all" * 100)
+    assert "the registry cannot be read" in told(project).light.reason
+
+
+def test_ten_thousand_loops_are_not_all_read(
+    project: Project, state: Path, monkeypatch: pytest.MonkeyPatch, empty_store: Path
+) -> None:
+    shutil.copytree(empty_store, project.workspace.state / "mlflow")
+    many = 300
+    for number in range(many):
+        at = NOW - 60.0 * (many - number)
+        made = record("promote", at, f"l{number}", key=f"{number}", version="1", decision="keep", reasons=["Kept."])
+        path = state / "records" / "promote" / f"{number}.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(made.model_dump_json(indent=1))
+        os.utime(path, (at, at))
+    read: list[str] = []
+    validate = Record.model_validate
+    monkeypatch.setattr(Record, "model_validate", lambda given: read.append(given["key"]) or validate(given))
+    assert told(project).history[0].loop_id == f"l{many - 1}"
+    assert len(read) < 50
+
+
+def test_the_registry_is_only_read(workspace: Workspace, project: Project, empty_store: Path) -> None:
+    shutil.copytree(empty_store, workspace.state / "mlflow")
+    path = workspace.state / "mlflow" / "mlflow.db"
+    with sqlite3.connect(path) as connection:
+        connection.execute("insert into registered_models (name, workspace) values ('tiny', 'default')")
+    connection.close()
+    before = path.read_bytes()
+    assert told(project).champion is None
+    assert path.read_bytes() == before

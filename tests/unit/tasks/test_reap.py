@@ -1,0 +1,118 @@
+"""The reaper: what the dead left is put right, what lives is left alone (real stores: integration/test_loop.py)."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tasks.reap import reap
+from tasks.runtime import processes
+from tasks.runtime.loop import OWNER, open_stage
+from tasks.runtime.workspace import Workspace
+from tests.conftest import MakeProject
+
+
+@pytest.fixture
+def state(workspace: Workspace, make_project: MakeProject) -> Path:
+    """The state of a project whose loop was killed."""
+    project = make_project()
+    made = project.state("tiny")
+    dead = {**processes.identity(), "started": 1.0}
+    made.mkdir(parents=True)
+    book = {"loop_id": "tiny-1", "state": "running", "intent": "i", "folder": str(project.folder), "process": dead}
+    (made / "loop.json").write_text(json.dumps(book))
+    return made
+
+
+def book(state: Path) -> dict[str, object]:
+    read: dict[str, object] = json.loads((state / "loop.json").read_text())
+    return read
+
+
+def test_nothing_to_put_right(workspace: Workspace, make_project: MakeProject) -> None:
+    make_project()
+    assert reap(workspace) == []
+
+
+def test_a_dead_loop_is_marked_once(workspace: Workspace, state: Path) -> None:
+    assert reap(workspace) == ["tiny-1: was killed; marked so (`loopline run` goes on with it)"]
+    assert book(state)["state"] == "killed"
+    assert reap(workspace) == []
+
+
+def test_a_living_loop_is_left_alone(workspace: Workspace, state: Path, make_project: MakeProject) -> None:
+    (state / ".half.tmp").write_text("")
+    with open_stage(make_project()):
+        assert reap(workspace) == []
+    assert book(state)["state"] == "running"
+    assert (state / ".half.tmp").exists()
+
+
+def test_another_projects_dead_loop_is_not_this_ones_business(workspace: Workspace, state: Path) -> None:
+    assert reap(workspace, "other") == []
+    assert book(state)["state"] == "running"
+
+
+def test_half_written_files_and_folders_go(workspace: Workspace, state: Path) -> None:
+    data = Path(str(book(state)["folder"])) / "data"
+    (data / ".prepared.x.tmp").mkdir(parents=True)
+    (data / ".prepared.x.tmp" / "rows").write_text("")
+    (state / "records").mkdir()
+    (state / "records" / ".key.json.abc.tmp").write_text("")
+    (state / "records" / "kept.json").write_text("")
+    said = reap(workspace)
+    assert sum("half-written" in line for line in said) == 2
+    assert list(data.iterdir()) == []
+    assert [path.name for path in (state / "records").iterdir()] == ["kept.json"]
+
+
+@pytest.fixture
+def child(workspace: Workspace) -> Iterator[subprocess.Popen[bytes]]:
+    """A process marked as a dead loop's."""
+    dead = {**processes.identity(), "started": 1.0, "workspace": str(workspace.root)}
+    made = subprocess.Popen(
+        [sys.executable, "-c", "import time; time.sleep(60)"], env={**os.environ, OWNER: json.dumps(dead)}
+    )
+    while not psutil.Process(made.pid).environ().get(OWNER):
+        time.sleep(0.01)
+    yield made
+    made.kill()
+    made.wait()
+
+
+def test_an_orphan_of_a_dead_loop_is_ended(workspace: Workspace, child: subprocess.Popen[bytes]) -> None:
+    assert f"process {child.pid}: its loop is gone; ended" in reap(workspace)
+    assert child.wait(10) == -9
+
+
+def test_another_workspaces_orphan_is_its_own_business(
+    child: subprocess.Popen[bytes], make_elsewhere: Workspace
+) -> None:
+    reap(make_elsewhere)
+    assert child.poll() is None
+
+
+@pytest.fixture
+def make_elsewhere(tmp_path: Path) -> Workspace:
+    elsewhere = Workspace(tmp_path / "elsewhere")
+    elsewhere.make()
+    return elsewhere
+
+
+def test_a_process_of_a_living_loop_is_left_alone(workspace: Workspace) -> None:
+    alive = subprocess.Popen(
+        [sys.executable, "-c", "input()"],
+        stdin=subprocess.PIPE,
+        env={**os.environ, OWNER: json.dumps({**processes.identity(), "workspace": str(workspace.root)})},
+    )
+    try:
+        reap(workspace)
+        assert alive.poll() is None
+    finally:
+        alive.communicate(b"\n")

@@ -1,0 +1,70 @@
+"""Making a project from a data file: whole or not at all."""
+
+from pathlib import Path
+
+import pytest
+
+from models.errors import DataError, UsageError
+from models.specfile import read_spec
+from tasks.runtime.workspace import Workspace
+from tasks.scaffold import columns_of, make_project
+
+CSV = "id,colour,size,left\n" + "".join(f"{n},{'red' if n % 2 else 'blue'},{n * 0.5},{n % 3 == 0}\n" for n in range(60))
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    path = tmp_path / "customers.csv"
+    path.write_text(CSV)
+    return path
+
+
+def test_a_project_has_its_data_and_a_spec_that_reads(tmp_path: Path, data: Path) -> None:
+    made = make_project(Workspace(tmp_path), "churn", data, "left")
+    spec = read_spec(made.spec_path)
+    assert (spec.name, spec.data.source, spec.data.target) == ("churn", "customers.csv", "left")
+    assert (made.folder / "customers.csv").read_text() == CSV
+
+
+def test_columns_and_a_guess_are_offered(data: Path) -> None:
+    columns, guess = columns_of(data)
+    assert columns == ["id", "colour", "size", "left"]
+    assert guess in columns
+
+
+@pytest.mark.parametrize("name", ["Churn", "1st", "a b", "../up"])
+def test_a_name_that_is_none_is_refused(tmp_path: Path, data: Path, name: str) -> None:
+    with pytest.raises(UsageError, match="lower-case"):
+        make_project(Workspace(tmp_path), name, data, "left")
+
+
+def test_a_taken_name_is_refused_and_left_alone(tmp_path: Path, data: Path) -> None:
+    (tmp_path / "projects" / "churn").mkdir(parents=True)
+    with pytest.raises(UsageError, match="there already"):
+        make_project(Workspace(tmp_path), "churn", data, "left")
+    assert list((tmp_path / "projects" / "churn").iterdir()) == []
+
+
+def test_nothing_is_left_when_the_file_cannot_be_read(tmp_path: Path) -> None:
+    bad = tmp_path / "bad.csv"
+    bad.write_text("")
+    with pytest.raises(DataError):
+        make_project(Workspace(tmp_path), "bad", bad, "x")
+    assert not (tmp_path / "projects" / "bad").exists()
+
+
+def test_an_unknown_target_is_refused_with_the_nearest(tmp_path: Path, data: Path) -> None:
+    with pytest.raises(UsageError, match="left"):
+        make_project(Workspace(tmp_path), "churn", data, "lef")
+
+
+def test_a_text_needs_no_target(tmp_path: Path) -> None:
+    book = tmp_path / "book.txt"
+    book.write_text("It is a truth universally acknowledged.\n" * 400)
+    assert columns_of(book) == ([], "")
+    with pytest.raises(UsageError, match="leave it out"):
+        make_project(Workspace(tmp_path), "book", book, "text")
+    made = make_project(Workspace(tmp_path), "book", book)
+    spec = read_spec(made.spec_path)
+    assert (spec.data.kind, spec.data.source, spec.data.target) == ("text", "book.txt", "text")
+    assert "language model" in (made.folder / "README.md").read_text()

@@ -1,0 +1,271 @@
+"""A look at what was predicted, against a log on disk: counted once whatever happens, labels whenever they come."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from models.specfile import read_spec
+from models.watch.findings import Findings
+from tasks import watch
+from tasks.runtime import events
+from tasks.runtime.predictions import label_store
+from tasks.runtime.watch_store import opened
+from tests.conftest import MakeProject
+from tests.unit.models.watch import conftest as made
+from tests.watched import SPEC, World
+
+HOUR = 3600.0
+WRITE_PAGE = watch._write_page
+
+
+@pytest.fixture
+def world(make_project: MakeProject, monkeypatch: pytest.MonkeyPatch) -> World:
+    return World(make_project(spec=SPEC), monkeypatch)
+
+
+def test_predictions_become_windows_and_labels_that_come_late_make_them_measured(world: World) -> None:
+    table = world.predict(1200)
+    found = world.look()
+    assert [window.num_predictions for window in found.windows] == [500, 500, 200]
+    assert [window.whole for window in found.windows] == [True, True, False]
+    assert all(window.realised is None for window in found.windows)
+    assert (found.state, found.champion) == ("green", "1")
+    estimates = [window.estimated for window in found.windows]
+    world.label(table, most=700)
+    found = world.look()
+    assert [window.num_labels for window in found.windows] == [500, 200, 0]
+    assert [window.realised is not None for window in found.windows] == [True, True, False]
+    first = found.windows[0]
+    assert first.realised is not None
+    assert first.realised.value == pytest.approx(0.82, abs=0.06)
+    assert estimates[0] == pytest.approx(first.realised.value, abs=0.05)
+    assert found.num_labels == 700
+    assert Findings.model_validate_json((world.state / "watch" / "watch.json").read_text()) == found
+
+
+def test_the_page_lies_beside_the_findings(world: World) -> None:
+    world.predict(500)
+    world.look()
+    path, findings, spec = world.page
+    WRITE_PAGE(path, findings, spec)
+    assert path == world.state / "watch" / "watch.html"
+    assert path.read_text().startswith("<!doctype html>")
+
+
+def test_looking_again_changes_nothing_and_tells_mlflow_once(world: World) -> None:
+    world.label(world.predict(1200))
+    first = world.look()
+    assert sorted(world.told) == [0, 1]
+    assert world.told[0]["watch_labels"] == 500
+    world.told.clear()
+    assert world.look() == first
+    assert world.told == {}
+
+
+def test_how_often_one_looks_does_not_matter(world: World, make_project, monkeypatch) -> None:
+    other = World(make_project("other", spec=SPEC), monkeypatch)
+    for step in range(6):
+        for each in (world, other):
+            table = each.predict(217, begin=step * 1000.0, seed=step)
+            each.label(table, seed=step)
+        world.look()
+    told = [window.model_copy(update={"id": ""}) for window in world.windows()]
+    assert told == [window.model_copy(update={"id": ""}) for window in other.windows()]
+
+
+def test_a_decayed_champion_is_told_once_as_an_event(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[events.Event] = []
+    monkeypatch.setattr(events, "send", lambda workspace, event: sent.append(event) or True)
+    world.label(world.predict(1000), right=False)
+    found = world.look()
+    assert found.state == "red"
+    assert found.reason.startswith("2 of the last 2 windows: roc_auc 0.5")
+    world.look()
+    assert [event.name for event in sent] == ["loopline.model.decayed"]
+    world.label(world.predict(500, seed=8), seed=8, right=False)
+    world.look()
+    assert len(sent) == 2
+
+
+def test_labels_that_come_early_twice_or_for_nothing_known(world: World) -> None:
+    table = made.rows(500, seed=7)
+    world.label(table, right=False)
+    assert world.look().num_unknown_labels == 500
+    world.label(table, right=True)
+    world.predict(500)
+    found = world.look()
+    assert found.num_unknown_labels == 0
+    (window,) = found.windows
+    assert window.num_labels == 500
+    assert window.realised is not None
+    assert window.realised.value == pytest.approx(0.82, abs=0.06)
+    label_store(world.state).append(
+        pa.table({"id": ["nobody", "7-3"], "label": ["true", "perhaps"], "at": [datetime.now(UTC)] * 2})
+    )
+    found = world.look()
+    assert found.num_unknown_labels == 1
+    assert "1 of the new labels are no class" in " ".join(found.notes)
+    assert found.windows[0].num_labels == 499
+
+
+def test_predictions_sent_twice_count_once(world: World) -> None:
+    world.predict(400)
+    world.look()
+    world.predict(400)
+    world.predict(450)
+    assert [window.num_predictions for window in world.windows()] == [450]
+    world.predict(400, version="2")
+    world.register("2")
+    assert [window.num_predictions for window in world.windows("2")] == [400]
+
+
+def test_a_clock_that_goes_back_loses_and_repeats_nothing(world: World) -> None:
+    world.predict(300, begin=50 * HOUR)
+    world.look()
+    world.predict(300, begin=10 * HOUR, seed=8)
+    first, second = world.windows()
+    assert (first.num_predictions, second.num_predictions) == (500, 100)
+    assert first.begin == 10 * HOUR
+    assert first.end == 50 * HOUR + 299
+
+
+def test_a_new_version_in_the_middle_has_windows_of_its_own(world: World) -> None:
+    world.predict(700)
+    world.register("2")
+    world.champion = "2"
+    world.predict(600, begin=10 * HOUR, seed=8, version="2")
+    found = world.look()
+    assert [(one.version, one.num_predictions) for one in found.windows] == [
+        ("1", 500),
+        ("1", 200),
+        ("2", 500),
+        ("2", 100),
+    ]
+    assert [window.version for window in found.of_champion()] == ["2"]
+
+
+def test_a_version_without_reference_is_watched_by_its_labels_alone(world: World) -> None:
+    world.register("2", with_reference=False)
+    world.champion = "2"
+    world.label(world.predict(500, version="2"))
+    found = world.look()
+    (window,) = found.windows
+    assert window.realised is not None
+    assert (window.features, window.predictions, window.estimated) == ([], [], None)
+    assert "before there were references" in found.notes[0]
+
+
+def test_a_version_that_the_registry_lacks_is_counted_and_said(world: World) -> None:
+    world.predict(500, version="9")
+    found = world.look()
+    assert (found.num_predictions, found.windows) == (500, [])
+    assert found.notes == ["version 9 is not in the registry: its predictions are counted, not judged"]
+
+
+def test_an_empty_log_and_no_champion_are_no_trouble(world: World) -> None:
+    found = world.look()
+    assert (found.state, found.windows) == ("green", [])
+    assert "no whole window yet" in found.reason
+    world.champion = ""
+    assert world.look().reason == "there is no champion to watch"
+
+
+class Killed(BaseException):
+    """Stands for kill -9: nothing after it is done."""
+
+
+@pytest.mark.parametrize("moment", ["save", "set_place", "save_examples", "save_found", "set_sent", "set_told"])
+def test_a_look_that_is_killed_anywhere_counts_nothing_twice(world: World, monkeypatch, moment: str) -> None:
+    from tasks.runtime.watch_store import WatchStore
+
+    table = world.predict(1200)
+    world.label(table, right=False)
+    calls = []
+
+    def killed(self, *arguments):
+        calls.append(moment)
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(WatchStore, moment, killed)
+        with pytest.raises(Killed):
+            world.look()
+    assert calls == [moment]
+    world.predict(100, seed=8)
+    found = world.look()
+    assert [window.num_predictions for window in found.windows] == [500, 500, 300]
+    assert [window.num_labels for window in found.windows] == [500, 500, 200]
+    assert np.isclose(found.windows[0].end, 499)
+
+
+def test_broken_input_is_red_and_named(world: World) -> None:
+    world.predict(1000, shift=60.0)
+    found = world.look()
+    assert found.state == "red"
+    assert "wind: 100 % of the values are out of range" in found.reason
+
+
+def test_a_spec_that_judges_otherwise_looks_at_all_windows_again(world: World) -> None:
+    world.label(world.predict(1000))
+    assert not any(window.decayed for window in world.look().windows)
+    world.spec = read_spec(world.project.spec_path, ["watch.psi=0.000001", "watch.alpha=0.999999"], "project.yaml")
+    assert all(window.state == "amber" for window in world.look().windows)
+
+
+def test_the_counts_are_kept_by_version_and_hour(world: World) -> None:
+    world.predict(100, begin=HOUR - 50)
+    world.look()
+    with opened(world.state / "watch") as store:
+        window = store.window("1", 0)
+    assert {hour: part.num_rows for hour, part in window.hours.items()} == {0: 50, 1: 50}
+    assert window.tally.counts["input.colour"].sum() == 100
+
+
+def test_a_process_killed_in_the_middle_of_a_look_counts_nothing_twice(world: World) -> None:
+    table = world.predict(1200)
+    world.label(table)
+    code = (
+        "import os, sys, pytest; from tests.watched import World; from tasks.runtime.watch_store import WatchStore\n"
+        "from tasks.runtime.workspace import Workspace; patch = pytest.MonkeyPatch()\n"
+        "patch.setattr(WatchStore, 'set_place', lambda *given: os.kill(os.getpid(), 9))\n"
+        "World(Workspace.find().project('tiny'), patch).look()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parents[3], check=False)
+    assert done.returncode == -9
+    found = world.look()
+    assert [(window.num_predictions, window.num_labels) for window in found.windows] == [
+        (500, 500),
+        (500, 500),
+        (200, 200),
+    ]
+
+
+def test_what_a_server_wrote_is_looked_at_as_what_a_batch_logged(world: World, make_project, monkeypatch) -> None:
+    """No compactor runs: the look itself takes in predictions and labels."""
+    other = World(make_project("other", spec=SPEC), monkeypatch)
+    table = made.rows(600, seed=7, nulls=0.01)
+    world.serve(table)
+    world.turned_out(table)
+    other.predict(600, nulls=0.01)
+    other.label(table)
+    found, told = world.look(), other.look()
+    assert [window.num_labels for window in found.windows] == [500, 100]
+    assert found.windows[0].realised is not None
+    assert [window.model_dump() for window in found.windows] == [window.model_dump() for window in told.windows]
+
+
+def test_what_is_never_written_down_is_not_missed(world: World, make_project, monkeypatch) -> None:
+    spec = SPEC + "serve: {log: {redact: [wind, colour]}}\n"
+    redacting = World(make_project("redacting", spec=spec), monkeypatch)
+    for each in (world, redacting):
+        each.serve(made.rows(500, seed=7), redacted=("wind", "colour"))
+    (missed,), (found,) = world.look().windows, redacting.look().windows
+    assert (missed.state, found.state) == ("red", "green")
+    assert [drift.name for drift in found.features] == ["gust"]
