@@ -66,8 +66,9 @@ def run_job(job: Job, report: Report | None = None, world: World | None = None, 
     ready, before = make_ready(job, world, report, run_job)
     try:
         session = open_session(ready, world)
-        pruned = train(session, report)
-        best = session.saver.join_best(session.best)
+        with session.saver:
+            pruned = train(session, report)
+            best = session.saver.join_best(session.best)
         result = _finish(session, best, pruned, restarts, job, before) if world.is_first else None
     except NonFiniteError as error:
         session.saver.settle()

@@ -6,7 +6,7 @@ import shutil
 import threading
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch.distributed.tensor import DTensor
@@ -42,6 +42,14 @@ class Saver:
         self._blocked_s = 0.0
         self.cost_s = _FIRST_COST_S
         self.last: Path | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        """Let what was begun be written also when the training fails; with peers it could wait for one that is gone."""
+        if error is not None and self._thread is not None and self._group is None:
+            self._thread.join()
 
     @property
     def is_busy(self) -> bool:

@@ -1,4 +1,5 @@
 import threading
+import time
 
 import pytest
 import torch
@@ -61,6 +62,20 @@ def test_a_write_that_fails_is_told_by_the_next_call_and_the_one_after_goes_on(t
     saver.save(3, {}, {"net/w": torch.ones(1)}, {})
     saver.settle()
     assert newest(tmp_path, World()).name.endswith("3")
+
+
+def test_what_was_begun_is_whole_before_a_failed_training_is_told(tmp_path, monkeypatch):
+    original = module.write_alone
+
+    def slow(*arguments):
+        time.sleep(0.3)
+        return original(*arguments)
+
+    monkeypatch.setattr(module, "write_alone", slow)
+    with pytest.raises(ZeroDivisionError), Saver(tmp_path, World(), beside=True, keep=2) as saver:
+        saver.save(1, {}, {"net/w": torch.ones(1)}, {})
+        raise ZeroDivisionError
+    assert newest(tmp_path, World()) is not None
 
 
 def test_ranks_write_together_beside_the_training(tmp_path):
