@@ -72,9 +72,14 @@ def test_what_was_begun_is_whole_before_a_failed_training_is_told(tmp_path, monk
         return original(*arguments)
 
     monkeypatch.setattr(module, "write_alone", slow)
-    with pytest.raises(ZeroDivisionError), Saver(tmp_path, World(), beside=True, keep=2) as saver:
-        saver.save(1, {}, {"net/w": torch.ones(1)}, {})
-        raise ZeroDivisionError
+
+    def fail():
+        with Saver(tmp_path, World(), beside=True, keep=2) as saver:
+            saver.save(1, {}, {"net/w": torch.ones(1)}, {})
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
     assert newest(tmp_path, World()) is not None
 
 
