@@ -22,7 +22,7 @@ FINITE = {"minimum": -sys.float_info.max, "maximum": sys.float_info.max}
 """JSON Schema of numbers that float64 holds."""
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Rows:
     """Rows as a graph takes them.
 

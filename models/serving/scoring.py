@@ -25,7 +25,7 @@ LONGEST_ID = 200
 _FLAGS = {"true": True, "false": False}
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Scoring:
     """Rows to score. `rows` makes them for the version that answers; `ids`: the caller's names of them."""
 

@@ -24,7 +24,7 @@ WARM_UP_RUNS = 8
 TEXT_OUTPUTS = {NEXT_CHARACTER: "BYTES", PROBABILITY: "FP64", BITS_PER_CHAR: "FP64"}
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Answer:
     """What a version says of some rows.
 

@@ -14,15 +14,15 @@ from models.serving.refusals import Refusal
 from models.serving.rows import Rows
 from models.serving.scoring import LONGEST_ID
 from models.serving.served import Answer, Served
-from tasks.serve import passage
 from tasks.serve.book import new_ids
 from tasks.serve.engine import DEADLINE_S
+from tasks.serve.passage import current
 
 if TYPE_CHECKING:
-    from starlette.datastructures import State
+    from tasks.serve.state import State
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Question:
     """What a caller asks.
 
@@ -43,7 +43,7 @@ class Question:
     deadline: float | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Answered:
     """An answer that is written down, with what it answers. `key`: of the request; `ids`: of the rows."""
 
@@ -70,16 +70,17 @@ async def answer(state: State, question: Question) -> Answered:
     if not key:
         (key,) = new_ids(1)
     served = picked(state, name, question.version, key)
-    passage.note(key, name, served.version)
+    passage = current()
+    passage.id, passage.model, passage.version = key, name, served.version
     rows = _read(question, served)
     ids = _ids(ids, key, rows.num_rows)
-    found = await _answered(state, name, served, rows, passage.deadline(question.deadline, DEADLINE_S))
-    passage.note_rows(found.num_rows)
+    found = await _answered(state, name, served, rows, passage.until(question.deadline, DEADLINE_S))
+    passage.rows = rows.num_rows
     state.metrics.answered(served, found)
     try:
         if not state.books[name].enter(served, ids, rows, found):
-            passage.note_unlogged()
-            state.metrics.unlogged(name, found.num_rows)
+            passage.unlogged = True
+            state.metrics.unlogged(name, rows.num_rows)
     except StoreError as error:
         raise refusals.busy(f"{name}: the prediction log cannot be written: nothing is answered meanwhile") from error
     except orjson.JSONEncodeError as error:
@@ -94,12 +95,12 @@ def model_name(state: State, name: str | None) -> str:
     Raises:
         Refusal: It is not served here, or several are and none was named.
     """
-    known: list[str] = list(state.shelves)
-    if name is None and len(known) == 1:
-        return known[0]
+    known = state.shelves
     if name is None:
+        if len(known) == 1:
+            return next(iter(known))
         raise refusals.unknown(f"several models are served here: ask /models/NAME/... for one of {', '.join(known)}")
-    if name not in state.shelves:
+    if name not in known:
         raise refusals.unknown(f"no model {name[:60]!r} is served here: there is {', '.join(known)}")
     return name
 
@@ -122,7 +123,7 @@ def picked(state: State, name: str, version: str | None, key: str) -> Served:
         Refusal: It is not loaded.
     """
     shelf = state.shelves[name]
-    served: Served | None = shelf.pick(key, version)
+    served = shelf.pick(key, version)
     if served is not None:
         return served
     if not shelf.is_ready:
@@ -144,7 +145,7 @@ async def _answered(state: State, name: str, served: Served, rows: Rows, deadlin
     Only what the model itself does counts: neither a caller's haste nor a full queue costs a version its place.
     """
     try:
-        found: Answer = await state.engine.answer(served, rows.feed, deadline)
+        found = await state.engine.answer(served, rows.feed, deadline)
     except Refusal:
         raise
     except Exception:

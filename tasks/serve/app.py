@@ -8,9 +8,9 @@ import multiprocessing
 import os
 import signal
 from collections.abc import AsyncIterator
+from typing import cast
 
 from starlette.applications import Starlette
-from starlette.datastructures import State
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
@@ -18,17 +18,12 @@ from starlette.types import ASGIApp
 
 from models.serving.refusals import Refusal
 from tasks.serve import description, feedback, health, open_inference, scoring, webhook
-from tasks.serve.access import Access
 from tasks.serve.bodies import told
-from tasks.serve.book import Book
 from tasks.serve.dispatch import Dispatch
 from tasks.serve.door import Door
-from tasks.serve.engine import Engine
-from tasks.serve.logs import RequestLog
 from tasks.serve.metric_files import forget_dead_workers
-from tasks.serve.metrics import Metrics
 from tasks.serve.settings import Settings
-from tasks.serve.shelf import Shelf
+from tasks.serve.state import State
 
 LOOK_S = 1.0
 
@@ -41,7 +36,7 @@ def application() -> ASGIApp:
 
 def behind_door(app: Starlette, settings: Settings) -> ASGIApp:
     """An application with what stands before it: access, limits, metrics, the log, the short way."""
-    state = app.state
+    state = _state(app)
     short = Dispatch(app, settings.projects)
     return Door(short, state.access, settings.most_bytes, state.metrics, state.log)
 
@@ -60,20 +55,13 @@ def make(settings: Settings) -> Starlette:
         exception_handlers={HTTPException: _refused, Refusal: _said_no, 500: _failed},
         lifespan=_following,
     )
-    app.state.settings = settings
-    app.state.is_ending = False
-    app.state.engine = Engine()
-    app.state.access = Access.of(settings)
-    app.state.metrics = Metrics()
-    app.state.log = RequestLog()
-    app.state.shelves = {name: Shelf(settings, name) for name in settings.projects}
-    app.state.books = {name: Book(settings, name) for name in settings.projects}
+    app.state = State.of(settings)  # type: ignore[assignment]
     return app
 
 
 @contextlib.asynccontextmanager
 async def _following(app: Starlette) -> AsyncIterator[None]:
-    state = app.state
+    state = _state(app)
     forget_dead_workers()
     _end_with_parent()
     for shelf in state.shelves.values():
@@ -88,6 +76,11 @@ async def _following(app: Starlette) -> AsyncIterator[None]:
         for task in following:
             task.cancel()
         await asyncio.to_thread(state.engine.close)
+
+
+def _state(app: Starlette) -> State:
+    """Starlette leaves open what its applications hold."""
+    return cast("State", app.state)
 
 
 async def _look(state: State) -> None:

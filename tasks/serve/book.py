@@ -31,10 +31,8 @@ def new_ids(count: int) -> list[str]:
 
 
 def _uuid7(milliseconds: int, drawn: bytes) -> str:
-    random = int.from_bytes(drawn)
-    high = milliseconds << 16 | 7 << 12 | random & 0xFFF
-    text = f"{high << 64 | 0b10 << 62 | random >> 12 & (1 << 62) - 1:032x}"
-    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+    text = (milliseconds.to_bytes(6) + drawn).hex()
+    return f"{text[:8]}-{text[8:12]}-7{text[13:16]}-{'89ab'[drawn[2] & 3]}{text[17:20]}-{text[20:]}"
 
 
 class Book:

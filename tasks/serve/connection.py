@@ -12,6 +12,8 @@ from typing import Any, cast
 import orjson
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from tasks.serve.joined import Joined
+
 HEAD_S = 20.0
 """A head must be here by then, and so must the beginning of a body."""
 BODY_BYTES_PER_S = 1 << 16
@@ -43,7 +45,8 @@ class Connection(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Take a connection, or say that there are too many."""
-        super().connection_made(transport)
+        self._joined = Joined(transport)
+        super().connection_made(cast("asyncio.Transport", self._joined))
         self._waits_since = time.monotonic()
         self._in_head = True
         if len(self.connections) > MOST_CONNECTIONS:
@@ -78,6 +81,11 @@ class Connection(HttpToolsProtocol):
         """All of it is here."""
         self._waits_since = None
         super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        """All of the answer is written."""
+        self._joined.flush()
+        super().on_response_complete()
 
     def send_400_response(self, msg: str) -> None:
         """Say that this is no HTTP; uvicorn's own words are plain text."""

@@ -17,6 +17,16 @@ from starlette.types import Receive, Scope, Send
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 _NAME = "{name}"
+_HEADERS = "loopline.headers"
+
+
+def headers_of(scope: Scope) -> dict[str, str]:
+    """By name in lower case, decoded once a request; of those that are sent twice the first, as Starlette has it."""
+    found: dict[str, str] | None = scope.get(_HEADERS)
+    if found is None:
+        pairs = reversed(scope["headers"])
+        found = scope[_HEADERS] = {name.decode("latin-1"): value.decode("latin-1") for name, value in pairs}
+    return found
 
 
 class Asked(Request):
@@ -24,11 +34,8 @@ class Asked(Request):
 
     @property
     def headers(self) -> Any:
-        """By name in lower case; of those that are sent twice the first, as Starlette has it."""
-        if not hasattr(self, "_by_name"):
-            found = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in self.scope["headers"]]
-            self._by_name = dict(reversed(found))
-        return self._by_name
+        """See `headers_of`."""
+        return headers_of(self.scope)
 
     async def body(self) -> bytes:
         """All of it.

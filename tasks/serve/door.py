@@ -18,13 +18,14 @@ from models.serving import open_api, refusals
 from models.serving.refusals import Refusal
 from tasks.runtime.doors import FORWARDED
 from tasks.serve.access import Access
+from tasks.serve.dispatch import headers_of
 from tasks.serve.logs import RequestLog
 from tasks.serve.metrics import Metrics
 from tasks.serve.passage import Passage, begin
 
 OPEN = frozenset({*open_api.OPEN, "/webhooks/mlflow"})
 """Asked without a token: by orchestrators; and by the registry, which signs what it sends."""
-TIMEOUT = b"x-loopline-timeout-ms"
+TIMEOUT = "x-loopline-timeout-ms"
 """The header of how long the caller waits, in milliseconds."""
 UNLOGGED = b"x-loopline-logged"
 """The header of an answer that is not in the prediction log, as `serve.log.when_full: answer` has it: `no`."""
@@ -32,7 +33,7 @@ SMALL_BYTES = 1 << 16
 CLIENT_LEFT = 499
 """The status of a request whose caller left first, as nginx counts it; nobody is told it."""
 MOST_DIGITS = 9
-_FORWARDED = frozenset(name.encode() for name in FORWARDED)
+_FORWARDED = frozenset(FORWARDED)
 
 _log = logging.getLogger("loopline.serve")
 
@@ -83,27 +84,15 @@ class Door:
             close(self._metrics, self._log, passage, f"{scope['method']} {scope['path']}")
 
     async def _pass(self, passage: Passage, scope: Scope, receive: Receive, send: Send) -> None:
-        host = authorization = b""
-        length: bytes | None = b"0"
-        is_forwarded = False
-        for name, value in scope["headers"]:
-            if name == b"host":
-                host = value
-            elif name == b"content-length":
-                length = value
-            elif name == b"authorization":
-                authorization = value
-            elif name == b"transfer-encoding":
-                length = None
-            elif name == TIMEOUT:
-                passage.deadline = _deadline(value)
-            elif name in _FORWARDED:
-                is_forwarded = True
-        self._access.check_host(host.decode("latin-1"))
+        headers = headers_of(scope)
+        if TIMEOUT in headers:
+            passage.deadline = _deadline(headers[TIMEOUT])
+        self._access.check_host(headers.get("host", ""))
         if scope["path"] not in OPEN:
             client = scope["client"]
-            address = client[0] if client else ""
-            self._access.admit(authorization.decode("latin-1"), address, is_forwarded=is_forwarded)
+            is_forwarded = not _FORWARDED.isdisjoint(headers)
+            self._access.admit(headers.get("authorization", ""), client[0] if client else "", is_forwarded=is_forwarded)
+        length = None if "transfer-encoding" in headers else headers.get("content-length", "0")
         if length is not None and len(length) < 6 and int(length) <= SMALL_BYTES:
             await self._app(scope, receive, send)
         else:
@@ -130,7 +119,7 @@ class Bodies:
         self._most_held = 8 * most_bytes if most_held is None else most_held
         self._held = 0
 
-    async def counted(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send, length: bytes | None) -> None:
+    async def counted(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send, length: str | None) -> None:
         """Pass on a request whose body is counted.
 
         Raises:
@@ -161,9 +150,9 @@ class Bodies:
         return refusals.too_large(f"the body is larger than {self._most:,} bytes: send it in parts")
 
 
-def _deadline(value: bytes) -> float:
-    if not value.isdigit() or not 0 < len(value) <= MOST_DIGITS:
-        raise refusals.unreadable(f"{TIMEOUT.decode()}: got {value[:40].decode('latin-1')!r}, expected milliseconds")
+def _deadline(value: str) -> float:
+    if not (value.isascii() and value.isdigit()) or len(value) > MOST_DIGITS:
+        raise refusals.unreadable(f"{TIMEOUT}: got {value[:40]!r}, expected milliseconds")
     return time.monotonic() + int(value) / 1e3
 
 

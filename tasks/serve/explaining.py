@@ -11,12 +11,12 @@ from models.serving import refusals
 from models.serving.explain import Explainer
 from models.serving.rows import Rows
 from models.serving.served import Served
-from tasks.serve import passage
 from tasks.serve.answering import Answered
 from tasks.serve.engine import DEADLINE_S
+from tasks.serve.passage import current
 
 if TYPE_CHECKING:
-    from starlette.datastructures import State
+    from tasks.serve.state import State
 
 EXPLAIN = "explain"
 _ASKED = {"0": False, "false": False, "1": True, "true": True}
@@ -53,7 +53,7 @@ async def explanations(state: State, found: Answered) -> list[dict[str, Any]]:
     """
     explainer = _explainer(found.served)
     question = explainer.question(found.rows.feed)
-    answers = await state.engine.answer(found.served, question, passage.deadline(None, DEADLINE_S))
+    answers = await state.engine.answer(found.served, question, current().until(None, DEADLINE_S))
     return [each.told() for each in explainer.explanations(found.rows.num_rows, answers.outputs)]
 
 

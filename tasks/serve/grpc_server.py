@@ -14,14 +14,13 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import grpc
-from starlette.datastructures import State
 
 from models.errors import DataError
 from models.serving import refusals
 from models.serving.open_inference import EXTENSIONS
 from models.serving.refusals import Refusal
 from tasks.serve.answering import answer, checked_key, model_name, picked
-from tasks.serve.door import close
+from tasks.serve.door import UNLOGGED, close
 from tasks.serve.grpc_messages import SERVICE, message, read
 from tasks.serve.grpc_tensors import inference_of, response_of
 from tasks.serve.health import why_dead, why_not_ready
@@ -29,6 +28,7 @@ from tasks.serve.open_inference import model_metadata, own_version, question_of
 from tasks.serve.passage import begin
 from tasks.serve.scoring import REQUEST_ID
 from tasks.serve.settings import Settings
+from tasks.serve.state import State
 
 _CODES = {
     400: grpc.StatusCode.INVALID_ARGUMENT,
@@ -141,6 +141,8 @@ def _handler(state: State, name: str, call: Call) -> Any:
             await _refuse(context, grpc.StatusCode.INTERNAL, words)
         else:
             passage.status = 200
+            if passage.unlogged:
+                context.set_trailing_metadata(((UNLOGGED.decode(), "no"),))
             return found
         finally:
             close(state.metrics, state.log, passage, f"gRPC {name}")

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import orjson
 from starlette.concurrency import run_in_threadpool
-from starlette.datastructures import State
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from tasks.serve import metrics
+from tasks.serve.state import State
 
 
 def why_dead(state: State) -> str | None:

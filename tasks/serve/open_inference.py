@@ -7,7 +7,6 @@ import importlib.metadata
 import time
 from typing import Any
 
-from starlette.datastructures import State
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -21,6 +20,7 @@ from tasks.serve.answering import Question, answer, checked_key, model_name, pic
 from tasks.serve.bodies import answered, body_of, told
 from tasks.serve.health import why_dead, why_not_ready
 from tasks.serve.scoring import VERSION, request_id
+from tasks.serve.state import State
 
 JSON_BYTES = "inference-header-content-length"
 OCTETS = "application/octet-stream"

@@ -27,6 +27,11 @@ class Passage:
     status: int = 0
     deadline: float | None = None
 
+    def until(self, own: float | None, usual_s: float) -> float:
+        """When it is of no use any more: by its protocol, by the caller's header, else as usual."""
+        found = [when for when in (own, self.deadline) if when is not None]
+        return min(found) if found else time.monotonic() + usual_s
+
     @property
     def shown_id(self) -> str:
         """The id where it can stand in a header and in one line of a log, else nothing."""
@@ -43,30 +48,6 @@ def begin() -> Passage:
     return passage
 
 
-def note(key: str, model: str, version: str) -> None:
-    """Note who answers the request of this task; nothing where nobody began to."""
-    passage = _current.get()
-    if passage is not None:
-        passage.id, passage.model, passage.version = key, model, version
-
-
-def deadline(own: float | None, usual_s: float) -> float:
-    """When the request of this task is of no use any more: by its protocol, by the caller's header, else as usual."""
-    passage = _current.get()
-    given = passage.deadline if passage is not None else None
-    found = [when for when in (own, given) if when is not None]
-    return min(found) if found else time.monotonic() + usual_s
-
-
-def note_rows(count: int) -> None:
-    """Note how many rows were answered."""
-    passage = _current.get()
-    if passage is not None:
-        passage.rows = count
-
-
-def note_unlogged() -> None:
-    """Note that the answer could not be written down, and is given all the same."""
-    passage = _current.get()
-    if passage is not None:
-        passage.unlogged = True
+def current() -> Passage:
+    """What is noted of the request of this task; one that nobody reads where nobody began to."""
+    return _current.get() or Passage()

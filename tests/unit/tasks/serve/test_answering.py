@@ -5,7 +5,6 @@ from pathlib import Path
 
 import orjson
 import pytest
-from starlette.datastructures import State
 
 from models.files import write_json
 from models.serving.frames import unframed
@@ -13,11 +12,9 @@ from models.serving.refusals import Refusal
 from models.serving.served import Served
 from tasks.runtime.segments import segments_folder
 from tasks.serve.answering import Answered, Question, answer
-from tasks.serve.book import Book
-from tasks.serve.engine import Engine
-from tasks.serve.metrics import Metrics
 from tasks.serve.settings import Settings
 from tasks.serve.shelf import Shelf
+from tasks.serve.state import State
 from tests.served_models import write_served
 
 TWO = {"x": [1.0, -2.0], "c": ["u", None]}
@@ -39,10 +36,7 @@ def state(settings: Settings) -> State:
     for number in ("1", "2"):
         write_served(settings.workspace.cache / "models" / "tiny" / number)
     write_json(settings.release_path("tiny"), {"generation": 1, "stable": "2", "previous": "1"})
-    state = State()
-    state.shelves = {name: Shelf(settings, name) for name in settings.projects}
-    state.books = {name: Book(settings, name) for name in settings.projects}
-    state.engine, state.metrics = Engine(), Metrics()
+    state = State.of(settings)
     asyncio.run(state.shelves["tiny"].refresh())
     return state
 
@@ -104,7 +98,8 @@ class Counts:
 def test_only_what_the_model_does_counts_for_or_against_its_version(
     state: State, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    counts = state.shelves["tiny"] = Counts(state.shelves["tiny"])
+    counts = Counts(state.shelves["tiny"])
+    state.shelves["tiny"] = counts  # type: ignore[assignment]
     ask(state, name="tiny")
     with pytest.raises(Refusal):
         ask(state, name="tiny", deadline=0.0)

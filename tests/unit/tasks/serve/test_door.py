@@ -105,9 +105,14 @@ def test_a_body_of_the_largest_size_is_taken(headers: dict[str, str]) -> None:
     assert ask([b"x" * SMALL_BYTES] * 4, **headers).body == MOST
 
 
+def note(key: str) -> None:
+    noted = passage.current()
+    noted.id, noted.model, noted.version = key, "tiny", "3"
+
+
 def test_the_id_of_a_request_comes_back() -> None:
-    assert ask(answering=lambda _: passage.note("r7", "tiny", "3")).headers["x-request-id"] == "r7"
-    met = ask(answering=lambda _: passage.note("a\r\nb", "tiny", "3"))
+    assert ask(answering=lambda _: note("r7")).headers["x-request-id"] == "r7"
+    met = ask(answering=lambda _: note("a\r\nb"))
     assert "x-request-id" not in met.headers
     assert met.counted == [("tiny", "3", 200)]
 
@@ -145,6 +150,6 @@ def test_a_deadline_that_is_no_number_is_refused(value: str) -> None:
 
 def test_a_deadline_is_noted() -> None:
     found: list[float] = []
-    ask(answering=lambda _: found.append(passage.deadline(None, 1e9)), x_loopline_timeout_ms="100")
-    ask(answering=lambda _: found.append(passage.deadline(None, 1e9)))
+    ask(answering=lambda _: found.append(passage.current().until(None, 1e9)), x_loopline_timeout_ms="100")
+    ask(answering=lambda _: found.append(passage.current().until(None, 1e9)))
     assert 1e8 < found[1] - found[0] < 2e9

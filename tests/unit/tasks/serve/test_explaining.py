@@ -5,7 +5,6 @@ import time
 from pathlib import Path
 
 import pytest
-from starlette.datastructures import State
 from starlette.requests import Request
 
 from models.errors import DataError
@@ -14,6 +13,8 @@ from models.serving.served import Answer, Served
 from tasks.serve.answering import Answered
 from tasks.serve.engine import Engine
 from tasks.serve.explaining import check, explanations, is_asked
+from tasks.serve.settings import Settings
+from tasks.serve.state import State
 from tests.served_models import write_served
 
 
@@ -49,7 +50,8 @@ def test_every_row_is_explained_by_one_further_call(tmp_path: Path) -> None:
             calls.append(deadline - time.monotonic())
             return await super().answer(served, feed, deadline)  # type: ignore[arg-type]
 
-    state = State({"engine": Counted()})
+    state = State.of(Settings(str(tmp_path), ("tiny",)))
+    state.engine = Counted()
     found = Answered(version, rows, version.answer(rows.feed), "r", ["r-0", "r-1"])
     told = asyncio.run(explanations(state, found))
     state.engine.close()

@@ -13,8 +13,8 @@ def test_each_task_notes_its_own() -> None:
     async def one(number: int) -> passage.Passage:
         begun = passage.begin()
         await asyncio.sleep(0)
-        passage.note(str(number), "tiny", "1")
-        passage.note_rows(number)
+        noted = passage.current()
+        noted.id, noted.model, noted.rows = str(number), "tiny", number
         return begun
 
     async def play() -> list[passage.Passage]:
@@ -25,23 +25,20 @@ def test_each_task_notes_its_own() -> None:
     ]  # fmt: skip
 
 
-def test_outside_of_a_request_nothing_is_noted() -> None:
-    def outside() -> float:
-        passage.note("1", "tiny", "1")
-        passage.note_rows(3)
-        return passage.deadline(None, 5.0)
+def test_outside_of_a_request_what_is_noted_is_nobodys() -> None:
+    def outside() -> None:
+        passage.current().rows = 3
+        assert passage.current().rows == 0
 
-    assert contextvars.Context().run(outside) == pytest.approx(time.monotonic() + 5, abs=1)
+    contextvars.Context().run(outside)
 
 
 def test_the_nearest_deadline_counts() -> None:
-    def inside() -> list[float]:
-        begun = passage.begin()
-        found = [passage.deadline(7.0, 5.0)]
-        begun.deadline = 6.0
-        return [*found, passage.deadline(7.0, 5.0), passage.deadline(3.0, 5.0), passage.deadline(None, 5.0)]
-
-    assert contextvars.Context().run(inside) == [7.0, 6.0, 3.0, 6.0]
+    begun = passage.Passage()
+    assert begun.until(7.0, 5.0) == 7.0
+    assert begun.until(None, 5.0) == pytest.approx(time.monotonic() + 5, abs=1)
+    begun.deadline = 6.0
+    assert [begun.until(own, 5.0) for own in (7.0, 3.0, None)] == [6.0, 3.0, 6.0]
 
 
 @pytest.mark.parametrize(("key", "shown"), [("r7", "r7"), ("a\r\nb", ""), ("é", ""), ("x" * 129, ""), ("", "")])
