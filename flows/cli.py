@@ -9,6 +9,8 @@ from types import FrameType
 
 import click
 
+from flows.sigterm import outside_imports
+
 COMMANDS = {
     "run": "Carry a project round the loop.",
     "predict": "Predict every row of a file with the champion.",
@@ -90,7 +92,7 @@ def main() -> None:
         ending.append(128 + number)
         sys.exit(ending[0])
 
-    signal.signal(signal.SIGTERM, terminated)
+    signal.signal(signal.SIGTERM, outside_imports(terminated))
     try:
         loopline()
     except LooplineError as error:

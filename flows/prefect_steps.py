@@ -12,6 +12,7 @@ from prefect.client.schemas.objects import TaskRun
 from prefect.exceptions import TerminationSignal
 from prefect.states import Completed
 
+from flows import sigterm
 from models.errors import StoreError
 from models.records import Record
 
@@ -44,8 +45,10 @@ def step(
         return record
 
     def call(*arguments: Any) -> Record:
+        sigterm.heed()
         with unmasked():
             given = run(*arguments)
+        sigterm.heed()
         record: Record = given.result() if isinstance(given, State) else given
         return record
 

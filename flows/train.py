@@ -9,7 +9,7 @@ from typing import Any
 from prefect import flow
 from prefect.runtime import deployment, flow_run
 
-from flows import looking, reporting
+from flows import looking, reporting, sigterm
 from flows.prefect_steps import step
 from models.specfile import read_spec
 from tasks import card as carding
@@ -57,6 +57,7 @@ def opened(
     with (
         open_loop(project, overrides, trigger=trigger, reporter=reporter, refresh=refresh, **names) as loop,
         looking.published(loop),
+        sigterm.remembered(),
     ):
         yield loop
 
