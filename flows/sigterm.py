@@ -2,7 +2,8 @@
 
 Our program and Prefect turn it into an exception wherever the main thread happens to be. Two places do not bear that,
 each met by one of some hundred. Where Python drops exceptions (`__del__`, callbacks of weak references) the loop went
-on to its end; amid the locks of the import system one of them stayed held, and the next import waited for ever.
+on to its end. Amid an import a lock of the import system stayed held, and the next import waited for ever; or a module
+stayed half imported, which the way out needed.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from types import FrameType
 from typing import Any
 
 AGAIN_S = 0.02
+LONGEST_IMPORT_S = 20.0
+"""A program that runs within an import must end too."""
 _IMPORTING = "<frozen importlib._bootstrap>"
 _told: list[int] = []
 
@@ -26,15 +29,26 @@ Handler = Callable[[int, FrameType | None], Any]
 
 
 def outside_imports(handler: Handler) -> Handler:
-    """The handler, called a little later where the signal meets the import system itself."""
+    """The handler, called as soon as the import is over that a signal meets."""
+    until = float("inf")
 
     def handle(number: int, frame: FrameType | None) -> None:
-        if frame is not None and frame.f_code.co_filename == _IMPORTING:
+        nonlocal until
+        until = min(until, time.monotonic() + LONGEST_IMPORT_S)
+        if _is_importing(frame) and time.monotonic() < until:
             _send_again()
         else:
             handler(number, frame)
 
     return handle
+
+
+def _is_importing(frame: FrameType | None) -> bool:
+    while frame is not None:
+        if frame.f_code.co_filename == _IMPORTING:
+            return True
+        frame = frame.f_back
+    return False
 
 
 @contextlib.contextmanager
