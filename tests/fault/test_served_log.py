@@ -18,8 +18,10 @@ import psutil
 import pytest
 
 from models.files import write_json
+from tasks.runtime import ports
 from tasks.runtime.moving import move
 from tasks.runtime.predictions import joined, label_store, prediction_log
+from tests.over_grpc import call_whole, typed_request
 from tests.running import mounted
 from tests.serving import LiveServer, crown, live_server
 
@@ -137,7 +139,9 @@ def test_a_full_disk_refuses_or_answers_as_the_spec_says_and_says_so(workspace, 
     state = workspace.state / "projects" / "tiny"
     place = state / "serving" / "predictions"
     place.mkdir(parents=True)
-    with mounted(place, "-t", "tmpfs", "-o", "size=64k", "tmpfs"), live_server(workspace, "tiny") as server:
+    grpc_port = ports.any_free([])
+    server_of = live_server(workspace, "tiny", arguments=("--grpc-port", str(grpc_port)))
+    with mounted(place, "-t", "tmpfs", "-o", "size=64k", "tmpfs"), server_of as server:
 
         def ask(one: str):
             body = {"dataframe_records": [{"x": 1, "c": "u", "note": "n" * 2000}]}
@@ -155,13 +159,16 @@ def test_a_full_disk_refuses_or_answers_as_the_spec_says_and_says_so(workspace, 
         else:
             assert (reply.status, reply.headers["x-loopline-logged"]) == (200, "no")
             assert 'loopline_serve_unlogged_rows_total{model="tiny"} 1.0' in server.get("/metrics").body.decode()
+            while "x-loopline-logged" not in call_whole(grpc_port, "ModelInfer", typed_request(id=f"g{len(ids)}"))[1]:
+                ids.append(f"g{len(ids)}")  # a smaller record, for which there was room
         assert "the disk is full" in server.printed
         assert str(workspace.root) not in reply.body.decode()
         remount(place, "10m")
         assert "x-loopline-logged" not in ask("after").ok().headers
+        assert "x-loopline-logged" not in call_whole(grpc_port, "ModelInfer", typed_request(id="over grpc"))[1]
         move(state)
         found = [row["id"] for table in joined(state) for row in table.to_pylist()]
-        assert sorted(found) == sorted([*ids, "after"])
+        assert sorted(found) == sorted([*ids, "after", "over grpc"])
         assert lost not in found
 
 

@@ -19,6 +19,7 @@ from tritonclient.utils import InferenceServerException
 from tasks.runtime import ports
 from tasks.runtime.workspace import Workspace
 from tasks.serve.grpc_messages import SERVICE, message
+from tests.over_grpc import call, typed_request
 from tests.serving import LiveServer, Reply, crown, live_server
 
 DATATYPES = {"BOOL", "UINT8", "UINT16", "UINT32", "UINT64", "INT8", "INT16", "INT32", "INT64", "FP16", "FP32", "FP64"}
@@ -334,23 +335,6 @@ def test_answers_over_http_may_be_json(over_http: triton_http.InferenceServerCli
 
 
 # --- What the specification says over gRPC beside that
-
-
-def call(port: int, method: str, request: Any) -> Any:
-    with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
-        asked = channel.unary_unary(
-            f"/{SERVICE}/{method}",
-            request_serializer=message(f"{method}Request").SerializeToString,
-            response_deserializer=message(f"{method}Response").FromString,
-        )
-        return asked(request, timeout=20)
-
-
-def typed_request(**more: Any) -> Any:
-    request = message("ModelInferRequest")(model_name="tiny", **more)
-    request.inputs.add(name="x", datatype="FP64", shape=[1]).contents.fp64_contents.append(1.0)
-    request.inputs.add(name="c", datatype="BYTES", shape=[1]).contents.bytes_contents.append(b"u")
-    return request
 
 
 def test_contents_of_a_tensors_own_type_are_answered_in_kind(server: LiveServer, grpc_port: int) -> None:
