@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import signal
 import socket
 import sys
 import time
@@ -50,6 +51,7 @@ def main() -> None:
     name = f"{socket.gethostname()}-{workspace.root.name}"
     # No --limit, the pool has one: a run that is resumed before its first process is gone would end such a worker
     # ("this borrower is already holding one of this CapacityLimiter's tokens").
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # a shell's `&` ignores it, and the worker ends SIGTERM by way of it
     arguments = ["--pool", pool, "--type", "process", "--name", name]
     os.execv(sys.executable, [sys.executable, "-m", "prefect", "worker", "start", *arguments])  # noqa: S606 - fixed
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import secrets
 import subprocess
@@ -182,8 +181,7 @@ def worker(project: Project) -> Iterator[None]:
     try:
         yield
         running.terminate()
-        with contextlib.suppress(subprocess.TimeoutExpired):  # Prefect's worker once did not heed it
-            running.wait(30)
+        running.wait(30)
     finally:
         running.kill()
         running.wait()
