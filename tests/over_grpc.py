@@ -14,9 +14,12 @@ def call(port: int, method: str, request: Any) -> Any:
     return call_whole(port, method, request)[0]
 
 
-def call_whole(port: int, method: str, request: Any) -> tuple[Any, dict[str, str]]:
-    """The answer of a method, and the trailing metadata that came with it."""
-    with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+def call_whole(
+    port: int, method: str, request: Any, credentials: grpc.ChannelCredentials | None = None
+) -> tuple[Any, dict[str, str]]:
+    """The answer of a method, and the trailing metadata that came with it; over TLS with credentials."""
+    address = f"127.0.0.1:{port}"
+    with grpc.secure_channel(address, credentials) if credentials else grpc.insecure_channel(address) as channel:
         asked = channel.unary_unary(
             f"/{SERVICE}/{method}",
             request_serializer=message(f"{method}Request").SerializeToString,

@@ -15,14 +15,18 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+import grpc
 import psutil
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from tasks.runtime import ports
 from tasks.runtime.doors import token_of
 from tasks.runtime.workspace import Workspace
+from tasks.serve.grpc_messages import message
 from tests.bench.load import Load, http_request, load
 from tests.conftest import Serve
+from tests.over_grpc import call_whole, typed_request
 from tests.running import is_there
 from tests.serving import ROOT, LiveServer, crown
 
@@ -152,12 +156,18 @@ def test_with_certificates_of_clients_no_token_is_asked(tiny: Workspace, serve: 
     cert, key = str(tmp_path / "cert.pem"), str(tmp_path / "key.pem")
     context = ssl.create_default_context(cafile=cert)
     context.load_cert_chain(cert, key)
+    grpc_port = ports.any_free([])
     arguments = ("--host", "0.0.0.0", "--tls-cert", cert, "--tls-key", key, "--tls-client-ca", cert)
-    server = serve("tiny", arguments=arguments, tls=context)
+    server = serve("tiny", arguments=(*arguments, "--grpc-port", str(grpc_port)), tls=context)
     assert server.post("/invocations", GOOD).status == 200
     stranger = replace(server, tls=ssl.create_default_context(cafile=cert))
     with pytest.raises((ssl.SSLError, ConnectionError, http.client.HTTPException)):
         stranger.get("/ping")
+    root, chain, own = (Path(path).read_bytes() for path in (cert, cert, key))
+    known = grpc.ssl_channel_credentials(root, own, chain)
+    assert call_whole(grpc_port, "ModelInfer", typed_request(), known)[0].model_name == "tiny"
+    with pytest.raises(grpc.RpcError):
+        call_whole(grpc_port, "ServerLive", message("ServerLiveRequest")(), grpc.ssl_channel_credentials(root))
 
 
 @pytest.mark.parametrize(
