@@ -153,6 +153,14 @@ def _schedule_as_yaml(schedule: Schedule) -> dict[str, Any]:
     return {schedule.kind: schedule.text, "timezone": schedule.timezone, "slug": SLUG}
 
 
+def import_flows() -> None:
+    """Import Prefect and every flow, as `deploy` is going to; Prefect reads its server's address at that."""
+    import prefect.deployments.runner  # noqa: F401
+
+    for kind in KINDS:
+        importlib.import_module(kind.module)
+
+
 def deploy(workspace: Workspace, projects: list[Project], prune: bool, note: Callable[[str], None]) -> list[Planned]:
     """Tell Prefect's server of these projects' deployments; what a person switched off there stays off.
 
@@ -199,7 +207,7 @@ def _make_pool(client: SyncPrefectClient, workspace: Workspace, pool: str) -> No
     import sys
 
     from prefect.client.schemas.actions import WorkPoolCreate, WorkPoolUpdate
-    from prefect.exceptions import ObjectNotFound
+    from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound
     from prefect.workers.process import ProcessWorker
 
     template = ProcessWorker.get_default_base_job_template()
@@ -207,20 +215,16 @@ def _make_pool(client: SyncPrefectClient, workspace: Workspace, pool: str) -> No
     variables["env"]["default"] = pool_environment(workspace)
     variables["command"]["default"] = f"{sys.executable} -m prefect.engine"
     description = f"Loops of {workspace.root}"
+    changed: dict[str, Any] = {"description": description, "base_job_template": template}
+    limited = {**changed, "concurrency_limit": MOST_RUNS}
     try:
-        client.read_work_pool(pool)
+        found = client.read_work_pool(pool)
     except ObjectNotFound:
-        client.create_work_pool(
-            WorkPoolCreate(
-                name=pool,
-                type="process",
-                description=description,
-                base_job_template=template,
-                concurrency_limit=MOST_RUNS,
-            )
-        )
-    else:
-        client.update_work_pool(pool, WorkPoolUpdate(description=description, base_job_template=template))
+        with contextlib.suppress(ObjectAlreadyExists):  # a worker that begins makes it too, without a limit
+            client.create_work_pool(WorkPoolCreate(name=pool, type="process", **limited))
+            return
+        found = client.read_work_pool(pool)
+    client.update_work_pool(pool, WorkPoolUpdate(**(limited if found.concurrency_limit is None else changed)))
 
 
 def _make_queue(client: SyncPrefectClient, name: str, pool: str) -> None:

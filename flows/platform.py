@@ -15,6 +15,8 @@ from tasks.runtime.services import ServiceState
 from tasks.runtime.workspace import Workspace
 
 POLL_S = 1.0
+ADDRESS_POLL_S = 0.05
+ADDRESS_TIMEOUT_S = 10.0
 Ending = Literal["refuse", "wait", "force"]
 
 
@@ -24,7 +26,7 @@ def bring_up(
     note: Callable[[str], None],
     tell: Callable[[ServiceState], None],
 ) -> None:
-    """Start the services, wait until each is healthy, and deploy every project.
+    """Start the services, deploy every project as soon as Prefect answers, and wait until each service is healthy.
 
     Raises:
         UsageError: A port asked for cannot be had.
@@ -33,7 +35,27 @@ def bring_up(
     low = platform.low_disk(workspace)
     for line in ([low] if low else []) + platform.start(workspace, asked):
         note(line)
-    platform.wait(workspace, tell)
+    _import_ahead(workspace)
+    for state in platform.healthy(workspace):
+        tell(state)
+        if state.name == "prefect":
+            _deploy(workspace, note)
+
+
+def _import_ahead(workspace: Workspace) -> None:
+    """Import Prefect and the flows while the servers import: seconds, and Prefect reads its server's address then."""
+    deadline = time.monotonic() + ADDRESS_TIMEOUT_S
+    while not Server(workspace).api():
+        if time.monotonic() > deadline:
+            return  # waiting for its health will tell what is wrong
+        time.sleep(ADDRESS_POLL_S)
+    tell_prefect(workspace)
+    from flows.deployments import import_flows
+
+    import_flows()
+
+
+def _deploy(workspace: Workspace, note: Callable[[str], None]) -> None:
     tell_prefect(workspace)
     from flows.deployments import deploy
 

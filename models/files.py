@@ -15,6 +15,7 @@ from typing import Any
 
 from models.errors import StoreError
 
+SPEC_FILE = "project.yaml"
 CHUNK_BYTES = 1 << 20
 FILE_MODE = 0o644
 CLOCK_TICK_NS = 20_000_000  # twice the coarsest tick (10 ms) with which file systems stamp times

@@ -14,9 +14,9 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from models.errors import UsageError
+from models.files import SPEC_FILE
 from models.spec import NAME_PATTERN, Spec
 
-SPEC_FILE = "project.yaml"
 COMMAND_LINE = "command line"
 
 

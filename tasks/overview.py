@@ -15,7 +15,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from models.errors import LooplineError
-from models.files import read_json
+from models.files import SPEC_FILE, read_json
 from models.overview import facts
 from models.overview.data import drifting, failing
 from models.overview.light import light, workspace_light
@@ -24,7 +24,7 @@ from models.retrain.schedule import parse
 from models.retrain.signal import Decision, Outcome, PastLoop
 from models.serving.releases import release_of
 from models.spec import Spec
-from models.specfile import SPEC_FILE, read_spec
+from models.specfile import read_spec
 from models.watch.findings import Findings
 from tasks.runtime import decisions, processes, registry_story
 from tasks.runtime.history import newest_loops, read_book

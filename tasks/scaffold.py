@@ -10,9 +10,9 @@ from models.data.read import read_source
 from models.data.scaffold import guess_spec, guess_target
 from models.data.text_scaffold import guess_text_spec, is_text
 from models.errors import UsageError
-from models.files import replacing_folder, write_text
+from models.files import SPEC_FILE, replacing_folder, write_text
 from models.spec import NAME_PATTERN
-from models.specfile import SPEC_FILE, read_spec
+from models.specfile import read_spec
 from tasks.runtime.workspace import Project, Workspace
 
 MOST_COPIED_BYTES = 100 << 20

@@ -6,7 +6,7 @@ import contextlib
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import Any
@@ -33,7 +33,7 @@ LEAST_FREE_BYTES = 2 << 30
 
 
 def start(workspace: Workspace, asked: dict[str, int]) -> list[str]:
-    """Start what does not run yet; gives what there is to say. Whether it is healthy is `wait`'s to see.
+    """Start what does not run yet; gives what there is to say. Whether it is healthy is for `healthy` to see.
 
     Args:
         workspace: Whose platform.
@@ -62,8 +62,8 @@ def start(workspace: Workspace, asked: dict[str, int]) -> list[str]:
         return notes
 
 
-def wait(workspace: Workspace, tell: Callable[[ServiceState], None]) -> None:
-    """Until every service is healthy; `tell` hears of each one as soon as it is.
+def healthy(workspace: Workspace) -> Iterator[ServiceState]:
+    """Each service as soon as it is healthy, until all are.
 
     Raises:
         StoreError: One is not in good time, or was given up; names its log.
@@ -77,7 +77,7 @@ def wait(workspace: Workspace, tell: Callable[[ServiceState], None]) -> None:
             service = waiting.get(state.name)
             if service and (state.state == "elsewhere" or is_healthy(workspace, service, state)):
                 del waiting[state.name]
-                tell(state)
+                yield state
             elif service and (state.state == "failed" or time.monotonic() > deadline):
                 raise StoreError(_trouble(workspace, state))
         time.sleep(POLL_S)

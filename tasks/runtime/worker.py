@@ -34,26 +34,35 @@ def pool_environment(workspace: Workspace) -> dict[str, str]:
 
 
 def main() -> None:
-    """Wait for Prefect's server, then become its worker."""
+    """Be the worker of Prefect's server. Prefect is imported, for a second or two, while the server does so too."""
     workspace = Workspace(Path(sys.argv[1]))
-    pool = pool_of(workspace)
-    while True:
-        url = Server(workspace).api()
-        if url and is_healthy(url):
-            break
+    given, pool, url = dict(os.environ), pool_of(workspace), _address(workspace)
+    os.environ.update({**pool_environment(workspace), "PREFECT_API_URL": url})
+    import prefect.workers.process  # noqa: F401
+    from prefect.cli import app
+
+    while not is_healthy(url):
+        if Server(workspace).url() not in (None, url) and "PREFECT_API_URL" not in given:
+            os.execve(sys.executable, sys.orig_argv, given)  # noqa: S606 - anew: it came up elsewhere
         time.sleep(POLL_S)
     fresh = folder(workspace) / FRESH
     missed = pass_over(url, pool) if fresh.exists() else []
     fresh.unlink(missing_ok=True)
     for line in missed + take_up(url, pool):
         print(line, flush=True)  # noqa: T201 - the worker's log
-    os.environ.update({**pool_environment(workspace), "PREFECT_API_URL": url})
     name = f"{socket.gethostname()}-{workspace.root.name}"
     # No --limit, the pool has one: a run that is resumed before its first process is gone would end such a worker
     # ("this borrower is already holding one of this CapacityLimiter's tokens").
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # a shell's `&` ignores it, and the worker ends SIGTERM by way of it
-    arguments = ["--pool", pool, "--type", "process", "--name", name]
-    os.execv(sys.executable, [sys.executable, "-m", "prefect", "worker", "start", *arguments])  # noqa: S606 - fixed
+    # A shell's `&` has SIGINT ignored, and Prefect's worker ends a SIGTERM by way of it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    sys.argv = ["prefect", "worker", "start", "--pool", pool, "--type", "process", "--name", name]
+    app()
+
+
+def _address(workspace: Workspace) -> str:
+    while not (url := Server(workspace).api()):
+        time.sleep(POLL_S)
+    return url
 
 
 if __name__ == "__main__":

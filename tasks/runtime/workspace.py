@@ -16,8 +16,7 @@ from functools import cached_property
 from pathlib import Path
 
 from models.errors import UsageError
-from models.files import storing
-from models.specfile import SPEC_FILE
+from models.files import SPEC_FILE, storing
 
 STATE = ".loopline"
 CLONE = Path(__file__).resolve().parents[2]

@@ -1,0 +1,34 @@
+"""MLflow's server as the platform runs it: one process, which answers to this machine's names alone."""
+
+from __future__ import annotations
+
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import psutil
+import pytest
+from mlflow.tracking import MlflowClient
+
+from tasks.runtime.mlflow_server import serving
+from tasks.runtime.workspace import Workspace
+
+
+def test_one_process_serves_the_page_and_artifacts_and_refuses_foreign_names(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    with serving(workspace) as (url, process):
+        assert not psutil.Process(process.pid).children(), "it began another process to serve"
+        with urllib.request.urlopen(url, timeout=60) as page:
+            assert page.headers["X-Frame-Options"] == "SAMEORIGIN"
+        foreign = urllib.request.Request(
+            f"{url}/ajax-api/2.0/mlflow/experiments/search", headers={"Host": "evil.example"}
+        )
+        with pytest.raises(urllib.error.HTTPError, match="403"):
+            urllib.request.urlopen(foreign, timeout=60)
+        client = MlflowClient(url)
+        run = client.create_run(client.create_experiment("kept"))
+        client.log_text(run.info.run_id, "carried over HTTP", "note.txt")
+        assert Path(client.download_artifacts(run.info.run_id, "note.txt", str(tmp_path))).read_text()
+    assert process.returncode is not None
+    assert next((workspace.state / "mlflow" / "artifacts").rglob("note.txt")).read_text() == "carried over HTTP"
