@@ -1,10 +1,15 @@
-"""The platform of an empty workspace: until it is healthy, and from an event to the flow run that it begins."""
+"""The platform of an empty workspace: until it is healthy, and from an event to the flow run that it begins.
+
+Beside it, in the same run, the same servers without us: `tests/bench/bare_platform.py`.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import statistics
 import subprocess
+import sys
 import time
 from dataclasses import dataclass
 from datetime import datetime
@@ -15,11 +20,21 @@ from tasks.runtime.events import of_signal, send
 from tasks.runtime.flow_runs import ask
 from tasks.runtime.prefect_server import Server
 from tasks.runtime.workspace import Workspace
-from tests.bench.loop import LOOPLINE, OURS, QUIET
+from tests.bench.loop import LOOPLINE, OURS, QUIET, ROOT
 
 SPEC = "data: {source: data.csv, target: y}\nwatch: {schedule: null}\nretrain: {on: [drift], ask: true}\n"
 EVENTS = 3
 PATIENCE_S = 180.0
+
+
+@dataclass(frozen=True)
+class Bare:
+    """Seconds of wall clock without us; `event_default_s` is with the worker's own interval of asking."""
+
+    first_up_s: float
+    up_s: float
+    event_s: float
+    event_default_s: float
 
 
 @dataclass(frozen=True)
@@ -30,6 +45,7 @@ class Platform:
     up_s: float
     down_s: float
     event_s: float
+    bare: Bare
 
 
 def measured(place: Path) -> Platform:
@@ -45,15 +61,24 @@ def measured(place: Path) -> Platform:
         again = _timed(home, "up")
     finally:
         _timed(home, "down", "--force")
-    return Platform(first, again, down, event)
+    return Platform(first, again, down, event, _bare(place / "bare"))
+
+
+def _bare(folder: Path) -> Bare:
+    folder.mkdir()
+    command = [sys.executable, "-m", "tests.bench.bare_platform", str(folder)]
+    done = subprocess.run(command, env=_environ(), cwd=ROOT, check=True, capture_output=True, text=True)
+    return Bare(**json.loads(done.stdout.splitlines()[-1]))
+
+
+def _environ() -> dict[str, str]:
+    return {**{key: value for key, value in os.environ.items() if not key.startswith(OURS)}, **QUIET}
 
 
 def _timed(home: Path, *arguments: str) -> float:
-    environ = {key: value for key, value in os.environ.items() if not key.startswith(OURS)}
+    environ = {**_environ(), "LOOPLINE_HOME": str(home)}
     began = time.monotonic()
-    subprocess.run(
-        [LOOPLINE, *arguments], env={**environ, **QUIET, "LOOPLINE_HOME": str(home)}, check=True, capture_output=True
-    )
+    subprocess.run([LOOPLINE, *arguments], env=environ, check=True, capture_output=True)
     return time.monotonic() - began
 
 
