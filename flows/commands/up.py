@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+import signal
+import time
+from collections.abc import Iterator
+
 import click
 
 from flows.commands import options
 from models.errors import UsageError
 from tasks.runtime import stores
-from tasks.runtime.services import ServiceState, services_of
+from tasks.runtime.services import ServiceState, services_of, supervisor
 from tasks.runtime.workspace import Workspace
+
+LOOK_S = 0.5
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @click.command()
@@ -19,7 +27,7 @@ from tasks.runtime.workspace import Workspace
     metavar="SERVICE=NUMBER",
     help="Port of prefect, mlflow, overview, optuna or serve, kept from then on; 0: any free one.",
 )
-@click.option("--foreground", is_flag=True, help="Stay, and end the platform at Ctrl-C.")
+@click.option("--foreground", is_flag=True, help="Stay, and end the platform at Ctrl-C or SIGTERM.")
 @options.as_json
 def command(wishes: tuple[str, ...], foreground: bool, as_json: bool) -> None:
     """Start the servers of Prefect and MLflow, a worker and the pages, and put every project on its schedule.
@@ -30,29 +38,38 @@ def command(wishes: tuple[str, ...], foreground: bool, as_json: bool) -> None:
 
     Example: loopline up --port mlflow=5001
     """
-    from flows.platform import bring_up, take_down
+    from flows.platform import bring_up
 
     workspace = Workspace.find()
     workspace.make()
     stores.configure(workspace)
     asked = dict(_wish(text) for text in wishes)
-    bring_up(workspace, asked, _note, _note if as_json else _line)
-    if as_json:
-        options.print_json({"services": {state.name: state.told() for state in services_of(workspace)}})
-    if foreground:
-        try:
-            _stay()
-        finally:
-            take_down(workspace, _note)
+    with _ended_by_hand(workspace) if foreground else contextlib.nullcontext():
+        bring_up(workspace, asked, _note, _note if as_json else _line)
+        if as_json:
+            options.print_json({"services": {state.name: state.told() for state in services_of(workspace)}})
+        while foreground and supervisor(workspace):  # until `loopline down` elsewhere, too
+            time.sleep(LOOK_S)
 
 
-def _stay() -> None:
-    import threading
+@contextlib.contextmanager
+def _ended_by_hand(workspace: Workspace) -> Iterator[None]:
+    """End the platform at Ctrl-C, SIGTERM or with the terminal, also while it comes up or where SIGINT was ignored."""
+    from flows.platform import take_down
 
+    for number in ENDING:
+        signal.signal(number, signal.default_int_handler)
     try:
-        threading.Event().wait()
+        yield
     except KeyboardInterrupt:
-        _note("ending; the loops under way go on with the next `loopline up`")
+        _say("ending; the loops under way go on with the next `loopline up`")
+        take_down(workspace, _say)
+
+
+def _say(text: str) -> None:
+    """A note that may find nobody there to read it: the terminal is gone."""
+    with contextlib.suppress(OSError):
+        _note(text)
 
 
 def _wish(text: str) -> tuple[str, int]:
