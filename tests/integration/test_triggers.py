@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import os
 import secrets
 import subprocess
@@ -27,6 +29,7 @@ from tests.conftest import MakeProject
 
 PATIENCE_S = 120.0
 QUIET_S = 2.0
+NUM_RUNS = 2
 STORM = 100  # a thousand cost the server a minute; the policy is tested with them
 
 
@@ -175,16 +178,22 @@ def test_people_are_told_by_what_the_environment_names(client: SyncPrefectClient
     assert not [one for one in client.read_automations(limit=200) if "tell when" in one.name]
 
 
-@pytest.fixture
-def worker(project: Project) -> Iterator[None]:
+@contextlib.contextmanager
+def a_worker(project: Project) -> Iterator[subprocess.Popen[bytes]]:
     running = subprocess.Popen([sys.executable, "-m", "tasks.runtime.worker", str(project.workspace.root)])
     try:
-        yield
+        yield running
         running.terminate()
         running.wait(30)
     finally:
         running.kill()
         running.wait()
+
+
+@pytest.fixture
+def worker(project: Project) -> Iterator[None]:
+    with a_worker(project):
+        yield
 
 
 @pytest.mark.usefixtures("worker")
@@ -202,3 +211,22 @@ def test_a_run_waits_for_a_persons_word_and_keeps_it(client: SyncPrefectClient, 
         ("ask", None, str(asked.id)),
         ("wait", "Ada", str(asked.id)),
     ]
+
+
+def test_two_workers_on_one_machine_run_each_run_once_and_one_at_a_time(
+    client: SyncPrefectClient, project: Project
+) -> None:
+    deployment = client.read_deployment_by_name(f"retrain/{project.folder.name}").id
+    with a_worker(project) as one, a_worker(project) as other:
+        asked = [
+            client.create_flow_run_from_deployment(deployment, parameters={"signal": a_signal(number).model_dump()}).id
+            for number in range(NUM_RUNS)
+        ]
+        eventually(lambda: all(run.state and run.state.is_final() for run in runs(client, project)))
+        assert (one.poll(), other.poll()) == (None, None), "both lived on"
+    found = sorted(runs(client, project), key=lambda run: run.start_time)
+    assert {run.id for run in found} == set(asked)
+    assert [(run.state.name, run.run_count) for run in found] == [("Waited", 1)] * NUM_RUNS
+    assert all(before.end_time <= after.start_time for before, after in itertools.pairwise(found))
+    weighed = [made.flow_run for made in decisions.read(project.state(project.folder.name))]
+    assert weighed == [str(run.id) for run in found]
