@@ -2,7 +2,7 @@
 
 `python -m tests.bench.bare_platform FOLDER` prints JSON: seconds until they are healthy with new stores (`first_up_s`)
 and with those there already (`up_s`), and from Prefect's own `emit_event` to the start of a flow of one line that an
-automation begins, with the worker's default interval of asking (`event_default_s`) and with ours (`event_s`).
+automation like ours begins, with the worker's default interval of asking (`event_default_s`) and with ours (`event_s`).
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from models.errors import StoreError
+from tasks.adapters.automations import STORM_S
 from tasks.runtime.flow_runs import ask
 from tasks.runtime.ports import any_free
 from tasks.runtime.prefect_server import answers
@@ -87,7 +88,8 @@ def _automate() -> None:
     from tests.bench.bare_flow import nothing
 
     made: Any = nothing.to_deployment("bare", work_pool_name=POOL, entrypoint_type=EntrypointType.MODULE_PATH).apply()
-    trigger = EventTrigger(expect={EVENT}, posture=Posture.Reactive, threshold=1, within=0)
+    each = {"prefect.resource.id"}
+    trigger = EventTrigger(expect={EVENT}, for_each=each, posture=Posture.Reactive, threshold=1, within=STORM_S)
     Automation(name="bare", trigger=trigger, actions=[RunDeployment(deployment_id=made)]).create()
 
 
@@ -105,7 +107,7 @@ def _event_s(api: str) -> float:
         return bool(found) and found[0] > sent
 
     _until(has_begun)
-    time.sleep(2.0)  # until its process has ended
+    time.sleep(STORM_S + 1.0)  # events of that time are one storm, and begin one run
     return found[0] - sent
 
 
