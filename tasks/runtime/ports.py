@@ -19,7 +19,7 @@ def choose(memory: Path, usual: Mapping[str, int], asked: Mapping[str, int]) -> 
     Args:
         memory: The file that remembers.
         usual: Each service's own port.
-        asked: Ports that a person wants, kept from then on; 0 forgets the wish.
+        asked: Ports that a person wants, kept from then on; 0 forgets the wish, and asks for any but the usual one.
 
     Raises:
         UsageError: A port asked for is no port, is asked for twice, or for a service that has none.
@@ -33,7 +33,8 @@ def choose(memory: Path, usual: Mapping[str, int], asked: Mapping[str, int]) -> 
             chosen[name] = _claim(name, wanted[name])
     for name in usual:
         if name not in wanted:
-            chosen[name] = any_free([before.get(name), usual[name]], chosen.values())
+            own = None if asked.get(name) == 0 else usual[name]
+            chosen[name] = any_free([before.get(name), own], chosen.values())
             if name in before and chosen[name] != before[name]:
                 notes.append(f"{name}: port {before[name]} is taken by {holder(before[name])}; now at {chosen[name]}")
     write_json(memory, {"asked": wanted, "ports": chosen})

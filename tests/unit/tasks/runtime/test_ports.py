@@ -56,6 +56,13 @@ def test_a_port_that_a_person_wants_is_refused_if_taken_and_nothing_is_written(t
     assert not memory.exists()
 
 
+def test_zero_is_any_port_but_the_usual_one_which_another_platform_may_be_about_to_take(tmp_path: Path) -> None:
+    memory, usual = tmp_path / "ports.json", {"mlflow": free()}
+    chosen = choose(memory, usual, {"mlflow": 0})[0]
+    assert chosen != usual
+    assert choose(memory, usual, {})[0] == chosen, "kept from then on"
+
+
 def test_a_wish_is_kept_until_it_is_taken_back(tmp_path: Path) -> None:
     memory, wish, usual = tmp_path / "ports.json", free(), {"mlflow": free()}
     assert choose(memory, usual, {"mlflow": wish})[0] == {"mlflow": wish}
