@@ -48,7 +48,6 @@ def step(
         sigterm.heed()
         with unmasked():
             given = run(*arguments)
-        sigterm.heed()
         record: Record = given.result() if isinstance(given, State) else given
         return record
 
