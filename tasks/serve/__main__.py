@@ -53,6 +53,7 @@ def serve(settings: Settings) -> None:
     settings.hand_on()
     if settings.workers > 1:
         share_between_workers(settings.metrics_folder)
+        settings.rates_path.unlink(missing_ok=True)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # uvicorn raises the signal once more when it has drained
     try:
         with compacting(settings):

@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import time
-from collections import OrderedDict
 from collections.abc import Sequence
+from pathlib import Path
 
 from models.errors import UsageError
 from models.files import storing
 from models.serving.refusals import Refusal
 from tasks.runtime.doors import LEAST_TOKEN, is_loopback, names_us, own_names, token_of
 from tasks.runtime.workspace import Workspace
+from tasks.serve.buckets import Buckets
 from tasks.serve.settings import Settings
 
-MOST_CALLERS = 10_000
 REMOTE_RATE = 1000.0
 
 
@@ -32,6 +31,7 @@ class Access:
         names: Further Host names.
         is_certified: Whether TLS lets only clients in whose certificate it knows.
         rate: Requests a second for each token, or for each address where none is asked; None for any number.
+        shared: Where several workers count them together; see `Buckets`.
     """
 
     def __init__(
@@ -42,12 +42,13 @@ class Access:
         *,
         is_certified: bool = False,
         rate: float | None = None,
+        shared: Path | None = None,
     ) -> None:
         self.is_open = is_certified or (is_loopback(host) and not names)
         self._names = own_names(host, names)
         self._any_address = not is_loopback(host) or bool(names)
         self._digests = [_digest(token) for token in tokens]
-        self._buckets = Buckets(rate) if rate else None
+        self._buckets = Buckets(rate, shared) if rate else None
         self._known_hosts: set[str] = set()
 
     @classmethod
@@ -62,7 +63,8 @@ class Access:
         rate = settings.rate if settings.rate is not None else REMOTE_RATE if remote else None
         certified = settings.tls_client_ca is not None
         tokens = tokens_of(settings.workspace)
-        return cls(settings.host, tokens, settings.names, is_certified=certified, rate=rate)
+        shared = settings.rates_path if settings.workers > 1 else None
+        return cls(settings.host, tokens, settings.names, is_certified=certified, rate=rate, shared=shared)
 
     def check_host(self, header: str) -> None:
         """Let pass what was sent to one of our names.
@@ -103,34 +105,6 @@ class Access:
             raise Refusal(401, "a token is needed: send `Authorization: Bearer TOKEN`", {"www-authenticate": "Bearer"})
         if self._buckets is not None:
             self._buckets.take(digest.hex())
-
-
-class Buckets:
-    """A bucket of tokens for each caller: `rate` flow in each second, up to one second's worth.
-
-    Source: the token bucket of RFC 2697, with one rate.
-    """
-
-    def __init__(self, rate: float) -> None:
-        self._rate, self._most = rate, max(1.0, rate)
-        self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
-
-    def take(self, caller: str, now: float | None = None) -> None:
-        """Take one.
-
-        Raises:
-            Refusal: 429, the bucket is empty.
-        """
-        now = time.monotonic() if now is None else now
-        left, at = self._left.pop(caller, (self._most, now))
-        left = min(self._most, left + (now - at) * self._rate)
-        self._left[caller] = (left - 1 if left >= 1 else left, now)
-        while len(self._left) > MOST_CALLERS:
-            self._left.popitem(last=False)
-        if left < 1:
-            after_s = max(1, round((1 - left) / self._rate))
-            said = f"more than {self._rate:g} requests a second: ask again in {after_s} s"
-            raise Refusal(429, said, {"retry-after": str(after_s)})
 
 
 def tokens_of(workspace: Workspace) -> list[str]:

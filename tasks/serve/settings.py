@@ -30,7 +30,7 @@ class Settings:
         tls_cert: Of the server's certificate, with its chain; None: no TLS.
         tls_key: Of its key.
         tls_client_ca: Of the authority whose certificates clients must have; None: they bear a token.
-        rate: Requests a second for each token; None: see `tasks.serve.access`.
+        rate: Requests a second for each token, of all workers; None: see `tasks.serve.access`.
         logs: `serve.log` of those projects whose spec is at hand; of others it is that of the version that answers.
     """
 
@@ -65,6 +65,11 @@ class Settings:
     def metrics_folder(self) -> Path:
         """Where workers keep their metrics together; one server at a port."""
         return self.workspace.state / "serving" / f"metrics-{self.port}"
+
+    @property
+    def rates_path(self) -> Path:
+        """Where workers count together what each caller sends."""
+        return self.workspace.state / "serving" / f"rates-{self.port}"
 
     def hand_on(self) -> None:
         """Put them where worker processes find them."""

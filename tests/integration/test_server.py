@@ -120,6 +120,15 @@ def test_workers_share_the_work_and_the_count_and_are_started_again(tiny: Worksp
     assert server.end() == 0
 
 
+def test_workers_count_together_what_a_caller_sends(tiny: Workspace, serve: Serve) -> None:
+    server = serve("tiny", arguments=("--workers", "2", "--rate", "20"))
+    time.sleep(1)  # the bucket is full again
+    began = time.monotonic()
+    met = load(server.port, http_request(server.port, "/invocations", BODY), count=200, clients=8)
+    most = 20 + 20 * (time.monotonic() - began) + 1
+    assert 20 <= len(met.seconds) - met.failed <= most
+
+
 def test_workers_do_not_outlive_a_parent_that_was_killed(tiny: Workspace, serve: Serve) -> None:
     server = serve("tiny", arguments=("--workers", "2"))
     workers = server.workers()

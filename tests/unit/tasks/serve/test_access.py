@@ -8,7 +8,7 @@ from models.errors import UsageError
 from models.serving.refusals import Refusal
 from tasks.runtime.doors import token_of
 from tasks.runtime.workspace import Workspace
-from tasks.serve.access import MOST_CALLERS, Access, Buckets, tokens_of
+from tasks.serve.access import Access, tokens_of
 from tasks.serve.settings import Settings
 
 TOKEN, OTHER = "the-token-of-this-server", "one-for-the-other-team"
@@ -73,35 +73,6 @@ def test_a_host_that_is_not_ours_is_refused_again_and_again(access: Access, host
             with pytest.raises(Refusal) as refused:
                 access.check_host(host)
             assert refused.value.status == 421
-
-
-def test_each_caller_has_a_bucket_that_fills_again() -> None:
-    buckets = Buckets(rate=2.0)
-    for _ in range(2):
-        buckets.take("a", now=10.0)
-    with pytest.raises(Refusal) as refused:
-        buckets.take("a", now=10.0)
-    assert (refused.value.status, refused.value.headers) == (429, {"retry-after": "1"})
-    buckets.take("b", now=10.0)
-    buckets.take("a", now=10.5)
-    with pytest.raises(Refusal):
-        buckets.take("a", now=10.5)
-
-
-def test_a_bucket_holds_no_more_than_a_second() -> None:
-    buckets = Buckets(rate=2.0)
-    buckets.take("a", now=0.0)
-    for _ in range(2):
-        buckets.take("a", now=1000.0)
-    with pytest.raises(Refusal):
-        buckets.take("a", now=1000.0)
-
-
-def test_callers_are_forgotten_before_they_fill_the_memory() -> None:
-    buckets = Buckets(rate=1.0)
-    for caller in range(MOST_CALLERS + 100):
-        buckets.take(str(caller), now=0.0)
-    assert len(buckets._left) == MOST_CALLERS
 
 
 def test_the_rate_counts_for_a_token_and_not_for_a_wrong_one() -> None:

@@ -1,0 +1,80 @@
+"""How much each caller may still send: the same for all workers of a server, in memory that they share."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import mmap
+import os
+import time
+from pathlib import Path
+
+from models.serving.refusals import Refusal
+
+SLOTS = 1 << 14
+NEAR = 8
+"""Slots in which a caller may lie; where all are taken the one that was used longest ago makes room."""
+_SLOT_BYTES = 24
+"""Who (a hash), what is left, when that was (`time.monotonic`, which is the machine's)."""
+
+
+class Buckets:
+    """A bucket of tokens for each caller: `rate` flow in each second, up to one second's worth.
+
+    Source: the token bucket of RFC 2697, with one rate.
+
+    Args:
+        rate: Requests a second.
+        path: A file that the workers share, absent before the first of them begins; None: there is one worker.
+    """
+
+    def __init__(self, rate: float, path: Path | None = None) -> None:
+        self._rate, self._most = rate, max(1.0, rate)
+        self._file = None if path is None else _opened(path)
+        size = SLOTS * _SLOT_BYTES
+        memory = memoryview(mmap.mmap(-1 if self._file is None else self._file, size))
+        self._callers, self._numbers = memory.cast("Q"), memory.cast("d")
+
+    def take(self, caller: str, now: float | None = None) -> None:
+        """Take one.
+
+        Raises:
+            Refusal: 429, the bucket is empty.
+        """
+        key = int.from_bytes(hashlib.blake2b(caller.encode("utf-8", "surrogatepass"), digest_size=8).digest()) or 1
+        if self._file is None:
+            left = self._taken(key, time.monotonic() if now is None else now)
+        else:
+            fcntl.flock(self._file, fcntl.LOCK_EX)
+            try:
+                left = self._taken(key, time.monotonic() if now is None else now)
+            finally:
+                fcntl.flock(self._file, fcntl.LOCK_UN)
+        if left < 1:
+            after_s = max(1, round((1 - left) / self._rate))
+            said = f"more than {self._rate:g} requests a second: ask again in {after_s} s"
+            raise Refusal(429, said, {"retry-after": str(after_s)})
+
+    def _taken(self, key: int, now: float) -> float:
+        """What was in the bucket before one was taken."""
+        callers, numbers, at = self._callers, self._numbers, self._place(key)
+        left = self._most
+        if callers[at] == key:
+            left = min(left, numbers[at + 1] + max(0.0, now - numbers[at + 2]) * self._rate)
+        callers[at], numbers[at + 1], numbers[at + 2] = key, left - 1 if left >= 1 else left, now
+        return left
+
+    def _place(self, key: int) -> int:
+        callers, numbers = self._callers, self._numbers
+        places = [3 * ((key + near) % SLOTS) for near in range(NEAR)]
+        for at in places:
+            if callers[at] == key:
+                return at
+        return min(places, key=lambda at: numbers[at + 2])
+
+
+def _opened(path: Path) -> int:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    os.ftruncate(file, SLOTS * _SLOT_BYTES)
+    return file
