@@ -74,6 +74,7 @@ class Served:
         if self._characters is not None:
             self.outputs = [Port(name, dtype, (-1,)) for name, dtype in TEXT_OUTPUTS.items()]
         self._names = [port.name for port in self.outputs]
+        self._told = [LABEL, *(f"probability_{name}" for name in self.preparation.target.classes or ())]
         self.call_s = 0.0
         self.call_ms = self._warm_up()
 
@@ -92,15 +93,15 @@ class Served:
         """What explains its answers; None if nothing can."""
         return Explainer.load(self.folder, self.preparation)
 
-    def columns(self, answer: Answer) -> dict[str, list[Any]]:
-        """What a caller reads, by column: `label` and `probability_<class>`, `prediction`, or a text's outputs."""
+    def records(self, answer: Answer) -> list[dict[str, Any]]:
+        """What a caller reads, by row: `label` and `probability_<class>`, `prediction`, or a text's outputs."""
         found = answer.outputs
         if PROBABILITIES not in found:
-            return {name: values.tolist() for name, values in found.items()}
-        chances = np.asarray(found[PROBABILITIES], np.float64)
-        classes = self.preparation.target.classes or []
-        told = {f"probability_{name}": chances[:, at].tolist() for at, name in enumerate(classes)}
-        return {LABEL: found[LABEL].tolist(), **told}
+            columns = [values.tolist() for values in found.values()]
+            return [dict(zip(found, values, strict=True)) for values in zip(*columns, strict=True)]
+        chances = found[PROBABILITIES].astype(np.float64).tolist()
+        told = zip(found[LABEL].tolist(), chances, strict=True)
+        return [dict(zip(self._told, (label, *of_classes), strict=True)) for label, of_classes in told]
 
     def _read(self, feed: Feed, characters: Characters) -> list[np.ndarray]:
         found = [read(self._session, text, characters) for text in feed["text"]]

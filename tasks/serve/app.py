@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import multiprocessing
 import os
 import signal
@@ -19,7 +20,7 @@ from starlette.types import ASGIApp
 from models.serving.refusals import Refusal
 from tasks.serve import description, feedback, health, open_inference, scoring, webhook
 from tasks.serve.bodies import told
-from tasks.serve.dispatch import Dispatch
+from tasks.serve.calls import ways
 from tasks.serve.door import Door
 from tasks.serve.metric_files import forget_dead_workers
 from tasks.serve.settings import Settings
@@ -36,9 +37,7 @@ def application() -> ASGIApp:
 
 def behind_door(app: Starlette, settings: Settings) -> ASGIApp:
     """An application with what stands before it: access, limits, metrics, the log, the short way."""
-    state = _state(app)
-    short = Dispatch(app, settings.projects)
-    return Door(short, state.access, settings.most_bytes, state.metrics, state.log)
+    return Door(app, _state(app), ways({**scoring.CALLS, **open_inference.CALLS}, settings.projects))
 
 
 def make(settings: Settings) -> Starlette:
@@ -66,6 +65,7 @@ async def _following(app: Starlette) -> AsyncIterator[None]:
     _end_with_parent()
     for shelf in state.shelves.values():
         await shelf.refresh()
+    gc.freeze()  # what is here stays: the collector need not go over it again and again (4 % of a request)
     following = [asyncio.create_task(shelf.follow()) for shelf in state.shelves.values()]
     following.append(asyncio.create_task(_look(state)))
     try:

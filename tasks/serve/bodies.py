@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import orjson
-from starlette.requests import Request
 from starlette.responses import Response
 
 from models.serving import refusals
 from models.serving.refusals import Refusal
+from tasks.serve.calls import Said
 
 JSON = "application/json"
 LEAST_COMPRESSED = 1024
@@ -21,21 +21,21 @@ _WINDOWS = {"gzip": zlib.MAX_WBITS | 16, "deflate": zlib.MAX_WBITS}
 _OF_FORMS = ("application/x-www-form-urlencoded", "multipart/form-data", "text/plain")
 
 
-async def body_of(request: Request, most_bytes: int) -> bytes:
-    """A request's body, decompressed.
+def content_of(headers: Mapping[str, str], body: bytes, most_bytes: int) -> bytes:
+    """What a request's body holds, decompressed.
 
     Args:
-        request: Of any content type but those that a page of another site may send without being asked.
+        headers: Of a request of any content type but those that a page of another site may send without being asked.
+        body: As it was sent.
         most_bytes: More are refused, also when they come compressed.
 
     Raises:
         Refusal: It is too large, or in an encoding or type that is not read here.
     """
-    kind = kind_of(request)
+    kind = kind_of(headers)
     if kind in _OF_FORMS:
         raise Refusal(415, f"got content type {kind}, expected {JSON}")
-    body = await request.body()
-    encoding = request.headers.get("content-encoding")
+    encoding = headers.get("content-encoding")
     if encoding is not None and encoding.strip().lower() != "identity":
         body = _decompressed(body, encoding.strip().lower(), most_bytes)
     if len(body) > most_bytes:
@@ -43,31 +43,23 @@ async def body_of(request: Request, most_bytes: int) -> bytes:
     return body
 
 
-def kind_of(request: Request) -> str:
+def kind_of(headers: Mapping[str, str]) -> str:
     """The content type of a request without its parameters; empty for none."""
-    given: str = request.headers.get("content-type", "")
+    given = headers.get("content-type", "")
     return given if given == JSON else given.partition(";")[0].strip().lower()
 
 
-class Made(Response):
-    """A response of bytes; Starlette's own weighs what it may be made of at three times the cost."""
-
-    def __init__(self, body: bytes, headers: Mapping[str, str]) -> None:
-        self.status_code, self.body, self.background = 200, body, None
-        self.raw_headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
-
-
-def answered(request: Request, body: bytes, headers: Mapping[str, str], kind: str = JSON) -> Response:
-    """A response with a body, compressed if the caller takes that and it is worth it."""
-    found = {**headers, "content-type": kind}
+def answered(headers: Mapping[str, str], body: bytes, told: Mapping[str, str], kind: str = JSON) -> Said:
+    """What is said to a request of these headers: compressed if its caller takes that and it is worth it."""
+    found = {**told, "content-type": kind}
     if len(body) >= LEAST_COMPRESSED:
         found["vary"] = "Accept-Encoding"
-        encoding = _accepted(request.headers.get("accept-encoding", ""))
+        encoding = _accepted(headers.get("accept-encoding", ""))
         if encoding:
             body = gzip.compress(body, 1, mtime=0) if encoding == "gzip" else zlib.compress(body, 1)
             found["content-encoding"] = encoding
     found["content-length"] = str(len(body))
-    return Made(body, found)
+    return Said(body, found)
 
 
 def told(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:

@@ -6,13 +6,14 @@ uvicorn ends only connections that are idle between requests. What it says itsel
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
 from typing import Any, cast
 
+import httptools
 import orjson
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from tasks.serve.joined import Joined
+from tasks.serve.short import ShortWay
 
 HEAD_S = 20.0
 """A head must be here by then, and so must the beginning of a body."""
@@ -31,7 +32,7 @@ REASONS = {
 }
 
 
-class Connection(HttpToolsProtocol):
+class Connection(ShortWay):
     """One connection of one worker."""
 
     _watched: asyncio.AbstractEventLoop | None = None
@@ -42,11 +43,11 @@ class Connection(HttpToolsProtocol):
         self._waits_since: float | None = None
         self._in_head = False
         self._got = 0
+        self._data = self._again = b""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Take a connection, or say that there are too many."""
-        self._joined = Joined(transport)
-        super().connection_made(cast("asyncio.Transport", self._joined))
+        super().connection_made(transport)
         self._waits_since = time.monotonic()
         self._in_head = True
         if len(self.connections) > MOST_CONNECTIONS:
@@ -60,7 +61,10 @@ class Connection(HttpToolsProtocol):
         if self.transport.is_closing():
             return
         self._got += len(data)
-        super().data_received(data)
+        self._again = data
+        while self._again:
+            self._data, self._again = self._again, b""
+            super().data_received(self._data)
         if self._in_head and self._got > HEAD_BYTES:
             self._refuse(431, f"the head of the request is larger than {HEAD_BYTES:,} bytes")
         elif self._waits_since is not None and self._is_answered() and self._got > DISCARDED_BYTES:
@@ -75,17 +79,14 @@ class Connection(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """Its head is here."""
         self._in_head = False
-        super().on_headers_complete()
+        if not self._asks_for_another_protocol():
+            super().on_headers_complete()
 
     def on_message_complete(self) -> None:
         """All of it is here."""
         self._waits_since = None
-        super().on_message_complete()
-
-    def on_response_complete(self) -> None:
-        """All of the answer is written."""
-        self._joined.flush()
-        super().on_response_complete()
+        if not self._asks_for_another_protocol():
+            super().on_message_complete()
 
     def send_400_response(self, msg: str) -> None:
         """Say that this is no HTTP; uvicorn's own words are plain text."""
@@ -106,6 +107,8 @@ class Connection(HttpToolsProtocol):
 
     def _look(self, now: float) -> None:
         if self._waits_since is None:
+            if self._has_been_idle(now):
+                self.transport.close()
             return
         allowed_s = HEAD_S if self._in_head else HEAD_S + self._got / BODY_BYTES_PER_S
         if now - self._waits_since <= allowed_s:
@@ -116,6 +119,12 @@ class Connection(HttpToolsProtocol):
         else:
             self._refuse(408, f"the request did not arrive within {allowed_s:.0f} s")
 
+    def _has_been_idle(self, now: float) -> bool:
+        """Since an answer the short way; after others a timer of uvicorn's runs."""
+        cycle: Any = self.cycle
+        is_at_rest = (cycle is None or cycle.response_complete) and self.timeout_keep_alive_task is None
+        return is_at_rest and self.answered_at is not None and now - self.answered_at > self.timeout_keep_alive
+
     def _may_write(self) -> bool:
         """Whether what is said now is the answer to what the caller sends now."""
         cycle: Any = self.cycle  # None before the first request
@@ -123,8 +132,20 @@ class Connection(HttpToolsProtocol):
             return True
         return bool(cycle.response_complete if self._in_head else not cycle.response_started)
 
+    def _asks_for_another_protocol(self) -> bool:
+        """As Java's client and `curl --http2` do with every request, though it may have a body."""
+        return self.parser.should_upgrade() and self.parser.get_method() != b"CONNECT"
+
     def _unsupported_upgrade_warning(self) -> None:
-        """Answer in HTTP/1.1, as the protocol lets us; a line of the log for each would be the caller's to write."""
+        """Read such a request again as if it did not ask: the parser takes its body for the other protocol."""
+        met = sys.exception()
+        if not isinstance(met, httptools.HttpParserUpgrade) or not self._asks_for_another_protocol():
+            return
+        rest = self._data[met.args[0] :]
+        lines = [b"%b %b HTTP/1.1" % (self.parser.get_method(), self.url)]
+        lines += [b"%b: %b" % header for header in self.headers if header[0] != b"upgrade"]
+        self.parser = httptools.HttpRequestParser(self)
+        self._again = b"\r\n".join([*lines, b"", rest])
 
     def _refuse(self, status: int, said: str, headers: bytes = b"") -> None:
         """Say why, unless an answer is under way, and close."""

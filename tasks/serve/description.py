@@ -17,7 +17,9 @@ async def described(request: Request) -> Response:
     state = request.app.state
     found = {name: shelf.pick("") for name, shelf in state.shelves.items() if shelf.is_ready}
     models = {name: served for name, served in found.items() if served is not None}
-    return answered(request, orjson.dumps(document(models, own_version(), needs_token=not state.access.is_open)), {})
+    said = document(models, own_version(), needs_token=not state.access.is_open)
+    told = answered(request.headers, orjson.dumps(said), {})
+    return Response(told.body, told.status, told.headers)
 
 
 ROUTES = [Route("/openapi.json", described)]

@@ -17,23 +17,22 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from models.serving import open_api, refusals
 from models.serving.refusals import Refusal
 from tasks.runtime.doors import FORWARDED
-from tasks.serve.access import Access
-from tasks.serve.dispatch import headers_of
-from tasks.serve.logs import RequestLog
-from tasks.serve.metrics import Metrics
+from tasks.serve.calls import Call, Said, Way, named
 from tasks.serve.passage import Passage, begin
+from tasks.serve.state import State
 
 OPEN = frozenset({*open_api.OPEN, "/webhooks/mlflow"})
 """Asked without a token: by orchestrators; and by the registry, which signs what it sends."""
 TIMEOUT = "x-loopline-timeout-ms"
 """The header of how long the caller waits, in milliseconds."""
-UNLOGGED = b"x-loopline-logged"
+UNLOGGED = "x-loopline-logged"
 """The header of an answer that is not in the prediction log, as `serve.log.when_full: answer` has it: `no`."""
 SMALL_BYTES = 1 << 16
 CLIENT_LEFT = 499
 """The status of a request whose caller left first, as nginx counts it; nobody is told it."""
 MOST_DIGITS = 9
 _FORWARDED = frozenset(FORWARDED)
+Client = tuple[str, int] | None
 
 _log = logging.getLogger("loopline.serve")
 
@@ -43,15 +42,13 @@ class Door:
 
     Args:
         app: What lies behind.
-        access: Who may ask.
-        most_bytes: Of a body.
-        metrics: Counts every request.
-        log: Writes some down.
+        state: Whose access, limits, metrics and log count.
+        ways: Addresses that are answered without the application: see `answer`.
     """
 
-    def __init__(self, app: ASGIApp, access: Access, most_bytes: int, metrics: Metrics, log: RequestLog) -> None:
-        self._app, self._access, self._metrics, self._log = app, access, metrics, log
-        self._bodies = Bodies(most_bytes)
+    def __init__(self, app: ASGIApp, state: State, ways: Mapping[bytes, Way]) -> None:
+        self._app, self._state, self.ways = app, state, ways
+        self._bodies = Bodies(state.settings.most_bytes)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer what is refused, pass on the rest, note both."""
@@ -63,47 +60,81 @@ class Door:
         async def sending(message: Message) -> None:
             if message["type"] == "http.response.start":
                 passage.status = message["status"]
-                if passage.id and passage.shown_id:
-                    message["headers"] = [*message["headers"], (b"x-request-id", passage.id.encode())]
-                if passage.unlogged:
-                    message["headers"] = [*message["headers"], (UNLOGGED, b"no")]
+                message["headers"] = [*message["headers"], *_raw(_noted(passage))]
             await send(message)
 
         try:
             await self._pass(passage, scope, receive, sending)
         except Refusal as refusal:
-            await _answer(sending, refusal.status, str(refusal), refusal.headers)
+            await send_said(sending, _refused(refusal))
         except ClientDisconnect:
             passage.status = CLIENT_LEFT
         except Exception:
-            _log.exception("a request failed", extra={"told": {"id": passage.shown_id, "path": scope["path"][:200]}})
+            said = _failed(passage, scope["path"])
             if passage.status:
                 raise
-            await _answer(sending, 500, "something went wrong here; the server's log says what", {})
+            await send_said(sending, said)
         finally:
-            close(self._metrics, self._log, passage, f"{scope['method']} {scope['path']}")
+            close(self._state, passage, f"{scope['method']} {scope['path']}")
+
+    async def answer(self, way: Way, headers: Mapping[str, str], body: bytes, client: Client) -> Said:
+        """Answer one of `ways` without an application: what is refused and what fails is an answer too.
+
+        Args:
+            way: Where it is asked.
+            headers: By name in lower case.
+            body: All of it, and no more than `SMALL_BYTES`.
+            client: Address and port of the caller.
+        """
+        passage, said = begin(), None
+        try:
+            self._let_in(passage, headers, client)
+            said = await way.endpoint(Call(self._state, headers, body, way.params))
+        except Refusal as refusal:
+            said = _refused(refusal)
+        except Exception:  # noqa: BLE001 - it is logged, and told as any fault of ours
+            said = _failed(passage, way.said)
+        finally:
+            passage.status = CLIENT_LEFT if said is None else said.status
+            close(self._state, passage, way.said)
+        said.headers.update(_noted(passage))
+        return said
 
     async def _pass(self, passage: Passage, scope: Scope, receive: Receive, send: Send) -> None:
-        headers = headers_of(scope)
-        if TIMEOUT in headers:
-            passage.deadline = _deadline(headers[TIMEOUT])
-        self._access.check_host(headers.get("host", ""))
-        if scope["path"] not in OPEN:
-            client = scope["client"]
-            is_forwarded = not _FORWARDED.isdisjoint(headers)
-            self._access.admit(headers.get("authorization", ""), client[0] if client else "", is_forwarded=is_forwarded)
-        length = None if "transfer-encoding" in headers else headers.get("content-length", "0")
-        if length is not None and len(length) < 6 and int(length) <= SMALL_BYTES:
+        headers = named(scope["headers"])
+        self._let_in(passage, headers, scope["client"], is_open=scope["path"] in OPEN)
+        if is_small(headers):
             await self._app(scope, receive, send)
         else:
-            await self._bodies.counted(self._app, scope, receive, send, length)
+            await self._bodies.counted(self._app, scope, receive, send, length_of(headers))
+
+    def _let_in(self, passage: Passage, headers: Mapping[str, str], client: Client, *, is_open: bool = False) -> None:
+        """Let pass who may ask, and note how long the answer is waited for."""
+        if TIMEOUT in headers:
+            passage.deadline = _deadline(headers[TIMEOUT])
+        access = self._state.access
+        access.check_host(headers.get("host", ""))
+        if not is_open:
+            is_forwarded = not _FORWARDED.isdisjoint(headers)
+            access.admit(headers.get("authorization", ""), client[0] if client else "", is_forwarded=is_forwarded)
 
 
-def close(metrics: Metrics, log: RequestLog, passage: Passage, what: str) -> None:
+def length_of(headers: Mapping[str, str]) -> str | None:
+    """The length of a request's body in digits; None where it does not say."""
+    return None if "transfer-encoding" in headers else headers.get("content-length", "0")
+
+
+def is_small(headers: Mapping[str, str]) -> bool:
+    """Whether a request's body is known to be so small that it need not be counted."""
+    length = length_of(headers)
+    return length is not None and len(length) < 6 and int(length) <= SMALL_BYTES
+
+
+def close(state: State, passage: Passage, what: str) -> None:
     """Count a request that is over, and perhaps write it down. `what`: method and address."""
     seconds = time.perf_counter() - passage.began
-    metrics.passed(passage, seconds)
-    log.passed(passage, seconds, what)
+    state.metrics.passed(passage, seconds)
+    state.log.passed(passage, seconds, what)
 
 
 class Bodies:
@@ -156,9 +187,31 @@ def _deadline(value: str) -> float:
     return time.monotonic() + int(value) / 1e3
 
 
-async def _answer(send: Send, status: int, said: str, headers: Mapping[str, str]) -> None:
-    body = orjson.dumps({"error": said})
-    told = [(name.encode(), value.encode("latin-1")) for name, value in headers.items()]
-    told += [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-    await send({"type": "http.response.start", "status": status, "headers": told})
-    await send({"type": "http.response.body", "body": body})
+def _noted(passage: Passage) -> dict[str, str]:
+    """What an answer's headers say of the request."""
+    found = {"x-request-id": passage.shown_id} if passage.id and passage.shown_id else {}
+    return {**found, UNLOGGED: "no"} if passage.unlogged else found
+
+
+def _refused(refusal: Refusal) -> Said:
+    return _said(refusal.status, str(refusal), refusal.headers)
+
+
+def _failed(passage: Passage, path: str) -> Said:
+    _log.exception("a request failed", extra={"told": {"id": passage.shown_id, "path": path[:200]}})
+    return _said(500, "something went wrong here; the server's log says what", {})
+
+
+def _said(status: int, words: str, headers: Mapping[str, str]) -> Said:
+    body = orjson.dumps({"error": words})
+    return Said(body, {**headers, "content-type": "application/json", "content-length": str(len(body))}, status)
+
+
+async def send_said(send: Send, said: Said) -> None:
+    """Say it as an application does."""
+    await send({"type": "http.response.start", "status": said.status, "headers": _raw(said.headers)})
+    await send({"type": "http.response.body", "body": said.body})
+
+
+def _raw(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
+    return [(name.encode(), value.encode("latin-1")) for name, value in headers.items()]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from starlette.requests import Request
+from starlette.datastructures import QueryParams
 
 from models.errors import DataError
 from models.serving import refusals
@@ -22,15 +22,18 @@ EXPLAIN = "explain"
 _ASKED = {"0": False, "false": False, "1": True, "true": True}
 
 
-def is_asked(request: Request) -> bool:
+def is_asked(query: bytes) -> bool:
     """Whether a caller wants explanations.
+
+    Args:
+        query: What stands behind the question mark of the address.
 
     Raises:
         Refusal: It says neither yes nor no.
     """
-    if not request.scope["query_string"]:
+    if not query:
         return False
-    given = request.query_params.get(EXPLAIN, "0")
+    given = QueryParams(query).get(EXPLAIN, "0")
     if given not in _ASKED:
         raise refusals.unreadable(f"{EXPLAIN}: got {given[:40]!r}, expected 1 or 0")
     return _ASKED[given]

@@ -14,7 +14,7 @@ from models.errors import DataError, StoreError
 from models.serving import refusals
 from models.serving.labels import LONGEST_BY, checked, rows_of_csv
 from tasks.serve.answering import model_name, picked
-from tasks.serve.bodies import body_of, kind_of, told
+from tasks.serve.bodies import content_of, kind_of, told
 
 BY = "feedback"
 """Who gave a label whose caller does not say."""
@@ -30,9 +30,9 @@ async def feedback(request: Request) -> Response:
     name = model_name(state, request.path_params.get("name"))
     release = state.shelves[name].release
     served = picked(state, name, release.stable if release else None, "")
-    body = await body_of(request, state.settings.most_bytes)
+    body = content_of(request.headers, await request.body(), state.settings.most_bytes)
     try:
-        by, rows = _read(body, kind_of(request))
+        by, rows = _read(body, kind_of(request.headers))
         found = checked(rows, served.preparation)
     except DataError as error:
         raise refusals.unreadable(str(error)) from error

@@ -142,10 +142,10 @@ def _handler(state: State, name: str, call: Call) -> Any:
         else:
             passage.status = 200
             if passage.unlogged:
-                context.set_trailing_metadata(((UNLOGGED.decode(), "no"),))
+                context.set_trailing_metadata(((UNLOGGED, "no"),))
             return found
         finally:
-            close(state.metrics, state.log, passage, f"gRPC {name}")
+            close(state, passage, f"gRPC {name}")
 
     return grpc.unary_unary_rpc_method_handler(
         carried_out,

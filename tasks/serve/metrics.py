@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections import Counter as Counted
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -35,7 +36,6 @@ ROWS_LOOKED_AT = 16
 MOST_KEPT = 256
 """Requests that are counted together; what `look` has not counted yet dies with the process."""
 OTHER = "other"
-Outputs = Mapping[str, np.ndarray]
 
 
 class Metrics:
@@ -45,8 +45,9 @@ class Metrics:
         self._registry = CollectorRegistry()
         self._bounds = _Bounds()
         self._children: dict[tuple[object, ...], Any] = {}
-        self._passed: list[tuple[str, str, int, float]] = []
-        self._answers: list[tuple[Served, Outputs, int]] = []
+        self._passed: dict[tuple[str, str, int], list[float]] = {}
+        self._kept = 0
+        self._said: dict[Served, _Said] = {}
         self._generations: dict[str, int] = {}
         self._roles: dict[str, set[tuple[str, str]]] = {}
         model = ["model", "version"]
@@ -72,10 +73,10 @@ class Metrics:
 
     def answered(self, served: Served, answer: Answer) -> None:
         """Count the rows of an answer, and what they say."""
-        outputs, rows = answer.outputs, answer.num_rows
-        if rows > ROWS_LOOKED_AT:  # a copy: a view would keep all of it
-            outputs = {name: values[:ROWS_LOOKED_AT].copy() for name, values in outputs.items()}
-        self._answers.append((served, outputs, rows))
+        said = self._said.get(served)
+        if said is None:
+            said = self._said[served] = _Said()
+        said.add(answer, served.preparation.task == "binary")
 
     def unlogged(self, model: str, count: int) -> None:
         """Count rows that were answered and could not be written down."""
@@ -83,8 +84,9 @@ class Metrics:
 
     def passed(self, passage: Passage, seconds: float) -> None:
         """Count a request that is over."""
-        self._passed.append((passage.model, passage.version, passage.status, seconds))
-        if len(self._passed) >= MOST_KEPT:
+        self._passed.setdefault((passage.model, passage.version, passage.status), []).append(seconds)
+        self._kept += 1
+        if self._kept >= MOST_KEPT:
             self._count()
 
     def look(self, engine: Engine, shelves: Mapping[str, Shelf]) -> None:
@@ -116,35 +118,29 @@ class Metrics:
 
     def _count(self) -> None:
         """Hand on what was kept, many at a time: one by one it costs as much as a small model's call."""
-        passed, self._passed = self._passed, []
-        for (model, version, status), times in Counted(one[:3] for one in passed).items():
-            self._child(self._requests, model, self._bounds.version(model, version), str(status)).inc(times)
-        took: dict[tuple[str, str], list[float]] = {}
-        for model, version, _, seconds in passed:
+        passed, self._passed, self._kept = self._passed, {}, 0
+        for (model, version, status), seconds in passed.items():
+            labels = model, self._bounds.version(model, version)
+            self._child(self._requests, *labels, str(status)).inc(len(seconds))
             if model:
-                took.setdefault((model, self._bounds.version(model, version)), []).append(seconds)
-        for labels, seconds_of in took.items():
-            _observe(self._child(self._seconds, *labels), np.array(seconds_of), SECONDS)
-        answers, self._answers = self._answers, []
-        together: dict[Served, list[Outputs]] = {}
-        for served, outputs, rows in answers:
-            together.setdefault(served, []).append(outputs)
-            self._child(self._rows, served.project, self._bounds.version(served.project, served.version)).inc(rows)
-        for served, some in together.items():
-            self._count_answers(served, some)
+                _observe(self._child(self._seconds, *labels), np.array(seconds), SECONDS)
+        told, self._said = self._said, {}
+        for served, said in told.items():
+            self._count_said(served, said)
 
-    def _count_answers(self, served: Served, some: Sequence[Outputs]) -> None:
-        labels = served.project, self._bounds.version(served.project, served.version)
-        if PREDICTION in some[0]:
-            target = served.preparation.target
-            values = np.concatenate([outputs[PREDICTION] for outputs in some]).astype(np.float64)
-            _observe(self._child(self._deviations, *labels), (values - target.shift) / target.scale, DEVIATIONS)
-        elif LABEL in some[0]:
-            for label, times in Counted(str(label) for outputs in some for label in outputs[LABEL].tolist()).items():
-                self._child(self._classes, *labels, self._bounds.label(served.project, label)).inc(times)
-            chances = np.concatenate([outputs[PROBABILITIES] for outputs in some]).astype(np.float64)
-            is_binary = served.preparation.task == "binary"
-            _observe(self._child(self._chances, *labels), chances[:, 1] if is_binary else chances.max(axis=1), CHANCES)
+    def _count_said(self, served: Served, said: _Said) -> None:
+        name, target = served.project, served.preparation.target
+        labels = name, self._bounds.version(name, served.version)
+        self._child(self._rows, *labels).inc(said.rows)
+        for label, times in Counted(map(str, said.labels)).items():
+            self._child(self._classes, *labels, self._bounds.label(name, label)).inc(times)
+        if not said.numbers:
+            return
+        numbers = np.array(said.numbers)
+        if said.labels:
+            _observe(self._child(self._chances, *labels), numbers, CHANCES)
+        else:
+            _observe(self._child(self._deviations, *labels), (numbers - target.shift) / target.scale, DEVIATIONS)
 
     def _tell_roles(self, name: str, roles: Mapping[str, str | None]) -> None:
         now = {(self._bounds.version(name, version), role) for role, version in roles.items() if version}
@@ -169,6 +165,29 @@ class Metrics:
 
     def _gauge(self, name: str, told: str, labels: list[str], mode: Any) -> Gauge:
         return Gauge(f"loopline_serve_{name}", told, labels, registry=self._registry, multiprocess_mode=mode)
+
+
+@dataclass(slots=True)
+class _Said:
+    """What a version said since it was last counted, as plain values: arrays that are kept cost ten times as much.
+
+    `numbers`: predictions; of classes the probability of the positive one, or of the predicted one.
+    """
+
+    rows: int = 0
+    labels: list[Any] = field(default_factory=list)
+    numbers: list[float] = field(default_factory=list)
+
+    def add(self, answer: Answer, is_binary: bool) -> None:
+        """Note an answer; of many rows the first ones."""
+        outputs = answer.outputs
+        self.rows += answer.num_rows
+        if PREDICTION in outputs:
+            self.numbers += outputs[PREDICTION][:ROWS_LOOKED_AT].ravel().tolist()
+        elif LABEL in outputs:
+            self.labels += outputs[LABEL][:ROWS_LOOKED_AT].tolist()
+            chances = outputs[PROBABILITIES][:ROWS_LOOKED_AT].tolist()
+            self.numbers += [each[1] for each in chances] if is_binary else [max(each) for each in chances]
 
 
 class _Bounds:

@@ -17,7 +17,8 @@ from models.serving.open_inference import EXTENSIONS, Inference, described, infe
 from models.serving.rows import Rows
 from models.serving.served import Served
 from tasks.serve.answering import Question, answer, checked_key, model_name, picked
-from tasks.serve.bodies import answered, body_of, told
+from tasks.serve.bodies import answered, content_of, told
+from tasks.serve.calls import Call, Endpoint, Said, route
 from tasks.serve.health import why_dead, why_not_ready
 from tasks.serve.scoring import VERSION, request_id
 from tasks.serve.state import State
@@ -59,22 +60,22 @@ async def metadata(request: Request) -> Response:
     return told(model_metadata(request.app.state, request.path_params["name"], request.path_params.get("version")))
 
 
-async def infer(request: Request) -> Response:
+async def infer(call: Call) -> Said:
     """Predict."""
-    state = request.app.state
-    body = await body_of(request, state.settings.most_bytes)
+    body = content_of(call.headers, call.body, call.state.settings.most_bytes)
     try:
-        inference = inference_of(body, _json_bytes(request))
+        inference = inference_of(body, _json_bytes(call))
     except DataError as error:
         raise refusals.unreadable(str(error)) from error
-    name, version = request.path_params["name"], request.path_params.get("version")
-    found = await answer(state, question_of(inference, name, version, request_id(request)))
+    found = await answer(
+        call.state, question_of(inference, call.params["name"], call.params.get("version"), request_id(call))
+    )
     served = found.served
     made = written(inference, found.answer.outputs, served.outputs, served.project, served.version, found.key)
     headers = {VERSION: served.version}
     if made.json_bytes is None:
-        return answered(request, made.body, headers)
-    return answered(request, made.body, {**headers, JSON_BYTES: str(made.json_bytes)}, OCTETS)
+        return answered(call.headers, made.body, headers)
+    return answered(call.headers, made.body, {**headers, JSON_BYTES: str(made.json_bytes)}, OCTETS)
 
 
 def question_of(inference: Inference, name: str, version: str | None, request_id: str) -> Question:
@@ -105,8 +106,8 @@ def own_version() -> str:
     return importlib.metadata.version("loopline")
 
 
-def _json_bytes(request: Request) -> int | None:
-    given = request.headers.get(JSON_BYTES)
+def _json_bytes(call: Call) -> int | None:
+    given = call.headers.get(JSON_BYTES)
     if given is None:
         return None
     if not given.isdecimal() or len(given) > 18:
@@ -114,9 +115,12 @@ def _json_bytes(request: Request) -> int | None:
     return int(given)
 
 
+CALLS: dict[str, Endpoint] = {
+    "/v2/models/{name}/infer": infer,
+    "/v2/models/{name}/versions/{version}/infer": infer,
+}
 ROUTES = [
-    Route("/v2/models/{name}/infer", infer, methods=["POST"]),
-    Route("/v2/models/{name}/versions/{version}/infer", infer, methods=["POST"]),
+    *(route(path, endpoint) for path, endpoint in CALLS.items()),
     Route("/v2/health/live", live),
     Route("/v2/health/ready", ready),
     Route("/v2", server),

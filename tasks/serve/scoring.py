@@ -17,7 +17,8 @@ from models.serving.scoring import Scoring, scoring_of_csv, scoring_of_json
 from models.serving.served import Served
 from tasks.serve import explaining
 from tasks.serve.answering import Answered, Question, answer, checked_key
-from tasks.serve.bodies import answered, body_of, kind_of, told
+from tasks.serve.bodies import answered, content_of, kind_of, told
+from tasks.serve.calls import Call, Endpoint, Said, route
 
 VERSION, REQUEST_ID = "x-loopline-version", "x-request-id"
 """Headers: the version that answered; the caller's name of a request."""
@@ -30,11 +31,11 @@ async def versions(request: Request) -> Response:
     return told({name: shelf.release.model_dump() if shelf.release else None for name, shelf in shelves.items()})
 
 
-async def invocations(request: Request) -> Response:
+async def score(call: Call) -> Said:
     """Score rows."""
-    scoring = _scoring(kind_of(request), await body_of(request, request.app.state.settings.most_bytes))
-    name = request.path_params.get("name")
-    explains = explaining.is_asked(request)
+    content = content_of(call.headers, call.body, call.state.settings.most_bytes)
+    scoring = _scoring(kind_of(call.headers), content)
+    explains = explaining.is_asked(call.query)
 
     def rows(served: Served) -> Rows:
         made = scoring.rows(served.reader)
@@ -42,12 +43,12 @@ async def invocations(request: Request) -> Response:
             explaining.check(served, made)
         return made
 
-    question = Question(rows, name, key=request_id(request), ids=scoring.ids)
-    found = await answer(request.app.state, question)
+    question = Question(rows, call.params.get("name"), key=request_id(call), ids=scoring.ids)
+    found = await answer(call.state, question)
     document = _document(found)
     if explains:
-        document["explanations"] = await explaining.explanations(request.app.state, found)
-    return answered(request, orjson.dumps(document), {VERSION: found.served.version})
+        document["explanations"] = await explaining.explanations(call.state, found)
+    return answered(call.headers, orjson.dumps(document), {VERSION: found.served.version})
 
 
 def _scoring(kind: str, body: bytes) -> Scoring:
@@ -60,24 +61,19 @@ def _scoring(kind: str, body: bytes) -> Scoring:
 
 
 def _document(found: Answered) -> dict[str, Any]:
-    columns = found.served.columns(found.answer)
-    names = list(columns)
-    predictions = [dict(zip(names, values, strict=True)) for values in zip(*columns.values(), strict=True)]
     served = found.served
+    predictions = served.records(found.answer)
     return {"predictions": predictions, "ids": found.ids, "model": served.project, "version": served.version}
 
 
-def request_id(request: Request) -> str:
+def request_id(call: Call) -> str:
     """The caller's name of a request; empty for none.
 
     Raises:
         Refusal: It is too long.
     """
-    return checked_key(request.headers.get(REQUEST_ID, ""))
+    return checked_key(call.headers.get(REQUEST_ID, ""))
 
 
-ROUTES = [
-    Route("/invocations", invocations, methods=["POST"]),
-    Route("/models/{name}/invocations", invocations, methods=["POST"]),
-    Route("/version", versions),
-]
+CALLS: dict[str, Endpoint] = {"/invocations": score, "/models/{name}/invocations": score}
+ROUTES = [*(route(path, endpoint) for path, endpoint in CALLS.items()), Route("/version", versions)]

@@ -41,6 +41,7 @@ class Shelf:
         self._board = Board(settings.state(project) / "serving")
         self._generation = -1
         self._held: dict[str, Served] = {}
+        self._loaded: frozenset[str] = frozenset()
         self._limits: dict[str, float] = {}
         self._failed: dict[str, str] = {}
         self._counts: dict[str, dict[str, int]] = {}
@@ -65,7 +66,7 @@ class Shelf:
         if self.release is None:
             return None
         wanted = version or self.release.pick(key)
-        return self._held.get(wanted) if wanted and wanted in self.release.loaded else None
+        return self._held.get(wanted) if wanted and wanted in self._loaded else None
 
     def count(self, version: str, seconds: float, failed: bool = False) -> None:
         """Note how an answer of a version went: what an automatic return goes by."""
@@ -103,7 +104,7 @@ class Shelf:
             return
         now, coming = self._board.release(), self._board.next()
         if now is not None and now.generation == self._generation:
-            self.release = now
+            self._answer_by(now)
         self._failed = {}
         for version in coming.loaded if coming else ():
             await self._prepare(version)
@@ -132,9 +133,12 @@ class Shelf:
                     _log.error("%s: version %s cannot be loaded: %s", self.project, version, error)
                     self._failed[version] = str(error)
         if release is not None and (release.stable in self._held or not self.is_ready):
-            self.release = release
+            self._answer_by(release)
             for told in self.on_swap:
                 told(release)
+
+    def _answer_by(self, release: Release) -> None:
+        self.release, self._loaded = release, frozenset(release.loaded)
 
     def _try_again(self) -> None:
         """A version that could not be loaded may have been brought again."""

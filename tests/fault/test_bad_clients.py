@@ -85,6 +85,18 @@ def test_a_connection_that_says_nothing_is_closed(server: LiveServer) -> None:
         assert client.recv(100) == b""
 
 
+def test_a_connection_that_is_idle_after_an_answer_is_closed_and_one_in_use_is_not(server: LiveServer) -> None:
+    body = json.dumps(GOOD).encode()
+    with connected(server) as client:
+        for _ in range(7):  # longer than an idle one is kept
+            client.sendall(head_of(len(body)) + body)
+            assert client.recv(1 << 16).startswith(b"HTTP/1.1 200 ")
+            time.sleep(1)
+        began = time.monotonic()
+        assert client.recv(100) == b""
+        assert 3 < time.monotonic() - began < 15
+
+
 def test_a_body_that_ends_half_way(server: LiveServer) -> None:
     with connected(server) as client:
         client.sendall(head_of(1000) + b'{"dataframe_records": [')
@@ -122,6 +134,20 @@ def test_an_endless_head(server: LiveServer) -> None:
             client.sendall(b"GET /ping HTTP/1.1\r\nHost: 127.0.0.1\r\n" + b"X-A: " + b"a" * (1 << 20))
         with contextlib.suppress(ConnectionResetError):
             assert client.recv(100).startswith(b"HTTP/1.1 431 ")
+
+
+@pytest.mark.parametrize("times", [1, 2000])
+def test_clients_that_would_rather_speak_another_protocol_keep_their_bodies(server: LiveServer, times: int) -> None:
+    """As Java's client asks with every request; many of them in one packet are no deeper a stack."""
+    body = json.dumps(GOOD).encode()
+    more = "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQ\r\n"
+    with connected(server) as client:
+        client.sendall((head_of(len(body), more) + body) * times + head_of(1, "Connection: close\r\n") + b"{")
+        got = b""
+        while part := client.recv(1 << 16):
+            got += part
+    assert got.count(b"HTTP/1.1 200 OK") == got.count(b'"predictions"') == times
+    assert got.count(b"HTTP/1.1 400 ") == 1
 
 
 @pytest.mark.parametrize("nonsense", [b"\x16\x03\x01\x02\x00\x01\x00", b"HELLO\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n"])

@@ -49,8 +49,7 @@ def bundled(folder: Path, task: str) -> Served:
 
 
 def expected(served: Served, records: list[dict[str, object]]) -> list[dict[str, object]]:
-    columns = served.columns(served.answer(served.reader.of_records(records).feed))
-    return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+    return served.records(served.answer(served.reader.of_records(records).feed))
 
 
 def assert_same(got: list[dict[str, object]], wanted: list[dict[str, object]]) -> None:

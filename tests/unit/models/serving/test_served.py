@@ -16,21 +16,21 @@ def served(folder: Path, task: str) -> Served:
 
 
 @pytest.mark.parametrize(
-    ("task", "record", "columns"),
+    ("task", "record", "said"),
     [
-        ("binary", {"x": 0, "c": "u"}, {"label": ["no"], "probability_no": [0.5], "probability_yes": [0.5]}),
-        ("regression", {"x": 2, "c": None}, {"prediction": [2.0]}),
-        ("image", {"picture": "AAAAAAAA"}, {"label": ["no"]}),
-        ("language", {"line": "ab"}, {"next_character": ["c"]}),
+        ("binary", {"x": 0, "c": "u"}, {"label": "no", "probability_no": 0.5, "probability_yes": 0.5}),
+        ("regression", {"x": 2, "c": None}, {"prediction": 2.0}),
+        ("image", {"picture": "AAAAAAAA"}, {"label": "no"}),
+        ("language", {"line": "ab"}, {"next_character": "c"}),
     ],
 )
 def test_every_kind_answers_records(
-    tmp_path: Path, task: str, record: dict[str, object], columns: dict[str, list[object]]
+    tmp_path: Path, task: str, record: dict[str, object], said: dict[str, object]
 ) -> None:
     ready = served(tmp_path, task)
     answer = ready.answer(ready.reader.of_records([record]).feed)
-    told = ready.columns(answer)
-    assert {name: told[name] for name in columns} == columns
+    (told,) = ready.records(answer)
+    assert {name: told[name] for name in said} == said
     assert (answer.project, answer.version, answer.num_rows) == ("tiny", "3", 1)
 
 

@@ -1,29 +1,23 @@
 """Bodies of requests and responses: compressed or not, never larger than the server takes."""
 
-import asyncio
 import gzip
 import zlib
 
 import pytest
-from starlette.requests import Request
 
 from models.serving.refusals import Refusal
-from tasks.serve.bodies import LEAST_COMPRESSED, answered, body_of, kind_of
+from tasks.serve.bodies import LEAST_COMPRESSED, answered, content_of, kind_of
 
 MOST = 10_000
 PLAIN = b"loopline" * 200
 
 
-def request(body: bytes = b"", **headers: str) -> Request:
-    async def receive() -> dict[str, object]:
-        return {"type": "http.request", "body": body}
-
-    named = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
-    return Request({"type": "http", "method": "POST", "headers": named}, receive)
+def named(**headers: str) -> dict[str, str]:
+    return {name.replace("_", "-"): value for name, value in headers.items()}
 
 
 def read(body: bytes, **headers: str) -> bytes:
-    return asyncio.run(body_of(request(body, **headers), MOST))
+    return content_of(named(**headers), body, MOST)
 
 
 @pytest.mark.parametrize(
@@ -58,8 +52,8 @@ def test_a_body_that_is_not_read_says_why(body: bytes, headers: dict[str, str], 
 
 
 def test_a_type_is_known_without_its_parameters() -> None:
-    assert kind_of(request(content_type="Text/CSV; charset=utf-8")) == "text/csv"
-    assert kind_of(request()) == ""
+    assert kind_of(named(content_type="Text/CSV; charset=utf-8")) == "text/csv"
+    assert kind_of({}) == ""
 
 
 @pytest.mark.parametrize(
@@ -73,15 +67,14 @@ def test_a_type_is_known_without_its_parameters() -> None:
     ],
 )
 def test_a_large_answer_goes_compressed_to_who_takes_that(accepted: str, encoding: str | None) -> None:
-    response = answered(request(accept_encoding=accepted), PLAIN, {})
-    assert response.headers.get("content-encoding") == encoding
-    assert response.headers["vary"] == "Accept-Encoding"
+    said = answered(named(accept_encoding=accepted), PLAIN, {})
+    assert said.headers.get("content-encoding") == encoding
+    assert said.headers["vary"] == "Accept-Encoding"
     windows = {"gzip": 31, "deflate": 15}
-    body = bytes(response.body)
-    assert (zlib.decompress(body, windows[encoding]) if encoding else body) == PLAIN
+    assert (zlib.decompress(said.body, windows[encoding]) if encoding else said.body) == PLAIN
 
 
 def test_a_small_answer_goes_as_it_is() -> None:
-    response = answered(request(accept_encoding="gzip"), b"x" * (LEAST_COMPRESSED - 1), {"a": "b"})
-    assert "content-encoding" not in response.headers
-    assert response.headers["a"] == "b"
+    said = answered(named(accept_encoding="gzip"), b"x" * (LEAST_COMPRESSED - 1), {"a": "b"})
+    assert "content-encoding" not in said.headers
+    assert said.headers["a"] == "b"

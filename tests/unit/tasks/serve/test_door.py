@@ -14,8 +14,8 @@ from models.serving.refusals import Refusal
 from tasks.serve import passage
 from tasks.serve.access import Access
 from tasks.serve.door import SMALL_BYTES, Door
-from tasks.serve.logs import RequestLog
-from tasks.serve.metrics import Metrics
+from tasks.serve.settings import Settings
+from tasks.serve.state import State
 
 TOKEN = "the-token-of-this-server"
 HOST = {"host": "127.0.0.1:8000"}
@@ -60,13 +60,14 @@ def ask(
             return {"type": "http.disconnect"}
         return {"type": "http.request", "body": left.pop(0), "more_body": bool(left) or headers.get("cut") == "yes"}
 
-    met, metrics = Met(), Metrics()
-    door = Door(application, access or Access("127.0.0.1", [TOKEN]), MOST, metrics, RequestLog())
+    met = Met()
+    state = State(Settings("/nowhere", ("tiny",), most_bytes=MOST), {}, {}, access or Access("127.0.0.1", [TOKEN]))
+    door = Door(application, state, {})
     given = {**HOST, **{name.replace("_", "-"): value for name, value in headers.items()}}
     raw = [(name.encode(), value.encode()) for name, value in given.items()]
     scope = {"type": "http", "method": "POST", "path": path, "headers": raw, "client": ("192.0.2.7", 1)}
     asyncio.run(door(scope, receive, send))
-    met.counted = [one[:3] for one in metrics._passed]
+    met.counted = list(state.metrics._passed)
     return met
 
 

@@ -5,7 +5,6 @@ import time
 from pathlib import Path
 
 import pytest
-from starlette.requests import Request
 
 from models.errors import DataError
 from models.serving.refusals import Refusal
@@ -23,20 +22,16 @@ def served(folder: Path, task: str = "binary") -> Served:
     return Served("tiny", "1", folder)
 
 
-def request(query: bytes) -> Request:
-    return Request({"type": "http", "method": "POST", "path": "/", "headers": [], "query_string": query})
-
-
 @pytest.mark.parametrize(
     ("query", "asked"), [(b"", False), (b"explain=0", False), (b"explain=1", True), (b"explain=true", True)]
 )
 def test_it_is_asked_for_in_the_query(query: bytes, asked: bool) -> None:
-    assert is_asked(request(query)) is asked
+    assert is_asked(query) is asked
 
 
 def test_neither_yes_nor_no_is_refused() -> None:
     with pytest.raises(Refusal, match="got 'perhaps', expected 1 or 0"):
-        is_asked(request(b"explain=perhaps"))
+        is_asked(b"explain=perhaps")
 
 
 def test_every_row_is_explained_by_one_further_call(tmp_path: Path) -> None:

@@ -1,0 +1,86 @@
+"""A prediction that is asked for over HTTP, and what is said: the same whichever way it came in."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+if TYPE_CHECKING:
+    from tasks.serve.state import State
+
+_NAME = "{name}"
+
+
+@dataclass(slots=True)
+class Call:
+    """What is asked.
+
+    Args:
+        state: The worker's.
+        headers: By name in lower case; of those that are sent twice the first.
+        body: As it was sent.
+        params: The parts of the address that have a name.
+        query: What stands behind the question mark.
+    """
+
+    state: State
+    headers: Mapping[str, str]
+    body: bytes
+    params: Mapping[str, str]
+    query: bytes = b""
+
+
+@dataclass(slots=True)
+class Said:
+    """What is answered. `headers`: all of them, but the date and those of the connection."""
+
+    body: bytes
+    headers: dict[str, str]
+    status: int = 200
+
+
+Endpoint = Callable[[Call], Awaitable[Said]]
+
+
+def named(headers: list[tuple[bytes, bytes]]) -> dict[str, str]:
+    """Headers as they came, by name in lower case; of those that are sent twice the first, as Starlette has it."""
+    return {name.decode("latin-1"): value.decode("latin-1") for name, value in reversed(headers)}
+
+
+def route(path: str, endpoint: Endpoint) -> Route:
+    """An endpoint as Starlette has it."""
+
+    async def answered(request: Request) -> Response:
+        query = request.scope["query_string"]
+        call = Call(request.app.state, request.headers, await request.body(), request.path_params, query)
+        said = await endpoint(call)
+        return Response(said.body, said.status, said.headers)
+
+    return Route(path, answered, methods=["POST"])
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """An endpoint at an address as it goes over the wire."""
+
+    endpoint: Endpoint
+    params: Mapping[str, str]
+    said: str
+    """Method and address, as the log has them."""
+
+
+def ways(endpoints: Mapping[str, Endpoint], names: Iterable[str]) -> dict[bytes, Way]:
+    """The addresses whose only parameter is the name of a served model, with the names put in."""
+    found = {}
+    for path, endpoint in endpoints.items():
+        given = names if _NAME in path else [""]
+        for name in given:
+            exact = path.replace(_NAME, name)
+            if "{" not in exact:
+                found[exact.encode()] = Way(endpoint, {"name": name} if name else {}, f"POST {exact}")
+    return found

@@ -1,0 +1,133 @@
+"""The short way: a small prediction that arrived whole is answered where it was read, with one write.
+
+The long way is uvicorn's: a cycle, a task, an application with messages in both directions. For a small model that
+costs more than the answer (`infra/decisions/0011`). All else takes it: other addresses, bodies that are large or come
+in parts, what stands behind another request in one read (else one caller could hold up the loop), callers who are slow
+to read.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Coroutine, Generator
+from typing import Any
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+
+from tasks.serve.calls import Said, Way, named
+from tasks.serve.door import Door, is_small, send_said
+
+Going = Coroutine[Any, Any, Said]
+
+
+class ShortWay(HttpToolsProtocol):
+    """A connection that knows the addresses of a `Door`.
+
+    `answered_at`: when it last answered the short way, by `time.monotonic`. No timer is set then, as uvicorn sets one
+    for each answer: whoever looks at all connections ends the idle ones.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        assert isinstance(self.app, Door)
+        self._door = self.app
+        self._way: Way | None = None
+        self._named: dict[str, str] = {}
+        self._body = b""
+        self._is_first = False
+        self.answered_at: float | None = None
+
+    def data_received(self, data: bytes) -> None:
+        """Read on; a request of which there is more to come takes the long way."""
+        self._is_first = True
+        super().data_received(data)
+        if self._way is not None:
+            self._way = None
+            super().on_headers_complete()
+            if self._body:
+                super().on_body(self._body)
+
+    def on_headers_complete(self) -> None:
+        """A head is here."""
+        way = self._door.ways.get(self.url)
+        if way is not None and self._may_be_short():
+            self._named, self._body = named(self.headers), b""
+            if is_small(self._named):
+                self._way = way
+                return
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        """Some of a body is here."""
+        if self._way is None:
+            super().on_body(body)
+        else:
+            self._body += body
+
+    def on_message_complete(self) -> None:
+        """All of a request is here: what needs no waiting is answered at once."""
+        way, self._way = self._way, None
+        if way is None:
+            super().on_message_complete()
+            return
+        going = self._door.answer(way, self._named, self._body, self.client)
+        try:
+            going.send(None)
+        except StopIteration as done:
+            self._say(done.value)
+        else:
+            self._hand_over(going)
+
+    def _may_be_short(self) -> bool:
+        parser, cycle = self.parser, self.cycle
+        is_first, self._is_first = self._is_first, False
+        return (
+            is_first
+            and parser.get_method() == b"POST"
+            and (cycle is None or cycle.response_complete)
+            and not self.expect_100_continue
+            and not self.flow.write_paused
+            and not parser.should_upgrade()
+            and parser.get_http_version() == "1.1"
+            and not self.transport.is_closing()
+        )
+
+    def _say(self, said: Said) -> None:
+        parts = [STATUS_LINE[said.status]]
+        for name, value in self.server_state.default_headers:
+            parts += (name, b": ", value, b"\r\n")
+        head = "".join([f"{name}: {value}\r\n" for name, value in said.headers.items()])
+        keeps = self.parser.should_keep_alive()
+        parts += (head.encode("latin-1"), b"\r\n" if keeps else b"connection: close\r\n\r\n", said.body)
+        self.transport.write(b"".join(parts))
+        if not keeps:
+            self.transport.close()
+        self.server_state.total_requests += 1
+        self.answered_at = time.monotonic()
+
+    def _hand_over(self, going: Going) -> None:
+        """What waits for the engine goes on in uvicorn's cycle: it may be pipelined, drained, left."""
+        app, self.app = self.app, _rest_of(going)
+        super().on_headers_complete()
+        self.app = app
+        super().on_message_complete()
+
+
+def _rest_of(going: Going) -> ASGIApp:
+    """An application that says what a coroutine comes to that was begun without a task."""
+
+    async def saying(scope: Scope, receive: Receive, send: Send) -> None:
+        await send_said(send, await _Begun(going))
+
+    return saying
+
+
+class _Begun:
+    """A coroutine that gave its turn away once: `await` refuses one that was begun."""
+
+    def __init__(self, going: Going) -> None:
+        self._going = going
+
+    def __await__(self) -> Generator[Any, None, Said]:
+        return self._going.__await__()

@@ -1,0 +1,23 @@
+"""What is asked, and the addresses where it is asked."""
+
+from starlette.datastructures import Headers
+
+from tasks.serve.calls import Call, Said, named, ways
+
+
+async def say(_: Call) -> Said:
+    raise AssertionError
+
+
+def test_of_headers_that_are_sent_twice_the_first_counts() -> None:
+    raw = [(b"a", b"1"), (b"b", "\xe4".encode("latin-1")), (b"a", b"2")]
+    assert named(raw) == {"a": Headers(raw=raw)["a"], "b": "\xe4"}
+
+
+def test_addresses_have_the_names_of_models_put_in() -> None:
+    found = ways({"/say": say, "/models/{name}/say": say, "/models/{name}/versions/{version}/say": say}, ["a", "b"])
+    assert {path: (way.params, way.said) for path, way in found.items()} == {
+        b"/say": ({}, "POST /say"),
+        b"/models/a/say": ({"name": "a"}, "POST /models/a/say"),
+        b"/models/b/say": ({"name": "b"}, "POST /models/b/say"),
+    }
