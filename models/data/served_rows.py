@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from models.data.log_names import INPUT, LABEL, RAW
+from models.data.log_names import GIVEN, INPUT, LABEL, RAW
 from models.data.row_batches import concatenated
 
 ORIGIN = "serve"
@@ -33,7 +33,8 @@ def prediction_rows(records: Iterable[Mapping[str, Any]]) -> pa.Table:
     groups: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
     for record in records:
         raw = {name: values for name, values in record["raw"].items() if name in kept}
-        shape = (record["version"], "scores" in record, *record["names"], None, *record["texts"], None, *raw)
+        names = (*record["names"], None, *record["texts"], None, *raw, None, *record.get("given", ()))
+        shape = (record["version"], "scores" in record, *names)
         groups.setdefault(shape, []).append({**record, "raw": raw})
     return concatenated([_table(group) for group in groups.values()])
 
@@ -69,6 +70,8 @@ def _table(records: Sequence[Mapping[str, Any]]) -> pa.Table:
         columns[f"{INPUT}{name}"] = pa.array(texts, pa.string())
     for name in records[0]["raw"]:
         columns[f"{RAW}{name}"] = _raw([value for record in records for value in record["raw"][name]])
+    for name in records[0].get("given", ()):
+        columns[f"{GIVEN}{name}"] = _raw([value for record in records for value in record["given"][name]])
     return pa.table(columns)
 
 

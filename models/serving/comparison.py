@@ -45,12 +45,12 @@ def compare(version: str, metric: Metric, answered: Array, shadow: Array, label:
         metric: The project's goal.
         answered: (row,) scores, or (row, class) probabilities, of the versions that answered.
         shadow: The same of the shadow.
-        label: (row,) class index or number; NaN while none is known.
+        label: (row,) class index or number; NaN while none is known. A text is its own: any number.
     """
     found = Comparison(version=version, num_rows=len(answered), metric=metric.name)
     if not len(answered):
         return found
-    numbers = "regression" in metric.tasks
+    numbers = not {"binary", "multiclass"} & set(metric.tasks)
     agreement = None if numbers else float(np.mean(predicted_class(answered) == predicted_class(shadow)))
     labelled = ~np.isnan(label)
     told = {"agreement": agreement, "distance": float(np.mean(np.abs(answered - shadow)))}

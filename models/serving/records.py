@@ -1,7 +1,8 @@
 """Records of a served log: one a request, as JSON; what is left out by the spec is never written.
 
-`{"ids", "at", "version", "score" | "scores", "names", "numbers", "texts", "raw"}`: a predicted request. `numbers` are
-those of the inputs called `names`, one column after the other; `texts` and `raw` are columns by name.
+`{"ids", "at", "version", "score" | "scores", "names", "numbers", "texts", "raw", "given"}`: a predicted request.
+`numbers` are those of the inputs called `names`, one column after the other; `texts`, `raw` and `given` are columns by
+name. `given` is there while a version is a shadow: texts, or the windows of a series, float64, little-endian.
 `{"ids", "labels", "at", "by"}`: labels. `at` is in microseconds since 1970.
 """
 
@@ -35,6 +36,7 @@ class Recorder:
 
     def __init__(self, preparation: Preparation, redacted: Collection[str] = ()) -> None:
         self._is_binary = preparation.task == "binary"
+        self._redacted = frozenset(redacted)
         self._left_out = {*redacted, preparation.target.name}
         of_table = preparation.kind == "table"
         numbers = [part.name for part in preparation.numeric] if of_table else []
@@ -44,9 +46,11 @@ class Recorder:
         self._takes_all = len(self._numbers) == len(numbers)
         self._texts = [name for name in texts if name not in redacted]
         self._names = orjson.Fragment(orjson.dumps(self._numbers))
+        self._series = [part.name for part in preparation.numeric] if preparation.kind == "series" else []
+        self._text = preparation.characters.column if preparation.characters is not None else None
         self._picture = preparation.pixels.image.column if preparation.pixels is not None else None
 
-    def record(self, ids: Sequence[str], at_us: int, rows: Rows, answer: Answer) -> bytes:
+    def record(self, ids: Sequence[str], at_us: int, rows: Rows, answer: Answer, *, whole: bool = False) -> bytes:
         """What is kept of an answered request.
 
         Args:
@@ -54,10 +58,11 @@ class Recorder:
             at_us: When.
             rows: What was answered.
             answer: What was said.
+            whole: Also what is answered again only from all of it: texts and windows.
         """
         raw = {name: values for name, values in rows.extra.items() if name not in self._left_out}
         if self._picture is not None and self._picture not in self._left_out:
-            raw[self._picture] = [_plain(picture) for picture in next(iter(rows.feed.values()))]
+            raw[self._picture] = [_bytes(picture) for picture in next(iter(rows.feed.values()))]
         record = {
             "ids": ids,
             "at": at_us,
@@ -68,6 +73,8 @@ class Recorder:
             "texts": {name: rows.feed[name].tolist() for name in self._texts},
             "raw": raw,
         }
+        if whole:
+            record["given"] = self._given(rows)
         return orjson.dumps(record, option=orjson.OPT_SERIALIZE_NUMPY)
 
     def _numbers_of(self, rows: Rows) -> np.ndarray:
@@ -77,6 +84,13 @@ class Recorder:
         if rows.numbers is not None:
             return (rows.numbers if self._takes_all else rows.numbers[self._places]).ravel()
         return np.concatenate([rows.feed[name] for name in self._numbers])
+
+    def _given(self, rows: Rows) -> dict[str, list[Any]]:
+        feed = rows.feed
+        if self._text is not None and self._text not in self._left_out:
+            return {self._text: feed["text"].tolist()}
+        kept = [(at, name) for at, name in enumerate(self._series) if name not in self._redacted]
+        return {name: [_bytes(window[:, at]) for window in feed["series"]] for at, name in kept}
 
     def _scored(self, answer: Answer) -> dict[str, Any]:
         """`score` or `scores`, as the prediction log has them."""
@@ -109,6 +123,6 @@ def part_of(rows: Rows, answer: Answer, places: Sequence[int]) -> tuple[Rows, An
     return Rows(feed, extra), Answer(answer.project, answer.version, outputs)
 
 
-def _plain(picture: np.ndarray) -> dict[str, str]:
-    """The bytes of a picture: height, width, channel."""
-    return {BYTES: base64.b64encode(picture.tobytes()).decode()}
+def _bytes(values: np.ndarray) -> dict[str, str]:
+    """Those of a picture (height, width, channel), or of a feature's window (step,)."""
+    return {BYTES: base64.b64encode(values.tobytes()).decode()}

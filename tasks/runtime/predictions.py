@@ -12,6 +12,7 @@ Both are `PartLog`s in a project's state, `project.state(spec.name)`: `predictio
 | `scores` | list<float64> | multiclass: probabilities in the order of the target's classes; else null |
 | `input.NAME` | float64 or text | tables: what the graph was given; text is "" where the value was missing |
 | `raw.NAME` | its own type | a column of the row that was given and is no input as it stands |
+| `given.NAME` | text or binary | while there was a shadow: the text; a feature's window, float64 |
 
 | `labels/` | type | is |
 |---|---|---|

@@ -78,7 +78,7 @@ async def answer(state: State, question: Question) -> Answered:
     passage.rows = rows.num_rows
     state.metrics.answered(served, found)
     try:
-        if not state.books[name].enter(served, ids, rows, found):
+        if not state.books[name].enter(served, ids, rows, found, whole=state.shelves[name].has_shadow):
             passage.unlogged = True
             state.metrics.unlogged(name, rows.num_rows)
     except StoreError as error:

@@ -51,8 +51,8 @@ class Book:
         self._rules: dict[str, tuple[Log, Recorder]] = {}
         self._said = float("-inf")
 
-    def enter(self, served: Served, ids: Sequence[str], rows: Rows, answer: Answer) -> bool:
-        """Write down an answer, as the version's spec has it.
+    def enter(self, served: Served, ids: Sequence[str], rows: Rows, answer: Answer, *, whole: bool = False) -> bool:
+        """Write down an answer, as the version's spec has it; `whole`: with all that a shadow needs.
 
         False: it could not be written, and the spec says to answer all the same.
 
@@ -67,7 +67,7 @@ class Book:
             rows, answer = part_of(rows, answer, places)
             ids = [ids[place] for place in places]
         try:
-            self._predictions.write(recorder.record(ids, time.time_ns() // 1000, rows, answer))
+            self._predictions.write(recorder.record(ids, time.time_ns() // 1000, rows, answer, whole=whole))
         except StoreError as error:
             self._say(error)
             if rules.when_full == "refuse":

@@ -6,19 +6,23 @@ project's state (`tasks/runtime/shadows.py`); `loopline release` compares.
 
 from __future__ import annotations
 
+import base64
 import logging
 import os
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from models.data.log_names import INPUT, RAW
+from models.data.log_names import GIVEN, INPUT, RAW
 from models.errors import DataError, LooplineError
 from models.export.names import PREDICTION, PROBABILITIES
+from models.export.reading import BITS_PER_CHAR
+from models.serving.rows import Rows
 from models.serving.served import Served
 from tasks.runtime.part_log import PartLog
 from tasks.runtime.predictions import prediction_log
@@ -51,6 +55,8 @@ def answer_new(state: Path, served: Served) -> int:
         if mine.num_rows:
             try:
                 tables.append(_answered(mine, served))
+                if tables[-1].num_rows < mine.num_rows:
+                    notes.append(f"{mine.num_rows - tables[-1].num_rows} rows came before there was a shadow")
             except DataError as error:
                 notes.append(f"{mine.num_rows} rows could not be answered: {error}")
     if tables:
@@ -70,14 +76,9 @@ def _beginning(log: PartLog) -> int:
 
 
 def _answered(table: pa.Table, served: Served) -> pa.Table:
-    columns = {port.name: _values(table, port.name) for port in served.inputs}
-    outputs = served.answer(served.reader.of_columns(columns).feed).outputs
-    many = PREDICTION not in outputs and served.preparation.task != "binary"
-    if PREDICTION in outputs:
-        scores = outputs[PREDICTION].astype(np.float64)
-    else:
-        scores = outputs[PROBABILITIES].astype(np.float64)
-        scores = scores if many else scores[:, 1]
+    table, rows = _asked(table, served)
+    scores = _scores(served, served.answer(rows.feed).outputs)
+    many = scores.ndim == 2
     nothing = pa.nulls(table.num_rows)
     told = {name: table.column(name) for name in ("id", "at", "version", "score", "scores")}
     return pa.table(
@@ -91,13 +92,71 @@ def _answered(table: pa.Table, served: Served) -> pa.Table:
     )
 
 
+def _scores(served: Served, outputs: Mapping[str, np.ndarray]) -> np.ndarray:
+    """As the prediction log has them: (row,), or (row, class)."""
+    for name in (PREDICTION, BITS_PER_CHAR):
+        if name in outputs:
+            return outputs[name].astype(np.float64).ravel()
+    scores = outputs[PROBABILITIES].astype(np.float64)
+    return scores[:, 1] if served.preparation.task == "binary" else scores
+
+
+def _asked(table: pa.Table, served: Served) -> tuple[pa.Table, Rows]:
+    """The rows that the log holds all of, and what was asked with them.
+
+    Raises:
+        DataError: It holds none.
+    """
+    preparation, reader = served.preparation, served.reader
+    if preparation.window is not None:
+        names = [f"{GIVEN}{part.name}" for part in preparation.numeric]
+        table = _whole(table, names)
+        return table, reader.of_tensors({"series": _windows(table, names, preparation.window.length)})
+    if preparation.characters is not None:
+        name = f"{GIVEN}{preparation.characters.column}"
+        table = _whole(table, [name])
+        return table, reader.of_array(table.column(name).to_pylist())
+    if preparation.pixels is not None:
+        name = f"{RAW}{preparation.pixels.image.column}"
+        table = _whole(table, [name])
+        return table, reader.of_array([base64.b64encode(image).decode() for image in table.column(name).to_pylist()])
+    return table, reader.of_columns({port.name: _values(table, port.name) for port in served.inputs})
+
+
+def _whole(table: pa.Table, names: list[str]) -> pa.Table:
+    """The rows that have all of these columns: what was asked before there was a shadow lacks some."""
+    for name in names:
+        if name not in table.column_names:
+            raise _lacks(name.partition(".")[2])
+        table = table.filter(table.column(name).is_valid())
+    if not table.num_rows:
+        raise _lacks(names[0].partition(".")[2])
+    return table
+
+
+def _windows(table: pa.Table, names: list[str], length: int) -> np.ndarray:
+    """Windows (row, length, feature): the last steps of those that were given."""
+    features = []
+    for name in names:
+        windows = [np.frombuffer(window, "<f8") for window in table.column(name).to_pylist()]
+        shortest = min(map(len, windows))
+        if shortest < length:
+            raise DataError(f"the log holds windows of {shortest} steps: this version looks at {length}")
+        features.append([window[-length:] for window in windows])
+    return np.ascontiguousarray(np.array(features).transpose(1, 2, 0))
+
+
 def _values(table: pa.Table, name: str) -> list[Any]:
     """A column as callers send it: missing values are None."""
     for prefix in (INPUT, RAW):
         if f"{prefix}{name}" in table.column_names:
             values = table.column(f"{prefix}{name}").to_pylist()
             return [None if value == "" or value != value else value for value in values]
-    raise DataError(f"the prediction log does not hold the input {name!r}: a shadow needs all of them, none redacted")
+    raise _lacks(name)
+
+
+def _lacks(name: str) -> DataError:
+    return DataError(f"the prediction log does not hold the input {name!r}: a shadow needs all of them, none redacted")
 
 
 def main() -> None:

@@ -36,6 +36,7 @@ class Shelf:
     def __init__(self, settings: Settings, project: str) -> None:
         self.project = project
         self.release: Release | None = None
+        self.has_shadow = False
         self.on_swap: list[Callable[[Release], None]] = []
         self._place = settings.workspace.cache / "models" / project
         self._board = Board(settings.state(project) / "serving")
@@ -138,7 +139,7 @@ class Shelf:
                 told(release)
 
     def _answer_by(self, release: Release) -> None:
-        self.release, self._loaded = release, frozenset(release.loaded)
+        self.release, self._loaded, self.has_shadow = release, frozenset(release.loaded), release.shadow is not None
 
     def _try_again(self) -> None:
         """A version that could not be loaded may have been brought again."""

@@ -54,6 +54,19 @@ def test_the_stable_version_answers_and_it_is_written_down(state: State, setting
     assert (record["ids"], record["version"], record["raw"]) == (list(answered.ids), "2", {"why": ["a", "b"]})
 
 
+def test_while_there_is_a_shadow_all_that_it_needs_is_written_down(settings: Settings) -> None:
+    write_served(settings.workspace.cache / "models" / "tiny" / "1", "language")
+    state = State.of(settings)
+    for generation, shadow in enumerate((None, "9"), 1):
+        write_json(settings.release_path("tiny"), {"generation": generation, "stable": "1", "shadow": shadow})
+        asyncio.run(state.shelves["tiny"].refresh())
+        asyncio.run(answer(state, Question(lambda served: served.reader.of_array(["ab"]), "tiny")))
+    (segment,) = segments_folder(settings.state("tiny")).iterdir()
+    first, second = (orjson.loads(payload) for _, payload in unframed(segment.read_bytes()))
+    assert "given" not in first
+    assert second["given"] == {"line": ["ab"]}
+
+
 def test_the_version_that_was_asked_for_answers(state: State) -> None:
     assert ask(state, name="tiny", version="1").served.version == "1"
 

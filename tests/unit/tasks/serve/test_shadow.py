@@ -3,10 +3,14 @@
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
+import orjson
 import pyarrow as pa
 import pytest
 
+from models.data.served_rows import prediction_rows
+from models.serving.records import Recorder
 from models.serving.served import Served
+from models.spec import Window
 from tasks.runtime import shadows
 from tasks.runtime.predictions import prediction_log
 from tasks.serve.shadow import answer_new
@@ -79,6 +83,71 @@ def test_an_input_that_was_given_and_not_used_before_is_taken_from_the_row(tmp_p
     shadow, state = served(tmp_path), tmp_path / "state"
     log(state, ["a"], **{"input.c": None, "raw.c": pa.array(["v"])})
     assert answer_new(state, shadow) == 1
+
+
+GIVEN = {
+    "binary": [{"x": 1.0, "c": "u"}, {"x": None, "c": "w"}],
+    "image": [{"picture": "AAAAAAAA"}, {"picture": "AAECAwQF"}],
+    "series": [{"x": float(step), "y": -1.0} for step in range(4)],
+    "language": [{"line": "ab"}, {"line": "cabbac"}],
+}
+
+
+def logged(state, answered, records, whole=True, redacted=()):
+    """Answers as a server writes them down and the compactor moves them."""
+    rows = answered.reader.of_records(records)
+    ids = [str(number) for number in range(rows.num_rows)]
+    record = Recorder(answered.preparation, redacted).record(ids, 1, rows, answered.answer(rows.feed), whole=whole)
+    prediction_log(state).append(prediction_rows([orjson.loads(record)]))
+    return rows
+
+
+@pytest.mark.parametrize("kind", list(GIVEN))
+def test_of_every_kind_the_shadow_says_what_it_would_have_said(tmp_path, kind):
+    shadow, state = served(tmp_path, kind), tmp_path / "state"
+    rows = logged(state, Served("tiny", "1", shadow.folder), GIVEN[kind])
+    assert answer_new(state, shadow) == 2
+    ids, answered, said = shadows.said(state, "2")
+    assert ids == ["0", "1"]
+    outputs = shadow.answer(rows.feed).outputs
+    wanted = {
+        "binary": lambda: outputs["probabilities"][:, 1],
+        "image": lambda: outputs["probabilities"][:, 1],
+        "series": lambda: outputs["prediction"].ravel(),
+        "language": lambda: outputs["bits_per_char"],
+    }[kind]()
+    assert said.tolist() == answered.tolist() == wanted.tolist()
+    assert len(set(said.tolist())) == 2
+    assert shadows.note_of(state, "2") == ""
+
+
+@pytest.mark.parametrize(("kind", "column"), [("image", "picture"), ("series", "y"), ("language", "line")])
+def test_what_was_redacted_is_not_there_for_a_shadow_either(tmp_path, kind, column):
+    shadow, state = served(tmp_path, kind), tmp_path / "state"
+    logged(state, Served("tiny", "1", shadow.folder), GIVEN[kind], redacted=[column])
+    (table,) = prediction_log(state).scan()
+    assert not {f"given.{column}", f"raw.{column}"} & set(table.column_names) - {"raw.y"}
+    assert answer_new(state, shadow) == 0
+    assert f"does not hold the input '{column}'" in shadows.note_of(state, "2")
+
+
+@pytest.mark.parametrize("kind", ["series", "language"])
+def test_what_came_before_there_was_a_shadow_is_passed_over_and_said(tmp_path, kind):
+    shadow, state = served(tmp_path, kind), tmp_path / "state"
+    first = Served("tiny", "1", shadow.folder)
+    logged(state, first, GIVEN[kind], whole=False)
+    logged(state, first, GIVEN[kind])
+    assert answer_new(state, shadow) == 2
+    assert "2 rows" in shadows.note_of(state, "2")
+
+
+def test_a_shadow_that_looks_further_back_than_was_given_says_so(tmp_path):
+    shadow, state = served(tmp_path, "series"), tmp_path / "state"
+    logged(state, Served("tiny", "1", shadow.folder), GIVEN["series"])
+    longer = shadow.preparation.model_copy(update={"window": Window(length=5)})
+    shadow.preparation = longer
+    assert answer_new(state, shadow) == 0
+    assert "the log holds windows of 3 steps: this version looks at 5" in shadows.note_of(state, "2")
 
 
 def test_before_anything_was_said_there_is_nothing(tmp_path):
