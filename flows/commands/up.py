@@ -25,7 +25,7 @@ ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     "wishes",
     multiple=True,
     metavar="SERVICE=NUMBER",
-    help="Port of prefect, mlflow, overview, optuna or serve, kept from then on; 0: any free one.",
+    help="Port of prefect, mlflow, overview, optuna or serve, kept from then on; 0: any but the usual.",
 )
 @click.option("--foreground", is_flag=True, help="Stay, and end the platform at Ctrl-C or SIGTERM.")
 @options.as_json

@@ -75,7 +75,7 @@ def _claim(name: str, port: int) -> int:
     if not _is_free(port):
         raise StoreError(
             f"port {port}, wanted for {name}, is taken by {holder(port)}: end that, or say `--port {name}=NUMBER` "
-            "(0: any free one)"
+            "(0: any but the usual one)"
         )
     return port
 
