@@ -9,7 +9,7 @@ from types import FrameType
 
 import click
 
-from flows.sigterm import outside_imports
+from flows.sigterm import well_timed
 
 COMMANDS = {
     "run": "Carry a project round the loop.",
@@ -92,7 +92,7 @@ def main() -> None:
         ending.append(128 + number)
         sys.exit(ending[0])
 
-    signal.signal(signal.SIGTERM, outside_imports(terminated))
+    signal.signal(signal.SIGTERM, well_timed(terminated))
     try:
         loopline()
     except LooplineError as error:

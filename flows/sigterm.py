@@ -1,9 +1,10 @@
 """A SIGTERM that is neither lost nor met at a bad moment.
 
-Our program and Prefect turn it into an exception wherever the main thread happens to be. Two places do not bear that,
+Our program and Prefect turn it into an exception wherever the main thread happens to be. Some places do not bear that,
 each met by one of some hundred. Where Python drops exceptions (`__del__`, callbacks of weak references) the loop went
-on to its end. Amid an import a lock of the import system stayed held, and the next import waited for ever; or a module
-stayed half imported, which the way out needed.
+on to its end. Amid an import a lock of the import system stayed held, and the next import waited for ever, in any
+thread; or a module stayed half imported, which the way out needed. A lock that is taken by a function of Python
+(`Condition.__enter__`) is nobody's to let go of when the function does not return.
 """
 
 from __future__ import annotations
@@ -20,27 +21,34 @@ from types import FrameType
 from typing import Any
 
 AGAIN_S = 0.02
-LONGEST_IMPORT_S = 20.0
+LONGEST_S = 20.0
 """A program that runs within an import must end too."""
 _IMPORTING = "<frozen importlib._bootstrap>"
+_TAKING = {"__enter__", "acquire"}
+_LOCKS = ("threading.py", "logging/__init__.py", "httpcore/_synchronization.py")
 _told: list[int] = []
 
 Handler = Callable[[int, FrameType | None], Any]
 
 
-def outside_imports(handler: Handler) -> Handler:
-    """The handler, called as soon as the import is over that a signal meets."""
+def well_timed(handler: Handler) -> Handler:
+    """The handler, called as soon as a signal meets no import and no lock that is just being taken."""
     until = float("inf")
 
     def handle(number: int, frame: FrameType | None) -> None:
         nonlocal until
-        until = min(until, time.monotonic() + LONGEST_IMPORT_S)
-        if _is_importing(frame) and time.monotonic() < until:
+        until = min(until, time.monotonic() + LONGEST_S)
+        if (_is_taking_a_lock(frame) or _is_importing(frame)) and time.monotonic() < until:
             _send_again()
         else:
             handler(number, frame)
 
     return handle
+
+
+def _is_taking_a_lock(frame: FrameType | None) -> bool:
+    """One that waits for a thread or an event is not: it is interrupted well."""
+    return frame is not None and frame.f_code.co_name in _TAKING and frame.f_code.co_filename.endswith(_LOCKS)
 
 
 def _is_importing(frame: FrameType | None) -> bool:
@@ -62,7 +70,7 @@ def remembered() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread() or not callable(before):
         yield
         return
-    deferred = outside_imports(before)
+    deferred = well_timed(before)
 
     def remember(number: int, frame: FrameType | None) -> None:
         _told.append(number)

@@ -51,15 +51,19 @@ def _loop_id() -> str:
 def opened(
     project: Project, overrides: list[str], trigger: str, refresh: list[str], loop_id: str | None = None
 ) -> Iterator[Loop]:
-    """The loop that this flow run carries round, its findings put on the run's page however it ends."""
+    """The loop that this flow run carries round, its findings put on the run's page however it ends.
+
+    A SIGTERM that nobody heard of in the last step is heeded before the books are closed.
+    """
     names = {"loop_id": loop_id or flow_run.name, "flow_run_id": flow_run.id}
     reporter = reporting.current()
     with (
+        sigterm.remembered(),
         open_loop(project, overrides, trigger=trigger, reporter=reporter, refresh=refresh, **names) as loop,
         looking.published(loop),
-        sigterm.remembered(),
     ):
         yield loop
+        sigterm.heed()
 
 
 def round_trip(loop: Loop) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import pytest
 from prefect.exceptions import TerminationSignal
 from prefect.utilities.engine import capture_sigterm
 
-from flows.sigterm import heed, outside_imports, remembered
+from flows.sigterm import heed, remembered, well_timed
 
 
 @pytest.fixture(autouse=True)
@@ -76,7 +76,7 @@ def test_one_that_meets_an_import_comes_again_when_it_is_over() -> None:
         assert frame is not None
         met.append(frame.f_code.co_filename)
 
-    before = signal.signal(signal.SIGTERM, outside_imports(handle))
+    before = signal.signal(signal.SIGTERM, well_timed(handle))
     importing = compile("module_body()", "<frozen importlib._bootstrap>", "exec")
     exec(importing, {"module_body": told})
     assert not met
@@ -85,6 +85,47 @@ def test_one_that_meets_an_import_comes_again_when_it_is_over() -> None:
         time.sleep(0.01)
     signal.signal(signal.SIGTERM, before)
     assert met == [__file__]
+
+
+def test_one_that_meets_a_lock_being_taken_leaves_it_free() -> None:
+    """The window is that between the lock's own `acquire` and the return of the function around it."""
+
+    class MetError(Exception):
+        pass
+
+    def handle(_: int, __: FrameType | None) -> None:
+        raise MetError
+
+    class Lock:
+        """One that is told as soon as it is taken."""
+
+        def __init__(self) -> None:
+            self.lock = threading.Lock()
+
+        def acquire(self, *arguments: object) -> bool:
+            return self.lock.acquire()
+
+        def release(self) -> None:
+            self.lock.release()
+
+        def __enter__(self) -> bool:
+            self.acquire()
+            signal.raise_signal(signal.SIGTERM)
+            return True
+
+        def __exit__(self, *_: object) -> None:
+            self.release()
+
+    before = signal.signal(signal.SIGTERM, well_timed(handle))
+    lock = Lock()
+    told_within = Lock.__enter__.__code__.replace(co_filename=threading.__file__)
+    Lock.__enter__.__code__ = told_within
+    try:
+        with pytest.raises(MetError), lock:
+            time.sleep(30)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert not lock.lock.locked()
 
 
 def test_nobody_asked_it_ends_with_the_block() -> None:
