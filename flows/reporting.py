@@ -11,7 +11,7 @@ from tasks.runtime.loop import Reporter
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-MARKS = {"run": "…", "done": "=", "ok": "+", "failed": "!"}
+MARKS = {"run": "…", "done": "=", "ok": "+", "failed": "!", "stopped": "!"}
 LINE_INTERVAL_S = 2.0
 _current: Reporter | None = None
 
@@ -57,7 +57,7 @@ class Lines:
 
     def step(self, name: str, state: str, detail: str = "") -> None:
         """A line when a step begins and when it ends."""
-        words = {"run": "...", "done": "up to date", "ok": "done", "failed": "FAILED"}[state]
+        words = {"run": "...", "done": "up to date", "ok": "done", "failed": "FAILED", "stopped": "STOPPED"}[state]
         self._say(f"{name:<18} {words} {detail}".rstrip())
 
     def progress(self, name: str, done: int, total: int, detail: str = "") -> None:
@@ -105,7 +105,7 @@ class Live:
             self._progress.remove_task(self._task)
             self._task = None
             self._progress.stop()
-        colours = {"done": "dim", "ok": "green", "failed": "red"}
+        colours = {"done": "dim", "ok": "green", "failed": "red", "stopped": "yellow"}
         words = "up to date" if state == "done" else detail
         self._console.print(f"[{colours[state]}]{MARKS[state]} {name:<18}[/] {words}", highlight=False)
 

@@ -12,7 +12,7 @@ from flows import reporting
 from models.errors import LooplineError, StoreError
 from tasks.reap import reap
 from tasks.runtime import processes
-from tasks.runtime.loop import read_book
+from tasks.runtime.loop import begun_here, read_book
 from tasks.runtime.prefect_server import Server, is_healthy
 from tasks.runtime.workspace import Project, Workspace
 
@@ -42,10 +42,12 @@ def carry_round(project: Project, name: str, overrides: list[str], refresh: list
 def _carry(train: Flow[..., Any], project: Project, name: str, overrides: list[str], refresh: list[str]) -> None:
     """Call the flow. A Prefect server that goes away meanwhile costs its page the end of the loop, not the loop."""
     import httpx
+    from prefect import tags
     from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
 
     # Joining the heartbeat's thread costs a second a flow; this run needs none: the reaper looks at its process.
-    with temporary_settings({PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}):
+    unwatched = temporary_settings({PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None})
+    with unwatched, begun_here(project.state(name)) as tag, tags(tag):
         try:
             state = train(str(project.folder), overrides, refresh=refresh, return_state=True)
         except httpx.TransportError as error:

@@ -21,7 +21,7 @@ from pydantic import ValidationError
 from models.errors import LooplineError
 from models.spec import Spec
 from models.specfile import read_spec
-from tasks.runtime import events, stores
+from tasks.runtime import events, json_lines, stores
 from tasks.runtime.moving import growing, move_held, moving, waits
 from tasks.runtime.part_log import FEWEST_PARTS
 from tasks.runtime.predictions import label_store, prediction_log
@@ -178,7 +178,10 @@ def main() -> None:
     parser.add_argument("root", type=Path, help="The workspace.")
     parser.add_argument("--beside", action="store_true", help="Beside a server that started it, and ends with it.")
     given = parser.parse_args()
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    if given.beside:
+        json_lines.to_stderr()
+    else:
+        logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     workspace, stop = Workspace(given.root.resolve()), threading.Event()
     stores.configure(workspace)
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from models.data.check import check_columns, check_schema, table_schema
 from models.data.feedback import FEEDBACK_FILE, with_feedback
+from models.data.odd_cells import odd_cells
 from models.data.read import write_table
 from models.data.row_batches import concatenated
 from models.errors import DataError
@@ -37,6 +38,8 @@ def ingest(loop: Loop) -> tuple[Record, bool]:
         table = sources.ingest(loop.spec, loop.project.folder, loop.workspace.cache / "sources")
         if not loop.spec.data.features.make:
             check_columns(table, loop.spec.data)
+        for text in odd_cells(table, loop.spec.data):
+            loop.report.note(text)
         schema = table_schema(table)
         if before is not None:
             _check_types(schema, before)

@@ -198,7 +198,7 @@ def _loop(book: dict[str, Any], owed: list[str], history: list[Record]) -> facts
         loop_id=book.get("loop_id"),
         began=book.get("began"),
         trigger=book.get("trigger", ""),
-        step=owed[0] if owed and state in ("running", "failed", "rejected", "killed") else "",
+        step=(book.get("step") or owed[0]) if owed and state in ("running", "failed", "rejected", "killed") else "",
         decision=outcome.get("decision"),
         reasons=outcome.get("reasons", []),
     )

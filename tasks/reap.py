@@ -14,7 +14,7 @@ import shutil
 import signal
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from models.errors import StoreError
@@ -25,10 +25,14 @@ from tasks.runtime.delivery import Delivery
 from tasks.runtime.ending import conclude_killed
 from tasks.runtime.history import OVER
 from tasks.runtime.locks import tried
-from tasks.runtime.loop import FLOW_RUNS, intent_of, read_book
+from tasks.runtime.loop import FLOW_RUNS, RUNNERS, intent_of, read_book, tag_of
 from tasks.runtime.outbox import Outbox
 from tasks.runtime.processes import OWNER
 from tasks.runtime.workspace import Workspace
+
+if TYPE_CHECKING:
+    from prefect.client.orchestration import SyncPrefectClient
+    from prefect.client.schemas.objects import FlowRun
 
 
 def reap(workspace: Workspace, only: str | None = None) -> list[str]:
@@ -110,22 +114,47 @@ def _studies(workspace: Workspace, state: Path) -> Iterator[str]:
 
 def _flow_runs(state: Path) -> Iterator[str]:
     """Prefect marks dead only what its workers run; these were run from a command line. A worker takes up its own."""
-    folder = state / FLOW_RUNS
-    dead = [path for path in folder.glob("*.json") if not processes.is_alive(json.loads(path.read_text()))]
-    if not dead or not os.environ.get("PREFECT_API_URL"):
+    notes = {folder: _of_the_dead(state / folder) for folder in (FLOW_RUNS, RUNNERS)}
+    if not any(notes.values()) or not os.environ.get("PREFECT_API_URL"):
         return
     from prefect.client.orchestration import get_client
-    from prefect.exceptions import ObjectNotFound
     from prefect.states import Crashed
 
     with get_client(sync_client=True) as client:
-        for path in dead:
-            with contextlib.suppress(ObjectNotFound):
-                run = client.read_flow_run(UUID(path.stem))
+        for path, process in (*notes[FLOW_RUNS].items(), *notes[RUNNERS].items()):
+            for run in _run_named(client, path) if path.parent.name == FLOW_RUNS else _runs_begun_by(client, process):
                 if run.state is not None and not run.state.is_final() and run.deployment_id is None:
                     client.set_flow_run_state(run.id, Crashed(message="its process was killed"), force=True)
                     yield f"{run.name}: Prefect run told as Crashed"
             path.unlink(missing_ok=True)
+
+
+def _of_the_dead(folder: Path) -> dict[Path, dict[str, Any]]:
+    found = {path: json.loads(path.read_text()) for path in folder.glob("*.json")}
+    return {path: process for path, process in found.items() if not processes.is_alive(process)}
+
+
+def _run_named(client: SyncPrefectClient, note: Path) -> list[FlowRun]:
+    from prefect.exceptions import ObjectNotFound
+
+    with contextlib.suppress(ObjectNotFound):
+        return [client.read_flow_run(UUID(note.stem))]
+    return []
+
+
+def _runs_begun_by(client: SyncPrefectClient, process: dict[str, Any]) -> list[FlowRun]:
+    from prefect.client.schemas.filters import (
+        FlowRunFilter,
+        FlowRunFilterState,
+        FlowRunFilterStateType,
+        FlowRunFilterTags,
+    )
+    from prefect.client.schemas.objects import TERMINAL_STATES
+
+    is_open = FlowRunFilterState(type=FlowRunFilterStateType(not_any_=list(TERMINAL_STATES)))
+    wanted = FlowRunFilter(tags=FlowRunFilterTags(all_=[tag_of(process)]), state=is_open)
+    found: list[FlowRun] = client.read_flow_runs(flow_run_filter=wanted)
+    return found
 
 
 def _orphans(workspace: Workspace) -> Iterator[str]:

@@ -6,7 +6,7 @@ import hashlib
 import json
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +18,7 @@ from models.judge.metrics import resolve_metric
 from models.nets.catalogue import default_space, net_name
 from models.records import Record
 from models.search import Trial, best_of, check_space, suggest, trials_owed, with_params
-from models.spec import Dimension, Model, Train
+from models.spec import Dimension, Model, Spec, Train
 from models.training.costs import Costs, total
 from models.training.job import Epoch, Result
 from tasks.adapters import optuna_study
@@ -93,6 +93,12 @@ class _Search:
         metric = resolve_metric(goal.metric, task, loop.project.folder, goal.direction)
         self._direction, self._metric = metric.direction, metric.name
         check_space(self._space)
+        if self._spec.space is None and self._spec.trials:
+            for path in said_in_vain(loop.spec, self._space):
+                loop.report.note(
+                    f"search: {path} is searched for, and what the spec says of it is not used: set search.space to "
+                    "what is to be searched, or search.trials to 0"
+                )
         self._study = self._open_study()
 
     def run(self) -> Done:
@@ -273,6 +279,17 @@ class _Search:
         for name, content in pictures.items():
             write_bytes(self._folder / "figures" / name, content)
             self._loop.outbox.artifact(LOOP_RUN, self._folder / "figures" / name, "search")
+
+
+def said_in_vain(spec: Spec, space: Iterable[str]) -> list[str]:
+    """The settings that the spec names although the search decides them."""
+    found = []
+    for path in space:
+        block, _, name = path.partition(".")
+        own = getattr(spec, block, None)
+        if name in getattr(own, "model_fields_set", ()):
+            found.append(path)
+    return found
 
 
 def _space(loop: Loop, fixed: bool) -> Mapping[str, Dimension]:

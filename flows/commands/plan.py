@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from flows.commands import options
+from models.own_code import check_own_code
 from models.spec import Spec
 from models.specfile import read_spec
 from tasks.runtime import stores
@@ -41,6 +42,7 @@ def command(project: str, overrides: tuple[str, ...], cluster: str | None, as_js
     if cluster:
         _weigh(found, spec, cluster, project, as_json)
         return
+    check_own_code(spec, found.folder)
     planned = Ledger(found, spec).plan()
     if as_json:
         options.print_json([{"step": item.step, "state": item.state, "reasons": item.reasons} for item in planned])
@@ -49,6 +51,8 @@ def command(project: str, overrides: tuple[str, ...], cluster: str | None, as_js
         shown = "; ".join(item.reasons[:MOST_REASONS])
         more = f" (+{len(item.reasons) - MOST_REASONS} more)" if len(item.reasons) > MOST_REASONS else ""
         click.echo(f"{item.step:<18} {WORDS[item.state]:<10} {shown}{more}".rstrip())
+    if all(item.state == "done" for item in planned):
+        click.echo("nothing to do")
 
 
 def _weigh(found: Project, spec: Spec, cluster: str, name: str, as_json: bool) -> None:

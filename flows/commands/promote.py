@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from flows.commands import options
-from models.errors import UsageError
+from models.errors import GateRefused, UsageError
 from models.specfile import read_spec
 from tasks.runtime import stores
 from tasks.runtime.registry_view import aliased
@@ -35,6 +35,9 @@ def command(project: str, version: str | None, expect: str | None, reason: str, 
         raise UsageError(f"{name}: there is no challenger: name a version, as in `loopline promote {project} 1`")
     registry.tags(chosen)
     champion = aliased(name)
+    if expect is not None and (champion is None or champion.number != expect):
+        is_now = f"version {champion.number}" if champion else "none"
+        raise GateRefused(f"{name}: the champion is {is_now}, not {expect}: look again, then promote")
     entry = registry.promote(chosen, expect or (champion.number if champion else None), reason=reason)
     if as_json:
         options.print_json(entry.model_dump())

@@ -34,5 +34,7 @@ def command(projects: tuple[str, ...], names: tuple[str, ...], **given: Any) -> 
     specs = [read_spec(one.spec_path, (), one.shown_spec) for one in found]
     logs = {spec.name: spec.serve.log.model_dump() for spec in specs}
     scheme = "https" if given["tls_cert"] else "http"
-    click.echo(f"{', '.join(logs)}: {scheme}://{given['host']}:{given['port']}, /openapi.json says how", err=True)
+    told = f"{', '.join(logs)}: {scheme}://{given['host']}:{given['port']}, /openapi.json says how"
+    over_grpc = f"; gRPC at port {given['grpc_port']}" if given["grpc_port"] else ""
+    click.echo(f"{told}{over_grpc}; /ping says when", err=True)
     serve(Settings(str(workspace.root), tuple(logs), names=names, logs=logs, **given))

@@ -75,6 +75,8 @@ def _looped(facts: ProjectFacts) -> Iterator[Found]:
     if data.status == "rejected":
         what = f": {data.failing[0]}" if data.failing else ""
         yield "red", f"the last data was rejected{what}"
+    elif loop.state == "rejected":
+        yield "red", f"{named}: the data was rejected" + (f" at {loop.step}" if loop.step else "")
     elif loop.state == "failed":
         yield "amber", f"{named} failed" + (f" at {loop.step}" if loop.step else "")
     if data.status == "warned" and data.failing:

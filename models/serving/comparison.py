@@ -64,6 +64,8 @@ def _judged(metric: Metric, answered: Array, shadow: Array, label: Array, number
     from models.judge.comparison import Threshold, resample_models
 
     target = label if numbers else label.astype(np.int64)
+    if "language" in metric.tasks:  # a text counts as one window, with what a character of it cost
+        answered, shadow = answered[:, None], shadow[:, None]
     found = resample_models(metric, target, {"challenger": shadow, "champion": answered}, RESAMPLES, SEED)
     values = {"answered": found.values["champion"], "shadow": found.values["challenger"]}
     if any(math.isnan(value) for value in values.values()):

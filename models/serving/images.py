@@ -47,7 +47,7 @@ class ImageReader:
     def of_records(self, records: Sequence[Any]) -> Rows:
         """Rows from objects with the image's column, or `image`."""
         columns = columns_of_records(records)
-        check_complete(records, [named(columns, self._column, INPUT)])
+        check_complete(records, [named(columns, self._column, INPUT)], or_null=False)
         return self.of_columns(columns)
 
     def of_columns(self, columns: Columns) -> Rows:

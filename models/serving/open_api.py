@@ -8,6 +8,7 @@ Source: OpenAPI Specification 3.1.1; Open Inference Protocol, specification/prot
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -37,9 +38,10 @@ _ELEMENTS: dict[str, Schema] = {
     "BOOL": {"type": "boolean"},
     "UINT8": {"type": "integer", "minimum": 0, "maximum": 255},
 }
-_NUMBER: Schema = {"type": ["number", "null"], **FINITE}
+_DOUBLE = {"minimum": -sys.float_info.max, "maximum": sys.float_info.max}
+_NUMBER: Schema = {"type": ["number", "null"], **_DOUBLE}
 _NUMBER_OR_DIGITS: Schema = {
-    "anyOf": [{"type": "number", **FINITE}, {"type": "string", "pattern": r"^-?[0-9]{1,15}(\.[0-9]{1,15})?$"}]
+    "anyOf": [{"type": "number", **_DOUBLE}, {"type": "string", "pattern": r"^-?[0-9]{1,15}(\.[0-9]{1,15})?$"}]
 }
 _TEXT: Schema = {"type": "string"}
 
@@ -203,7 +205,7 @@ def _tensor(port: Port) -> Schema:
     """An input of one row."""
     shape = [1, *port.shape[1:]]
     count = math.prod(shape)
-    element = _ELEMENTS.get(port.dtype, _NUMBER)
+    element = _ELEMENTS.get(port.dtype, {"type": ["number", "null"], **FINITE})
     data = {"type": "array", "items": element, "minItems": count, "maxItems": count}
     fixed = {"name": port.name, "shape": shape, "datatype": port.dtype}
     tensor: dict[str, Schema] = {**{key: {"const": value} for key, value in fixed.items()}, "data": data}

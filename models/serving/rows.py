@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -18,8 +17,10 @@ Columns = Mapping[str, Sequence[Any]]
 Schema = dict[str, Any]
 NUMBERS = frozenset((float, int, bool, type(None)))
 """Types of JSON's values that a column of numbers takes."""
-FINITE = {"minimum": -sys.float_info.max, "maximum": sys.float_info.max}
-"""JSON Schema of numbers that float64 holds."""
+MOST_NUMBER = 1e30
+"""Models compute in float32, which ends at 3e38: past this their answer may be no number."""
+FINITE = {"minimum": -MOST_NUMBER, "maximum": MOST_NUMBER}
+"""JSON Schema of the numbers that are taken."""
 
 
 @dataclass(slots=True)
@@ -104,8 +105,10 @@ def columns_of_records(records: Sequence[Any], must: Collection[str] = ()) -> di
     return {name: [record.get(name) for record in records] for name in names}
 
 
-def check_complete(records: Sequence[dict[str, Any]], names: Iterable[str]) -> None:
+def check_complete(records: Sequence[dict[str, Any]], names: Iterable[str], *, or_null: bool = True) -> None:
     """Say no to a record that lacks a column: it means the same alone and among others, and nothing is guessed.
+
+    `or_null`: whether null would do.
 
     Raises:
         DataError: Names row and column.
@@ -115,7 +118,8 @@ def check_complete(records: Sequence[dict[str, Any]], names: Iterable[str]) -> N
             try:
                 column_of(record, name)
             except DataError as error:
-                raise DataError(f"row {at}: {error}; give null for a missing value") from None
+                cure = "; give null for a missing value" if or_null else ""
+                raise DataError(f"row {at}: {error}{cure}") from None
 
 
 def check_columns(columns: Columns) -> None:
@@ -176,7 +180,7 @@ def numbers_of(values: Sequence[Any], name: str, told_as: str = "row") -> np.nda
     """A column of JSON's numbers as float64 (rows,), NaN for null.
 
     Raises:
-        DataError: A value is no number, or infinite; `told_as` is what the message calls a row.
+        DataError: A value is no number, or too large; `told_as` is what the message calls a row.
     """
     for at, value in enumerate(values):
         if type(value) not in NUMBERS:
@@ -195,11 +199,13 @@ def finite(values: np.ndarray, name: str) -> np.ndarray:
     """The same numbers, rows first.
 
     Raises:
-        DataError: One is infinite.
+        DataError: One is infinite or larger than `MOST_NUMBER`.
     """
-    if np.isinf(values).any():
-        row = int(np.argwhere(np.isinf(values))[0, 0])
-        raise DataError(f"row {row}, {name!r}: got an infinite value, expected a finite number, or null for missing")
+    too_large = np.abs(values) > MOST_NUMBER
+    if too_large.any():
+        place = tuple(np.argwhere(too_large)[0])
+        expected = f"a number between -{MOST_NUMBER:g} and {MOST_NUMBER:g}, or null for missing"
+        raise DataError(f"row {int(place[0])}, {name!r}: got {float(values[place])!r}, expected {expected}")
     return values
 
 

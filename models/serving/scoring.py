@@ -131,6 +131,8 @@ def _split(value: Any) -> Callable[[Reader], Rows]:
 
 
 def _instances(value: Any) -> Callable[[Reader], Rows]:
+    if isinstance(value, dict):
+        raise DataError("`instances`: got an object, expected a list of rows; columns by name go into `inputs`")
     if isinstance(value, list) and any(isinstance(one, dict) for one in value):
         return lambda reader: reader.of_records(value)
     return lambda reader: reader.of_array(value)

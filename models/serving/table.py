@@ -15,6 +15,7 @@ from models.errors import DataError
 from models.serving.ports import Port
 from models.serving.rows import (
     FINITE,
+    MOST_NUMBER,
     NUMBERS,
     Columns,
     Rows,
@@ -114,19 +115,21 @@ class TableReader:
             if columns[name].dtype == object:
                 raise DataError(f"input {name!r}: got BYTES, expected FP64, or another type of numbers")
             numbers[at] = columns[name]
-        if np.isinf(numbers).any():
-            at, _ = np.argwhere(np.isinf(numbers))[0]
-            finite(numbers[at], self.numbers[at])
+        if not np.vdot(numbers, numbers) < MOST_NUMBER**2:
+            for values, name in zip(numbers, self.numbers, strict=True):
+                finite(values, name)
         return numbers
 
     def _quick(self, rows: list[tuple[Any, ...]]) -> Rows | None:
-        """All numbers in one array; None if a value wants a closer look. JSON has no infinite ones."""
+        """All numbers in one array; None if a value wants a closer look."""
         count = len(self.numbers)
         numbers = rows[0][:count] if len(rows) == 1 else list(chain.from_iterable(row[:count] for row in rows))
         if not NUMBERS.issuperset(map(type, numbers)):
             return None
         matrix = np.array(numbers, np.float64).reshape(len(rows), count).T
         matrix = np.ascontiguousarray(matrix)
+        if not np.vdot(matrix, matrix) < MOST_NUMBER**2 and (np.abs(matrix) > MOST_NUMBER).any():
+            return None
         feed = dict(zip(self.numbers, matrix, strict=True))
         for at, part in enumerate(self._texts, count):
             texts = [row[at] for row in rows]

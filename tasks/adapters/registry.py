@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from models.errors import GateRefused, StoreError
+from models.errors import GateRefused, StoreError, UsageError
 from models.serving.releases import PLAN
 from tasks.runtime import processes, stores
 from tasks.runtime.delivery import client, reaching_store
@@ -90,10 +90,20 @@ class Registry:
         """The tags of a version.
 
         Raises:
-            StoreError: There is no such version, or the registry is away.
+            UsageError: There is no such version.
+            StoreError: The registry is away.
         """
+        from mlflow.exceptions import MlflowException
+
         with reaching_store():
-            return dict(self._store.get_model_version(self.model, version).tags)
+            try:
+                return dict(self._store.get_model_version(self.model, version).tags)
+            except MlflowException as error:
+                if error.error_code not in ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE"):
+                    raise
+            known = sorted(int(one.version) for one in self._store.search_model_versions(f"name='{self.model}'"))
+        there = ", ".join(map(str, known[-8:])) or "none yet"
+        raise UsageError(f"{self.model} has no version {version!r}: there is {there}")
 
     def set_tags(self, version: str, tags: Mapping[str, str]) -> None:
         """Set tags of a version."""
@@ -178,7 +188,8 @@ class Registry:
             held = standing(self.journal())
             if len(held) < 2:
                 raise GateRefused(
-                    f"{self.model}: nothing to roll back to: {'one champion' if held else 'no champion'} so far"
+                    f"{self.model}: nothing to roll back to: "
+                    + (f"nobody was champion before version {held[0]}" if held else "no champion so far")
                 )
             if expected is not None and held[-1] != expected:
                 raise GateRefused(

@@ -7,7 +7,7 @@ import json
 import os
 import secrets
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -17,6 +17,7 @@ from typing import Any, Protocol
 from models.errors import UsageError
 from models.files import storing, write_json
 from models.identity import key_of
+from models.own_code import check_own_code
 from models.records import Record, digest_of
 from models.spec import Spec
 from models.specfile import read_spec
@@ -34,7 +35,10 @@ from tasks.runtime.processes import OWNER as OWNER
 from tasks.runtime.workspace import Project, Workspace
 
 FLOW_RUNS = "flow_runs"
+RUNNERS = "runners"
 REFERENCES = "references"
+STOPS = ("KeyboardInterrupt", "TerminationSignal", "SystemExit")
+"""What ends a step from without: no fault of its own."""
 TORCH_STEPS = ("search", "train", "export")
 
 
@@ -50,7 +54,7 @@ class Reporter(Protocol):
     """Where a loop says how it goes on: a live display, plain lines, or Prefect's log."""
 
     def step(self, name: str, state: str, detail: str = "") -> None:
-        """A step begins (`run`), was done before (`done`) or ends (`ok`, `failed`)."""
+        """A step begins (`run`), was done before (`done`) or ends (`ok`, `failed`; `stopped`: by a signal)."""
 
     def progress(self, name: str, done: int, total: int, detail: str = "") -> None:
         """A step went on by one of its units (trials, epochs)."""
@@ -92,6 +96,7 @@ class Loop:
         self.ran: list[str] = []
         self.refresh: frozenset[str] = frozenset()
         self.lost_device_s = 0.0
+        self.at = ""
 
     def carry_out(self, name: str, act: Callable[[Path], Done]) -> tuple[Record, bool]:
         """Do a step unless its recorded result stands; returns its record and whether it had been done before.
@@ -106,6 +111,7 @@ class Loop:
             self.done[name] = record
             self.report.step(name, "done")
             return record, True
+        self.at = name
         self.report.step(name, "run")
         key = key_of(parts)
         began = time.perf_counter()
@@ -115,7 +121,8 @@ class Loop:
         except BaseException as error:
             if name in ("search", "train"):
                 self.lost_device_s += (time.perf_counter() - began) * self.spec.train.ranks
-            self.report.step(name, "failed", type(error).__name__)
+            kind = type(error).__name__
+            self.report.step(name, "stopped" if kind in STOPS else "failed", kind)
             raise
         outputs = {self.ledger.records.name(path): self.ledger.hashes.of(path) for path in done.outputs}
         seconds = time.perf_counter() - began
@@ -169,6 +176,7 @@ def open_loop(
         StoreError: Another loop of the project runs.
     """
     spec = read_spec(project.spec_path, overrides, project.shown_spec)
+    check_own_code(spec, project.folder)
     project.workspace.make()
     state = project.state(spec.name)
     with _only_loop(state, spec.name), _marked(project.workspace, state, flow_run_id):
@@ -195,7 +203,8 @@ def open_loop(
         finally:
             for run in reversed(loop.outbox.open_runs()):
                 loop.outbox.end_run(run, "FINISHED" if status == "finished" else "FAILED")
-            write_json(state / "loop.json", {**book, "state": status})
+            where = {} if status == "finished" else {"step": loop.at}
+            write_json(state / "loop.json", {**book, "state": status, **where})
             conclude(loop, book["began"], failure)
             trouble = courier.finish()
             if trouble:
@@ -221,10 +230,32 @@ def open_stage(project: Project, reporter: Reporter | None = None) -> Iterator[L
 def _only_loop(state: Path, name: str) -> AbstractContextManager[None]:
     def busy() -> str:
         book = read_book(state) or {}
-        pid = book.get("process", {}).get("pid", "?")
-        return f"a loop of {name} runs already ({book.get('loop_id', '?')}, pid {pid}): wait for it, or end it"
+        process = book.get("process")
+        if process is None or not processes.is_alive(process):
+            return f"another command works on {name} now: wait for it"
+        return f"a loop of {name} runs already ({book['loop_id']}, pid {process['pid']}): wait for it, or end it"
 
     return held(state / "loop.lock", busy)
+
+
+@contextlib.contextmanager
+def begun_here(state: Path) -> Iterator[str]:
+    """Leave what the reaper needs of a flow run that this process begins: a note, and the tag to give the run.
+
+    A process that is killed before its loop is open leaves a run of Prefect behind that nothing else names.
+    """
+    process = processes.identity()
+    note = state / RUNNERS / f"{process['pid']}.json"
+    write_json(note, process)
+    try:
+        yield tag_of(process)
+    finally:
+        note.unlink(missing_ok=True)
+
+
+def tag_of(process: Mapping[str, Any]) -> str:
+    """The tag of the flow runs that a process begins."""
+    return f"{process['host']}:{process['pid']}"
 
 
 @contextlib.contextmanager

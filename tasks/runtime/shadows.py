@@ -51,7 +51,10 @@ def note_of(state: Path, version: str) -> str:
 
 
 def said(state: Path, version: str) -> tuple[list[str], NDArray[np.float64], NDArray[np.float64]]:
-    """Ids, what was answered and what the shadow said, of the last rows: (row,), or (row, class)."""
+    """Ids, what was answered and what the shadow said, of the last rows: (row,), or (row, class).
+
+    An id counts once, the first time: what is asked again is the same prediction.
+    """
     import numpy as np
     import pyarrow as pa
 
@@ -66,6 +69,8 @@ def said(state: Path, version: str) -> tuple[list[str], NDArray[np.float64], NDA
     if not tables:
         return [], np.zeros(0), np.zeros(0)
     table = pa.concat_tables(tables).slice(max(0, rows - MOST_COMPARED))
+    _, first = np.unique(table.column("id").to_numpy(), return_index=True)
+    table = table.take(pa.array(np.sort(first)))
     one = table.column("scores").null_count == table.num_rows
     names = ("score", "shadow.score") if one else ("scores", "shadow.scores")
     answered, shadow = (np.array(table.column(name).to_pylist(), np.float64) for name in names)

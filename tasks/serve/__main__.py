@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import errno
 import logging.config
 import signal
+import socket
 import sys
 import threading
 import time
@@ -13,9 +15,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from models.errors import LooplineError, UsageError
+from models.errors import LooplineError, StoreError, UsageError
 from models.specfile import read_spec
-from tasks.runtime import stores
+from tasks.runtime import ports, stores
 from tasks.runtime.doors import is_loopback
 from tasks.runtime.workspace import Workspace
 from tasks.serve import logs
@@ -34,10 +36,12 @@ def serve(settings: Settings) -> None:
 
     Raises:
         UsageError: It may not listen so.
+        StoreError: Somebody else listens there.
     """
     import uvicorn
 
     check(settings)
+    _claim(settings)
     logging.config.dictConfig(logs.config())
     settings.workspace.make()
     stores.configure(settings.workspace)
@@ -83,6 +87,18 @@ def check(settings: Settings) -> None:
         logging.getLogger("loopline.serve").warning(
             "%s is reached from elsewhere without TLS: tokens can be read on the way", settings.host
         )
+
+
+def _claim(settings: Settings) -> None:
+    """Say who has a port that is wanted; uvicorn would say so with an exit code that means something else here."""
+    for port in filter(None, (settings.port, settings.grpc_port)):
+        try:
+            with socket.create_server((settings.host, port)):
+                pass
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise UsageError(f"--host {settings.host}: cannot listen there ({error.strerror})") from None
+            raise StoreError(f"port {port} is taken by {ports.holder(port)}: name another one by --port") from None
 
 
 def _options(settings: Settings) -> dict[str, Any]:

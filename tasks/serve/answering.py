@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
 import orjson
 
 from models.errors import DataError, StoreError
@@ -75,6 +76,7 @@ async def answer(state: State, question: Question) -> Answered:
     rows = _read(question, served)
     ids = _ids(ids, key, rows.num_rows)
     found = await _answered(state, name, served, rows, passage.until(question.deadline, DEADLINE_S))
+    _check(served, found)
     passage.rows = rows.num_rows
     state.metrics.answered(served, found)
     try:
@@ -153,6 +155,18 @@ async def _answered(state: State, name: str, served: Served, rows: Rows, deadlin
         raise
     state.shelves[name].count(served.version, served.call_s)
     return found
+
+
+def _check(served: Served, answer: Answer) -> None:
+    """Say no where the model has no answer: it would be a label with chances that are no numbers.
+
+    A text of one character costs nothing that could be told, and still has a next one.
+    """
+    for values in answer.outputs.values() if served.preparation.characters is None else ():
+        if values.dtype.kind == "f" and not np.vdot(values, values) < np.inf and not np.isfinite(values).all():
+            row = int(np.argwhere(~np.isfinite(values))[0, 0])
+            said = "a value lies too far from those it was trained on: correct it, or give null for missing"
+            raise refusals.unreadable(f"row {row}: the model finds no number: {said}")
 
 
 def _ids(given: Sequence[str] | None, key: str, count: int) -> Sequence[str]:

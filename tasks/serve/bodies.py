@@ -70,13 +70,16 @@ def told(value: Any, status: int = 200, headers: Mapping[str, str] | None = None
 def _decompressed(body: bytes, encoding: str, most_bytes: int) -> bytes:
     if encoding not in _WINDOWS:
         raise Refusal(415, f"got content encoding {encoding[:40]!r}, expected gzip, deflate or none")
-    stream = zlib.decompressobj(_WINDOWS[encoding])
-    try:
-        found = stream.decompress(body, most_bytes + 1)
-    except zlib.error:
-        raise refusals.unreadable(f"the body is no {encoding}, as its Content-Encoding says") from None
-    if len(found) <= most_bytes and not stream.eof:
-        raise refusals.unreadable(f"the body ends within its {encoding}: send it whole")
+    found = b""
+    while body and len(found) <= most_bytes:  # a gzip may have several members, one after the other (RFC 1952)
+        stream = zlib.decompressobj(_WINDOWS[encoding])
+        try:
+            found += stream.decompress(body, most_bytes + 1 - len(found))
+        except zlib.error:
+            raise refusals.unreadable(f"the body is no {encoding}, as its Content-Encoding says") from None
+        if len(found) <= most_bytes and not stream.eof:
+            raise refusals.unreadable(f"the body ends within its {encoding}: send it whole")
+        body = stream.unused_data
     return found
 
 

@@ -24,6 +24,8 @@ MOST_CONNECTIONS = 2000
 DISCARDED_BYTES = 1 << 26
 """What is still read of a body that was refused: a caller who sends first and reads then hears the answer."""
 LOOK_S = 1.0
+LINGER_S = 0.5
+"""A server that ends keeps a connection at rest for this long: what its caller sent meanwhile is answered."""
 REASONS = {
     400: "Bad Request",
     408: "Request Timeout",
@@ -81,6 +83,8 @@ class Connection(ShortWay):
         self._in_head = False
         if not self._asks_for_another_protocol():
             super().on_headers_complete()
+            if self.is_ending and self.cycle is not None:
+                self.cycle.keep_alive = False
 
     def on_message_complete(self) -> None:
         """All of it is here."""
@@ -91,6 +95,21 @@ class Connection(ShortWay):
     def send_400_response(self, msg: str) -> None:
         """Say that this is no HTTP; uvicorn's own words are plain text."""
         self._refuse(400, "this is no HTTP request")
+
+    def shutdown(self) -> None:
+        """The server ends: answer what is under way, or comes within a moment, as the last."""
+        self.is_ending = True
+        if self._is_at_rest():
+            self.loop.call_later(LINGER_S, self._rest)
+        else:
+            super().shutdown()
+
+    def _rest(self) -> None:
+        if self._is_at_rest():
+            self.transport.close()
+
+    def _is_at_rest(self) -> bool:
+        return self._waits_since is None and (self.cycle is None or self._is_answered())
 
     def _is_answered(self) -> bool:
         return self.cycle is not None and bool(self.cycle.response_complete)
@@ -121,9 +140,9 @@ class Connection(ShortWay):
 
     def _has_been_idle(self, now: float) -> bool:
         """Since an answer the short way; after others a timer of uvicorn's runs."""
-        cycle: Any = self.cycle
-        is_at_rest = (cycle is None or cycle.response_complete) and self.timeout_keep_alive_task is None
-        return is_at_rest and self.answered_at is not None and now - self.answered_at > self.timeout_keep_alive
+        if not self._is_at_rest() or self.timeout_keep_alive_task is not None:
+            return False
+        return self.answered_at is not None and now - self.answered_at > self.timeout_keep_alive
 
     def _may_write(self) -> bool:
         """Whether what is said now is the answer to what the caller sends now."""

@@ -23,6 +23,8 @@ from tasks.serve.state import State
 
 OPEN = frozenset({*open_api.OPEN, "/webhooks/mlflow"})
 """Asked without a token: by orchestrators; and by the registry, which signs what it sends."""
+REQUEST_ID = "x-request-id"
+"""The header of the caller's name of a request."""
 TIMEOUT = "x-loopline-timeout-ms"
 """The header of how long the caller waits, in milliseconds."""
 UNLOGGED = "x-loopline-logged"
@@ -102,6 +104,8 @@ class Door:
 
     async def _pass(self, passage: Passage, scope: Scope, receive: Receive, send: Send) -> None:
         headers = named(scope["headers"])
+        if "host" not in headers and scope["http_version"] != "1.0":
+            raise refusals.unreadable("a request in HTTP/1.1 names its Host")
         self._let_in(passage, headers, scope["client"], is_open=scope["path"] in OPEN)
         if is_small(headers):
             await self._app(scope, receive, send)
@@ -109,11 +113,17 @@ class Door:
             await self._bodies.counted(self._app, scope, receive, send, length_of(headers))
 
     def _let_in(self, passage: Passage, headers: Mapping[str, str], client: Client, *, is_open: bool = False) -> None:
-        """Let pass who may ask, and note how long the answer is waited for."""
+        """Let pass who may ask, and note what the request is called and how long its answer is waited for.
+
+        What bears no Host comes from no page of another site: a browser always sends one.
+        """
+        if REQUEST_ID in headers:
+            passage.id = headers[REQUEST_ID]
         if TIMEOUT in headers:
             passage.deadline = _deadline(headers[TIMEOUT])
         access = self._state.access
-        access.check_host(headers.get("host", ""))
+        if "host" in headers:
+            access.check_host(headers["host"])
         if not is_open:
             is_forwarded = not _FORWARDED.isdisjoint(headers)
             access.admit(headers.get("authorization", ""), client[0] if client else "", is_forwarded=is_forwarded)
@@ -189,7 +199,7 @@ def _deadline(value: str) -> float:
 
 def _noted(passage: Passage) -> dict[str, str]:
     """What an answer's headers say of the request."""
-    found = {"x-request-id": passage.shown_id} if passage.id and passage.shown_id else {}
+    found = {REQUEST_ID: passage.shown_id} if passage.id and passage.shown_id else {}
     return {**found, UNLOGGED: "no"} if passage.unlogged else found
 
 

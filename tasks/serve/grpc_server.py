@@ -20,13 +20,12 @@ from models.serving import refusals
 from models.serving.open_inference import EXTENSIONS
 from models.serving.refusals import Refusal
 from tasks.serve.answering import answer, checked_key, model_name, picked
-from tasks.serve.door import UNLOGGED, close
+from tasks.serve.door import REQUEST_ID, UNLOGGED, close
 from tasks.serve.grpc_messages import SERVICE, message, read
 from tasks.serve.grpc_tensors import inference_of, response_of
 from tasks.serve.health import why_dead, why_not_ready
 from tasks.serve.open_inference import model_metadata, own_version, question_of
 from tasks.serve.passage import begin
-from tasks.serve.scoring import REQUEST_ID
 from tasks.serve.settings import Settings
 from tasks.serve.state import State
 

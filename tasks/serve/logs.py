@@ -9,10 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from datetime import UTC, datetime
 from typing import Any
-
-import orjson
 
 from tasks.serve.passage import Passage
 
@@ -23,21 +20,15 @@ SLOW_S = 1.0
 _log = logging.getLogger("loopline.serve.requests")
 
 
-class JsonLines(logging.Formatter):
-    """A record as one line of JSON: `at`, `level`, `logger`, `message`, what `extra={"told": ...}` holds, `trace`."""
+class OfWorkers(logging.Filter):
+    """Of what uvicorn says the errors, and that a worker died: nobody else tells."""
 
-    def format(self, record: logging.LogRecord) -> str:
-        """The line."""
-        line: dict[str, Any] = {
-            "at": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
-            "level": record.levelname.lower(),
-            "logger": record.name,
-            "message": record.getMessage(),
-            **getattr(record, "told", {}),
-        }
-        if record.exc_info:
-            line["trace"] = self.formatException(record.exc_info)
-        return orjson.dumps(line, default=str).decode()
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether a record is written."""
+        if record.levelno < logging.ERROR and record.getMessage().endswith(" died"):
+            record.levelno, record.levelname = logging.WARNING, "WARNING"
+            return True
+        return record.levelno >= logging.ERROR
 
 
 def config() -> dict[str, Any]:
@@ -45,10 +36,11 @@ def config() -> dict[str, Any]:
     return {
         "version": 1,
         "disable_existing_loggers": False,
-        "formatters": {"lines": {"()": "tasks.serve.logs.JsonLines"}},
+        "formatters": {"lines": {"()": "tasks.runtime.json_lines.JsonLines"}},
         "handlers": {"lines": {"class": "logging.StreamHandler", "formatter": "lines"}},
         "root": {"handlers": ["lines"], "level": "INFO"},
-        "loggers": {"uvicorn": {"level": "ERROR"}},
+        "filters": {"workers": {"()": "tasks.serve.logs.OfWorkers"}},
+        "loggers": {"uvicorn": {"level": "ERROR"}, "uvicorn.error": {"level": "INFO", "filters": ["workers"]}},
     }
 
 

@@ -31,10 +31,8 @@ SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.
 CHANCES = tuple(tenth / 10 for tenth in range(1, 11))
 DEVIATIONS = (-4.0, -3.0, -2.0, -1.5, -1.0, -0.5, 0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0)
 MOST_VERSIONS, MOST_CLASSES = 50, 30
-ROWS_LOOKED_AT = 16
-"""Of a request, for the histogram of predictions: more would cost more than the answer."""
 MOST_KEPT = 256
-"""Requests that are counted together; what `look` has not counted yet dies with the process."""
+"""Requests and rows that are counted together; what `look` has not counted yet dies with the process."""
 OTHER = "other"
 
 
@@ -72,11 +70,12 @@ class Metrics:
             ProcessCollector(registry=self._registry)
 
     def answered(self, served: Served, answer: Answer) -> None:
-        """Count the rows of an answer, and what they say."""
+        """Count the rows of an answer, and what they say, when its request is over."""
         said = self._said.get(served)
         if said is None:
             said = self._said[served] = _Said()
         said.add(answer, served.preparation.task == "binary")
+        self._kept += answer.num_rows
 
     def unlogged(self, model: str, count: int) -> None:
         """Count rows that were answered and could not be written down."""
@@ -179,14 +178,14 @@ class _Said:
     numbers: list[float] = field(default_factory=list)
 
     def add(self, answer: Answer, is_binary: bool) -> None:
-        """Note an answer; of many rows the first ones."""
+        """Note an answer."""
         outputs = answer.outputs
         self.rows += answer.num_rows
         if PREDICTION in outputs:
-            self.numbers += outputs[PREDICTION][:ROWS_LOOKED_AT].ravel().tolist()
+            self.numbers += outputs[PREDICTION].ravel().tolist()
         elif LABEL in outputs:
-            self.labels += outputs[LABEL][:ROWS_LOOKED_AT].tolist()
-            chances = outputs[PROBABILITIES][:ROWS_LOOKED_AT].tolist()
+            self.labels += outputs[LABEL].tolist()
+            chances = outputs[PROBABILITIES].tolist()
             self.numbers += [each[1] for each in chances] if is_binary else [max(each) for each in chances]
 
 

@@ -19,9 +19,10 @@ from tasks.serve import explaining
 from tasks.serve.answering import Answered, Question, answer, checked_key
 from tasks.serve.bodies import answered, content_of, kind_of, told
 from tasks.serve.calls import Call, Endpoint, Said, route
+from tasks.serve.door import REQUEST_ID
 
-VERSION, REQUEST_ID = "x-loopline-version", "x-request-id"
-"""Headers: the version that answered; the caller's name of a request."""
+VERSION = "x-loopline-version"
+"""The header of the version that answered."""
 CSV = "text/csv"
 
 

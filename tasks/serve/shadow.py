@@ -24,6 +24,7 @@ from models.export.names import PREDICTION, PROBABILITIES
 from models.export.reading import BITS_PER_CHAR
 from models.serving.rows import Rows
 from models.serving.served import Served
+from tasks.runtime import json_lines
 from tasks.runtime.part_log import PartLog
 from tasks.runtime.predictions import prediction_log
 from tasks.runtime.shadows import MOST_COMPARED, place_of, set_place, shadow_log
@@ -162,7 +163,7 @@ def _lacks(name: str) -> DataError:
 def main() -> None:
     """Answer until ended."""
     root, model, version = sys.argv[1:]
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    json_lines.to_stderr()
     os.nice(NICE)
     workspace = Workspace(Path(root))
     served = Served(model, version, workspace.cache / "models" / model / version)

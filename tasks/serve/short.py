@@ -24,6 +24,7 @@ Going = Coroutine[Any, Any, Said]
 class ShortWay(HttpToolsProtocol):
     """A connection that knows the addresses of a `Door`.
 
+    `is_ending`: each answer is the last of its connection.
     `answered_at`: when it last answered the short way, by `time.monotonic`. No timer is set then, as uvicorn sets one
     for each answer: whoever looks at all connections ends the idle ones.
     """
@@ -37,6 +38,7 @@ class ShortWay(HttpToolsProtocol):
         self._body = b""
         self._is_first = False
         self.answered_at: float | None = None
+        self.is_ending = False
 
     def data_received(self, data: bytes) -> None:
         """Read on; a request of which there is more to come takes the long way."""
@@ -53,7 +55,7 @@ class ShortWay(HttpToolsProtocol):
         way = self._door.ways.get(self.url)
         if way is not None and self._may_be_short():
             self._named, self._body = named(self.headers), b""
-            if is_small(self._named):
+            if is_small(self._named) and "host" in self._named:
                 self._way = way
                 return
         super().on_headers_complete()
@@ -98,7 +100,7 @@ class ShortWay(HttpToolsProtocol):
         for name, value in self.server_state.default_headers:
             parts += (name, b": ", value, b"\r\n")
         head = "".join([f"{name}: {value}\r\n" for name, value in said.headers.items()])
-        keeps = self.parser.should_keep_alive()
+        keeps = self.parser.should_keep_alive() and not self.is_ending
         parts += (head.encode("latin-1"), b"\r\n" if keeps else b"connection: close\r\n\r\n", said.body)
         self.transport.write(b"".join(parts))
         if not keeps:

@@ -105,9 +105,9 @@ def _versions(release: Release, tallies: dict[str, Tally], findings: Findings | 
         *((version, "refused", 0.0, why) for version, why in release.refused.items()),
         *((version, "returned", 0.0, why) for version, why in release.returned.items()),
     ]
-    found = []
+    found: list[VersionStanding] = []
     for version, role, share, why in roles:
-        if version is not None:
+        if version is not None and not (role == "previous" and version in [one.version for one in found]):
             windows = [one for one in findings.windows if one.version == version and one.whole] if findings else []
             last = windows[-1] if windows else None
             found.append(

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from models.errors import GateRefused, StoreError
+from models.errors import GateRefused, StoreError, UsageError
 from models.files import sha256
 from tasks.adapters import registry as registry_module
 from tasks.adapters.artifacts import FILES, download_version
@@ -105,7 +105,7 @@ def test_nothing_registered_is_no_champion_and_no_journal(place: Workspace, mode
     assert aliased(model) is None
     with pytest.raises(GateRefused, match="no champion so far"):
         made.rollback()
-    with pytest.raises(StoreError):
+    with pytest.raises(UsageError, match="has no version '1': there is none yet"):
         made.tags("1")
 
 
@@ -128,6 +128,12 @@ def test_promotions_and_rollbacks_in_a_row(place: Workspace, model: str) -> None
         made.rollback()
     assert made.promote("3", "1").after == "3"
     assert [entry.number for entry in made.journal()] == [1, 2, 3, 4, 5, 6]
+
+
+@pytest.mark.parametrize("version", ["99", "abc"])
+def test_a_version_that_is_not_there_is_no_fault_of_the_store(place: Workspace, model: str, version: str) -> None:
+    with pytest.raises(UsageError, match=f"{model} has no version '{version}': there is 1, 2"):
+        register(place, model, 2).tags(version)
 
 
 def test_a_rollback_from_another_champion_than_the_one_seen_is_refused(place: Workspace, model: str) -> None:
@@ -215,7 +221,7 @@ def test_an_alias_that_a_person_set_in_mlflow_is_no_crash(place: Workspace, mode
 RACE = """
 import os, sys, time
 from pathlib import Path
-from models.errors import GateRefused
+from models.errors import GateRefused, UsageError
 from tasks.adapters.registry import Registry
 from tasks.runtime import stores
 from tasks.runtime.workspace import Workspace

@@ -102,6 +102,32 @@ def test_load_while_it_ends_meets_no_failed_answer(tiny: Workspace, serve: Serve
     assert met[0].failed == 0
 
 
+def test_clients_that_keep_asking_while_it_ends_are_told_so(tiny: Workspace, serve: Serve) -> None:
+    """Each hears `Connection: close` with its last answer; a connection that is cut meets whoever sent something."""
+    server = serve("tiny")
+    last: list[str | None] = []
+
+    def ask() -> None:
+        with contextlib.closing(_connection(server)) as connection:
+            connection.connect()
+            while not last or last[-1] != "stop":
+                connection.request("POST", "/invocations", BODY, {"Content-Type": "application/json"})
+                answer = connection.getresponse()
+                answer.read()
+                if answer.status != 200 or answer.getheader("connection") == "close":
+                    last.append(answer.getheader("connection"))
+                    return
+
+    asking = [threading.Thread(target=ask) for _ in range(6)]
+    for thread in asking:
+        thread.start()
+    server.wait_until(lambda: samples(server, "requests_total").get(("tiny", "200", "1"), 0) > 50)
+    assert server.end() == 0
+    for thread in asking:
+        thread.join(20)
+    assert last == ["close"] * 6
+
+
 def test_workers_share_the_work_and_the_count_and_are_started_again(tiny: Workspace, serve: Serve) -> None:
     server = serve("tiny", arguments=("--workers", "2"))
     first, second = server.workers()
@@ -113,6 +139,7 @@ def test_workers_share_the_work_and_the_count_and_are_started_again(tiny: Worksp
 
     server.wait_until(lambda: counted() == 400)
     first.kill()
+    server.wait_until(lambda: f"Child process [{first.pid}] died" in server.printed)
     server.wait_until(lambda: len(server.workers()) == 2 and first not in server.workers())
     assert second in server.workers()
     server.wait_until(lambda: server.post("/invocations", GOOD).status == 200)

@@ -51,6 +51,7 @@ def test_a_watch_without_a_whole_window_yet_says_so() -> None:
         ({"data": Data(status="rejected", failing=["delay: too long (3 rows break it)"])}, "red", "delay: too long"),
         ({"data": Data(status="warned", failing=["sex: nulls"])}, "amber", "sex: nulls"),
         ({"loop": Loop(state="failed", loop_id="l-2", step="train")}, "amber", "loop l-2 failed at train"),
+        ({"loop": Loop(state="rejected", loop_id="l-2", step="ingest")}, "red", "l-2: the data was rejected at ingest"),
         ({"champion": None}, "amber", "there is no champion"),
         ({"champion": None, "loop": Loop()}, "amber", "no loop was run yet"),
     ],

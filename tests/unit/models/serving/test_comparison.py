@@ -47,3 +47,14 @@ def test_many_classes_and_few_labels():
 def test_labels_of_one_class_say_nothing_of_a_ranking():
     scores = np.linspace(0, 1, 50)
     assert compare("2", METRICS["roc_auc"], scores, scores, np.ones(50)).difference is None
+
+
+def test_texts_are_their_own_labels_and_cost_what_they_cost():
+    rng = np.random.default_rng(0)
+    cost = 2 + rng.random(60)
+    found = compare("2", METRICS["bits_per_char"], cost, cost - 0.5, np.zeros(60))
+    assert (found.agreement, found.num_labelled, found.metric) == (None, 60, "bits_per_char")
+    assert found.shadow == pytest.approx(cost.mean() - 0.5)
+    assert found.difference is not None
+    assert found.difference.high is not None
+    assert found.difference.value == pytest.approx(-0.5)

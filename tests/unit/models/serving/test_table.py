@@ -33,7 +33,7 @@ def same(one: Rows, other: Rows) -> None:
         assert values.flags.c_contiguous
 
 
-@given(st.lists(st.fixed_dictionaries({"x": NUMBERS.filter(lambda x: abs(x or 0) < 1e308), "c": TEXTS}), min_size=1))
+@given(st.lists(st.fixed_dictionaries({"x": NUMBERS.filter(lambda x: abs(x or 0) <= 1e30), "c": TEXTS}), min_size=1))
 def test_records_and_columns_mean_the_same(records: list[dict[str, object]]) -> None:
     columns = {name: [record[name] for record in records] for name in ("x", "c")}
     same(READER.of_records(records), READER.of_columns(columns))
@@ -74,8 +74,16 @@ def test_a_value_that_does_not_do_is_told_with_its_place(record: dict[str, objec
 
 
 def test_an_infinite_number_is_refused() -> None:
-    with pytest.raises(DataError, match="row 1, 'x': got an infinite value"):
+    with pytest.raises(DataError, match="row 1, 'x': got inf, expected a number between"):
         READER.of_columns({"x": [0.0, float("inf")], "c": ["u", "u"]})
+
+
+@pytest.mark.parametrize("missing", [None, 0.0])
+def test_a_number_that_float32_cannot_hold_is_refused_beside_any_other(missing: float | None) -> None:
+    records = [{"x": missing, "c": "u"}, {"x": 1e39, "c": "u"}]
+    with pytest.raises(DataError, match="row 1, 'x': got 1e\\+39, expected a number between"):
+        READER.of_records(records)
+    assert READER.of_records([{"x": missing, "c": "u"}, {"x": -9e29, "c": "u"}]).feed["x"][1] == -9e29
 
 
 def test_categories_that_were_numbers_or_flags_are_known_as_text_too() -> None:
@@ -108,7 +116,7 @@ def test_tensors_are_columns_with_or_without_a_second_axis() -> None:
         (np.zeros((1, 2)), np.array(["u"], object), r"got shape \[1, 2\], expected \[rows\]"),
         (np.array(["1"], object), np.array(["u"], object), "'x': got BYTES"),
         (np.zeros(1), np.zeros(1), "'c': got numbers with fractions"),
-        (np.array([np.inf]), np.array(["u"], object), "infinite"),
+        (np.array([np.inf]), np.array(["u"], object), "got inf, expected a number"),
         (np.zeros(0), np.zeros(0, object), "no rows"),
     ],
 )

@@ -73,7 +73,7 @@ def test_a_step_that_failed_is_done_again_in_the_same_folder(project: Project) -
     told = Told()
     with pytest.raises(KeyboardInterrupt), open_stage(project, told) as loop:
         loop.carry_out("ingest", fail)
-    assert told.steps[-1] == ("ingest", "failed")
+    assert told.steps[-1] == ("ingest", "stopped")
     calls: list[Path] = []
     with open_stage(project) as loop:
         _, was_done = ingest(loop, calls=calls)
@@ -140,7 +140,7 @@ def test_a_second_loop_of_the_project_is_refused_and_told_of_the_first(project: 
     with open_stage(project):
         done = other_process(project, "with open_stage(project): pass")
     assert done.returncode == 1
-    assert "a loop of tiny runs already" in done.stderr
+    assert "another command works on tiny now: wait for it" in done.stderr
     assert "StoreError" in done.stderr
     assert other_process(project, "with open_stage(project): pass").returncode == 0
 

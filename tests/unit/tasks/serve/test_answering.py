@@ -3,13 +3,14 @@
 import asyncio
 from pathlib import Path
 
+import numpy as np
 import orjson
 import pytest
 
 from models.files import write_json
 from models.serving.frames import unframed
 from models.serving.refusals import Refusal
-from models.serving.served import Served
+from models.serving.served import Answer, Served
 from tasks.runtime.segments import segments_folder
 from tasks.serve.answering import Answered, Question, answer
 from tasks.serve.settings import Settings
@@ -65,6 +66,18 @@ def test_while_there_is_a_shadow_all_that_it_needs_is_written_down(settings: Set
     first, second = (orjson.loads(payload) for _, payload in unframed(segment.read_bytes()))
     assert "given" not in first
     assert second["given"] == {"line": ["ab"]}
+
+
+def test_a_value_for_which_the_model_finds_no_number_is_refused_and_not_written_down(
+    state: State, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chances = np.array([[0.5, 0.5], [np.nan, np.nan]], np.float32)
+    said = Answer("tiny", "2", {"label": np.array(["no", "no"], object), "probabilities": chances})
+    monkeypatch.setattr(Served, "answer", lambda *_: said)
+    with pytest.raises(Refusal, match="row 1: the model finds no number: a value lies too far") as refused:
+        ask(state, name="tiny")
+    assert refused.value.status == 400
+    assert not segments_folder(settings.state("tiny")).exists()
 
 
 def test_the_version_that_was_asked_for_answers(state: State) -> None:

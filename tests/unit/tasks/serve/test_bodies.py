@@ -27,6 +27,7 @@ def read(body: bytes, **headers: str) -> bytes:
         (PLAIN, {"content_encoding": "identity"}),
         (gzip.compress(PLAIN, mtime=0), {"content_encoding": "GZIP"}),
         (zlib.compress(PLAIN), {"content_encoding": "deflate"}),
+        (gzip.compress(PLAIN[:7]) + gzip.compress(b"") + gzip.compress(PLAIN[7:]), {"content_encoding": "gzip"}),
     ],
 )
 def test_a_body_is_read_as_it_was_before_it_was_compressed(body: bytes, headers: dict[str, str]) -> None:
@@ -39,6 +40,9 @@ def test_a_body_is_read_as_it_was_before_it_was_compressed(body: bytes, headers:
         (PLAIN, {"content_encoding": "br"}, 415),
         (PLAIN, {"content_encoding": "gzip"}, 400),
         (gzip.compress(PLAIN, mtime=0)[:-9], {"content_encoding": "gzip"}, 400),
+        (gzip.compress(PLAIN, mtime=0) + b"and more", {"content_encoding": "gzip"}, 400),
+        (gzip.compress(PLAIN, mtime=0) * 2 + gzip.compress(PLAIN, mtime=0)[:9], {"content_encoding": "gzip"}, 400),
+        pytest.param(gzip.compress(bytes(MOST), mtime=0) * 1000, {"content_encoding": "gzip"}, 413, id="bombs"),
         pytest.param(bytes(MOST + 1), {}, 413, id="large"),
         pytest.param(gzip.compress(bytes(10**8), mtime=0), {"content_encoding": "gzip"}, 413, id="bomb"),
         (PLAIN, {"content_type": "text/plain; charset=utf-8"}, 415),

@@ -37,6 +37,7 @@ def ask(
     answering: Callable[[Request], Any] | None = None,
     access: Access | None = None,
     path: str = "/invocations",
+    without_host: str = "",
     **headers: str,
 ) -> Met:
     async def application(scope: Any, receive: Any, send: Any) -> None:
@@ -63,9 +64,12 @@ def ask(
     met = Met()
     state = State(Settings("/nowhere", ("tiny",), most_bytes=MOST), {}, {}, access or Access("127.0.0.1", [TOKEN]))
     door = Door(application, state, {})
-    given = {**HOST, **{name.replace("_", "-"): value for name, value in headers.items()}}
+    given = {**({} if without_host else HOST), **{name.replace("_", "-"): value for name, value in headers.items()}}
     raw = [(name.encode(), value.encode()) for name, value in given.items()]
-    scope = {"type": "http", "method": "POST", "path": path, "headers": raw, "client": ("192.0.2.7", 1)}
+    scope = {
+        "type": "http", "method": "POST", "path": path, "headers": raw, "client": ("192.0.2.7", 1),
+        "http_version": without_host or "1.1",
+    }  # fmt: skip
     asyncio.run(door(scope, receive, send))
     met.counted = list(state.metrics._passed)
     return met
@@ -116,6 +120,18 @@ def test_the_id_of_a_request_comes_back() -> None:
     met = ask(answering=lambda _: note("a\r\nb"))
     assert "x-request-id" not in met.headers
     assert met.counted == [("tiny", "3", 200)]
+
+
+def test_the_callers_id_comes_back_with_a_refusal_too() -> None:
+    assert ask(x_request_id="q1", x_loopline_timeout_ms="soon").headers["x-request-id"] == "q1"
+    assert "x-request-id" not in ask(x_request_id="q" * 1000, x_loopline_timeout_ms="soon").headers
+
+
+def test_only_an_old_client_may_leave_the_host_out() -> None:
+    assert ask(host="").status == 421
+    assert ask(without_host="1.0").status == 200
+    met = ask(without_host="1.1")
+    assert (met.status, met.body) == (400, {"error": "a request in HTTP/1.1 names its Host"})
 
 
 def test_a_refusal_of_the_application_is_said_with_its_headers() -> None:

@@ -1,14 +1,13 @@
 """A line of JSON for what is worth one; ordinary requests are few of many."""
 
-import json
 import logging
 import logging.config
-import sys
 
 import pytest
 
+from tasks.runtime.json_lines import JsonLines
 from tasks.serve import logs
-from tasks.serve.logs import ORDINARY_PER_S, REFUSED_PER_S, SLOW_S, JsonLines, RequestLog
+from tasks.serve.logs import ORDINARY_PER_S, REFUSED_PER_S, SLOW_S, RequestLog
 from tasks.serve.passage import Passage
 
 
@@ -54,25 +53,17 @@ def test_who_asks_how_the_server_is_leaves_no_line(caplog, clock) -> None:
     assert passed(caplog, RequestLog(), 3, model="") == []
 
 
-def test_a_line_is_json_with_what_was_told_and_the_trace() -> None:
-    try:
-        raise ValueError("why")
-    except ValueError:
-        record = logging.LogRecord("a", logging.ERROR, "f", 1, "said %s", ("so",), sys.exc_info())
-    record.told = {"id": "r7"}
-    line = JsonLines().format(record)
-    found = json.loads(line)
-    assert "\n" not in line
-    assert (found["level"], found["logger"], found["message"], found["id"]) == ("error", "a", "said so", "r7")
-    assert "ValueError: why" in found["trace"]
-
-
 def test_the_configuration_is_one_that_python_takes() -> None:
     root = logging.getLogger()
     before, level = root.handlers[:], root.level
     try:
         logging.config.dictConfig(logs.config())
         assert isinstance(root.handlers[0].formatter, JsonLines)
+        of_uvicorn = logging.getLogger("uvicorn.error")
+        said = [("Child process [7] died", logging.INFO), ("Shutting down", logging.INFO), ("broken", logging.ERROR)]
+        records = [logging.LogRecord("uvicorn.error", level, "f", 1, words, (), None) for words, level in said]
+        assert [bool(of_uvicorn.filter(record)) for record in records] == [True, False, True]
+        assert (records[0].levelname, of_uvicorn.isEnabledFor(logging.INFO)) == ("WARNING", True)
     finally:
         root.handlers[:] = before
         root.setLevel(level)

@@ -9,7 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from models.serving.releases import Canary, Release
 from models.serving.served import Answer, Served
-from tasks.serve.metrics import MOST_CLASSES, MOST_KEPT, MOST_VERSIONS, OTHER, ROWS_LOOKED_AT, Metrics
+from tasks.serve.metrics import MOST_CLASSES, MOST_KEPT, MOST_VERSIONS, OTHER, Metrics
 from tasks.serve.passage import Passage
 from tests.served_models import write_served
 
@@ -76,11 +76,14 @@ def test_predictions_are_counted_by_class_and_probability(served: Served) -> Non
     assert (buckets["tiny", "1", "0.5"], buckets["tiny", "1", "1.0"]) == (1, 3)
 
 
-def test_of_many_rows_a_few_are_looked_at_and_all_counted(served: Served) -> None:
+def test_of_many_rows_all_are_counted_and_none_is_kept(served: Served) -> None:
     metrics, many = Metrics(), 1000
     metrics.answered(served, served.answer({"x": np.ones(many), "c": np.array(["u"] * many, object)}))
+    pass_by(metrics)
+    assert not metrics._said
     assert read(metrics, "rows_total") == {("tiny", "1"): many}
-    assert sum(read(metrics, "predictions_total").values()) == ROWS_LOOKED_AT
+    assert sum(read(metrics, "predictions_total").values()) == many
+    assert read(metrics, "probability_count") == {("tiny", "1"): many}
 
 
 def test_classes_past_the_first_are_other(served: Served) -> None:

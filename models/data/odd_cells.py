@@ -1,0 +1,40 @@
+"""Columns of text that are numbers but for a few cells: mostly a mistake in the data, which nothing else tells."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from models.spec import Data
+
+LEAST_SHARE = 0.9
+LOOKED_AT = 100_000
+_NUMBER = r"^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*$"
+
+
+def odd_cells(table: pa.Table, data: Data) -> list[str]:
+    """For each such column what is odd, in words.
+
+    Args:
+        table: As it was read.
+        data: The spec's; a column whose kind it says is left alone, and so are those that are no features.
+
+    Cost: `LOOKED_AT` rows of each column of text.
+    """
+    left_alone = {data.target, *data.features.drop, *data.features.kinds}
+    wanted = data.features.columns or table.column_names
+    names = [name for name in wanted if name in table.column_names and name not in left_alone]
+    found = [_odd(table.column(name).slice(0, LOOKED_AT), name) for name in names]
+    return [text for text in found if text]
+
+
+def _odd(values: pa.ChunkedArray, name: str) -> str:
+    if not (pa.types.is_string(values.type) or pa.types.is_large_string(values.type)):
+        return ""
+    is_number = pc.match_substring_regex(values, _NUMBER)
+    numbers, there = pc.sum(is_number).as_py() or 0, len(values) - values.null_count
+    if numbers == there or numbers < LEAST_SHARE * there:
+        return ""
+    row = pc.index(pc.fill_null(is_number, True), False).as_py()
+    told = f"column {name!r}: {numbers:,} of {there:,} values are numbers, row {row} is {values[row].as_py()[:40]!r}"
+    return f"{told}: read as text; correct it or leave it empty, or name the kind in data.features.kinds"

@@ -1,0 +1,65 @@
+"""What a spec says of a project's own Python, looked at before anything runs: the files are read, not imported."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from models import refs
+from models.errors import UsageError
+from models.spec import Spec
+
+
+def check_own_code(spec: Spec, base: Path) -> None:
+    """Say what is wrong with references to own code as far as that can be known without running it.
+
+    Args:
+        spec: The project's.
+        base: The folder that holds the spec.
+
+    Raises:
+        UsageError: A file is not there or does not define the name, or an own metric lacks its direction.
+    """
+    for key, reference in _references(spec.model_dump(), ""):
+        target, _, name = reference.rpartition(":")
+        path = base / target
+        if not path.is_file():
+            raise UsageError(f"{key}: {reference}: there is no {path}: write it, or correct the name")
+        known = _defined(path)
+        if known is not None and name not in known:
+            near = difflib.get_close_matches(name, sorted(known), 1)
+            hint = f"did you mean {near[0]!r}?" if near else "define it there, or correct the name"
+            raise UsageError(f"{key}: {reference}: {target} has no {name!r}: {hint}")
+    if spec.goal.metric and refs.is_own_code(spec.goal.metric) and spec.goal.direction is None:
+        raise UsageError(f"goal.direction: needed for your own metric {spec.goal.metric}: maximize or minimize")
+
+
+def _references(value: Any, key: str) -> Iterator[tuple[str, str]]:
+    if isinstance(value, dict):
+        for name, each in value.items():
+            yield from _references(each, f"{key}.{name}" if key else str(name))
+    elif isinstance(value, list):
+        for each in value:
+            yield from _references(each, key)
+    elif isinstance(value, str) and ".py:" in value and refs.is_own_code(value):
+        yield key, value
+
+
+def _defined(path: Path) -> set[str] | None:
+    """The names that a module binds at its top; None where that cannot be seen."""
+    try:
+        tree = ast.parse(path.read_bytes())
+    except (OSError, SyntaxError, ValueError):
+        return None  # importing it says where and why
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            found.add(node.name)
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            found |= {(alias.asname or alias.name).partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            found.add(node.id)
+    return None if "*" in found or "__getattr__" in found else found

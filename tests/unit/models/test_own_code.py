@@ -1,0 +1,67 @@
+"""Own code is looked at before anything runs."""
+
+from pathlib import Path
+
+import pytest
+
+from models.errors import UsageError
+from models.own_code import check_own_code
+from models.spec import Spec
+
+CODE = """\
+import json
+from math import sqrt as root
+
+LIMIT = 3
+made = lambda: 1
+
+
+class Net:
+    pass
+
+
+def load():
+    raise RuntimeError("this is not run")
+"""
+
+
+def checked(base: Path, **more: object) -> None:
+    spec = {"name": "own", "data": {"source": "x.csv", "target": "y"}, **more}
+    check_own_code(Spec.model_validate(spec), base)
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> Path:
+    (tmp_path / "own.py").write_text(CODE)
+    (tmp_path / "all.py").write_text("from os.path import *\n")
+    (tmp_path / "broken.py").write_text("def (")
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", ["Net", "load", "LIMIT", "made", "json", "root"])
+def test_what_a_file_binds_is_there(base: Path, name: str) -> None:
+    checked(base, model={"net": f"./own.py:{name}"})
+
+
+@pytest.mark.parametrize("file", ["all.py", "broken.py"])
+def test_what_cannot_be_seen_is_left_to_the_import(base: Path, file: str) -> None:
+    checked(base, model={"net": f"./{file}:Net"})
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"model": {"net": "./own.py:Nett"}}, "model.net: ./own.py:Nett: ./own.py has no 'Nett': did you mean 'Net'?"),
+        ({"model": {"net": "./gone.py:Net"}}, "model.net: ./gone.py:Net: there is no "),
+        ({"data": {"source": "./own.py:lod", "target": "y"}}, "data.source: ./own.py:lod: ./own.py has no 'lod'"),
+        ({"goal": {"metric": "./own.py:load"}}, "goal.direction: needed for your own metric"),
+    ],
+)
+def test_what_is_not_there_is_said_with_its_key(base: Path, more: dict[str, object], said: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        checked(base, **more)
+    assert said in str(refused.value)
+
+
+def test_an_own_metric_with_a_direction_will_do(base: Path) -> None:
+    checked(base, goal={"metric": "./own.py:load", "direction": "minimize"})
