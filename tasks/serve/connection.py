@@ -83,7 +83,7 @@ class Connection(ShortWay):
         self._in_head = False
         if not self._asks_for_another_protocol():
             super().on_headers_complete()
-            if self.is_ending and self.cycle is not None:
+            if self.is_ending and self.cycle is not None:  # of an answer the short way `_say` knows it
                 self.cycle.keep_alive = False
 
     def on_message_complete(self) -> None:
@@ -99,17 +99,17 @@ class Connection(ShortWay):
     def shutdown(self) -> None:
         """The server ends: answer what is under way, or comes within a moment, as the last."""
         self.is_ending = True
-        if self._is_at_rest():
-            self.loop.call_later(LINGER_S, self._rest)
-        else:
+        if self._is_under_way():
             super().shutdown()
+        else:
+            self.loop.call_later(LINGER_S, self._rest)
 
     def _rest(self) -> None:
-        if self._is_at_rest():
+        if not self._is_under_way():
             self.transport.close()
 
-    def _is_at_rest(self) -> bool:
-        return self._waits_since is None and (self.cycle is None or self._is_answered())
+    def _is_under_way(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete
 
     def _is_answered(self) -> bool:
         return self.cycle is not None and bool(self.cycle.response_complete)
@@ -140,7 +140,7 @@ class Connection(ShortWay):
 
     def _has_been_idle(self, now: float) -> bool:
         """Since an answer the short way; after others a timer of uvicorn's runs."""
-        if not self._is_at_rest() or self.timeout_keep_alive_task is not None:
+        if self._is_under_way() or self.timeout_keep_alive_task is not None:
             return False
         return self.answered_at is not None and now - self.answered_at > self.timeout_keep_alive
 

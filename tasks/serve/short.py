@@ -113,6 +113,7 @@ class ShortWay(HttpToolsProtocol):
         app, self.app = self.app, _rest_of(going)
         super().on_headers_complete()
         self.app = app
+        self.cycle.keep_alive = self.cycle.keep_alive and not self.is_ending
         super().on_message_complete()
 
 
