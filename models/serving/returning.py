@@ -34,7 +34,7 @@ def at_least(count: int, total: int) -> float:
     share, z2 = count / total, Z * Z
     centre = share + z2 / (2 * total)
     spread = Z * math.sqrt(share * (1 - share) / total + z2 / (4 * total * total))
-    return max(0.0, (centre - spread) / (1 + z2 / total))
+    return min(share, max(0.0, (centre - spread) / (1 + z2 / total)))  # of none it is a hair more by rounding
 
 
 def trouble_of(counted: Counted, rule: ReturnOn) -> str | None:

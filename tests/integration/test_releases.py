@@ -20,7 +20,7 @@ import pytest
 from click.testing import CliRunner
 
 from flows.cli import loopline as program
-from models.errors import GateRefused, StoreError, UsageError
+from models.errors import GateRefused, UsageError
 from models.files import read_json, sha256, write_json
 from models.serving.releases import Canary, Plan, Release
 from tasks.adapters.artifacts import FILES
@@ -288,7 +288,7 @@ def test_the_registry_is_told_of_a_return_once_and_only_while_it_still_names_the
         assert plan_of(champion) == Plan(), "a plan of the last time that it was champion is over"
         with pytest.raises(UsageError, match="version 1 is the champion"):
             change(registry, Plan(shadow="1"), "shadow", "ada")
-        with pytest.raises(StoreError):
+        with pytest.raises(UsageError, match="tiny has no version '9': there is 1, 2"):
             change(registry, Plan(shadow="9"), "shadow", "ada")
 
 
