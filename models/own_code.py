@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import difflib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -30,9 +29,7 @@ def check_own_code(spec: Spec, base: Path) -> None:
             raise UsageError(f"{key}: {reference}: there is no {path}: write it, or correct the name")
         known = _defined(path)
         if known is not None and name not in known:
-            near = difflib.get_close_matches(name, sorted(known), 1)
-            hint = f"did you mean {near[0]!r}?" if near else "define it there, or correct the name"
-            raise UsageError(f"{key}: {reference}: {target} has no {name!r}: {hint}")
+            raise UsageError(f"{key}: {refs.lacks(reference, reference, known)}")
     if spec.goal.metric and refs.is_own_code(spec.goal.metric) and spec.goal.direction is None:
         raise UsageError(f"goal.direction: needed for your own metric {spec.goal.metric}: maximize or minimize")
 

@@ -12,7 +12,7 @@ import importlib
 import importlib.util
 import inspect
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -45,10 +45,16 @@ def resolve(reference: str, base: Path, short: Mapping[str, str] | None = None) 
     target, _, attr = full.rpartition(":")
     module = _load_file(base, target) if target.endswith(".py") else _load_module(target, reference)
     if not hasattr(module, attr):
-        near = difflib.get_close_matches(attr, [name for name in vars(module) if not name.startswith("_")], 1)
-        hint = f"did you mean {near[0]!r}?" if near else "define it there, or correct the name"
-        raise UsageError(f"{reference}: {target} has no {attr!r}: {hint}")
+        raise lacks(reference, full, [name for name in vars(module) if not name.startswith("_")])
     return getattr(module, attr)
+
+
+def lacks(reference: str, full: str, known: Iterable[str]) -> UsageError:
+    """The error for a reference, `full` when written out, whose module defines only the `known` names."""
+    target, _, attr = full.rpartition(":")
+    near = difflib.get_close_matches(attr, sorted(known), 1)
+    hint = f"did you mean {near[0]!r}?" if near else "define it there, or correct the name"
+    return UsageError(f"{reference}: {target} has no {attr!r}: {hint}")
 
 
 def call(function: Callable[..., Any], reference: str, *arguments: Any, **keywords: Any) -> Any:

@@ -9,7 +9,7 @@ name. `given` is there while a version is a shadow: texts, or the windows of a s
 from __future__ import annotations
 
 import base64
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -63,11 +63,12 @@ class Recorder:
         raw = {name: values for name, values in rows.extra.items() if name not in self._left_out}
         if self._picture is not None and self._picture not in self._left_out:
             raw[self._picture] = [_bytes(picture) for picture in next(iter(rows.feed.values()))]
+        scores = scores_of(answer.outputs, is_binary=self._is_binary)
         record = {
             "ids": ids,
             "at": at_us,
             "version": answer.version,
-            **self._scored(answer),
+            "score" if scores.ndim == 1 else "scores": scores,
             "names": self._names,
             "numbers": self._numbers_of(rows),
             "texts": {name: rows.feed[name].tolist() for name in self._texts},
@@ -92,16 +93,19 @@ class Recorder:
         kept = [(at, name) for at, name in enumerate(self._series) if name not in self._redacted]
         return {name: [_bytes(window[:, at]) for window in feed["series"]] for at, name in kept}
 
-    def _scored(self, answer: Answer) -> dict[str, Any]:
-        """`score` or `scores`, as the prediction log has them."""
-        outputs = answer.outputs
-        if PREDICTION in outputs:
-            return {"score": np.asarray(outputs[PREDICTION], np.float64).ravel()}
-        if PROBABILITIES not in outputs:
-            return {"score": np.asarray(outputs[BITS_PER_CHAR], np.float64)}
-        if self._is_binary:
-            return {"score": outputs[PROBABILITIES][:, 1].astype(np.float64)}
-        return {"scores": np.ascontiguousarray(outputs[PROBABILITIES], np.float64)}
+
+def scores_of(outputs: Mapping[str, np.ndarray], *, is_binary: bool) -> np.ndarray:
+    """What is kept of a version's outputs, float64: (row,), or (row, class) of more than two classes.
+
+    Predictions, probabilities (of two classes that of the positive one), or the bits that a text's characters cost.
+    """
+    if PREDICTION in outputs:
+        return np.asarray(outputs[PREDICTION], np.float64).ravel()
+    if PROBABILITIES not in outputs:
+        return np.asarray(outputs[BITS_PER_CHAR], np.float64)
+    if is_binary:
+        return outputs[PROBABILITIES][:, 1].astype(np.float64)
+    return np.ascontiguousarray(outputs[PROBABILITIES], np.float64)
 
 
 def label_record(pairs: Iterable[tuple[str, str]], at_us: int, by: str) -> bytes:

@@ -15,11 +15,11 @@ from models.errors import DataError
 from models.serving.ports import Port
 from models.serving.rows import (
     FINITE,
-    MOST_NUMBER,
     NUMBERS,
     Columns,
     Rows,
     Schema,
+    are_taken,
     check_columns,
     check_complete,
     check_names,
@@ -115,7 +115,7 @@ class TableReader:
             if columns[name].dtype == object:
                 raise DataError(f"input {name!r}: got BYTES, expected FP64, or another type of numbers")
             numbers[at] = columns[name]
-        if not np.vdot(numbers, numbers) < MOST_NUMBER**2:
+        if not are_taken(numbers):
             for values, name in zip(numbers, self.numbers, strict=True):
                 finite(values, name)
         return numbers
@@ -128,7 +128,7 @@ class TableReader:
             return None
         matrix = np.array(numbers, np.float64).reshape(len(rows), count).T
         matrix = np.ascontiguousarray(matrix)
-        if not np.vdot(matrix, matrix) < MOST_NUMBER**2 and (np.abs(matrix) > MOST_NUMBER).any():
+        if not are_taken(matrix):
             return None
         feed = dict(zip(self.numbers, matrix, strict=True))
         for at, part in enumerate(self._texts, count):

@@ -6,14 +6,14 @@ import logging
 from datetime import UTC, datetime
 from typing import Any
 
+import orjson
+
 
 class JsonLines(logging.Formatter):
     """A record as one line of JSON: `at`, `level`, `logger`, `message`, what `extra={"told": ...}` holds, `trace`."""
 
     def format(self, record: logging.LogRecord) -> str:
         """The line."""
-        import orjson
-
         line: dict[str, Any] = {
             "at": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),

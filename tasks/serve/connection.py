@@ -69,7 +69,7 @@ class Connection(ShortWay):
             super().data_received(self._data)
         if self._in_head and self._got > HEAD_BYTES:
             self._refuse(431, f"the head of the request is larger than {HEAD_BYTES:,} bytes")
-        elif self._waits_since is not None and self._is_answered() and self._got > DISCARDED_BYTES:
+        elif self._waits_since is not None and self._got > DISCARDED_BYTES and self.cycle and not self._is_under_way():
             self.transport.close()
 
     def on_message_begin(self) -> None:
@@ -83,8 +83,6 @@ class Connection(ShortWay):
         self._in_head = False
         if not self._asks_for_another_protocol():
             super().on_headers_complete()
-            if self.is_ending and self.cycle is not None:  # of an answer the short way `_say` knows it
-                self.cycle.keep_alive = False
 
     def on_message_complete(self) -> None:
         """All of it is here."""
@@ -107,12 +105,6 @@ class Connection(ShortWay):
     def _rest(self) -> None:
         if not self._is_under_way():
             self.transport.close()
-
-    def _is_under_way(self) -> bool:
-        return self.cycle is not None and not self.cycle.response_complete
-
-    def _is_answered(self) -> bool:
-        return self.cycle is not None and bool(self.cycle.response_complete)
 
     def _look_at_all(self) -> None:
         """End the connections that are too slow; looks again while there is any."""

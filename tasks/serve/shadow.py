@@ -11,7 +11,6 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +19,7 @@ import pyarrow as pa
 
 from models.data.log_names import GIVEN, INPUT, RAW
 from models.errors import DataError, LooplineError
-from models.export.names import PREDICTION, PROBABILITIES
-from models.export.reading import BITS_PER_CHAR
+from models.serving.records import scores_of
 from models.serving.rows import Rows
 from models.serving.served import Served
 from tasks.runtime import json_lines
@@ -78,7 +76,7 @@ def _beginning(log: PartLog) -> int:
 
 def _answered(table: pa.Table, served: Served) -> pa.Table:
     table, rows = _asked(table, served)
-    scores = _scores(served, served.answer(rows.feed).outputs)
+    scores = scores_of(served.answer(rows.feed).outputs, is_binary=served.preparation.task == "binary")
     many = scores.ndim == 2
     nothing = pa.nulls(table.num_rows)
     told = {name: table.column(name) for name in ("id", "at", "version", "score", "scores")}
@@ -91,15 +89,6 @@ def _answered(table: pa.Table, served: Served) -> pa.Table:
             else nothing.cast(pa.list_(pa.float64())),
         }
     )
-
-
-def _scores(served: Served, outputs: Mapping[str, np.ndarray]) -> np.ndarray:
-    """As the prediction log has them: (row,), or (row, class)."""
-    for name in (PREDICTION, BITS_PER_CHAR):
-        if name in outputs:
-            return outputs[name].astype(np.float64).ravel()
-    scores = outputs[PROBABILITIES].astype(np.float64)
-    return scores[:, 1] if served.preparation.task == "binary" else scores
 
 
 def _asked(table: pa.Table, served: Served) -> tuple[pa.Table, Rows]:

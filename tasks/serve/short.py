@@ -46,7 +46,7 @@ class ShortWay(HttpToolsProtocol):
         super().data_received(data)
         if self._way is not None:
             self._way = None
-            super().on_headers_complete()
+            self._take_long_way()
             if self._body:
                 super().on_body(self._body)
 
@@ -58,7 +58,7 @@ class ShortWay(HttpToolsProtocol):
             if is_small(self._named) and "host" in self._named:
                 self._way = way
                 return
-        super().on_headers_complete()
+        self._take_long_way()
 
     def on_body(self, body: bytes) -> None:
         """Some of a body is here."""
@@ -82,18 +82,25 @@ class ShortWay(HttpToolsProtocol):
             self._hand_over(going)
 
     def _may_be_short(self) -> bool:
-        parser, cycle = self.parser, self.cycle
+        parser = self.parser
         is_first, self._is_first = self._is_first, False
         return (
             is_first
             and parser.get_method() == b"POST"
-            and (cycle is None or cycle.response_complete)
+            and not self._is_under_way()
             and not self.expect_100_continue
             and not self.flow.write_paused
             and not parser.should_upgrade()
             and parser.get_http_version() == "1.1"
             and not self.transport.is_closing()
         )
+
+    def _is_under_way(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete
+
+    def _take_long_way(self) -> None:
+        super().on_headers_complete()
+        self.cycle.keep_alive = self.cycle.keep_alive and not self.is_ending
 
     def _say(self, said: Said) -> None:
         parts = [STATUS_LINE[said.status]]
@@ -111,9 +118,8 @@ class ShortWay(HttpToolsProtocol):
     def _hand_over(self, going: Going) -> None:
         """What waits for the engine goes on in uvicorn's cycle: it may be pipelined, drained, left."""
         app, self.app = self.app, _rest_of(going)
-        super().on_headers_complete()
+        self._take_long_way()
         self.app = app
-        self.cycle.keep_alive = self.cycle.keep_alive and not self.is_ending
         super().on_message_complete()
 
 

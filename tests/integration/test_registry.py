@@ -221,7 +221,7 @@ def test_an_alias_that_a_person_set_in_mlflow_is_no_crash(place: Workspace, mode
 RACE = """
 import os, sys, time
 from pathlib import Path
-from models.errors import GateRefused, UsageError
+from models.errors import GateRefused
 from tasks.adapters.registry import Registry
 from tasks.runtime import stores
 from tasks.runtime.workspace import Workspace
