@@ -91,14 +91,16 @@ def check(settings: Settings) -> None:
 
 def _claim(settings: Settings) -> None:
     """Say who has a port that is wanted; uvicorn would say so with an exit code that means something else here."""
-    for port in filter(None, (settings.port, settings.grpc_port)):
+    for option, port in (("--port", settings.port), ("--grpc-port", settings.grpc_port)):
+        if not port:
+            continue
         try:
             with socket.create_server((settings.host, port)):
                 pass
         except OSError as error:
             if error.errno != errno.EADDRINUSE:
                 raise UsageError(f"--host {settings.host}: cannot listen there ({error.strerror})") from None
-            raise StoreError(f"port {port} is taken by {ports.holder(port)}: name another one by --port") from None
+            raise StoreError(f"port {port} is taken by {ports.holder(port)}: name another by {option}") from None
 
 
 def _options(settings: Settings) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import http.client
 import json
 import os
 import signal
+import socket
 import ssl
 import subprocess
 import sys
@@ -219,6 +220,18 @@ def test_half_of_tls_does_not_start(tiny: Workspace, arguments: tuple[str, ...],
     assert done.returncode == 2
     assert said in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("option", ["--port", "--grpc-port"])
+def test_a_port_that_is_taken_is_told_with_its_holder_and_its_option(tiny: Workspace, option: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as holder:
+        port = holder.getsockname()[1]
+        others = [] if option == "--port" else ["--port", str(ports.any_free([]))]
+        command = [sys.executable, "-m", "tasks.serve", str(tiny.root), "tiny", *others, option, str(port)]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1
+    assert f"port {port} is taken by " in done.stderr
+    assert f"(pid {os.getpid()}): name another by {option}\n" in done.stderr
 
 
 def test_a_deadline_that_cannot_be_met_is_said(tiny: Workspace, serve: Serve) -> None:
