@@ -48,6 +48,11 @@ def pytest_configure() -> None:
     os.environ.update(QUIET)
 
 
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """Bytes are named by their argument: packed ones hold the time, and two workers must name a test alike."""
+    return argname if isinstance(val, bytes) else None
+
+
 @pytest.fixture(autouse=True)
 def _own_environment() -> Iterator[None]:
     """Whatever a test does to the environment and to torch's threads ends with the test."""
