@@ -161,4 +161,7 @@ def plan(
 
 
 def _why(parts: Parts, before: Record | None) -> list[str]:
-    return differences(parts, before.parts) if before else ["never run"]
+    if before:
+        return differences(parts, before.parts)
+    absent = [key.partition(":")[2] for key, value in parts.items() if key.startswith("file:") and value is None]
+    return ["never run", *(f"file {name}: not there" for name in absent)]

@@ -15,7 +15,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from models.errors import LooplineError
-from models.files import SPEC_FILE, read_json
+from models.files import read_json
 from models.overview import facts
 from models.overview.data import drifting, failing
 from models.overview.light import light, workspace_light
@@ -70,15 +70,7 @@ def overview(workspace: Workspace, chosen: Sequence[Project] | None = None, now:
 
 def known_projects(workspace: Workspace) -> list[Project]:
     """The projects under `projects/`, then those elsewhere that a loop was run of here and that are still there."""
-    found = workspace.projects()
-    folders, names = {project.folder for project in found}, {project.folder.name for project in found}
-    for path in sorted((workspace.state / "projects").glob("*/loop.json")):
-        book = read_book(path.parent) or {}
-        folder = Path(str(book.get("folder", "")))
-        known = folder in folders or path.parent.name in names
-        if not known and (folder / SPEC_FILE).is_file():
-            found.append(Project(workspace, folder))
-    return found
+    return [*workspace.projects(), *workspace.elsewhere().values()]
 
 
 def _service(found: ServiceState) -> facts.Service:

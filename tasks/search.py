@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from models.errors import LooplineError, UsageError
 from models.files import write_bytes, write_json
-from models.judge.metrics import resolve_metric
+from models.judge.metrics import metric_name, resolve_metric
 from models.nets.catalogue import default_space, net_name
 from models.records import Record
 from models.search import Trial, best_of, check_space, suggest, trials_owed, with_params
@@ -213,7 +213,7 @@ class _Search:
             self._loop.outbox.metrics(asked.run, epoch.values, epoch.epoch)
             if fold is not None or epoch.stage != "train":
                 return True
-            asked.report(epoch.values[f"val_{task.metric}"], epoch.epoch)
+            asked.report(epoch.values[f"val_{metric_name(task.metric)}"], epoch.epoch)
             return not asked.trial.should_prune()
 
         return self._loop.gang.run(task, on_epoch)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from models.judge.metrics import metric_name
 from models.records import Record
 from models.search import with_params
 from models.training.costs import of_results
@@ -33,11 +34,12 @@ def fit(loop: Loop, prepared: Record, best: Record) -> tuple[Record, bool]:
         model, train = with_params(begun.arguments(loop.spec.model), loop.spec.train, params)
         task = job(loop, folder, model, train, checkpoints=True, start=begun.origin)
         (folder / JOB_FILE).write_text(task.model_dump_json())
+        waited_for = _waited_for(metric_name(task.metric))
         loop.outbox.params(LOOP_RUN, {f"best.{key}": value for key, value in params.items()})
 
         def on_epoch(epoch: Epoch) -> bool:
             loop.outbox.metrics(LOOP_RUN, epoch.values, epoch.epoch)
-            shown = ", ".join(f"{key} {epoch.values[key]:.4f}" for key in _shown(task.metric) if key in epoch.values)
+            shown = ", ".join(f"{key} {epoch.values[key]:.4f}" for key in waited_for if key in epoch.values)
             loop.report.progress(epoch.stage, epoch.epoch, epoch.epochs, shown)
             return True
 
@@ -56,7 +58,7 @@ def fit(loop: Loop, prepared: Record, best: Record) -> tuple[Record, bool]:
     return loop.carry_out("train", act)
 
 
-def _shown(metric: str) -> tuple[str, ...]:
+def _waited_for(metric: str) -> tuple[str, ...]:
     """The values of an epoch that a person waits for, of whatever stage."""
     return ("val_loss", f"val_{metric}", "val_pretrain_loss", "teacher_val_loss", f"teacher_val_{metric}")
 

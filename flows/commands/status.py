@@ -33,7 +33,7 @@ def command(project: str | None, as_json: bool) -> None:
     """
     workspace = Workspace.find()
     stores.configure(workspace)
-    told = overview(workspace, [workspace.project(project)] if project else workspace.projects())
+    told = overview(workspace, [workspace.project(project)] if project else None)
     if as_json:
         options.print_json(as_plain(told))
         return
@@ -60,13 +60,12 @@ def as_plain(told: Overview) -> dict[str, Any]:
 
 
 def _plain_project(one: ProjectFacts) -> dict[str, Any]:
-    light = {"light": one.light.colour, "light_reason": one.light.reason}
+    head = {"project": one.name, "folder": one.folder, "light": one.light.colour, "light_reason": one.light.reason}
     if one.error:
-        return {"project": one.name, "error": one.error, **light}
+        return {**head, "error": one.error}
     champion, move = one.champion, one.champion_since
     return {
-        "project": one.name,
-        **light,
+        **head,
         "state": one.loop.state,
         "loop_id": one.loop.loop_id,
         "began": one.loop.began,

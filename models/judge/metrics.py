@@ -81,6 +81,7 @@ METRICS: dict[str, Metric] = {
         Metric("bits_per_char", "minimize", ("language",), language.bits_per_char),
     )
 }
+_TAKEN = {*METRICS, "loss"}
 
 
 def metrics_for(task: Task) -> list[Metric]:
@@ -147,13 +148,19 @@ def check_examples(target: Array, prediction: Array) -> None:
         raise DataError(f"{int((~np.isfinite(target)).sum())} of {len(target)} targets are NaN or infinite: drop them")
 
 
+def metric_name(reference: str) -> str:
+    """What a metric is called in figures, records and stores: your own by its function, unless that is taken."""
+    name = reference.rpartition(":")[2] if refs.is_own_code(reference) else reference
+    return reference if name in _TAKEN else name
+
+
 def _own_metric(reference: str, task: Task, base: Path, direction: Direction | None) -> Metric:
     function = refs.resolve(reference, base)
     if not callable(function):
         raise UsageError(f"goal.metric: {reference} is a {type(function).__name__}, expected a function")
     if direction is None:
         raise UsageError(f"goal.direction: needed for your own metric {reference}: maximize or minimize")
-    return Metric(reference, direction, (task,), _weighted(function, reference), own=True)
+    return Metric(metric_name(reference), direction, (task,), _weighted(function, reference), own=True)
 
 
 def _weighted(function: Callable[..., Any], reference: str) -> MetricFunction:

@@ -16,7 +16,7 @@ from functools import cached_property
 from pathlib import Path
 
 from models.errors import UsageError
-from models.files import SPEC_FILE, storing
+from models.files import SPEC_FILE, read_json, storing
 
 STATE = ".loopline"
 CLONE = Path(__file__).resolve().parents[2]
@@ -69,7 +69,7 @@ class Workspace:
                 ignore.write_text("*\n")  # a workspace may be a git repository without our own .gitignore
 
     def project(self, name_or_path: str) -> Project:
-        """The project of that name under `projects/`, or in that folder.
+        """The project of that name under `projects/`, in that folder, or elsewhere and known by its loops.
 
         Raises:
             UsageError: There is none; names the nearest.
@@ -78,7 +78,10 @@ class Workspace:
         for folder in (self.root / "projects" / name_or_path, given.parent if given.name == SPEC_FILE else given):
             if (folder / SPEC_FILE).is_file():
                 return Project(self, folder.resolve())
-        known = [project.folder.name for project in self.projects()]
+        elsewhere = self.elsewhere()
+        if name_or_path in elsewhere:
+            return elsewhere[name_or_path]
+        known = [*(project.folder.name for project in self.projects()), *elsewhere]
         near = difflib.get_close_matches(name_or_path, known, 1)
         if near:
             cure = f"did you mean {near[0]!r}?"
@@ -91,6 +94,16 @@ class Workspace:
     def projects(self) -> list[Project]:
         """Every project under `projects/`, by name."""
         return [Project(self, path.parent) for path in sorted((self.root / "projects").glob(f"*/{SPEC_FILE}"))]
+
+    def elsewhere(self) -> dict[str, Project]:
+        """The projects in other folders that a loop was run of here and that are still there, by their specs' names."""
+        here = {project.folder.name for project in self.projects()}
+        found = {}
+        for path in sorted((self.state / "projects").glob("*/loop.json")):
+            project = Project(self, Path(read_json(path).get("folder", path.parent)))
+            if path.parent.name not in here and not project.inside and project.spec_path.is_file():
+                found[path.parent.name] = project
+        return found
 
 
 @dataclass(frozen=True)

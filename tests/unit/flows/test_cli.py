@@ -110,6 +110,15 @@ def test_run_with_an_unknown_step_to_refresh(workspace: Workspace, make_project:
     assert "no step 'ingset': one of ingest" in result.output
 
 
+def test_status_of_a_project_elsewhere(workspace: Workspace, make_project: MakeProject, tmp_path: Path) -> None:
+    away = make_project("away", folder=tmp_path / "away")
+    assert call("status", "--json").output.count('"away"') == 0
+    workspace.state.joinpath("projects", "away").mkdir(parents=True)
+    workspace.state.joinpath("projects", "away", "loop.json").write_text(json.dumps({"folder": str(away.folder)}))
+    assert [one["project"] for one in json.loads(call("status", "--json").output)["projects"]] == ["away"]
+    assert json.loads(call("status", "away", "--json").output)["projects"][0]["folder"] == str(away.folder)
+
+
 def test_status_of_a_fresh_workspace_and_of_a_broken_spec(workspace: Workspace, make_project: MakeProject) -> None:
     make_project("tiny")
     make_project("broken").spec_path.write_text("data: {}\n")

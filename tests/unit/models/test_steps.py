@@ -63,6 +63,11 @@ def test_nothing_recorded_runs_the_first_and_the_rest_follow(book: Book) -> None
     assert planned["c"].reasons == ["after b"]
 
 
+def test_a_source_that_is_not_there_is_a_reason(book: Book) -> None:
+    book.parts["a"] |= {"file:here.csv": "ab", "file:data.csv": None}
+    assert book.plan()["a"].reasons == ["never run", "file data.csv: not there"]
+
+
 def test_all_recorded_is_all_done(book: Book) -> None:
     book.do()
     assert book.states() == "done done done done"

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from models.errors import DataError, UsageError, UserCodeError
-from models.judge.metrics import METRICS, measure, metrics_for, resolve_metric
+from models.judge.metrics import METRICS, measure, metric_name, metrics_for, resolve_metric
 
 
 @pytest.mark.parametrize("name", ["roc_auc", "pr_auc"])
@@ -66,6 +66,13 @@ def test_a_wrong_metric_is_refused_with_the_cure(tmp_path, reference, task, dire
     (tmp_path / "own.py").write_text("number = 3\ndef gain(target, prediction): return 1.0\n")
     with pytest.raises(UsageError, match=message):
         resolve_metric(reference, task, tmp_path, direction)
+
+
+def test_a_metric_of_your_own_goes_by_its_function_unless_a_ready_one_has_that_name(tmp_path):
+    (tmp_path / "own.py").write_text("def gain(target, prediction): return 1.0\nmae = loss = gain\n")
+    names = [resolve_metric(f"./own.py:{name}", "regression", tmp_path, "maximize").name for name in ("gain", "mae")]
+    assert names == ["gain", "./own.py:mae"]
+    assert [metric_name(name) for name in ("mae", "./own.py:loss")] == ["mae", "./own.py:loss"]
 
 
 def test_a_metric_of_your_own_sees_repeated_examples_as_weights(tmp_path):

@@ -1,5 +1,6 @@
 """Where things are: the workspace is found as a user expects, projects by name or path."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,21 @@ def test_a_project_by_name_by_folder_and_by_its_spec(
     assert workspace.project(str(outside.spec_path)).folder == outside.folder
     assert inside.inside
     assert not outside.inside
+
+
+def test_a_project_elsewhere_goes_by_its_name_once_a_loop_was_run_of_it(
+    workspace: Workspace, make_project: MakeProject, tmp_path: Path
+) -> None:
+    inside, outside = make_project("tiny"), make_project("far", folder=tmp_path / "elsewhere" / "far")
+    folders = {"far": str(outside.folder), "tiny": str(outside.folder), "again": str(inside.folder), "gone": "/no/such"}
+    for name, book in {**{name: {"folder": folder} for name, folder in folders.items()}, "cut": {}}.items():
+        workspace.state.joinpath("projects", name).mkdir(parents=True)
+        workspace.state.joinpath("projects", name, "loop.json").write_text(json.dumps(book))
+    assert {name: project.folder for name, project in workspace.elsewhere().items()} == {"far": outside.folder}
+    assert workspace.project("far").folder == outside.folder
+    assert workspace.project("tiny").folder == inside.folder
+    with pytest.raises(UsageError, match="did you mean 'far'"):
+        workspace.project("faar")
 
 
 def test_a_project_in_the_working_directory(
