@@ -6,6 +6,7 @@ from pathlib import Path
 
 from models.data.prepare import prepare as prepare_rows
 from models.data.unlabelled import UNLABELLED_FILE
+from models.data.unseen import unseen_categories
 from models.export.names import refuse_taken_names
 from models.records import Record
 from tasks.runtime.loop import Done, Loop
@@ -25,6 +26,8 @@ def prepare(loop: Loop, raw: Record) -> tuple[Record, bool]:
         project = loop.project
         made = prepare_rows(project.raw, loop.spec, project.folder, project.prepared)
         refuse_taken_names(made)  # the graph would refuse them too, but only after the training
+        for text in unseen_categories(project.prepared, made):
+            loop.report.note(text)
         result = {
             "rows": made.rows,
             "task": made.task,

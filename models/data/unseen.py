@@ -1,0 +1,43 @@
+"""Categories of which training has none: what the held-out rows say of such a column, the model cannot have learnt."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from models.data.preparation import ROWS_FILE, SPLIT_COLUMN, SPLITS, Categorical, Preparation
+
+MOST_SHARE = 0.5
+
+
+def unseen_categories(prepared: Path, preparation: Preparation) -> list[str]:
+    """For each split and column where more than `MOST_SHARE` of the values are unknown to the model, that, in words.
+
+    Args:
+        prepared: The prepared folder; its rows are read a column at a time.
+        preparation: Its schema.
+    """
+    if not preparation.categorical:
+        return []
+    path = prepared / ROWS_FILE
+    splits = pq.read_table(path, columns=[SPLIT_COLUMN]).column(0)
+    found = []
+    for part in preparation.categorical:
+        texts = pq.read_table(path, columns=[part.name]).column(0)
+        for code, split in list(enumerate(SPLITS))[1:]:
+            found.append(_told(part, texts.filter(pc.equal(splits, code)).drop_null(), split))
+    return [text for text in found if text]
+
+
+def _told(part: Categorical, values: pa.ChunkedArray, split: str) -> str:
+    known = pc.sum(pc.is_in(values, value_set=pa.array(part.categories, values.type))).as_py() or 0
+    unknown = len(values) - known
+    if unknown <= MOST_SHARE * len(values):
+        return ""
+    return (
+        f"column {part.name!r}: {unknown:,} of {len(values):,} {split} rows hold a value that training has not, or too "
+        "seldom: split another way (data.split), or leave the column out (data.features.drop)"
+    )
