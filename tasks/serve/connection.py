@@ -29,6 +29,7 @@ LINGER_S = 0.5
 REASONS = {
     400: "Bad Request",
     408: "Request Timeout",
+    414: "URI Too Long",
     431: "Request Header Fields Too Large",
     503: "Service Unavailable",
 }
@@ -80,6 +81,9 @@ class Connection(ShortWay):
 
     def on_headers_complete(self) -> None:
         """Its head is here."""
+        if len(self.url) >= HEAD_BYTES:  # more than the parser of addresses reads
+            self._refuse(414, f"the address is longer than {HEAD_BYTES - 1:,} bytes")
+            return
         self._in_head = False
         if not self._asks_for_another_protocol():
             super().on_headers_complete()

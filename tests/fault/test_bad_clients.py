@@ -136,6 +136,17 @@ def test_an_endless_head(server: LiveServer) -> None:
             assert client.recv(100).startswith(b"HTTP/1.1 431 ")
 
 
+@pytest.mark.parametrize("before", [b"", b"GET /ping HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"])
+def test_an_endless_address(server: LiveServer, before: bytes) -> None:
+    with connected(server) as client:
+        client.sendall(before)
+        if before:
+            assert client.recv(1000).startswith(b"HTTP/1.1 200 ")
+        client.sendall(b"GET /ping?" + b"a" * (1 << 16) + b" HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        status, told = heard(client)
+    assert (status, list(told)) == (414, ["error"])
+
+
 @pytest.mark.parametrize("times", [1, 2000])
 def test_clients_that_would_rather_speak_another_protocol_keep_their_bodies(server: LiveServer, times: int) -> None:
     """As Java's client asks with every request; many of them in one packet are no deeper a stack."""
