@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -110,8 +111,15 @@ def _as_text(table: pa.Table, tables: Sequence[pa.Table]) -> pa.Table:
     for position, field in enumerate(table.schema):
         kinds = {other.schema.field(field.name).type for other in tables if field.name in other.column_names}
         if len(kinds - {pa.null()}) > 1:
-            table = table.set_column(position, field.name, table.column(position).cast(pa.string()))
+            table = table.set_column(position, field.name, _texts(table.column(position)))
     return table
+
+
+def _texts(column: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
+    """A column's values as text; bytes, which need not be any, in base64."""
+    if not pa.types.is_binary(column.type):
+        return column.cast(pa.string())
+    return pa.array([None if value is None else b64encode(value).decode() for value in column.to_pylist()], pa.string())
 
 
 def _tables(path: Path, types: Mapping[str, pa.DataType], rows: int) -> Iterator[pa.Table]:

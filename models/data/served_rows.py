@@ -33,7 +33,8 @@ def prediction_rows(records: Iterable[Mapping[str, Any]]) -> pa.Table:
     groups: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
     for record in records:
         raw = {name: values for name, values in record["raw"].items() if name in kept}
-        names = (*record["names"], None, *record["texts"], None, *raw, None, *record.get("given", ()))
+        own = (*record.get("pictures", ()), None, *record.get("given", ()))
+        names = (*record["names"], None, *record["texts"], None, *raw, None, *own)
         shape = (record["version"], "scores" in record, *names)
         groups.setdefault(shape, []).append({**record, "raw": raw})
     return concatenated([_table(group) for group in groups.values()])
@@ -70,8 +71,9 @@ def _table(records: Sequence[Mapping[str, Any]]) -> pa.Table:
         columns[f"{INPUT}{name}"] = pa.array(texts, pa.string())
     for name in records[0]["raw"]:
         columns[f"{RAW}{name}"] = _raw([value for record in records for value in record["raw"][name]])
-    for name in records[0].get("given", ()):
-        columns[f"{GIVEN}{name}"] = _raw([value for record in records for value in record["given"][name]])
+    for kind, prefix in (("pictures", RAW), ("given", GIVEN)):
+        for name in records[0].get(kind, ()):
+            columns[f"{prefix}{name}"] = _own([value for record in records for value in record[kind][name]])
     return pa.table(columns)
 
 
@@ -91,10 +93,13 @@ def _numbers(records: Sequence[Mapping[str, Any]]) -> np.ndarray:
     return np.concatenate(shaped, axis=1)
 
 
+def _own(values: list[Any]) -> pa.Array:
+    """Bytes or texts that the server wrote itself."""
+    return pa.array([base64.b64decode(value[_BYTES]) if isinstance(value, dict) else value for value in values])
+
+
 def _raw(values: list[Any]) -> pa.Array:
-    """Numbers, texts, truths or bytes; as text where they are of several kinds, or lists or objects."""
-    if any(isinstance(value, dict) and set(value) == {_BYTES} for value in values):
-        values = [base64.b64decode(value[_BYTES]) if isinstance(value, dict) else None for value in values]
+    """Numbers, texts or truths as callers sent them; as text where they are of several kinds, or lists or objects."""
     with contextlib.suppress(pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
         found = pa.array(values)
         if not pa.types.is_nested(found.type):

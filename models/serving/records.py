@@ -1,8 +1,8 @@
 """Records of a served log: one a request, as JSON; what is left out by the spec is never written.
 
-`{"ids", "at", "version", "score" | "scores", "names", "numbers", "texts", "raw", "given"}`: a predicted request.
-`numbers` are those of the inputs called `names`, one column after the other; `texts`, `raw` and `given` are columns by
-name. `given` is there while a version is a shadow: texts, or the windows of a series, float64, little-endian.
+`{"ids", "at", "version", "score" | "scores", "names", "numbers", "texts", "raw", "pictures", "given"}`: a predicted
+request. `numbers` are those of the inputs called `names`, one column after the other; the rest are columns by name.
+`raw` is as callers sent it; `pictures` are bytes of a server's own. `given` is there while a version is a shadow: texts, or the windows of a series, float64, little-endian.
 `{"ids", "labels", "at", "by"}`: labels. `at` is in microseconds since 1970.
 """
 
@@ -61,8 +61,9 @@ class Recorder:
             whole: Also what is answered again only from all of it: texts and windows.
         """
         raw = {name: values for name, values in rows.extra.items() if name not in self._left_out}
+        pictures = {}
         if self._picture is not None and self._picture not in self._left_out:
-            raw[self._picture] = [_bytes(picture) for picture in next(iter(rows.feed.values()))]
+            pictures = {self._picture: [_bytes(picture) for picture in next(iter(rows.feed.values()))]}
         scores = scores_of(answer.outputs, is_binary=self._is_binary)
         record = {
             "ids": ids,
@@ -74,6 +75,8 @@ class Recorder:
             "texts": {name: rows.feed[name].tolist() for name in self._texts},
             "raw": raw,
         }
+        if pictures:
+            record["pictures"] = pictures
         if whole:
             record["given"] = self._given(rows)
         return orjson.dumps(record, option=orjson.OPT_SERIALIZE_NUMPY)

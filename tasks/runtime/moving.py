@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from models.serving.frames import is_torn, unframed
+from tasks.runtime import journal
 from tasks.runtime.locks import held
 from tasks.runtime.predictions import prediction_log
 from tasks.runtime.segments import KINDS, Segment, segments, segments_folder, sweep, waiting
@@ -83,13 +84,28 @@ def _move_predictions(state: Path) -> int:
     from models.data.served_rows import prediction_rows
 
     log = prediction_log(state)
+    odd = state / "serving" / "odd.jsonl"
 
     def add(records: list[Any], offsets: Mapping[str, int]) -> int:
-        table = prediction_rows(records)
+        try:
+            table = prediction_rows(records)
+        except Exception:
+            table = prediction_rows([record for record in records if _is_sound(prediction_rows, record, odd)])
         log.append(table, offsets=offsets)
         return int(table.num_rows)
 
     return _move(segments_folder(state, "predictions"), log.offsets, add)
+
+
+def _is_sound(rows_of: Callable[[list[Any]], Any], record: Any, odd: Path) -> bool:
+    """Whether a record can be made into rows; one that cannot is kept aside for a person: it must not hold up others."""
+    try:
+        rows_of([record])
+    except Exception:
+        _log.exception("%s: a record that is no prediction is kept there and left out of the log", odd)
+        journal.append(odd, {"record": record})
+        return False
+    return True
 
 
 def _move_labels(state: Path) -> int:

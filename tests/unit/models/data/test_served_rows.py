@@ -76,12 +76,14 @@ def test_raw_columns_have_their_own_type_and_become_text_where_there_is_none_in_
     assert table.column("raw.n").to_pylist() == [1, None]
     assert table.column("raw.m").to_pylist() == ["1", "x"]
     assert table.column("raw.d").to_pylist() == ['{"k": 1}', "[2]"]
-    assert table.column("raw.b").to_pylist() == [b"\x00\xff", None]
+    assert table.column("raw.b").to_pylist() == ['{"bytes": "AP8="}', None]
 
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False) | st.text(max_size=3),
-    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=2), inner, max_size=2),
+    lambda inner: (
+        st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=2) | st.just("bytes"), inner, max_size=2)
+    ),
     max_leaves=4,
 )
 
@@ -98,6 +100,13 @@ def test_whatever_callers_send_beside_the_inputs_can_be_kept_and_merged(tmp_path
     log.compact()
     assert sum(table.num_rows for table in log.scan()) == 4 * len(records)
     assert sum(table.num_rows for table in log.in_time_order()) == 4 * len(records)
+
+
+def test_a_picture_stands_beside_another_version_that_has_none():
+    picture = {**ONE, "version": "2", "pictures": {"p": [{"bytes": "AP8="}]}}
+    assert prediction_rows([picture]).column("raw.p").to_pylist() == [b"\x00\xff"]
+    for sent, told in (({"bytes": 5}, [b'{"bytes": 5}', b"\x00\xff"]), (5, ["5", "AP8="])):
+        assert prediction_rows([{**ONE, "raw": {"p": [sent]}}, picture]).column("raw.p").to_pylist() == told
 
 
 def test_callers_cannot_make_a_table_of_any_width():

@@ -115,6 +115,18 @@ def test_a_damaged_one_is_kept_and_what_came_before_is_moved(tmp_path, caplog):
     assert move(tmp_path) == 0
 
 
+def test_a_record_that_is_no_prediction_holds_up_no_other(tmp_path, caplog):
+    writer = SegmentWriter(segments_folder(tmp_path))
+    odd = orjson.loads(predicted("b")) | {"numbers": ["what"]}
+    for record in (predicted("a"), orjson.dumps(odd), predicted("c")):
+        writer.write(record)
+    assert [move(tmp_path), move(tmp_path)] == [2, 0]
+    assert logged(tmp_path) == ["a", "c"]
+    assert orjson.loads((tmp_path / "serving" / "odd.jsonl").read_bytes())["record"] == odd
+    assert "left out of the log" in caplog.text
+    writer.close()
+
+
 def test_many_segments_are_moved_in_pieces(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "PIECE_BYTES", 200)
     writers = [SegmentWriter(segments_folder(tmp_path)) for _ in range(2)]
