@@ -2,7 +2,8 @@
 
 `{"ids", "at", "version", "score" | "scores", "names", "numbers", "texts", "raw", "pictures", "given"}`: a predicted
 request. `numbers` are those of the inputs called `names`, one column after the other; the rest are columns by name.
-`raw` is as callers sent it; `pictures` are bytes of a server's own. `given` is there while a version is a shadow: texts, or the windows of a series, float64, little-endian.
+`raw` is as callers sent it; `pictures` are a server's own bytes. `given` is there while a version is a shadow: texts,
+or the windows of a series, float64, little-endian.
 `{"ids", "labels", "at", "by"}`: labels. `at` is in microseconds since 1970.
 """
 

@@ -160,8 +160,7 @@ class Registry:
             GateRefused: Somebody else moved the champion since; names what it is now.
         """
         with self.locked():
-            self._settle()
-            champion = self.alias("champion")
+            champion = self._champion()
             told = next((entry for entry in reversed(self.journal()) if entry.after == version), None)
             if champion == version and told:
                 return told
@@ -184,7 +183,7 @@ class Registry:
             GateRefused: There is nothing to go back to, or somebody else moved the champion since.
         """
         with self.locked():
-            self._settle()
+            self._champion()
             held = standing(self.journal())
             if len(held) < 2:
                 raise GateRefused(
@@ -229,7 +228,16 @@ class Registry:
         loop_id: str,
         reason: str,
     ) -> Entry:
-        """Journal first, aliases second: a move cut short is finished by whoever comes next (`_settle`)."""
+        """Journal first, aliases second: a move cut short is finished by whoever comes next (`_champion`)."""
+        if self.tags(after).get(PLAN):  # of the last time that it was champion: what was tried beside it then is over
+            self.set_tags(after, {PLAN: ""})
+        entry = self._entry(action, before, after, loop_id, reason)
+        self._settle()
+        return entry
+
+    def _entry(
+        self, action: Literal["promote", "rollback"], before: str | None, after: str, loop_id: str, reason: str
+    ) -> Entry:
         journal = self.journal()
         entry = Entry(
             number=journal[-1].number + 1 if journal else 1,
@@ -241,11 +249,23 @@ class Registry:
             loop_id=loop_id,
             reason=reason[:1000],
         )
-        if self.tags(after).get(PLAN):  # of the last time that it was champion: what was tried beside it then is over
-            self.set_tags(after, {PLAN: ""})
         self.set_model_tag(f"{JOURNAL}{entry.number:06d}", entry.model_dump_json())
-        self._settle()
         return entry
+
+    def _champion(self) -> str | None:
+        """The champion, once a move cut short is finished, and one that a person made in MLflow is in the journal."""
+        held, alias = standing(self.journal()), self.alias("champion")
+        if held and alias not in (held[-1], None) and not self._is_cut_short(alias):
+            assert alias is not None
+            self._told(self._entry("promote", held[-1], alias, "", "the alias was moved in MLflow"))
+        self._settle()
+        return self.alias("champion")
+
+    def _is_cut_short(self, alias: str | None) -> bool:
+        """Whether the aliases still stand as they did before the last entry of the journal."""
+        journal = self.journal()
+        before = standing(journal[:-1])
+        return journal[-1].before == alias and self.alias("previous") == (before[-2] if len(before) > 1 else None)
 
     def _settle(self) -> None:
         """Make the aliases say what the journal says."""

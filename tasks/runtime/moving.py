@@ -89,7 +89,7 @@ def _move_predictions(state: Path) -> int:
     def add(records: list[Any], offsets: Mapping[str, int]) -> int:
         try:
             table = prediction_rows(records)
-        except Exception:
+        except Exception:  # noqa: BLE001 - whatever it is, one record must not hold up all that come after it
             table = prediction_rows([record for record in records if _is_sound(prediction_rows, record, odd)])
         log.append(table, offsets=offsets)
         return int(table.num_rows)
@@ -98,10 +98,10 @@ def _move_predictions(state: Path) -> int:
 
 
 def _is_sound(rows_of: Callable[[list[Any]], Any], record: Any, odd: Path) -> bool:
-    """Whether a record can be made into rows; one that cannot is kept aside for a person: it must not hold up others."""
+    """Whether a record can be made into rows; one that cannot is kept aside for a person."""
     try:
         rows_of([record])
-    except Exception:
+    except Exception:  # noqa: BLE001 - see above
         _log.exception("%s: a record that is no prediction is kept there and left out of the log", odd)
         journal.append(odd, {"record": record})
         return False

@@ -218,6 +218,24 @@ def test_an_alias_that_a_person_set_in_mlflow_is_no_crash(place: Workspace, mode
     assert made.rollback().after == "1"
 
 
+@pytest.mark.parametrize("chosen", ["1", "3"])
+def test_a_champion_that_a_person_chose_in_mlflow_stays_and_is_in_the_journal(
+    place: Workspace, model: str, chosen: str
+) -> None:
+    made = register(place, model, 4)
+    made.promote("1", None)
+    made.promote("2", "1")
+    made.set_alias("champion", chosen)
+    with pytest.raises(GateRefused, match=f"the champion is version {chosen}"):
+        made.promote("4", "2")
+    assert (made.alias("champion"), made.alias("previous")) == (chosen, "2")
+    told = made.journal()[-1]
+    assert (told.before, told.after, told.reason) == ("2", chosen, "the alias was moved in MLflow")
+    assert made.promote("4", chosen).before == chosen
+    made.set_alias("champion", "3")
+    assert (made.rollback().after, made.rollback().after) == ("4", chosen)
+
+
 RACE = """
 import os, sys, time
 from pathlib import Path
