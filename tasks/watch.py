@@ -22,7 +22,7 @@ from models.spec import Spec
 from models.watch.alarms import signals
 from models.watch.assess import Predicted, Watched, assess, sum_up
 from models.watch.contract import bounds_of
-from models.watch.examples import Keys, keys_of, label_values
+from models.watch.examples import Keys, keys_of, label_values, sampled
 from models.watch.filling import Filling, Rules, fill
 from models.watch.findings import Findings, Window
 from models.watch.tally import Bounds
@@ -111,7 +111,8 @@ class _Looking:
             for table in log.scan(place, end, ["id", predictions.LABEL], batch=1 << 18):
                 keys, labels = keys_of(table.column("id")), table.column(predictions.LABEL)
                 found = self._give(keys, labels)
-                self._store.wait(keys[~found], labels.filter(pa.array(~found)).to_pylist())
+                waits = ~found & sampled(keys, self._spec.watch.window)  # the rest was predicted, and not kept
+                self._store.wait(keys[waits], labels.filter(pa.array(waits)).to_pylist())
             self._store.set_place("labels", end)
 
     def judge(self) -> None:

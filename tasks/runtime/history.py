@@ -86,7 +86,8 @@ def _new_labels(state: Path, loops: list[PastLoop]) -> int:
 
     with contextlib.suppress(StoreError):  # busy or full: what waits counts the next time
         move(state)
-    return new_labels(state, loops[-1].began if loops else 0.0)
+    trained = [loop.began for loop in loops if loop.outcome not in ("failed", "rejected")]
+    return new_labels(state, trained[-1] if trained else 0.0)
 
 
 def _decided(state: Path, asked_since: float) -> dict[str, Any]:

@@ -25,6 +25,8 @@ FILE = "counts.sqlite"
 LOCK_TIMEOUT_S = 60.0
 KEPT_WINDOWS = 200
 """Windows of a version whose counts are kept: later labels find their prediction in these."""
+MOST_WAITING = 200_000
+"""Labels that wait for their prediction: of more, those that came last."""
 _SCHEMA = """
 create table if not exists places (name text primary key, value integer not null);
 create table if not exists windows (
@@ -34,7 +36,7 @@ create table if not exists windows (
 create table if not exists hours (
     version text not null, first integer not null, hour integer not null, num_rows integer not null,
     tally blob not null, primary key (version, first, hour)) without rowid;
-create table if not exists waiting (key integer primary key, label text not null);
+create table if not exists waiting (key integer primary key, label text not null, came integer not null default 0);
 create table if not exists signals (id text primary key);
 create table if not exists settings (name text primary key, value text not null);
 """
@@ -152,9 +154,14 @@ class WatchStore:
         )
 
     def wait(self, keys: Keys, labels: Sequence[str]) -> None:
-        """Keep labels whose prediction is not known; of several of one the last."""
-        pairs = zip(keys.view(np.int64).tolist(), labels, strict=True)
-        self._db.executemany("insert or replace into waiting values (?, ?)", list(pairs))
+        """Keep labels whose prediction is not known, in the order in which they came; of several of one the last."""
+        (last,) = self._db.execute("select coalesce(max(came), 0) from waiting").fetchone()
+        rows = zip(keys.view(np.int64).tolist(), labels, range(last + 1, last + 1 + len(labels)), strict=True)
+        self._db.executemany("insert or replace into waiting values (?, ?, ?)", list(rows))
+        self._db.execute(
+            "delete from waiting where came <= (select came from waiting order by came desc limit 1 offset ?)",
+            (MOST_WAITING,),
+        )
 
     def waiting(self) -> tuple[Keys, list[str]]:
         """Keys and labels that wait for their prediction."""
@@ -275,4 +282,6 @@ def _connect(path: Path) -> sqlite3.Connection:
     connection.execute("pragma journal_mode = wal")
     connection.execute("pragma synchronous = full")
     connection.executescript(_SCHEMA)
+    with contextlib.suppress(sqlite3.OperationalError):  # a store of before it was noted when a label came
+        connection.execute("alter table waiting add column came integer not null default 0")
     return connection

@@ -115,6 +115,13 @@ def test_labels_that_come_early_twice_or_for_nothing_known(world: World) -> None
     assert found.windows[0].num_labels == 499
 
 
+def test_labels_of_predictions_that_a_large_window_does_not_keep_wait_for_nothing(world: World, monkeypatch) -> None:
+    monkeypatch.setattr("models.watch.examples.MOST_MEASURED", 100)  # of the 500 of a window
+    world.label(world.predict(500))
+    found = world.look()
+    assert (found.num_unknown_labels, found.windows[0].num_labels) == (0, 500)
+
+
 def test_predictions_sent_twice_count_once(world: World) -> None:
     world.predict(400)
     world.look()

@@ -46,6 +46,21 @@ def test_a_loop_told_twice_counts_as_it_was_told_last(project: Project) -> None:
     assert [(loop.loop_id, loop.outcome) for loop in read_loops(state)] == [("l2", "kept"), ("l1", "promoted")]
 
 
+def test_labels_are_new_until_a_loop_has_trained_with_them(
+    make_project: MakeProject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that failed, or whose data was rejected, has not."""
+    project = make_project("tiny", "retrain: {min_new_labels: 1}\n")
+    asked: list[float] = []
+    monkeypatch.setattr("tasks.runtime.predictions.new_labels", lambda _, since: asked.append(since) or 0)
+    spec, state = read_spec(project.spec_path), project.state("tiny")
+    past(project, spec)
+    for ended, outcome in ((19, "kept"), (29, "failed"), (39, "rejected"), (49, "promoted")):
+        record_loop(state, a_loop(outcome, float(ended), outcome=outcome))
+        past(project, spec)
+    assert asked == [0.0, 10.0, 10.0, 10.0, 40.0]
+
+
 def test_a_signal_told_to_wait_until_a_known_time_is_not_decided_for_good(project: Project) -> None:
     decided(project, "later", "wait", until=NOW + 60)
     decided(project, "never", "wait")

@@ -1,3 +1,5 @@
+import contextlib
+import sqlite3
 from pathlib import Path
 
 import numpy as np
@@ -79,6 +81,26 @@ def test_labels_wait_and_stop_waiting(tmp_path: Path) -> None:
         assert dict(zip(found.tolist(), labels, strict=True)) == {2**64 - 1: "a", 5: "c"}
         store.no_longer_wait(keys[:1])
         assert store.num_waiting() == 1
+
+
+def test_of_too_many_labels_that_wait_the_last_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch_store, "MOST_WAITING", 3)
+    with opened(tmp_path) as store:
+        for first in (10, 5, 0):
+            store.wait(np.array([first, first + 1], np.uint64), ["a", "b"])
+        store.wait(np.array([6], np.uint64), ["again"])
+        assert sorted(zip(*store.waiting(), strict=True)) == [(0, "a"), (1, "b"), (6, "again")]
+
+
+def test_a_store_of_before_it_was_noted_when_a_label_came(tmp_path: Path) -> None:
+    with contextlib.closing(sqlite3.connect(tmp_path / watch_store.FILE)) as before:
+        before.execute("create table waiting (key integer primary key, label text not null)")
+        before.execute("insert into waiting values (7, 'a')")
+        before.commit()
+    for _ in range(2):
+        with opened(tmp_path) as store:
+            store.wait(np.array([8], np.uint64), ["b"])
+            assert sorted(zip(*store.waiting(), strict=True)) == [(7, "a"), (8, "b")]
 
 
 def test_the_oldest_windows_go_and_the_count_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
