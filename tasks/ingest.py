@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from models.data.check import check_columns, check_schema, table_schema
 from models.data.feedback import FEEDBACK_FILE, with_feedback
@@ -13,11 +16,16 @@ from models.data.row_batches import concatenated
 from models.errors import DataError
 from models.records import Record
 from tasks.adapters import sources
+from tasks.runtime import registry_view
 from tasks.runtime.feedback import labelled_rows
 from tasks.runtime.loop import Done, Loop
 
-if TYPE_CHECKING:
-    import pyarrow as pa
+_WORDS = {
+    "joined": "become rows",
+    "known": "are in the source by now",
+    "unfit": "do not fit the source's columns",
+    "other": "are of another target",
+}
 
 
 def ingest(loop: Loop) -> tuple[Record, bool]:
@@ -60,16 +68,31 @@ def _with_feedback(loop: Loop, table: pa.Table) -> tuple[pa.Table, dict[str, Any
         origin.unlink(missing_ok=True)
         return table, {}, []
     labelled = concatenated(list(labelled_rows(loop.state, loop.ledger.feedback)))
-    joined = with_feedback(table, labelled, loop.spec.data)
-    told = {"joined": joined.origin.num_rows, "known": joined.known, "unfit": joined.unfit}
-    words = {"joined": "become rows", "known": "are in the source by now", "unfit": "do not fit the source's columns"}
-    shown = ", ".join(f"{told[name]:,} {text}" for name, text in words.items() if told[name])
+    fitting = labelled.filter(pc.is_in(labelled.column("version"), value_set=_of_this_target(loop, labelled)))
+    joined = with_feedback(table, fitting, loop.spec.data)
+    told = {
+        "joined": joined.origin.num_rows,
+        "known": joined.known,
+        "unfit": joined.unfit,
+        "other": labelled.num_rows - fitting.num_rows,
+    }
+    shown = ", ".join(f"{told[name]:,} {text}" for name, text in _WORDS.items() if told[name])
     loop.report.note(f"ingest: of {labelled.num_rows:,} labelled predictions {shown}")
     if not joined.origin.num_rows:
         origin.unlink(missing_ok=True)
         return table, {"feedback": told}, []
     write_table(joined.origin, origin)
     return joined.table, {"feedback": told}, [origin]
+
+
+def _of_this_target(loop: Loop, labelled: pa.Table) -> pa.Array:
+    """The versions that predict what the spec names as target now: a label says nothing of another."""
+    fitting = []
+    for version in pc.unique(labelled.column("version")).to_pylist():
+        found = registry_view.numbered(loop.spec.name, version) if version is not None else None
+        if found is None or found.tags.get("loopline.target", loop.spec.data.target) == loop.spec.data.target:
+            fitting.append(version)
+    return pa.array(fitting, labelled.column("version").type)
 
 
 def _check_types(schema: list[dict[str, object]], before: Record) -> None:

@@ -84,6 +84,7 @@ def _tags(loop: Loop, dataset: Record, weights: Record, verdict: Record, files: 
         "loopline.loop_id": loop.id,
         "loopline.dataset": str(dataset.result["prepared"]),
         "loopline.raw": str(dataset.result["raw"]),
+        "loopline.target": loop.spec.data.target,
         "loopline.spec": key_of(loop.spec.model_dump(mode="json")),
         "loopline.code": provenance.shown(code),
         "loopline.lock": code["lock"],

@@ -184,10 +184,12 @@ class Ledger:
         return found if found.rows else None
 
     def _labelled(self, step: Step) -> Parts:
-        """Labelled predictions count by what they say: a new label makes new data."""
+        """Labelled predictions count by what they say, and by what makes rows of them: a new label makes new data."""
         if step.name != BY_NAME["ingest"].name or self.feedback is None:
             return {}
-        return {"feedback:labelled predictions": f"{self.feedback.rows} ({self.feedback.digest})"}
+        data = self.spec.data
+        rows_of = " ".join(filter(None, [data.target, "by", data.split.by, data.split.column]))
+        return {"feedback:labelled predictions": f"{self.feedback.rows} ({self.feedback.digest}) for {rows_of}"}
 
 
 def _at(document: Any, path: str) -> Any:

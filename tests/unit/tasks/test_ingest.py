@@ -10,6 +10,7 @@ from models.errors import DataError, UserCodeError
 from models.records import Record
 from models.specfile import read_spec
 from tasks.ingest import ingest
+from tasks.runtime import registry_view
 from tasks.runtime.ledger import Ledger
 from tasks.runtime.loop import open_stage
 from tasks.runtime.predictions import label_store, prediction_log
@@ -98,7 +99,7 @@ def test_labelled_predictions_become_rows_once_and_are_told_apart_beside_the_tab
     _labelled(project, ["a", "b"], [0.0, 500.0], ["no", "yes"])  # the first is the source's own first row
     record, was_done = ingested(project)
     assert not was_done
-    assert record.result["feedback"] == {"joined": 1, "known": 1, "unfit": 0}
+    assert record.result["feedback"] == {"joined": 1, "known": 1, "unfit": 0, "other": 0}
     assert record.result["rows"] == 201
     assert record.digest != before.digest
     assert pq.read_table(project.raw).slice(200).to_pylist() == [{"x": 500.0, "c": "u", "y": "yes"}]
@@ -109,6 +110,22 @@ def test_labelled_predictions_become_rows_once_and_are_told_apart_beside_the_tab
     assert Ledger(project, spec).plan()[0].state == "done"
     _labelled(project, ["c"], [600.0], ["no"])
     assert "labelled predictions: 2 (" in Ledger(project, spec).plan()[0].reasons[0]
+
+
+def test_labels_of_another_target_are_no_rows_and_another_target_is_another_table(
+    make_project: MakeProject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = make_project()
+    _labelled(project, ["a", "b"], [500.0, 600.0], ["v", "v"])
+    project.spec_path.write_text(project.spec_path.read_text().replace("target: y", "target: c"))
+    of_y = registry_view.Version(number="1", tags={"loopline.target": "y"})
+    for known, joined in ((None, 2), (of_y, 0)):
+        monkeypatch.setattr(registry_view, "numbered", lambda *_, known=known: known)
+        record, _ = ingested(project, refresh=True)
+        assert (record.result["feedback"]["joined"], record.result["feedback"]["other"]) == (joined, 2 - joined)
+        assert record.result["rows"] == 200 + joined
+    project.spec_path.write_text(project.spec_path.read_text().replace("target: c", "target: y"))
+    assert " for y by random" in Ledger(project, read_spec(project.spec_path)).plan()[0].reasons[0]
 
 
 def test_feedback_may_be_declined(make_project: MakeProject) -> None:
