@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from models.data.read import write_table
 from models.data.row_batches import concatenated
 from models.errors import DataError
 from models.records import Record
+from models.spec import Data
 from tasks.adapters import sources
 from tasks.runtime import registry_view
 from tasks.runtime.feedback import labelled_rows
@@ -51,6 +53,8 @@ def ingest(loop: Loop) -> tuple[Record, bool]:
         schema = table_schema(table)
         if before is not None:
             _check_types(schema, before)
+            for text in _divided_anew(loop.spec.data, schema, before):
+                loop.report.note(text)
         loop.project.raw.parent.mkdir(parents=True, exist_ok=True)
         table, told, files = _with_feedback(loop, table)
         write_table(table, loop.project.raw)
@@ -93,6 +97,17 @@ def _of_this_target(loop: Loop, labelled: pa.Table) -> pa.Array:
         if found is None or found.tags.get("loopline.target", loop.spec.data.target) == loop.spec.data.target:
             fitting.append(version)
     return pa.array(fitting, labelled.column("version").type)
+
+
+def _divided_anew(data: Data, schema: list[dict[str, object]], before: Record) -> Iterator[str]:
+    """A row without a key is known by its content: where columns came or went, the rows are divided anew."""
+    changed = {str(field["name"]) for field in schema} ^ {str(field["name"]) for field in before.result["schema"]}
+    if changed and data.split.by == "random" and data.split.column is None:
+        yield (
+            f"ingest: columns came or went ({', '.join(sorted(changed)[:5])}): rows are divided into training and test "
+            "anew, and the champion may have been trained on some of the new test rows: name what a row is known by, "
+            "`data.split: {by: hash, column: KEY}`"
+        )
 
 
 def _check_types(schema: list[dict[str, object]], before: Record) -> None:

@@ -68,6 +68,7 @@ def prepare_table(table: pa.Table, spec: Spec, base: Path) -> tuple[pa.Table, Pr
     data = spec.data
     if data.kind == "text":
         return prepare_text(table, data, spec.judge.slices)
+    came = table.column_names
     if data.features.make:
         table = made_features(table, data.features.make, base)
     check_columns(table, data, spec.judge.slices)
@@ -76,7 +77,8 @@ def prepare_table(table: pa.Table, spec: Spec, base: Path) -> tuple[pa.Table, Pr
     if data.kind == "series":
         order = time_order(table, data)
         table, positions = table.take(order), positions[order]
-    codes = assign(table, data.split, data.target)
+    # By what came, not by what was made of it: another feature must not move rows between training and test.
+    codes = assign(table, data.split, data.target, [name for name in came if name in table.column_names])
     kept = newest(codes, split_key(table, data.split), data.newest)
     if not kept.all():
         table, positions, codes = table.filter(pa.array(kept)), positions[kept], codes[kept]

@@ -12,7 +12,7 @@ from models.specfile import read_spec
 from tasks.ingest import ingest
 from tasks.runtime import registry_view
 from tasks.runtime.ledger import Ledger
-from tasks.runtime.loop import open_stage
+from tasks.runtime.loop import Silent, open_stage
 from tasks.runtime.predictions import label_store, prediction_log
 from tasks.runtime.workspace import Project
 from tests.conftest import MakeProject
@@ -71,6 +71,24 @@ def test_a_column_that_changed_its_type_names_both_and_keeps_the_old_table(make_
     with pytest.raises(DataError, match=f"x.*compared with the data of loop {first.loop_id}"):
         ingested(project)
     assert project.raw.read_bytes() == before
+
+
+@pytest.mark.parametrize(("split", "told"), [("", 1), ("  split: {by: hash, column: x}\n", 0)])
+def test_columns_that_come_or_go_divide_rows_anew_and_that_is_told(
+    make_project: MakeProject, split: str, told: int
+) -> None:
+    notes: list[str] = []
+    project = make_project()
+    project.spec_path.write_text(project.spec_path.read_text() + split)
+    reporter = Silent()
+    reporter.note = notes.append  # type: ignore[method-assign]
+    for header, more in (("x,c,y", ""), ("x,c,y", ""), ("x,c,y,z", ",1")):
+        rows = "".join(f"{i / 7},{'uvw'[i % 3]},{'yes' if i % 4 else 'no'}{more}\n" for i in range(200))
+        (project.folder / "data.csv").write_text(f"{header}\n{rows}")
+        with open_stage(project, reporter) as loop:
+            ingest(loop)
+    assert len(notes) == told
+    assert all("columns came or went (z)" in note for note in notes)
 
 
 def test_a_users_own_source(make_project: MakeProject) -> None:

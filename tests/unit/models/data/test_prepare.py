@@ -142,6 +142,16 @@ def test_only_unique_text_leaves_no_input(run_prepare, make_spec, rows):
         run_prepare(table, make_spec())
 
 
+def test_another_made_feature_moves_no_row_between_training_and_test(run_prepare, make_spec, rows, tmp_path):
+    """Else the champion is judged on rows that it was trained on."""
+    folder, _ = run_prepare(rows, make_spec())
+    before = pq.read_table(folder / ROWS_FILE).column("__split")
+    (tmp_path / "own.py").write_text("def make(frame):\n    frame['double'] = frame['number'] * 2\n    return frame\n")
+    folder, made = run_prepare(rows, make_spec(features={"make": "./own.py:make"}))
+    assert "double" in [part.name for part in made.numeric]
+    assert pq.read_table(folder / ROWS_FILE).column("__split").equals(before)
+
+
 def test_only_the_newest_training_rows_are_trained_on_and_nothing_else_changes(run_prepare, make_spec, rows):
     split = {"by": "time", "column": "when"}
     folder, made = run_prepare(rows, make_spec(split=split))
