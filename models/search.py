@@ -13,7 +13,8 @@ from typing import Any, Literal, Protocol
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from models.errors import TrainingError, UsageError
-from models.spec import Dimension, Model, Search, Train
+from models.nets.catalogue import default_space, net_name
+from models.spec import Dimension, Model, Search, Spec, Train
 from models.training.costs import Costs
 
 State = Literal["complete", "pruned", "failed"]
@@ -67,6 +68,22 @@ def check_space(space: Mapping[str, Dimension]) -> None:
             near = difflib.get_close_matches(key, list(Train.model_fields), 1)
             cure = f"did you mean train.{near[0]}?" if near else f"expected one of {', '.join(Train.model_fields)}"
             raise UsageError(f"search.space.{path}: train has no {key!r}: {cure}")
+
+
+def usual_space(spec: Spec, fixed: bool) -> dict[str, Dimension]:
+    """Where to look when the spec does not say: the net's own space, without what the spec sets itself.
+
+    Args:
+        spec: The project's.
+        fixed: The net takes weights over, so that it keeps its shape.
+    """
+    said = {f"train.{name}" for name in spec.train.model_fields_set} | {
+        f"model.{name}" for name in spec.model.arguments
+    }
+    space = default_space(net_name(spec.model.net, spec.data.kind))
+    if fixed:
+        said |= {path for path in space if path.startswith("model.") and path != "model.dropout"}
+    return {path: dimension for path, dimension in space.items() if path not in said}
 
 
 def with_params(model: Model, train: Train, params: Mapping[str, Any]) -> tuple[Model, Train]:

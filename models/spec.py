@@ -230,7 +230,8 @@ class Search(Block):
     epochs: int | None = Field(None, ge=1, description="Epochs of a trial; default: half of train.epochs.")
     sample: Annotated[float, Field(gt=0, le=1)] = Field(1.0, description="Share of the training rows a trial sees.")
     space: dict[str, Dimension] | None = Field(
-        None, description="Keys are spec paths: train.lr, model.hidden. Default: the net's own space."
+        None,
+        description="Keys are spec paths: train.lr, model.hidden. Default: the net's own, without what the spec sets.",
     )
     settings: dict[str, Any] | None = Field(
         None, description="Values found before, by spec path: trained with as they are. Needs `trials: 0`."

@@ -6,7 +6,7 @@ import hashlib
 import json
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,14 +15,13 @@ from typing import TYPE_CHECKING, Any
 from models.errors import LooplineError, UsageError
 from models.files import write_bytes, write_json
 from models.judge.metrics import metric_name, resolve_metric
-from models.nets.catalogue import default_space, net_name
 from models.records import Record
-from models.search import Trial, best_of, check_space, suggest, trials_owed, with_params
-from models.spec import Dimension, Model, Spec, Train
+from models.search import Trial, best_of, check_space, suggest, trials_owed, usual_space, with_params
+from models.spec import Dimension, Model, Train
 from models.training.costs import Costs, total
 from models.training.job import Epoch, Result
 from tasks.adapters import optuna_study
-from tasks.adapters.origin import begin
+from tasks.adapters.origin import Begun, begin
 from tasks.runtime import memory
 from tasks.runtime.jobs import job
 from tasks.runtime.loop import Done, Loop
@@ -45,11 +44,15 @@ def search(loop: Loop, prepared: Record) -> tuple[Record, bool]:
     del prepared  # its digest is in the step's key; the rows are read through the loop
 
     def act(folder: Path) -> Done:
-        if loop.spec.search.trials == 0:
-            settings = loop.spec.search.settings or {}
-            write_json(folder / BEST_FILE, settings)
-            return Done([folder / BEST_FILE], {"trials": 0, **({"params": settings} if settings else {})})
-        return _Search(loop, folder).run()
+        if loop.spec.search.trials:
+            begun = begin(loop, "search")
+            space = loop.spec.search.space or usual_space(loop.spec, fixed=begun.origin is not None)
+            if space:
+                return _Search(loop, folder, begun, space).run()
+            loop.report.note("search: the spec itself sets all that is usually searched: name others in search.space")
+        settings = loop.spec.search.settings or {}
+        write_json(folder / BEST_FILE, settings)
+        return Done([folder / BEST_FILE], {"trials": 0, **({"params": settings} if settings else {})})
 
     return loop.carry_out("search", act)
 
@@ -78,12 +81,11 @@ class _Asked:
 class _Search:
     """One search: the study, who may ask it, and how many trials are owed."""
 
-    def __init__(self, loop: Loop, folder: Path) -> None:
+    def __init__(self, loop: Loop, folder: Path, begun: Begun, space: Mapping[str, Dimension]) -> None:
         self._loop = loop
         self._folder = folder
         self._spec = loop.spec.search
-        self._begun = begin(loop, "search")
-        self._space: Mapping[str, Dimension] = self._spec.space or _space(loop, fixed=self._begun.origin is not None)
+        self._begun, self._space = begun, space
         self._lock = threading.Lock()
         self._slots = list(range(self._spec.workers))
         self._taken: set[Path] = set()
@@ -93,12 +95,6 @@ class _Search:
         metric = resolve_metric(goal.metric, task, loop.project.folder, goal.direction)
         self._direction, self._metric = metric.direction, metric.name
         check_space(self._space)
-        if self._spec.space is None and self._spec.trials:
-            for path in said_in_vain(loop.spec, self._space):
-                loop.report.note(
-                    f"search: {path} is searched for, and what the spec says of it is not used: set search.space to "
-                    "what is to be searched, or search.trials to 0"
-                )
         self._study = self._open_study()
 
     def run(self) -> Done:
@@ -279,22 +275,3 @@ class _Search:
         for name, content in pictures.items():
             write_bytes(self._folder / "figures" / name, content)
             self._loop.outbox.artifact(LOOP_RUN, self._folder / "figures" / name, "search")
-
-
-def said_in_vain(spec: Spec, space: Iterable[str]) -> list[str]:
-    """The settings that the spec names although the search decides them."""
-    found = []
-    for path in space:
-        block, _, name = path.partition(".")
-        own = getattr(spec, block, None)
-        if name in getattr(own, "model_fields_set", ()):
-            found.append(path)
-    return found
-
-
-def _space(loop: Loop, fixed: bool) -> Mapping[str, Dimension]:
-    """Where to look when the spec does not say; a net whose weights are taken over keeps its shape (`fixed`)."""
-    space = default_space(net_name(loop.spec.model.net, loop.spec.data.kind))
-    if not fixed:
-        return space
-    return {path: dimension for path, dimension in space.items() if path == "model.dropout" or path[:6] != "model."}

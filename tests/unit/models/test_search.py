@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from models.errors import TrainingError, UsageError
-from models.search import Trial, best_of, check_space, grid, grid_point, suggest, trials_owed, with_params
-from models.spec import Dimension, Model, Search, Train
+from models.search import Trial, best_of, check_space, grid, grid_point, suggest, trials_owed, usual_space, with_params
+from models.spec import Dimension, Model, Search, Spec, Train
 
 
 def trial(number: int, value: float | None = None, state: str = "complete", reason: str = "") -> Trial:
@@ -129,6 +129,21 @@ class Draws:
     def suggest_categorical(self, name: str, choices: Sequence[Any]) -> Any:
         self.asked.append((name, *choices))
         return choices[0]
+
+
+def test_what_the_spec_sets_is_not_searched_for_unless_it_asks() -> None:
+    """Else the architecture that a user wrote down is thrown away."""
+
+    def usual(fixed: bool = False, **blocks: Any) -> set[str]:
+        return set(
+            usual_space(Spec.model_validate({"name": "t", "data": {"source": "x", "target": "y"}, **blocks}), fixed)
+        )
+
+    everything = usual()
+    assert {"train.lr", "model.hidden", "model.layers", "model.dropout"} <= everything
+    said = {"train": {"lr": 0.1, "epochs": 3}, "model": {"arguments": {"hidden": 8, "layers": 1}}}
+    assert usual(**said) == everything - {"train.lr", "model.hidden", "model.layers"}
+    assert {path for path in usual(fixed=True) if path.startswith("model.")} == {"model.dropout"}
 
 
 def test_suggest_asks_in_the_order_of_the_space() -> None:
