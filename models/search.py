@@ -13,7 +13,7 @@ from typing import Any, Literal, Protocol
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from models.errors import TrainingError, UsageError
-from models.nets.catalogue import default_space, net_name
+from models.nets.catalogue import default_space, net_name, unused
 from models.spec import Dimension, Model, Search, Spec, Train
 from models.training.costs import Costs
 
@@ -56,12 +56,14 @@ def suggest(trial: Suggests, space: Mapping[str, Dimension]) -> dict[str, Any]:
     return {path: _draw(trial, path, dimension) for path, dimension in space.items()}
 
 
-def check_space(space: Mapping[str, Dimension]) -> None:
-    """Refuse a space over keys that `train` does not have, before any trial is run.
+def check_space(space: Mapping[str, Dimension], net: str = "") -> None:
+    """Refuse a space over keys that `train` does not have, or that play no part for the net, before any trial is run.
 
     Raises:
         UsageError: Names the nearest key.
     """
+    for key in unused(net, (path.partition(".")[2] for path in space if path.startswith("train."))):
+        raise UsageError(f"search.space.train.{key}: plays no part for {net}: search model.<argument> instead")
     for path in space:
         block, _, key = path.partition(".")
         if block == "train" and key not in Train.model_fields:

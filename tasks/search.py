@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import threading
 import time
 from collections.abc import Mapping
@@ -12,9 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from models.errors import LooplineError, UsageError
+from models.errors import LooplineError, TrainingError, UsageError
 from models.files import write_bytes, write_json
 from models.judge.metrics import metric_name, resolve_metric
+from models.nets.catalogue import net_name
 from models.records import Record
 from models.search import Trial, best_of, check_space, suggest, trials_owed, usual_space, with_params
 from models.spec import Dimension, Model, Train
@@ -94,7 +96,7 @@ class _Search:
         goal = loop.spec.goal
         metric = resolve_metric(goal.metric, task, loop.project.folder, goal.direction)
         self._direction, self._metric = metric.direction, metric.name
-        check_space(self._space)
+        check_space(self._space, net_name(loop.spec.model.net, loop.spec.data.kind))
         self._study = self._open_study()
 
     def run(self) -> Done:
@@ -143,6 +145,8 @@ class _Search:
             known = optuna_study.killed_before(self._study, params)
             value, state = self._train(_Asked(trial, params, slot, run, folder, known), spent)
             reason = ""
+            if not math.isfinite(value):
+                raise TrainingError(f"{self._metric} is not defined on the validation rows: got {value}")
         except UsageError:
             optuna_study.fail_running(self._study, trial.number)
             raise  # the spec is at fault, not this draw

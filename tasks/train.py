@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 from models.judge.metrics import metric_name
+from models.nets.catalogue import net_name, unused
 from models.records import Record
 from models.search import with_params
 from models.training.costs import of_results
@@ -43,6 +44,8 @@ def fit(loop: Loop, prepared: Record, best: Record) -> tuple[Record, bool]:
             loop.report.progress(epoch.stage, epoch.epoch, epoch.epochs, shown)
             return True
 
+        for name in unused(net_name(model.net, loop.spec.data.kind), loop.spec.train.model_fields_set):
+            loop.report.note(f"train.{name} plays no part for {model.net}")
         memory.release()
         result = loop.gang.run(task, on_epoch, loop.report.note)
         found = {**result.model_dump(mode="json"), "params": params}

@@ -5,6 +5,7 @@ Nothing here imports torch: the process that plans a search reads spaces without
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -97,6 +98,10 @@ CATALOGUE: dict[str, Net] = {
 }
 NETS: dict[str, str] = {name: net.reference for name, net in CATALOGUE.items()}
 _DEFAULT: dict[Kind, str] = {"table": "mlp", "image": "cnn", "series": "gru", "text": "decoder"}
+_OF_STEPS = {"batch", "accumulate", "optimiser", "momentum", "nesterov", "weight_decay", "clip_norm"}
+_OF_RATES = {"lr", "schedule", "cycles", "decay", "warmup", "plateau_patience"}
+_OF_PASSES = {"augment", "label_smoothing", "precision", "recompute", "compile"}
+_OF_DESCENT = _OF_STEPS | _OF_RATES | _OF_PASSES
 
 
 def default_net(kind: Kind) -> str:
@@ -126,6 +131,11 @@ def net_name(net: str, kind: Kind) -> str:
 def is_trees(net: str) -> bool:
     """True for nets that are not trained by gradient descent on ranks."""
     return net in CATALOGUE and not CATALOGUE[net].gradient
+
+
+def unused(net: str, names: Iterable[str]) -> list[str]:
+    """Of keys of `train` those that play no part for a net: trees descend no gradient."""
+    return sorted(_OF_DESCENT & {*names}) if is_trees(net) else []
 
 
 def default_space(net: str) -> dict[str, Dimension]:

@@ -131,6 +131,12 @@ class Draws:
         return choices[0]
 
 
+def test_a_space_over_what_plays_no_part_is_refused() -> None:
+    check_space({"train.patience": Dimension(choices=[1]), "model.rounds": Dimension(choices=[1])}, "trees")
+    with pytest.raises(UsageError, match=r"search\.space\.train\.lr: plays no part for trees"):
+        check_space({"train.lr": Dimension(choices=[1.0])}, "trees")
+
+
 def test_what_the_spec_sets_is_not_searched_for_unless_it_asks() -> None:
     """Else the architecture that a user wrote down is thrown away."""
 

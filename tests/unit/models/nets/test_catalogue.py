@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 
 from models.errors import UsageError
-from models.nets.catalogue import CATALOGUE, NETS, default_net, default_space, is_trees, net_name
+from models.nets import catalogue
+from models.nets.catalogue import CATALOGUE, NETS, default_net, default_space, is_trees, net_name, unused
 from models.refs import resolve
-from models.spec import Search
+from models.spec import Search, Train
 from models.training.trees import settings
 
 
@@ -19,6 +20,11 @@ def test_every_searched_argument_is_one_the_net_takes(name):
     factory = settings if is_trees(name) else resolve(name, Path(), NETS)
     arguments = inspect.signature(factory).parameters
     assert {key.removeprefix("model.") for key in space if key.startswith("model.")} <= set(arguments)
+
+
+def test_what_plays_no_part_for_trees_is_known_and_for_nets_all_does():
+    assert set(unused("trees", Train.model_fields)) == catalogue._OF_DESCENT
+    assert unused("mlp", Train.model_fields) == unused("./own.py:Net", Train.model_fields) == []
 
 
 def test_own_nets_are_searched_over_training_alone():
