@@ -6,6 +6,7 @@ Reading a file, its line numbers and the command line's overrides is `models/spe
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -401,6 +402,18 @@ class Spec(Block):
     serve: Serve = Field(default_factory=Serve)
     watch: Watch = Field(default_factory=Watch)
     retrain: Retrain = Field(default_factory=Retrain)
+
+    @field_validator("judge")
+    @classmethod
+    def _confidence_can_be_shown(cls, judge: Judge) -> Judge:
+        """Here and not in `Judge`: a verdict of such rules, made before they were refused, must stay readable."""
+        least, level = 2 / (judge.resamples + 1), 1 - judge.confidence
+        if least >= level:
+            raise ValueError(
+                f"no model can pass at confidence {judge.confidence:g}: {judge.resamples} resamples give p-values "
+                f"from {least:.2g} up, expected under {level:.2g}: say `resamples: {math.floor(2 / level)}` or more"
+            )
+        return judge
 
     @model_validator(mode="after")
     def _methods_fit_the_model(self) -> Spec:
