@@ -167,6 +167,11 @@ class Data(Block):
             raise ValueError("kind series needs `data.window` with length")
         if self.kind == "series" and self.split.by != "time":
             raise ValueError("kind series needs `data.split.by: time` with its column: shuffled series leak")
+        if self.kind == "series" and self.task not in (None, "regression"):
+            raise ValueError(
+                f"kind series predicts a number, got task {self.task}: remove `task`, or let the source make each "
+                "window a row and say `kind: table`"
+            )
         if self.kind != "text" and self.task == "language":
             raise ValueError("task language is for `kind: text`")
         if self.newest and (self.split.by not in ("time", "position") or self.kind == "text"):

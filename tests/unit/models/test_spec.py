@@ -12,6 +12,7 @@ from models.judge.bootstrap import p_value
 from models.spec import NAME_PATTERN, Judge, Spec
 
 DATA = {"source": "data.csv", "target": "y"}
+SERIES = {**DATA, "kind": "series", "window": {"length": 3}, "split": {"by": "time", "column": "t"}}
 
 
 def read(**blocks: Any) -> Spec:
@@ -64,6 +65,8 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"data": {**DATA, "kind": "image"}}, "data.image"),
     ({"data": {**DATA, "kind": "series"}}, "data.window"),
     ({"data": {**DATA, "kind": "series", "window": {"length": 3}}}, "by: time"),
+    ({"data": {**SERIES, "task": "binary"}}, "series predicts a number, got task binary: remove `task`"),
+    ({"data": {**SERIES, "task": "multiclass"}}, "series predicts a number"),
     ({"data": {**DATA, "split": {"by": "time"}}}, "needs `column`"),
     ({"data": {**DATA, "split": {"by": "group"}}}, "needs `column`"),
     ({"data": {**DATA, "split": {"by": "hash"}}}, "needs `column`"),
