@@ -221,6 +221,12 @@ class Dimension(Block):
             raise ValueError(f"low {self.low:g} must be under high {self.high:g}")
         if self.log and (self.low is None or self.low <= 0):
             raise ValueError("a log range needs low > 0")
+        if self.log and self.integer and self.low < 1:
+            raise ValueError(f"a log range of integers needs low >= 1, got {self.low:g}: say `low: 1`, or drop `log`")
+        if self.log and self.step and not (self.integer and self.step == 1):
+            raise ValueError(f"a log range has no step, got {self.step:g}: drop `log` or `step`, or name `choices`")
+        if self.integer and self.step and self.step % 1:
+            raise ValueError(f"integers need a whole step, got {self.step:g}: say `step: 1`, or drop `integer`")
         return self
 
 
