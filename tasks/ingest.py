@@ -19,6 +19,8 @@ from tasks.runtime.loop import Done, Loop
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from models.spec import Data
+
 
 def ingest(loop: Loop) -> tuple[Record, bool]:
     """Fetch and read the source; `data/raw/raw.parquet` is the step's output.
@@ -42,7 +44,7 @@ def ingest(loop: Loop) -> tuple[Record, bool]:
             loop.report.note(text)
         schema = table_schema(table)
         if before is not None:
-            _check_types(schema, before)
+            _check_types(schema, before, loop.spec.data)
         loop.project.raw.parent.mkdir(parents=True, exist_ok=True)
         table, told, files = _with_feedback(loop, table)
         write_table(table, loop.project.raw)
@@ -72,8 +74,8 @@ def _with_feedback(loop: Loop, table: pa.Table) -> tuple[pa.Table, dict[str, Any
     return joined.table, {"feedback": told}, [origin]
 
 
-def _check_types(schema: list[dict[str, object]], before: Record) -> None:
+def _check_types(schema: list[dict[str, object]], before: Record, data: Data) -> None:
     try:
-        check_schema(schema, before.result["schema"])
+        check_schema(schema, before.result["schema"], data)
     except DataError as error:
         raise DataError(f"{error} (compared with the data of loop {before.loop_id})") from error
