@@ -6,6 +6,7 @@ Reading a file, its line numbers and the command line's overrides is `models/spe
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -166,6 +167,11 @@ class Data(Block):
             raise ValueError("kind series needs `data.window` with length")
         if self.kind == "series" and self.split.by != "time":
             raise ValueError("kind series needs `data.split.by: time` with its column: shuffled series leak")
+        if self.kind == "series" and self.task not in (None, "regression"):
+            raise ValueError(
+                f"kind series predicts a number, got task {self.task}: remove `task`, or let the source make each "
+                "window a row and say `kind: table`"
+            )
         if self.kind != "text" and self.task == "language":
             raise ValueError("task language is for `kind: text`")
         if self.newest and (self.split.by not in ("time", "position") or self.kind == "text"):
@@ -215,6 +221,12 @@ class Dimension(Block):
             raise ValueError(f"low {self.low:g} must be under high {self.high:g}")
         if self.log and (self.low is None or self.low <= 0):
             raise ValueError("a log range needs low > 0")
+        if self.log and self.integer and self.low is not None and self.low < 1:
+            raise ValueError(f"a log range of integers needs low >= 1, got {self.low:g}: say `low: 1`, or drop `log`")
+        if self.log and self.step and not (self.integer and self.step == 1):
+            raise ValueError(f"a log range has no step, got {self.step:g}: drop `log` or `step`, or name `choices`")
+        if self.integer and self.step and self.step % 1:
+            raise ValueError(f"integers need a whole step, got {self.step:g}: say `step: 1`, or drop `integer`")
         return self
 
 
@@ -402,6 +414,18 @@ class Spec(Block):
     serve: Serve = Field(default_factory=Serve)
     watch: Watch = Field(default_factory=Watch)
     retrain: Retrain = Field(default_factory=Retrain)
+
+    @field_validator("judge")
+    @classmethod
+    def _confidence_can_be_shown(cls, judge: Judge) -> Judge:
+        """Here and not in `Judge`: a verdict of such rules, made before they were refused, must stay readable."""
+        least, level = 2 / (judge.resamples + 1), 1 - judge.confidence
+        if least >= level:
+            raise ValueError(
+                f"no model can pass at confidence {judge.confidence:g}: {judge.resamples} resamples give p-values "
+                f"from {least:.2g} up, expected under {level:.2g}: say `resamples: {math.floor(2 / level)}` or more"
+            )
+        return judge
 
     @model_validator(mode="after")
     def _methods_fit_the_model(self) -> Spec:

@@ -52,7 +52,7 @@ def ingest(loop: Loop) -> tuple[Record, bool]:
             loop.report.note(text)
         schema = table_schema(table)
         if before is not None:
-            _check_types(schema, before)
+            _check_types(schema, before, loop.spec.data)
             for text in _divided_anew(loop.spec.data, schema, before):
                 loop.report.note(text)
         loop.project.raw.parent.mkdir(parents=True, exist_ok=True)
@@ -110,8 +110,8 @@ def _divided_anew(data: Data, schema: list[dict[str, object]], before: Record) -
         )
 
 
-def _check_types(schema: list[dict[str, object]], before: Record) -> None:
+def _check_types(schema: list[dict[str, object]], before: Record, data: Data) -> None:
     try:
-        check_schema(schema, before.result["schema"])
+        check_schema(schema, before.result["schema"], data)
     except DataError as error:
         raise DataError(f"{error} (compared with the data of loop {before.loop_id})") from error

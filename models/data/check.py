@@ -27,10 +27,11 @@ def table_schema(table: pa.Table) -> list[dict[str, Any]]:
     ]
 
 
-def check_schema(schema: list[dict[str, Any]], earlier: list[dict[str, Any]]) -> None:
+def check_schema(schema: list[dict[str, Any]], earlier: list[dict[str, Any]], data: Data) -> None:
     """Refuse a column whose type changed since `earlier`, the last dataset accepted.
 
-    Wider numbers (int32 to int64, whole to broken) and another string type are the same kind of column.
+    Wider numbers (int32 to int64, whole to broken) and another string type are the same kind of column; one
+    without any value is of every kind, and one that nothing reads may be of any.
 
     Raises:
         DataError: Names every such column with both types.
@@ -39,7 +40,9 @@ def check_schema(schema: list[dict[str, Any]], earlier: list[dict[str, Any]]) ->
     changed = [
         f"{column['name']!r} was {before[column['name']]} and is {column['dtype']}"
         for column in schema
-        if column["name"] in before and _family(column["dtype"]) != _family(before[column["name"]])
+        if column["name"] in before
+        and not _is_unread(column["name"], data)
+        and not _is_same_kind(column["dtype"], before[column["name"]])
     ]
     if changed:
         raise DataError(
@@ -77,6 +80,15 @@ def no_such_column(column: str, names: list[str]) -> str:
     near = difflib.get_close_matches(column, names, 1)
     cure = f"did you mean {near[0]!r}?" if near else "correct the name, or add the column to the source"
     return f"no column {column!r} in the data, which has {', '.join(names[:40])}: {cure}"
+
+
+def _is_unread(name: str, data: Data) -> bool:
+    """True for a dropped column that neither decides the split nor goes into columns made of others."""
+    return name in data.features.drop and name not in (data.target, data.split.column) and not data.features.make
+
+
+def _is_same_kind(dtype: str, before: str) -> bool:
+    return "null" in (dtype, before) or _family(dtype) == _family(before)
 
 
 def _family(dtype: str) -> str:

@@ -28,6 +28,8 @@ from models.errors import DataError
 from models.spec import Split
 
 TRAIN, VALIDATION, TEST = range(3)
+# Splits that do not look at `column`, which may then have missing values.
+_WITHOUT_COLUMN = ("stratified", "position")
 _MAX_STRATA = 1000
 _INVERSE_GOLDEN = 0.6180339887498949
 
@@ -46,7 +48,7 @@ def assign(table: pa.Table, split: Split, target: str, content: Sequence[str] | 
     Raises:
         DataError: The split's column is absent or has missing values, or a split is left empty.
     """
-    if split.column is not None:
+    if split.column is not None and split.by not in _WITHOUT_COLUMN:
         _check_column(table, split)
     if split.by == "time":
         codes = _by_time(times(table.column(str(split.column)), str(split.column)), split)
@@ -151,7 +153,7 @@ def check_not_empty(codes: np.ndarray, split: Split) -> None:
 
 def _check_column(table: pa.Table, split: Split) -> None:
     num_missing = int(missing(table.column(split.column)).sum())
-    if num_missing and split.by in ("time", "group", "hash"):
+    if num_missing:
         raise DataError(
             f"data.split.column {split.column!r}: {num_missing} of {table.num_rows} rows have no value, "
             "expected one "

@@ -210,8 +210,9 @@ def _fold(job: Job, preparation: Preparation) -> tuple[Examples, Examples]:
     if preparation.kind == "text":
         joined["start"][len(sides[0]["start"]) :] += len(sides[0]["tokens"])
     blocks = job.fold_by == "blocks" or preparation.kind in ("series", "text")
-    groups = joined[KEY] if job.fold_by == "groups" and KEY in joined else None
-    fold = fold_of(joined[_target_name(preparation)], k, job.train.seed, blocks, groups)
+    key = joined.get(KEY)
+    groups = key if job.fold_by == "groups" else None
+    fold = fold_of(joined[_target_name(preparation)], k, job.train.seed, blocks, groups, times=key)
     if not 0 <= index < k <= len(fold):
         raise TrainingError(f"fold {index} of {k} over {len(fold)} examples: expected 0 <= fold < k <= examples")
     train, validation = torch.nonzero(fold != index).flatten(), torch.nonzero(fold == index).flatten()

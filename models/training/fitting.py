@@ -115,7 +115,7 @@ def _timed(job: Job, device: torch.device) -> float | None:
         torch.cuda.reset_peak_memory_stats(device)
     session = open_session(job, World(device=device))
     session.plan.learn(True)
-    step, order = make_step(session), session.order.epoch(0).to(device)
+    step, order = make_step(session), session.train.order(0, session.order)
     step(order, 0, 0)
     _wait(device)
     began = time.perf_counter()

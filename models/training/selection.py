@@ -20,7 +20,12 @@ def is_chosen(job: Job) -> bool:
 
 
 def fold_of(
-    target: torch.Tensor, k: int, seed: int, blocks: bool = False, groups: torch.Tensor | None = None
+    target: torch.Tensor,
+    k: int,
+    seed: int,
+    blocks: bool = False,
+    groups: torch.Tensor | None = None,
+    times: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """The fold of each example, int64 (n,).
 
@@ -28,18 +33,24 @@ def fold_of(
         target: Classes or values; each fold gets its share of every class, or of every stretch of values.
         k: Number of folds.
         seed: Of the shuffle before they are dealt out.
-        blocks: Cut into k stretches in the order of the rows instead, as series and time need.
+        blocks: Cut into k stretches in the order of time instead, as series and a split by time need.
         groups: The group of each example; none is divided, and the folds are as equal as that allows.
+        times: The time of each example, for blocks; default: the rows are in its order.
     """
     count = len(target)
     if groups is not None:
         return _fold_of_groups(groups, k, seed)
     if blocks:
-        return torch.arange(count) * k // count
+        stretches = torch.arange(count) * k // count
+        return stretches if times is None else _dealt(torch.argsort(times, stable=True), stretches)
     shuffled = torch.randperm(count, generator=torch.Generator().manual_seed(seed_of("fold", seed)))
-    dealt = shuffled[torch.argsort(target[shuffled], stable=True)]
-    fold = torch.empty(count, dtype=torch.int64)
-    fold[dealt] = torch.arange(count) % k
+    return _dealt(shuffled[torch.argsort(target[shuffled], stable=True)], torch.arange(count) % k)
+
+
+def _dealt(order: torch.Tensor, folds: torch.Tensor) -> torch.Tensor:
+    """The fold of each example: that of its place in `order`."""
+    fold = torch.empty_like(folds)
+    fold[order] = folds
     return fold
 
 

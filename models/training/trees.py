@@ -1,8 +1,8 @@
 """Gradient-boosted trees (LightGBM) behind the interface of a net: epochs, metrics, early stopping, exact resume.
 
-An epoch is an equal part of `rounds`. LightGBM goes on from its own text to the bit, unless it samples rows or columns:
-its generators cannot be saved. Then the rounds are cut into fixed segments, each begun anew from the text before with
-a seed of its own, killed or not, so that a resumed job still equals an uninterrupted one.
+An epoch is an equal part of `rounds`, and at least one. LightGBM goes on from its own text to the bit, unless it
+samples rows or columns: its generators cannot be saved. Then the rounds are cut into fixed segments, each begun anew
+from the text before with a seed of its own, killed or not, so that a resumed job still equals an uninterrupted one.
 """
 
 from __future__ import annotations
@@ -82,6 +82,10 @@ class _Boosting:
         return int(self.arguments["rounds"])
 
     @property
+    def epochs(self) -> int:
+        return min(self.job.train.epochs, self.rounds)
+
+    @property
     def segment(self) -> int:
         """Rounds after which boosting begins anew from its text."""
         sampled = min(self.arguments["feature_fraction"], self.arguments["bagging_fraction"]) < 1
@@ -120,8 +124,8 @@ def train_trees(job: Job, report: Report, restarts: int = 0) -> Result:
     try:
         for booster in _epochs(boosting, progress, text):
             text = booster.model_to_string()
-            pruned = not report(Epoch(epoch=progress.epoch, epochs=job.train.epochs, values=progress.history[-1]))
-            if pruned or _is_over(job, progress):
+            pruned = not report(Epoch(epoch=progress.epoch, epochs=boosting.epochs, values=progress.history[-1]))
+            if pruned or _is_over(boosting, progress):
                 break
             if job.checkpoints and (boosting.segment == boosting.rounds or progress.step % boosting.segment == 0):
                 _checkpoint(job, progress, text)
@@ -165,15 +169,15 @@ def _open(job: Job) -> _Boosting:
 
 def _epochs(boosting: _Boosting, progress: Progress, text: str) -> Iterator[Any]:
     """Grow the trees of each epoch still owed; `progress` holds its history when the booster is given."""
-    job, rounds = boosting.job, boosting.rounds
+    rounds, epochs = boosting.rounds, boosting.epochs
     booster, raw = None, np.zeros((len(boosting.inputs), boosting.preparation.num_outputs))
     if text:
         booster = _of_text(text)
         raw += _raw(boosting, booster, 0, progress.step)
     fresh = True
-    while progress.epoch < job.train.epochs:
+    while progress.epoch < epochs:
         start, first = time.perf_counter(), progress.step
-        _, stop = share(0, rounds, progress.epoch, job.train.epochs)
+        _, stop = share(0, rounds, progress.epoch, epochs)
         for low, high in _looks(first, stop, rounds, boosting.segment):
             for at in range(low, high):
                 booster = _round(boosting, booster, at, fresh or at % boosting.segment == 0)
@@ -280,9 +284,9 @@ def _of_text(text: str) -> Any:
     return lightgbm.Booster(model_str=text)
 
 
-def _is_over(job: Job, progress: Progress) -> bool:
-    patience = job.train.patience
-    return progress.epoch == job.train.epochs or (
+def _is_over(boosting: _Boosting, progress: Progress) -> bool:
+    patience = boosting.job.train.patience
+    return progress.epoch == boosting.epochs or (
         patience is not None and progress.epoch - progress.best_epoch >= patience
     )
 

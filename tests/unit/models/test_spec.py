@@ -2,14 +2,17 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from models.spec import NAME_PATTERN, Spec
+from models.judge.bootstrap import p_value
+from models.spec import NAME_PATTERN, Judge, Spec
 
 DATA = {"source": "data.csv", "target": "y"}
+SERIES = {**DATA, "kind": "series", "window": {"length": 3}, "split": {"by": "time", "column": "t"}}
 
 
 def read(**blocks: Any) -> Spec:
@@ -62,6 +65,8 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"data": {**DATA, "kind": "image"}}, "data.image"),
     ({"data": {**DATA, "kind": "series"}}, "data.window"),
     ({"data": {**DATA, "kind": "series", "window": {"length": 3}}}, "by: time"),
+    ({"data": {**SERIES, "task": "binary"}}, "series predicts a number, got task binary: remove `task`"),
+    ({"data": {**SERIES, "task": "multiclass"}}, "series predicts a number"),
     ({"data": {**DATA, "split": {"by": "time"}}}, "needs `column`"),
     ({"data": {**DATA, "split": {"by": "group"}}}, "needs `column`"),
     ({"data": {**DATA, "split": {"by": "hash"}}}, "needs `column`"),
@@ -83,6 +88,10 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"search": {"space": {"train.lr": {}}}}, "either `choices`"),
     ({"search": {"space": {"train.lr": {"low": 0.1, "high": 1.0, "choices": [1]}}}}, "either `choices`"),
     ({"search": {"space": {"train.lr": {"low": 0.0, "high": 1.0, "log": True}}}}, "low > 0"),
+    ({"search": {"space": {"train.lr": {"low": 1, "high": 2, "log": True, "step": 0.1}}}}, "drop `log` or `step`"),
+    ({"search": {"space": {"model.x": {"low": 1, "high": 9, "integer": True, "step": 0.5}}}}, "whole step, got 0.5"),
+    ({"search": {"space": {"model.x": {"low": 0.5, "high": 9, "integer": True, "log": True}}}}, "say `low: 1`"),
+    ({"search": {"space": {"model.x": {"low": 1, "high": 9, "integer": True, "log": True, "step": 2}}}}, "no step"),
     ({"search": {"space": {"train.lr": {"choices": []}}}}, "at least 1"),
     ({"train": {"lr": 0.0}}, "greater than 0"),
     ({"train": {"lr": "fast"}}, "valid number"),
@@ -95,6 +104,8 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"train": {"precision": "fp4"}}, "'fp16' or 'fp8'"),
     ({"judge": {"confidence": 0.5}}, "greater than 0.5"),
     ({"judge": {"resamples": 99}}, "greater than or equal to 100"),
+    ({"judge": {"confidence": 0.999}}, "`resamples: 1999` or more"),
+    ({"judge": {"confidence": 0.99, "resamples": 198}}, "`resamples: 199` or more"),
     ({"judge": {"margin": -0.1}}, "greater than or equal to 0"),
     ({"judge": {"mode": "better"}}, "'superiority' or 'noninferiority'"),
     ({"serve": {"max_latency_ms": 0.0}}, "greater than 0"),
@@ -109,6 +120,22 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 def test_refused(blocks: dict[str, Any], words: str) -> None:
     with pytest.raises(ValidationError, match=words):
         read(**blocks)
+
+
+@pytest.mark.parametrize("confidence", [0.985, 0.99, 0.999, 0.9999])
+def test_the_resamples_named_are_the_fewest_with_which_a_model_can_pass(confidence: float) -> None:
+    with pytest.raises(ValidationError) as caught:
+        read(judge={"confidence": confidence, "resamples": 100})
+    named = int(str(caught.value).split("`resamples: ")[1].split("`")[0])
+    best, fewer = (p_value(np.ones(count), 0.0, at_threshold=False) for count in (named, named - 1))
+    assert best is not None
+    assert fewer is not None
+    assert best < 1 - confidence <= fewer
+    assert read(judge={"confidence": confidence, "resamples": named}).judge.resamples == named
+
+
+def test_a_verdict_of_rules_that_are_refused_now_stays_readable() -> None:
+    assert Judge(confidence=0.999).resamples == 1000
 
 
 @given(st.from_regex(NAME_PATTERN, fullmatch=True))

@@ -242,6 +242,14 @@ BETWEEN_KEYS = (
     "no `features`",
     "say `kind: text`",
     "for `kind: text`",
+    "series predicts a number, got task binary: remove `task`",
+    "series predicts a number",
+    "drop `log` or `step`",
+    "whole step, got 0.5",
+    "say `low: 1`",
+    "no step",
+    "`resamples: 1999` or more",
+    "`resamples: 199` or more",
 )
 
 

@@ -21,22 +21,41 @@ def schema(kind):
 
 @pytest.mark.parametrize(
     ("before", "now"),
-    [(pa.int32(), pa.float64()), (pa.string(), pa.large_string()), (pa.timestamp("s"), pa.timestamp("us"))],
+    [
+        (pa.int32(), pa.float64()),
+        (pa.string(), pa.large_string()),
+        (pa.timestamp("s"), pa.timestamp("us")),
+        (pa.null(), pa.string()),
+        (pa.int64(), pa.null()),
+    ],
 )
-def test_a_wider_type_is_the_same_kind(before, now):
-    check_schema(schema(now), schema(before))
+def test_a_wider_type_and_an_empty_column_are_the_same_kind(make_spec, before, now):
+    check_schema(schema(now), schema(before), make_spec().data)
 
 
 @pytest.mark.parametrize(
     ("before", "now"), [(pa.int64(), pa.string()), (pa.string(), pa.bool_()), (pa.timestamp("s"), pa.int64())]
 )
-def test_a_changed_type_is_refused_with_both(before, now):
+def test_a_changed_type_is_refused_with_both(make_spec, before, now):
     with pytest.raises(DataError, match=re.escape(f"'x' was {before} and is {now}")):
-        check_schema(schema(now), schema(before))
+        check_schema(schema(now), schema(before), make_spec().data)
 
 
-def test_new_and_gone_columns_are_another_matter():
-    check_schema(schema(pa.int64()), [{"name": "gone", "dtype": "string", "nulls": 0}])
+def test_a_dropped_column_may_change_its_type(make_spec):
+    check_schema(schema(pa.int64()), schema(pa.string()), make_spec(features={"drop": ["x"]}).data)
+
+
+@pytest.mark.parametrize(
+    "reads", [{"features": {"make": "./f.py:make"}}, {"split": {"by": "time", "column": "x"}}, {"target": "x"}]
+)
+def test_a_dropped_column_that_is_read_all_the_same_may_not(make_spec, reads):
+    features = {"drop": ["x"], **reads.get("features", {})}
+    with pytest.raises(DataError, match="'x' was string and is int64"):
+        check_schema(schema(pa.int64()), schema(pa.string()), make_spec(**{**reads, "features": features}).data)
+
+
+def test_new_and_gone_columns_are_another_matter(make_spec):
+    check_schema(schema(pa.int64()), [{"name": "gone", "dtype": "string", "nulls": 0}], make_spec().data)
 
 
 def test_columns_that_the_spec_names_must_be_there(make_spec):

@@ -120,6 +120,19 @@ def test_a_missing_time_is_refused():
         assign(data, SPLITS[4], "target")
 
 
+@pytest.mark.parametrize("by", ["random", "hash", "group"])
+def test_rows_without_a_value_are_not_all_put_into_the_test(by):
+    data = pa.table({"key": [None, *range(200)], "target": ["a"] * 201})
+    with pytest.raises(DataError, match=r"'key': 1 of 201 rows have no value"):
+        assign(data, Split(by=by, column="key"), "target")
+
+
+@pytest.mark.parametrize("by", ["stratified", "position"])
+def test_a_column_that_plays_no_part_may_have_gaps(by):
+    data = pa.table({"key": [None, *range(200)], "target": ["a"] * 201})
+    assert len(assign(data, Split(by=by, column="key"), "target")) == 201
+
+
 def test_stratifying_by_numbers_is_refused():
     data = pa.table({"target": np.arange(2000) / 7})
     with pytest.raises(DataError, match="to stratify by"):

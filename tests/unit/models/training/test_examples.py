@@ -77,6 +77,16 @@ def test_folds_of_a_series_are_stretches(make_job):
     assert validation.keep.tolist() == list(range(50, 100))
 
 
+def test_folds_of_a_split_by_time_are_stretches_of_it_though_the_file_is_in_another_order(make_job):
+    job = make_job("table", job={"fold": (1, 5), "fold_by": "blocks"})
+    key = torch.arange(250).flip(0)
+    for side, rows in (("train", key[:200]), ("validation", key[200:])):
+        save_file({**load_file(job.tensors[side]), "key": rows.contiguous()}, job.tensors[side])
+    train, validation = opened(job)
+    assert sorted(key[validation.keep].tolist()) == list(range(50, 100))
+    assert sorted(key[train.keep].tolist()) == [*range(50), *range(100, 250)]
+
+
 def test_a_sample_is_the_same_every_time(make_job):
     job = make_job("table", job={"sample": 0.25})
     assert len(opened(job)[0]) == 50

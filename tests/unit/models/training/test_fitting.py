@@ -67,3 +67,10 @@ def test_a_step_that_runs_out_of_memory_is_survived(make_job, monkeypatch):
     monkeypatch.setattr(fitting, "open_session", limited)
     monkeypatch.setattr(fitting, "WORTH", 0.0)
     assert find_batch(job, World())["batch"] == 128
+
+
+def test_a_table_that_is_streamed_is_tried_in_the_order_of_its_shards(make_job, monkeypatch):
+    job = make_job(arguments={"hidden": 8}, batch="auto", count=60_000, memory_mb=1)
+    assert job.tensors["train"].stat().st_size > 1 << 20
+    monkeypatch.setattr(fitting, "FIRST", 2048)
+    assert find_batch(job, World())["batch"] >= 2048

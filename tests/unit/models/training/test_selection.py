@@ -27,6 +27,16 @@ def test_no_group_is_divided_and_the_folds_are_about_equal(sizes, k):
     assert counts.max() - counts.min() <= max(sizes)
 
 
+@given(count=st.integers(2, 60), k=st.integers(2, 5), seed=st.integers(0, 20))
+def test_blocks_are_stretches_of_time_whatever_the_order_of_the_rows(count, k, seed):
+    times = torch.randperm(count, generator=torch.Generator().manual_seed(seed))
+    target = torch.zeros(count)
+    fold = fold_of(target, k, seed=0, blocks=True, times=times)
+    in_order = fold_of(target, k, seed=0, blocks=True)
+    assert torch.equal(fold[torch.argsort(times)], in_order)
+    assert torch.equal(fold_of(target, k, seed=0, blocks=True, times=torch.arange(count)), in_order)
+
+
 def test_the_newest_are_kept_and_some_of_the_older(make_job):
     tensors = {"target": torch.zeros(100)}
     job = make_job(recent=Recent(share=0.2, replay=0.25))

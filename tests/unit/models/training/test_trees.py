@@ -71,6 +71,14 @@ def test_a_finished_job_is_answered_and_a_pruned_one_says_so(make_job):
     assert run_job(job, kill_at(1)) == result
 
 
+def test_fewer_rounds_than_epochs_make_an_epoch_a_round(make_job):
+    job = make_job("table", "binary", "trees", {"rounds": 4}, epochs=10)
+    told = []
+    result = run_job(job, lambda epoch: told.append((epoch.epoch, epoch.epochs)) is None)
+    assert told == [(1, 4), (2, 4), (3, 4), (4, 4)]
+    assert [epoch["rounds"] for epoch in result.epochs] == [1, 2, 3, 4]
+
+
 def test_unknown_argument_names_the_nearest(make_job):
     with pytest.raises(UsageError, match="did you mean 'num_leaves'"):
         run_job(make_job("table", "binary", "trees", {"num_leavs": 3}))
