@@ -22,7 +22,8 @@ def baseline_of(prepared: Path, preparation: Preparation, num_examples: int, met
         return unigram(training, feeds.targets(prepared, "test"))
     if preparation.window is not None:
         series, rows = feeds.series_targets(prepared, "test")
-        return naive_forecast(series, rows, preparation.window.horizon)
+        middle = float(feeds.targets(prepared, "train").mean())
+        return naive_forecast(series, rows, preparation.window.horizon, middle)
     num_classes = len(preparation.target.classes or ()) or 2
     return trivial_baseline(preparation.task, feeds.targets(prepared, "train"), num_examples, num_classes, metric)
 

@@ -43,6 +43,21 @@ def test_a_series_has_its_last_known_value_and_stretches_of_neighbours(tmp_path:
     assert np.bincount(clusters)[0] == round(count ** (1 / 3))
 
 
+def test_a_gap_in_a_series_has_the_value_known_before_it(tmp_path: Path):
+    values = [None if step == 190 else float(step) for step in range(200)]
+    _, preparation = prepared(
+        pa.table({"t": np.arange(200), "y": values}),
+        tmp_path,
+        kind="series",
+        window={"length": 5},
+        split={"by": "time", "column": "t"},
+    )
+    folder = tmp_path / "prepared"
+    test = targets(folder, "test")
+    forecast = baseline_of(folder, preparation, len(test), "mae").prediction
+    assert (test - forecast).tolist() == [2.0 if value == 191 else 1.0 for value in test]
+
+
 def test_groups_hang_together(tmp_path: Path):
     random = np.random.default_rng(0)
     who = random.integers(0, 60, 400)
