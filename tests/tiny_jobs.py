@@ -56,6 +56,7 @@ def tensors_of(kind: str, task: str, count: int, seed: int) -> dict[str, np.ndar
         signal = tensors["series"][tensors["end"], 0]
     if task == "regression":
         tensors["target"] = signal
+        tensors["value"] = signal.astype(np.float64) * 2 + 5
     else:
         edges = [0.0] if task == "binary" else [-0.5, 0.5]
         tensors["target"] = np.digitize(signal, edges).astype(np.int64)

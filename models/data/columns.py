@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -9,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from models.data.preparation import SLICE_PREFIX
 from models.errors import DataError
 from models.spec import Data
 
@@ -70,6 +72,31 @@ def as_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
     if pc.any(pc.equal(column, "")).as_py():
         column = pc.if_else(pc.equal(column, ""), pa.scalar(None, pa.string()), column)
     return column
+
+
+def with_slices(rows: pa.Table, source: pa.Table, names: Sequence[str]) -> pa.Table:
+    """Prepared rows and, beside them, the slice columns that are no inputs: as texts, under names of their own.
+
+    Args:
+        rows: The prepared rows.
+        source: The same rows with all of their columns, made ones too.
+        names: The spec's `judge.slices`.
+
+    Raises:
+        DataError: A slice column that cannot be told as text.
+    """
+    for name in dict.fromkeys(names):
+        if name in rows.column_names:
+            continue
+        try:
+            texts = as_text(source.column(name))
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise DataError(
+                f"judge.slices: column {name!r} is of type {source.column(name).type}, expected text, numbers, "
+                "booleans or dates: make a text of it with data.features.make, or name another column"
+            ) from error
+        rows = rows.append_column(SLICE_PREFIX + name, texts.dictionary_encode())
+    return rows
 
 
 def as_float64(column: pa.ChunkedArray, name: str) -> np.ndarray:

@@ -44,7 +44,8 @@ def encode(folder: Path, split: str) -> Tensors:
     uint8 (rows, channel, height, width). Series: `series` float32 (time, feature), the whole of it, and
     `end` int64 (examples,), the last input row of each. Text: `tokens` (character,), indices of the alphabet in the
     smallest type that holds them, and `start` int64 (examples,), the first of each. All but text: `target`, int64
-    classes or float32 standardised. Tables and images split by time or group: `key` int64, its order or the group.
+    classes or float32 standardised; regression also `value`, float64 as it was given, which metrics are to see. Tables
+    and images split by time or group: `key` int64, its order or the group.
 
     Raises:
         DataError: The folder is not whole.
@@ -116,7 +117,7 @@ def category_indices(column: pa.ChunkedArray, part: Categorical) -> np.ndarray:
 
 
 def _encode_rows(rows: pa.Table, preparation: Preparation) -> Tensors:
-    tensors = {"target": _target(rows.column(preparation.target.name), preparation)}
+    tensors = _targets(rows.column(preparation.target.name), preparation)
     if KEY_COLUMN in rows.column_names:
         tensors["key"] = rows.column(KEY_COLUMN).to_numpy()
     return tensors | _encode_inputs(rows, preparation)
@@ -180,7 +181,7 @@ def _encode_series(folder: Path, split: str, preparation: Preparation) -> Tensor
     return {
         "series": _numeric_matrix(rows, preparation.numeric),
         "end": (targets - window.horizon).astype(np.int64),
-        "target": _target(chosen, preparation),
+        **_targets(chosen, preparation),
     }
 
 
@@ -189,9 +190,9 @@ def _encode_text(folder: Path, split: str, characters: Characters) -> Tensors:
     return {"tokens": indices_of(points, characters), "start": window_starts(len(points), characters, split)}
 
 
-def _target(column: pa.ChunkedArray, preparation: Preparation) -> np.ndarray:
+def _targets(column: pa.ChunkedArray, preparation: Preparation) -> Tensors:
     target = preparation.target
     if preparation.task != "regression":
-        return class_indices(column, target)
-    values: np.ndarray = ((column.to_numpy() - target.shift) / target.scale).astype(np.float32)
-    return values
+        return {"target": class_indices(column, target)}
+    values: np.ndarray = column.to_numpy()
+    return {"target": ((values - target.shift) / target.scale).astype(np.float32), "value": values}

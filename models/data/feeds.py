@@ -15,7 +15,15 @@ from models.data.code_points import code_points
 from models.data.columns import as_text, is_number
 from models.data.encode import rows_of
 from models.data.pixels import pixels_of
-from models.data.preparation import ROW_COLUMN, ROWS_FILE, SPLIT_COLUMN, SPLITS, Characters, Preparation
+from models.data.preparation import (
+    KEY_COLUMN,
+    ROWS_FILE,
+    SLICE_PREFIX,
+    SPLIT_COLUMN,
+    SPLITS,
+    Characters,
+    Preparation,
+)
 from models.data.read import read_table
 from models.data.series import first_target
 from models.data.target import class_indices
@@ -113,29 +121,34 @@ def text_windows(prepared: Path, split: str, positions: np.ndarray | None = None
     return windows_of(points, starts if positions is None else starts[positions], characters.length)
 
 
-def slice_values(raw: Path, prepared: Path, split: str, columns: list[str]) -> dict[str, np.ndarray]:
+def slice_values(prepared: Path, split: str, columns: list[str]) -> dict[str, np.ndarray]:
     """The value of each slice column in each row of a split, as text in an object array (rows,).
 
-    Missing values are "". A window of text has the value of the line in which it starts. A column comes
-    from the prepared rows when it is there (made features are), else from the raw table.
+    Missing values are "". A window of text has the value of the line in which it starts.
 
     Raises:
-        DataError: No such column in either.
+        DataError: The folder was prepared without such a column.
     """
+    if not columns:
+        return {}
     there = pq.read_schema(prepared / ROWS_FILE).names
-    raw_names = pq.read_schema(raw).names if raw.is_file() else []
-    for name in columns:
-        if name not in there and name not in raw_names:
-            raise DataError(f"judge.slices: {no_such_column(name, raw_names + there)}")
-    from_raw = [name for name in columns if name not in there]
-    rows = rows_of(prepared, split, [*(name for name in columns if name in there), ROW_COLUMN])
-    if columns and Preparation.load(prepared).characters is not None:
+    held = {name: name if name in there else SLICE_PREFIX + name for name in columns}
+    for name, column in held.items():
+        if column not in there:
+            raise DataError(
+                f"{prepared / ROWS_FILE}: no column {name!r} for judge.slices: the rows were prepared without it; "
+                "run the loop again"
+            )
+    rows = rows_of(prepared, split, list(held.values()))
+    if Preparation.load(prepared).characters is not None:
         rows = rows.take(_lines_of_windows(prepared, split))
-    if from_raw:
-        positions = rows.column(ROW_COLUMN)
-        for name, column in zip(from_raw, read_table(raw, from_raw).take(positions).columns, strict=True):
-            rows = rows.append_column(name, column)
-    return {name: _text_input(rows.column(name)) for name in columns}
+    return {name: _text_input(rows.column(column)) for name, column in held.items()}
+
+
+def groups(prepared: Path, split: str) -> np.ndarray:
+    """The group of each row of a split by group, as a number: int64 (rows,)."""
+    found: np.ndarray = rows_of(prepared, split, [KEY_COLUMN]).column(0).to_numpy()
+    return found
 
 
 def _input_names(preparation: Preparation) -> list[str]:

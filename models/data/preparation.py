@@ -18,6 +18,7 @@ PREPARATION_FILE = "preparation.json"
 ROW_COLUMN = "__row"
 SPLIT_COLUMN = "__split"
 KEY_COLUMN = "__key"
+SLICE_PREFIX = "__slice:"
 SPLITS = ("train", "validation", "test")
 
 

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from models.data.check import check_columns
 from models.data.clean import kept_rows, made_features
-from models.data.columns import Columns, all_missing, as_float64, as_text, choose, dtype_of
+from models.data.columns import Columns, all_missing, as_float64, as_text, choose, dtype_of, with_slices
 from models.data.fit import fit_categorical, fit_numeric, fit_pixels, names_each_row
 from models.data.pixels import pixels_of
 from models.data.preparation import (
@@ -73,7 +73,7 @@ def prepare_table(table: pa.Table, spec: Spec, base: Path) -> tuple[pa.Table, Pr
         table = made_features(table, data.features.make, base)
     check_columns(table, data, spec.judge.slices)
     columns = choose(table.schema, data)
-    table, positions = kept_rows(table, data, _needed(table, data, columns))
+    table, positions = kept_rows(table, data, _needed(table, spec, columns))
     if data.kind == "series":
         order = time_order(table, data)
         table, positions = table.take(order), positions[order]
@@ -85,14 +85,17 @@ def prepare_table(table: pa.Table, spec: Spec, base: Path) -> tuple[pa.Table, Pr
     if data.kind == "series":
         codes = example_splits(codes, table, data)
         check_not_empty(codes, data.split)
-    return _fit(table, data, _Rows(codes, positions, split_key(table, data.split)), columns)
+    rows, preparation = _fit(table, data, _Rows(codes, positions, split_key(table, data.split)), columns)
+    return with_slices(rows, table, spec.judge.slices), preparation
 
 
-def _needed(table: pa.Table, data: Data, columns: Columns) -> list[str]:
+def _needed(table: pa.Table, spec: Spec, columns: Columns) -> list[str]:
     """The columns that decide a row's split, and those that the prepared rows hold."""
+    data = spec.data
     if data.split.by == "random" and data.split.column is None:
         return list(table.column_names)
-    named = [*columns.numeric, *columns.categorical, data.target, data.split.column, data.image and data.image.column]
+    inputs = [*columns.numeric, *columns.categorical, data.image and data.image.column]
+    named = [*inputs, data.target, data.split.column, *spec.judge.slices]
     return [name for name in table.column_names if name in named]
 
 

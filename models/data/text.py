@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from models.data.check import check_columns
 from models.data.code_points import code_points
-from models.data.columns import is_text
+from models.data.columns import is_text, with_slices
 from models.data.preparation import (
     ROW_COLUMN,
     ROWS_FILE,
@@ -66,7 +66,7 @@ def prepare_text(table: pa.Table, data: Data, slices: Sequence[str] = ()) -> tup
         ROW_COLUMN: pa.array(np.arange(table.num_rows), pa.int64()),
         SPLIT_COLUMN: pa.array(codes, pa.int8()),
     }
-    return pa.table(rows), preparation
+    return with_slices(pa.table(rows), table, slices), preparation
 
 
 def joined(lines: pa.ChunkedArray) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -57,13 +58,14 @@ def unigram(training: Array, target: Array) -> Baseline:
     return Baseline("characters by their shares in the training text", unigram_bits(training, target))
 
 
-def naive_forecast(series: Array, target_rows: Array, lag: int) -> Baseline:
-    """The target's own value `lag` steps earlier: the last known one, or that of a season ago.
+def naive_forecast(series: Array, target_rows: Array, lag: int, middle: float = math.nan) -> Baseline:
+    """The target's own value `lag` steps earlier, or the last known one before it where that step has none.
 
     Args:
-        series: The target over all time steps (step,), in its own unit.
+        series: The target over all time steps (step,), in its own unit; NaN where it is missing.
         target_rows: The step (example,) whose value each example predicts.
         lag: Steps back; at least the horizon, or the forecast would see the future.
+        middle: The forecast where no value is known yet.
 
     Raises:
         DataError: An example lies less than `lag` steps from the start.
@@ -71,6 +73,6 @@ def naive_forecast(series: Array, target_rows: Array, lag: int) -> Baseline:
     earlier = np.asarray(target_rows, dtype=np.int64) - lag
     if len(earlier) and earlier.min() < 0:
         raise DataError(f"naive forecast: an example at step {earlier.min() + lag} has no value {lag} steps before it")
-    return Baseline(
-        f"the value {lag} step{'s' if lag > 1 else ''} earlier", np.asarray(series, dtype=np.float64)[earlier]
-    )
+    values = np.asarray(series, dtype=np.float64)
+    known = np.maximum.accumulate(np.where(np.isnan(values), -1, np.arange(len(values))))[earlier]
+    return Baseline(f"the value {lag} step{'s' if lag > 1 else ''} earlier", np.where(known < 0, middle, values[known]))

@@ -22,17 +22,17 @@ def baseline_of(prepared: Path, preparation: Preparation, num_examples: int, met
         return unigram(training, feeds.targets(prepared, "test"))
     if preparation.window is not None:
         series, rows = feeds.series_targets(prepared, "test")
-        return naive_forecast(series, rows, preparation.window.horizon)
+        middle = float(feeds.targets(prepared, "train").mean())
+        return naive_forecast(series, rows, preparation.window.horizon, middle)
     num_classes = len(preparation.target.classes or ()) or 2
     return trivial_baseline(preparation.task, feeds.targets(prepared, "train"), num_examples, num_classes, metric)
 
 
-def clusters_of(raw: Path, prepared: Path, preparation: Preparation, split: Split, num_examples: int) -> Array | None:
+def clusters_of(prepared: Path, preparation: Preparation, split: Split, num_examples: int) -> Array | None:
     """Which test examples hang together: stretches of a series or a text, groups of a split by group."""
     if preparation.window is not None or preparation.characters is not None:
         horizon = preparation.window.horizon if preparation.window else 1
         return time_blocks(num_examples, max(horizon, round(num_examples ** (1 / 3))))
     if split.by == "group" and split.column:
-        groups = feeds.slice_values(raw, prepared, "test", [split.column])[split.column]
-        return np.asarray(np.unique(groups.astype(str), return_inverse=True)[1])
+        return np.asarray(np.unique(feeds.groups(prepared, "test"), return_inverse=True)[1])
     return None

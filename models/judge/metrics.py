@@ -123,12 +123,15 @@ def measure(metric: Metric, target: Array, prediction: Array, weight: Array | No
     check_examples(target, prediction)
     value = metric.function(target, prediction, weight)
     if math.isnan(value):
-        num_classes = len(np.unique(target))
-        raise DataError(
-            f"{metric.name} is undefined on {len(target)} examples with {num_classes} distinct target(s): "
-            "expected at least two; take more rows or another split"
-        )
+        raise DataError(f"{metric.name} is undefined on {len(target)} examples {_why_undefined(metric, target)}")
     return value
+
+
+def _why_undefined(metric: Metric, target: Array) -> str:
+    num_zeros = int((np.asarray(target) == 0).sum())
+    if metric.function is regression.mape and num_zeros:
+        return f"of which {num_zeros} have the target 0, by which it divides: expected none; take goal.metric mae"
+    return f"with {len(np.unique(target))} distinct target(s): expected at least two; take more rows or another split"
 
 
 def check_examples(target: Array, prediction: Array) -> None:

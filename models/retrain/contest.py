@@ -14,7 +14,6 @@ from models.judge.evidence import Evidence
 from models.judge.held_out import baseline_of, clusters_of
 from models.judge.metrics import Array, Metric, resolve_metric
 from models.judge.verdict import Cost, Verdict
-from models.retrain.rows import SLICES_FILE
 from models.spec import Spec
 
 PREPARED = "prepared"
@@ -38,7 +37,6 @@ def contest(challenger: Path, champion: Path | None, spec: Spec, base: Path) -> 
     target = targets(prepared, "test")
     metric = metric_of(spec, preparation, base)
     baseline = baseline_of(prepared, preparation, len(target), spec.goal.metric or "mae")
-    slices = prepared / SLICES_FILE
     evidence = Evidence(
         task=preparation.task,
         target=target,
@@ -46,8 +44,8 @@ def contest(challenger: Path, champion: Path | None, spec: Spec, base: Path) -> 
         champion=_champion(champion, prepared, preparation) if champion else None,
         baseline=baseline.prediction,
         baseline_name=baseline.name,
-        slices=slice_values(slices, prepared, "test", spec.judge.slices),
-        clusters=clusters_of(slices, prepared, preparation, spec.data.split, len(target)),
+        slices=slice_values(prepared, "test", spec.judge.slices),
+        clusters=clusters_of(prepared, preparation, spec.data.split, len(target)),
         challenger_id=challenger.name,
         champion_id=champion.name if champion else None,
         challenger_cost=_cost(challenger / MODEL_FILE, prepared, preparation, spec),

@@ -22,7 +22,6 @@ from models.files import replacing_folder
 from models.retrain.periods import Rows
 from models.spec import Data, Spec
 
-SLICES_FILE = "slices.parquet"
 _TEST = SPLITS.index("test")
 
 
@@ -36,10 +35,8 @@ def prepare_known(table: pa.Table, rows: Rows, spec: Spec, base: Path, out: Path
     """
     known = table.slice(rows.first, rows.stop - rows.first)
     prepared, preparation = prepare_table(known, spec, base)
-    there = [name for name in spec.judge.slices if name in known.column_names]
     with replacing_folder(out) as folder:
         pq.write_table(prepared, folder / ROWS_FILE, compression="zstd", row_group_size=ROW_GROUP)
-        pq.write_table(known.select(there), folder / SLICES_FILE, compression="zstd", row_group_size=ROW_GROUP)
         preparation.save(folder)
     return preparation
 

@@ -9,7 +9,7 @@ import torch
 
 from models.judge.metrics import Metric
 from models.refs import call
-from models.training.objective import metric_targets, predictions, settle, settled_loss
+from models.training.objective import predictions, settle, settled_loss
 from models.training.order import seed_of, share
 from models.training.pretrain import LOSS, Hiding
 from models.training.session import Session
@@ -41,7 +41,7 @@ def evaluate(session: Session) -> dict[str, float]:
     joined = world.join_shares(output, len(examples))
     if not world.is_first:
         return {}
-    value = _measure(session.metric, metric_targets(targets.cpu(), session.preparation), joined.cpu(), session)
+    value = _measure(session.metric, examples.values(), joined.cpu(), session)
     return {"val_loss": float(loss) / len(examples), f"val_{session.metric.name}": value}
 
 

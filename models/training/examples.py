@@ -6,7 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 
 from models.data.preparation import Preparation
@@ -20,6 +22,9 @@ from models.training.selection import KEY, fold_of, is_chosen, recent_of
 from models.training.stream import Shards, Stream, StreamOrder
 
 Inputs = dict[str, torch.Tensor]
+
+# The targets of a regression as they were given, float64: what they are learnt as has lost digits.
+VALUE = "value"
 
 # Examples of one pass without gradients, at most.
 LARGEST_PASS = 4096
@@ -36,6 +41,7 @@ class Examples:
         keep: Positions of the examples that count, int64; None for all.
         target: The learnt target of every example in the file, or in the buffers. For text where each window starts:
             its targets are cut from the tokens.
+        value: The target of every example in the file in its own unit, on the CPU; None for classes and characters.
         target_type: What the loss eats: float32 (binary, regression) or int64 (classes, characters).
         window: Steps of a series' window, or characters of a text's.
         stream: Reads a file that is too large to hold; None for one that is mapped whole.
@@ -46,6 +52,7 @@ class Examples:
     tensors: Inputs
     target: torch.Tensor
     keep: torch.Tensor | None
+    value: torch.Tensor | None = None
     window: int = 0
     mean: torch.Tensor | None = None
     std: torch.Tensor | None = None
@@ -69,6 +76,14 @@ class Examples:
         if self.stream is not None:
             return torch.cat([part.to(self.target_type) for part in self.stream.read("target")]).to(self.device)
         return self.target if self.keep is None else self.target.index_select(0, self.keep)
+
+    def values(self) -> NDArray[np.int64] | NDArray[np.float64]:
+        """The targets of all examples that count as metrics eat them: class indices, or exact in their own unit."""
+        if self.value is None:
+            return self.targets().long().cpu().numpy()
+        if self.stream is not None:
+            return torch.cat(list(self.stream.read(VALUE))).numpy()
+        return (self.value if self.keep is None else self.value.index_select(0, self.keep.cpu())).numpy()
 
     def gather(self, positions: torch.Tensor, change: Callable[[torch.Tensor], torch.Tensor] | None = None) -> Inputs:
         """The net's inputs for the examples at `positions`; `change` alters images in [0, 1] before they are normed."""
@@ -186,10 +201,11 @@ def _examples(preparation: Preparation, tensors: Inputs, keep: torch.Tensor | No
     pixels, window = preparation.pixels, preparation.window or preparation.characters
     return Examples(
         kind=preparation.kind,
-        tensors={key: tensor for key, tensor in tensors.items() if key not in (name, KEY)},
+        tensors={key: tensor for key, tensor in tensors.items() if key not in (name, KEY, VALUE)},
         target=tensors[name].to(kind),
         target_type=kind,
         keep=keep,
+        value=tensors[VALUE] if preparation.task == "regression" else None,
         window=window.length if window else 0,
         mean=torch.tensor(pixels.mean).view(-1, 1, 1) if pixels else None,
         std=torch.tensor(pixels.std).view(-1, 1, 1) if pixels else None,

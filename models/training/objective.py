@@ -97,13 +97,6 @@ def _next_character(output: torch.Tensor, target: torch.Tensor, smoothing: float
     return F.cross_entropy(logits, wanted, label_smoothing=smoothing, reduction="sum") / target.shape[1]
 
 
-def metric_targets(target: torch.Tensor, preparation: Preparation) -> NDArray[np.int64] | NDArray[np.float64]:
-    """Learnt targets as metrics eat them: class indices, or values in the target's own unit."""
-    if preparation.task == "regression":
-        return (target.double() * preparation.target.scale + preparation.target.shift).numpy()
-    return target.long().numpy()
-
-
 def _bce(output: torch.Tensor, target: torch.Tensor, smoothing: float, weight: torch.Tensor | None) -> torch.Tensor:
     each = None if weight is None else torch.where(target > 0.5, weight[1], weight[0])
     if smoothing:

@@ -34,7 +34,7 @@ from models.training.examples import Examples, open_examples
 from models.training.finished import difference, identity, write_result
 from models.training.job import TREES_FILE, Epoch, Job, Result
 from models.training.loop import Report, is_better
-from models.training.objective import class_weights, metric_targets, predictions
+from models.training.objective import class_weights, predictions
 from models.training.order import seed_of, share
 from models.training.session import checkpoint_folder
 from models.training.state import Progress
@@ -76,6 +76,7 @@ class _Boosting:
     num_train: int
     inputs: NDArray[np.float32]
     targets: torch.Tensor
+    values: NDArray[Any]
 
     @property
     def rounds(self) -> int:
@@ -155,6 +156,7 @@ def _open(job: Job) -> _Boosting:
         num_train=len(train),
         inputs=_matrix(validation),
         targets=validation.targets(),
+        values=validation.values(),
     )
     boosting.train_set = lightgbm.Dataset(
         _matrix(train),
@@ -218,8 +220,7 @@ def _look(boosting: _Boosting, progress: Progress, raw: NDArray[np.float64], rou
 
 def _measure(boosting: _Boosting, raw: NDArray[np.float64]) -> float:
     predicted = predictions(torch.from_numpy(raw), boosting.preparation)
-    target = metric_targets(boosting.targets, boosting.preparation)
-    return float(call(boosting.metric.function, boosting.metric.name, target, predicted))
+    return float(call(boosting.metric.function, boosting.metric.name, boosting.values, predicted))
 
 
 def _values(

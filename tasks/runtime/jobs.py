@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import platform
@@ -11,6 +12,7 @@ from typing import Literal
 
 from models.data.preparation import Preparation
 from models.files import replacing_folder, write_json
+from models.identity import code_parts, key_of
 from models.judge.metrics import resolve_metric
 from models.nets.catalogue import is_trees
 from models.spec import Model, Train
@@ -26,14 +28,19 @@ _FOLD_BY: dict[str, Literal["blocks", "groups"]] = {"time": "blocks", "group": "
 
 
 def tensors(loop: Loop) -> dict[str, Path]:
-    """The prepared data as memory-mapped tensors, made once for a dataset version."""
+    """The prepared data as memory-mapped tensors, made once for a dataset version and the code that encodes it."""
     from models.data.encode import write_tensors
 
-    folder = loop.state / "work" / "tensors" / loop.done["prepare"].digest[:16]
+    folder = loop.state / "work" / "tensors" / f"{loop.done['prepare'].digest[:16]}-{_encoder()}"
     if not folder.exists():
         with replacing_folder(folder) as temporary:
             write_tensors(loop.project.prepared, temporary)
     return {path.stem: path for path in sorted(folder.glob("*.safetensors"))}
+
+
+@functools.cache  # what is imported stays what it was
+def _encoder() -> str:
+    return key_of(code_parts(["models.data.encode"]))[:8]
 
 
 def job(

@@ -49,7 +49,6 @@ ELSEWHERE: dict[str, str] = {
     "tasks/serve/trial.py": "tests/integration/test_releases.py: a process of its own",
     "tasks/runtime/gang.py": "tests/integration/test_gang.py: needs processes",
     "tasks/runtime/nodes.py": "tests/integration/test_nodes.py: needs processes",
-    "tasks/runtime/jobs.py": "tests/integration/test_loop.py: needs the steps before it and the real tools",
 }
 
 

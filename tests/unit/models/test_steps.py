@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from models.identity import ROOT, key_of
+from models.identity import ROOT, code_parts, key_of
 from models.records import Record
 from models.spec import Spec
 from models.steps import BY_NAME, STEPS, Planned, Step, plan
@@ -133,3 +133,8 @@ def test_the_code_of_a_step_is_there(step: Step) -> None:
 def test_what_only_the_watch_reads_repeats_no_work() -> None:
     for step in STEPS:
         assert not any(path.split(".")[0] in ("watch", "retrain") for path in step.reads)
+
+
+@pytest.mark.parametrize("name", ["search", "train"])
+def test_the_code_that_makes_tensors_decides_what_is_trained(name: str) -> None:
+    assert {"code:models/data/encode.py", "code:models/data/unlabelled.py"} <= set(code_parts(BY_NAME[name].code))

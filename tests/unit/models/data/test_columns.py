@@ -2,7 +2,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from models.data.columns import as_float64, as_text, choose, dtype_of
+from models.data.columns import as_float64, as_text, choose, dtype_of, with_slices
 from models.errors import DataError
 
 SCHEMA = pa.schema(
@@ -82,3 +82,13 @@ def test_infinite_values_are_refused_with_their_rows():
 
 def test_the_dtype_of_a_category_is_that_of_its_column():
     assert [dtype_of(kind) for kind in (pa.int8(), pa.bool_(), pa.string())] == ["integer", "boolean", "string"]
+
+
+def test_slices_stand_beside_the_rows_under_names_of_their_own():
+    source = pa.table({"x": [1.0, 2.0], "city": ["Rome", ""], "l": [[1], [2]]})
+    rows = source.select(["x"])
+    made = with_slices(rows, source, ["x", "city", "city"])
+    assert made.column_names == ["x", "__slice:city"]
+    assert made["__slice:city"].to_pylist() == ["Rome", None]
+    with pytest.raises(DataError, match=r"judge\.slices: column 'l' is of type list<.*data\.features\.make"):
+        with_slices(rows, source, ["l"])

@@ -34,9 +34,11 @@ def test_the_three_splits_hold_every_row_once(run_prepare, make_spec, rows):
 
 def test_a_regression_target_is_standardised(run_prepare, make_spec, rows):
     folder, made = run_prepare(rows, make_spec(target="number", features={"drop": ["y"]}))
-    target = encode(folder, "train")["target"]
+    tensors = encode(folder, "train")
+    target, value = tensors["target"], tensors["value"]
     assert made.task == "regression"
     assert target.dtype == np.float32
+    assert value.tolist() == rows_of(folder, "train", ["number"]).column(0).to_pylist()
     assert (abs(target.mean()), target.std()) == pytest.approx((0, 1), abs=1e-5)
 
 

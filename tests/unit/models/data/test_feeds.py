@@ -3,7 +3,7 @@ import pyarrow as pa
 import pytest
 
 from models.data.encode import encode, encode_numeric
-from models.data.feeds import feed_at, feeds, slice_values, targets
+from models.data.feeds import feed_at, feeds, groups, slice_values, targets
 from models.errors import DataError
 
 
@@ -101,14 +101,51 @@ def test_targets_are_class_indices(run_prepare, make_spec, rows):
     assert np.array_equal(targets(folder, "validation"), encode(folder, "validation")["target"])
 
 
-def test_slices_come_from_the_raw_table_too(run_prepare, make_spec, rows):
-    folder, _ = run_prepare(rows, make_spec(features={"drop": ["city"]}))
-    raw = folder.parent / "raw.parquet"
-    values = slice_values(raw, folder, "test", ["flag", "city", "count"])
-    assert set(values["city"]) <= {"Rome", "Oslo", "Bern", ""}
+def test_slices_that_are_no_inputs_come_with_the_prepared_rows(run_prepare, make_spec, rows):
+    slices = ["flag", "city", "count", "when"]
+    folder, preparation = run_prepare(
+        rows, make_spec(judge={"slices": slices}, features={"drop": ["city"]}, split={"by": "time", "column": "when"})
+    )
+    (folder.parent / "raw.parquet").unlink()
+    values = slice_values(folder, "test", slices)
+    assert [part.name for part in (*preparation.numeric, *preparation.categorical)] == ["number", "count", "flag"]
+    assert values["city"].tolist() == rows["city"].to_pylist()[170:]
+    assert values["when"].tolist() == [str(row) for row in range(170, 200)]
     assert set(values["flag"]) == {"true", "false"}
     assert all(text.isdigit() for text in values["count"])
     fed = joined(feeds(folder, "test"))
     assert np.array_equal(values["flag"], fed["flag"])
-    with pytest.raises(DataError, match=r"judge\.slices: no column 'town'"):
-        slice_values(raw, folder, "test", ["town"])
+    assert slice_values(folder, "test", []) == {}
+    with pytest.raises(DataError, match=r"rows\.parquet: no column 'town' for judge\.slices.*run the loop again"):
+        slice_values(folder, "test", ["town"])
+
+
+MADE = """
+def make(frame):
+    return frame.assign(home=frame["city"] + frame["count"].astype(str), big=frame["count"] > 9)
+"""
+
+
+def test_slices_and_groups_may_be_made_features(run_prepare, make_spec, rows, tmp_path):
+    (tmp_path / "own.py").write_text(MADE)
+    spec = make_spec(
+        judge={"slices": ["big"]},
+        features={"make": "./own.py:make", "drop": ["big"]},
+        split={"by": "group", "column": "home"},
+    )
+    folder, _ = run_prepare(rows, spec)
+    fed = joined(feeds(folder, "test"))
+    assert (slice_values(folder, "test", ["big"])["big"] == "true").tolist() == (fed["count"] > 9).tolist()
+    homes = [f"{city}{count:.0f}" for city, count in zip(fed["city"], fed["count"], strict=True)]
+    assert len(set(zip(homes, groups(folder, "test").tolist(), strict=True))) == len(set(homes))
+
+
+def test_slices_of_a_series_stand_in_its_order(run_prepare, make_spec, series):
+    table = series.append_column("phase", pa.array([f"p{step % 3}" for step in range(120)]))
+    spec = make_spec(
+        judge={"slices": ["phase"]}, kind="series", window={"length": 5}, split={"by": "time", "column": "t"}
+    )
+    folder, preparation = run_prepare(table.take(list(reversed(range(120)))), spec)
+    count = preparation.rows["test"]
+    assert slice_values(folder, "test", ["phase"])["phase"].tolist() == [f"p{step % 3}" for step in range(120)][-count:]
+    assert encode(folder, "test")["series"].shape == (120, 2)

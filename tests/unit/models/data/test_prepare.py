@@ -61,6 +61,15 @@ def test_preparing_twice_gives_the_same_bytes(run_prepare, make_spec, rows):
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 
 
+def test_another_value_of_a_slice_is_another_dataset(run_prepare, make_spec, rows):
+    spec = make_spec(judge={"slices": ["city"]}, features={"drop": ["city"]}, split={"by": "time", "column": "when"})
+    folder, _ = run_prepare(rows, spec)
+    before = (folder / ROWS_FILE).read_bytes()
+    column = pa.array([f"{city} town" for city in rows["city"].to_pylist()])
+    run_prepare(rows.set_column(rows.column_names.index("city"), "city", column), spec)
+    assert (folder / ROWS_FILE).read_bytes() != before
+
+
 def test_a_failure_leaves_the_former_folder(run_prepare, make_spec, rows):
     folder, made = run_prepare(rows, make_spec())
     with pytest.raises(DataError):

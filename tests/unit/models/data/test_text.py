@@ -11,7 +11,7 @@ from models.data.feeds import feeds, slice_values, targets
 from models.data.preparation import SPLIT_COLUMN, Characters
 from models.data.text import indices_of, prepare_text, text_of, window_starts, windows_of
 from models.errors import DataError
-from models.spec import Spec
+from models.spec import Judge, Spec
 
 LENGTH = 16
 
@@ -80,8 +80,9 @@ def test_a_model_of_shorter_windows_cannot_be_compared(book, run_prepare):
 
 
 def test_a_window_has_the_slice_of_the_line_it_starts_in(book, run_prepare):
-    folder, preparation = run_prepare(book, spec())
-    values = slice_values(folder.parent / "raw.parquet", folder, "train", ["chapter"])["chapter"]
+    sliced = spec().model_copy(update={"judge": Judge(slices=["chapter"])})
+    folder, preparation = run_prepare(book, sliced)
+    values = slice_values(folder, "train", ["chapter"])["chapter"]
     assert len(values) == preparation.rows["train"]
     end = len("".join(f"{line}\n" for line in book.column("text").to_pylist()[:60]))
     assert list(values).count("1") == -(-end // LENGTH)

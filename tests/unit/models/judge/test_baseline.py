@@ -41,3 +41,9 @@ def test_naive_forecast_repeats_the_value_of_a_season_ago():
     assert baseline.name == "the value 7 steps earlier"
     with pytest.raises(DataError, match="step 6 has no value 7 steps before"):
         naive_forecast(np.arange(10.0), np.array([6]), lag=7)
+
+
+def test_naive_forecast_carries_the_last_known_value_over_gaps():
+    series = np.array([np.nan, np.nan, 2.0, np.nan, np.nan, 5.0, 6.0, 7.0])
+    baseline = naive_forecast(series, np.arange(2, 8), lag=2, middle=9.0)
+    assert baseline.prediction.tolist() == [9.0, 9.0, 2.0, 2.0, 2.0, 5.0]

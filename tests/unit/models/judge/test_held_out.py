@@ -26,7 +26,7 @@ def test_a_table_has_the_middle_of_its_training_targets(tmp_path: Path):
     folder = tmp_path / "prepared"
     found = baseline_of(folder, preparation, 7, "mae")
     assert found.prediction.tolist() == [np.median(targets(folder, "train"))] * 7
-    assert clusters_of(tmp_path / "raw.parquet", folder, preparation, spec.data.split, 7) is None
+    assert clusters_of(folder, preparation, spec.data.split, 7) is None
 
 
 def test_a_series_has_its_last_known_value_and_stretches_of_neighbours(tmp_path: Path):
@@ -38,9 +38,24 @@ def test_a_series_has_its_last_known_value_and_stretches_of_neighbours(tmp_path:
     folder = tmp_path / "prepared"
     count = len(targets(folder, "test"))
     assert baseline_of(folder, preparation, count, "mae").prediction[0] == np.sin((200 - count - 2) / 9.0)
-    clusters = clusters_of(tmp_path / "raw.parquet", folder, preparation, spec.data.split, count)
+    clusters = clusters_of(folder, preparation, spec.data.split, count)
     assert clusters is not None
     assert np.bincount(clusters)[0] == round(count ** (1 / 3))
+
+
+def test_a_gap_in_a_series_has_the_value_known_before_it(tmp_path: Path):
+    values = [None if step == 190 else float(step) for step in range(200)]
+    _, preparation = prepared(
+        pa.table({"t": np.arange(200), "y": values}),
+        tmp_path,
+        kind="series",
+        window={"length": 5},
+        split={"by": "time", "column": "t"},
+    )
+    folder = tmp_path / "prepared"
+    test = targets(folder, "test")
+    forecast = baseline_of(folder, preparation, len(test), "mae").prediction
+    assert (test - forecast).tolist() == [2.0 if value == 191 else 1.0 for value in test]
 
 
 def test_groups_hang_together(tmp_path: Path):
@@ -50,7 +65,7 @@ def test_groups_hang_together(tmp_path: Path):
     spec, preparation = prepared(table, tmp_path, split={"by": "group", "column": "who"})
     folder = tmp_path / "prepared"
     count = len(targets(folder, "test"))
-    clusters = clusters_of(tmp_path / "raw.parquet", folder, preparation, spec.data.split, count)
+    clusters = clusters_of(folder, preparation, spec.data.split, count)
     assert clusters is not None
     assert len(clusters) == count
     assert 1 < clusters.max() + 1 < 60

@@ -18,6 +18,14 @@ def test_ranking_of_one_class_is_undefined_and_measure_says_so(name):
         measure(METRICS[name], target, prediction)
 
 
+def test_a_share_of_zero_is_undefined_and_measure_says_how_many_there_are():
+    target = np.array([0.0, 1.0, 0.0, 3.0])
+    with pytest.raises(DataError, match="mape is undefined on 4 examples of which 2 have the target 0"):
+        measure(METRICS["mape"], target, np.ones(4))
+    with pytest.raises(DataError, match="r2 is undefined on 4 examples with 1 distinct"):
+        measure(METRICS["r2"], np.ones(4), np.ones(4))
+
+
 @pytest.mark.parametrize("metric", METRICS.values(), ids=lambda metric: metric.name)
 def test_no_weight_at_all_is_undefined_without_a_warning(metric):
     with warnings.catch_warnings():

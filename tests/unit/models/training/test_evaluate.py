@@ -2,6 +2,7 @@ import math
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from models.training.evaluate import evaluate
 from models.training.rank import run_job
@@ -23,6 +24,21 @@ def test_scores_are_those_of_the_whole_validation_split(make_job, kind, task):
     target = session.validation.targets()
     assert scores["val_loss"] == pytest.approx(float(session.loss(output, target)) / len(rows), rel=1e-5)
     assert set(scores) == {"val_loss", f"val_{session.metric.name}"}
+
+
+OWN = "def zeros(target, prediction):\n    return float((target == 0).sum())\n"
+
+
+@pytest.mark.parametrize("net", ["mlp", "trees"])
+def test_an_own_metric_sees_whole_numbers_as_whole(make_job, tmp_path, net):
+    (tmp_path / "own.py").write_text(OWN)
+    job = make_job("table", "regression", net, epochs=1)
+    job = job.model_copy(update={"metric": "./own.py:zeros", "direction": "maximize"})
+    tensors = load_file(job.tensors["validation"])
+    tensors["value"] = (torch.arange(50) % 5).double()
+    tensors["target"] = ((tensors["value"] - 2.1) / 1.3).float()
+    save_file(tensors, job.tensors["validation"])
+    assert run_job(job).value == 10.0
 
 
 @pytest.mark.parametrize("net", ["decoder", "gru"])

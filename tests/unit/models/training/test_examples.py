@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
@@ -98,3 +99,30 @@ def test_a_broken_file_says_which(make_job):
     job.tensors["train"].write_bytes(job.tensors["train"].read_bytes()[:100])
     with pytest.raises(DataError, match=r"train.safetensors: cannot be read"):
         opened(job)
+
+
+WHOLE = np.arange(-10, 40, dtype=np.float64)
+
+
+@pytest.mark.parametrize("job", [{}, {"fold": (1, 4)}])
+@pytest.mark.parametrize("memory_mb", [1, 1024])
+def test_metrics_see_targets_exactly_as_they_were_given(make_job, job, memory_mb):
+    made = make_job("table", "regression", job=job, memory_mb=memory_mb)
+    for side in ("train", "validation"):
+        tensors = load_file(made.tensors[side])
+        count = len(tensors["target"])
+        tensors["value"] = torch.from_numpy(np.resize(WHOLE, count))
+        tensors["target"] = ((tensors["value"] - 14.7) / 13.3).float()
+        padding = torch.zeros(count, 6_000 if memory_mb == 1 else 1)
+        save_file({**tensors, "numeric": padding}, made.tensors[side])
+    _, validation = opened(made)
+    assert (validation.stream is not None) == (memory_mb == 1 and not job)
+    assert validation.values().dtype == np.float64
+    assert set(validation.values()) == set(WHOLE)
+    assert np.allclose(validation.values(), validation.targets().double().numpy() * 13.3 + 14.7, atol=1e-4)
+
+
+def test_metrics_see_classes_as_indices(make_job):
+    _, validation = opened(make_job("table"))
+    assert validation.values().dtype == np.int64
+    assert validation.values().tolist() == validation.targets().tolist()

@@ -5,7 +5,7 @@ import torch.nn.functional as F
 
 from models.data.preparation import Preparation, Target
 from models.spec import Train
-from models.training.objective import class_weights, loss_name, make_loss, metric_targets, predictions
+from models.training.objective import class_weights, loss_name, make_loss, predictions
 
 
 def preparation(task, classes=None, **target):
@@ -55,5 +55,3 @@ def test_predictions_are_what_metrics_eat():
     assert predictions(torch.zeros(2, 1), BINARY).tolist() == [0.5, 0.5]
     assert predictions(torch.randn(4, 3), MULTI).sum(axis=1) == pytest.approx(1.0)
     assert predictions(torch.tensor([[1.0], [-1.0]]), REAL).tolist() == [12.0, 8.0]
-    assert metric_targets(torch.tensor([1.0]), REAL).tolist() == [12.0]
-    assert metric_targets(torch.tensor([1.0, 0.0]), BINARY).dtype == np.int64

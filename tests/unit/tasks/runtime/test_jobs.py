@@ -1,0 +1,51 @@
+"""The tensors that all jobs of a loop share: made once for a dataset version, anew by another encoder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from models.data.prepare import prepare
+from models.data.read import write_table
+from models.spec import Spec
+from tasks.runtime import jobs
+from tasks.runtime.loop import Loop
+
+
+@pytest.fixture
+def loop(tmp_path: Path) -> Loop:
+    random = np.random.default_rng(0)
+    write_table(pa.table({"x": random.normal(size=100), "y": random.integers(0, 2, 100)}), tmp_path / "raw.parquet")
+    spec = Spec.model_validate({"name": "t", "data": {"source": "x.csv", "target": "y"}})
+    prepare(tmp_path / "raw.parquet", spec, tmp_path, tmp_path / "prepared")
+    made: Any = SimpleNamespace(
+        state=tmp_path / "state",
+        done={"prepare": SimpleNamespace(digest="d" * 64)},
+        project=SimpleNamespace(prepared=tmp_path / "prepared"),
+    )
+    return cast("Loop", made)
+
+
+def test_tensors_are_made_once(loop: Loop) -> None:
+    first = jobs.tensors(loop)
+    assert sorted(first) == ["test", "train", "validation"]
+    stamp = first["train"].stat().st_mtime_ns
+    assert jobs.tensors(loop) == first
+    assert first["train"].stat().st_mtime_ns == stamp
+
+
+def test_another_encoder_makes_them_anew(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = jobs.tensors(loop)
+    asked = []
+    monkeypatch.setattr(jobs, "code_parts", lambda modules: asked.extend(modules) or {"code:encode.py": "edited"})
+    jobs._encoder.cache_clear()
+    second = jobs.tensors(loop)
+    jobs._encoder.cache_clear()
+    assert asked == ["models.data.encode"]
+    assert second["train"].parent != first["train"].parent
+    assert second["train"].read_bytes() == first["train"].read_bytes()
