@@ -19,7 +19,10 @@ class ReturnOn(Block):
 
     errors: Fraction | None = Field(0.05, description="Share of answers that fail in the model itself.")
     latency_ms: float | None = Field(
-        None, gt=0, description="More than 5 % of the answers take longer than this in the model."
+        None,
+        gt=0,
+        description="More than 5 % of the answers take longer than this for a row, in the model; requests answered "
+        "together share their call.",
     )
     metric: bool = Field(
         True, description="Its realised metric decayed as the watch sees it, and that of the one before had not."

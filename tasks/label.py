@@ -65,8 +65,9 @@ def accept_file(project: Project, spec: Spec, path: Path, *, by: str, id_column:
 
 def _preparation(project: Project, spec: Spec) -> Preparation:
     """What says what a label may be: the project's prepared data, else its newest version in the cache."""
-    folders = [project.prepared, *sorted((project.workspace.cache / "models" / spec.name).glob("*/"), reverse=True)]
-    for folder in folders:
+    place = project.workspace.cache / "models" / spec.name
+    cached = sorted(place.glob("*/"), key=lambda folder: (len(folder.name), folder.name), reverse=True)  # 10 is after 9
+    for folder in (project.prepared, *cached):
         if (folder / PREPARATION_FILE).is_file():
             return Preparation.load(folder)
     raise UsageError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from models.serving.scoring import MISSING
 from models.spec import Kind
 
 _OPEN = """
@@ -14,41 +15,41 @@ for at in range(len(rows)):
     chances = {f"probability_{name}": float(found["probabilities"][at, k]) for k, name in enumerate(classes)}
     print(json.dumps({"label": found["label"][at], **chances} if classes else {"prediction": float(found["prediction"][at])}))
 """.strip()  # noqa: E501 - twenty lines is the promise
-_READ = """
+_CELLS = f"{{name: None if cell in {MISSING} else cell for name, cell in row.items()}}"
+_READ = f"""
 with open(sys.argv[1], newline="", encoding="utf-8-sig") as file:
-    rows = list(csv.DictReader(file)) if sys.argv[1].lower().endswith(".csv") else json.load(file)
-""".strip()
+    rows = [{_CELLS} for row in csv.DictReader(file)] if sys.argv[1].lower().endswith(".csv") else list(numpy.atleast_1d(json.load(file)))
+def number(value):
+    return float("nan" if value is None else {{"": "nan", "true": 1, "false": 0}}.get(str(value).strip().lower(), value))
+""".strip()  # noqa: E501 - twenty lines is the promise
 
 _TABLE = f"""
 # Predict rows of a CSV or JSON file: python predict.py rows.csv
-import csv, json, sys
+import csv, json, re, sys, numpy, onnxruntime
 from pathlib import Path
-import numpy, onnxruntime
 {_OPEN}
 classes, kinds = preparation["target"]["classes"] or [], {{c["name"]: c["dtype"] for c in preparation["categorical"]}}
 {_READ}
-rows = rows if isinstance(rows, list) else [rows]
 def word(value, kind):
-    value = int(value) if isinstance(value, float) and value.is_integer() else value
-    return "" if value is None else str(value).lower() if kind == "boolean" or isinstance(value, bool) else str(value)
+    value = "" if value is None else int(value) if isinstance(value, float) and value.is_integer() else value
+    text = str(value).lower() if kind == "boolean" or isinstance(value, bool) else str(value)
+    return text.partition(".")[0] if kind == "integer" and re.fullmatch(r"-?\\d+\\.0+", text) else text
 feed = {{name: numpy.array([word(row[name], kind) for row in rows], object) for name, kind in kinds.items()}}
-for name in [part["name"] for part in preparation["numeric"]]:
-    feed[name] = numpy.array([float("nan") if row[name] in (None, "") else float(row[name]) for row in rows])
+feed |= {{part["name"]: numpy.array([number(row[part["name"]]) for row in rows]) for part in preparation["numeric"]}}
 {_SHOW}
 """
 
 _SERIES = f"""
 # Predict from the last steps of a CSV or JSON file, oldest first: python predict.py steps.csv
-import csv, json, sys
+import csv, json, sys, numpy, onnxruntime
 from pathlib import Path
-import numpy, onnxruntime
 {_OPEN}
 classes, names = preparation["target"]["classes"] or [], [part["name"] for part in preparation["numeric"]]
 {_READ}
 steps = rows[-preparation["window"]["length"]:]
 if len(steps) < preparation["window"]["length"]:
     sys.exit(f"got {{len(steps)}} steps, expected {{preparation['window']['length']}} or more")
-values = [[float("nan") if step[name] in (None, "") else float(step[name]) for name in names] for step in steps]
+values = [[number(step[name]) for name in names] for step in steps]
 feed, rows = {{"series": numpy.array([values])}}, [steps]
 {_SHOW}
 """

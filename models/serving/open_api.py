@@ -25,6 +25,7 @@ _OCTETS = "application/octet-stream"
 _ERRORS = {
     400: "what was sent cannot be read, or is not what the model takes",
     401: "the token is missing or wrong",
+    403: "a page of another site sends this",
     404: "no such model, version or address",
     405: "another method is expected: see Allow",
     413: "more than the server takes at once",

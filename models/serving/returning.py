@@ -44,7 +44,7 @@ def trouble_of(counted: Counted, rule: ReturnOn) -> str | None:
         return f"{share} in the model, surely more than {rule.errors:.3g} of them"
     if rule.latency_ms is not None and at_least(counted.slow, counted.answers) > SLOW_SHARE:
         share = f"{counted.slow} of {counted.answers} answers"
-        return f"{share} took longer than {rule.latency_ms:g} ms, surely more than {SLOW_SHARE:.0%} of them"
+        return f"{share} took longer than {rule.latency_ms:g} ms a row, surely more than {SLOW_SHARE:.0%} of them"
     return None
 
 

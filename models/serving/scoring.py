@@ -22,6 +22,12 @@ FORMATS = ("dataframe_records", "dataframe_split", "instances", "inputs")
 BESIDE = ("ids", "params", "signature_name")
 """What may stand beside a format. `params` and `signature_name` are MLflow's and mean nothing here."""
 LONGEST_ID = 200
+MISSING = (
+    "", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "N/A", "NA", "NULL",
+    "NaN", "n/a", "nan", "null",
+)  # fmt: skip
+"""Cells of a CSV that are missing values, quoted or not: those of Arrow, which reads the training data."""
+_MISSING = frozenset(MISSING)
 _FLAGS = {"true": True, "false": False}
 
 
@@ -57,7 +63,7 @@ def scoring_of_json(body: bytes) -> Scoring:
 
 
 def scoring_of_csv(body: bytes) -> Scoring:
-    """A body of CSV with a header: cells of columns that hold numbers are read as such, an empty one is missing.
+    """A body of CSV with a header: cells of columns that hold numbers are read as such, those of `MISSING` are none.
 
     Raises:
         DataError: It is no such CSV in UTF-8; `rows` raises it for what the model cannot take.
@@ -165,9 +171,11 @@ def _by_name(names: Any, rows: Any, where: str) -> dict[str, list[Any]]:
 
 
 def _cells(name: str, cells: list[str], reader: Reader) -> list[Any]:
+    """Cells of a column as the training data had them."""
+    present = [None if cell in _MISSING else cell for cell in cells]
     if name not in reader.numbers:
-        return [cell or None for cell in cells]
-    return [_number(cell.strip()) for cell in cells]
+        return present
+    return [None if cell is None else _number(cell.strip()) for cell in present]
 
 
 def _number(cell: str) -> float | bool | str | None:

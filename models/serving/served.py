@@ -29,11 +29,13 @@ class Answer:
     """What a version says of some rows.
 
     `outputs`: arrays by the names of the version's outputs, the rows first. `project` and `version` say who answered.
+    `row_s`: what one row took in the model, of all that were answered in the same call.
     """
 
     project: str
     version: str
     outputs: Mapping[str, np.ndarray] = field(repr=False)
+    row_s: float = 0.0
 
     @property
     def num_rows(self) -> int:
@@ -46,8 +48,7 @@ class Served:
 
     `inputs` and `outputs`: what callers send and get; of a text model texts, not the code points of its graph, which
     `graph_inputs` and `graph_outputs` tell.
-    `reader`: makes what callers send into what `answer` takes. `call_ms`: what one call with one row takes; `call_s`:
-    what the last call took.
+    `reader`: makes what callers send into what `answer` takes. `call_ms`: what one call with one row takes.
 
     Args:
         project: Whose it is.
@@ -75,7 +76,6 @@ class Served:
             self.outputs = [Port(name, dtype, (-1,)) for name, dtype in TEXT_OUTPUTS.items()]
         self._names = [port.name for port in self.outputs]
         self._told = [LABEL, *(f"probability_{name}" for name in self.preparation.target.classes or ())]
-        self.call_s = 0.0
         self.call_ms = self._warm_up()
 
     def answer(self, feed: Feed) -> Answer:
@@ -85,8 +85,8 @@ class Served:
         """
         began, characters = time.perf_counter(), self._characters
         values = self._session.run(self._names, feed) if characters is None else self._read(feed, characters)
-        self.call_s = time.perf_counter() - began
-        return Answer(self.project, self.version, dict(zip(self._names, values, strict=True)))
+        row_s = (time.perf_counter() - began) / (len(values[0]) or 1)
+        return Answer(self.project, self.version, dict(zip(self._names, values, strict=True)), row_s)
 
     @functools.cached_property
     def explainer(self) -> Explainer | None:

@@ -15,6 +15,8 @@ from collections.abc import Mapping
 SIGNATURE, TIMESTAMP, DELIVERY = "x-mlflow-signature", "x-mlflow-timestamp", "x-mlflow-delivery-id"
 FRESH_S = 300.0
 """A delivery is sent again for a few minutes at most; an older one was recorded by somebody."""
+MOST_DIGITS = 12
+"""Of a time in seconds: Python reads no number of thousands of them."""
 
 
 def is_from_mlflow(secret: str, headers: Mapping[str, str], body: bytes, now: float) -> bool:
@@ -27,7 +29,7 @@ def is_from_mlflow(secret: str, headers: Mapping[str, str], body: bytes, now: fl
         now: Unix time.
     """
     stamp = headers.get(TIMESTAMP, "")
-    if not stamp.isascii() or not stamp.isdecimal() or abs(now - int(stamp)) > FRESH_S:
+    if len(stamp) > MOST_DIGITS or not stamp.isascii() or not stamp.isdecimal() or abs(now - int(stamp)) > FRESH_S:
         return False
     signed = f"{headers.get(DELIVERY, '')}.{stamp}.".encode() + body
     digest = hmac.new(secret.encode(), signed, hashlib.sha256).digest()

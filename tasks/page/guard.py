@@ -13,7 +13,7 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tasks.page.security import Gate
-from tasks.runtime.doors import FORWARDED
+from tasks.runtime.doors import FORWARDED, is_foreign
 
 FORM_BYTES = 64 * 1024
 API_BYTES = 16 * 1024 * 1024
@@ -69,7 +69,7 @@ class Guard:
             return PlainTextResponse(_too_large(path), 413)
         if path.startswith(API):
             return None if self._bears(headers) else _unauthorised()
-        if request.method not in ("GET", "HEAD") and _is_foreign(headers):
+        if request.method not in ("GET", "HEAD") and is_foreign(headers):
             return PlainTextResponse("this form was sent from another site", 403)
         is_open = self._gate.is_open and not any(name in headers for name in FORWARDED)
         if is_open or path in OPEN or self._bears(headers) or self._is_logged_in(request):
@@ -91,14 +91,6 @@ def safe_next(address: str) -> str:
     parts = urlsplit(address)
     ours = address.startswith("/") and not address.startswith(("//", "/\\")) and not parts.netloc
     return address if ours and address.isprintable() and "\\" not in address else "/"
-
-
-def _is_foreign(headers: Headers) -> bool:
-    """Whether a browser says that the request comes from another origin; programs say nothing."""
-    origin, site = headers.get("origin"), headers.get("sec-fetch-site")
-    return site in ("cross-site", "same-site") or (
-        origin is not None and urlsplit(origin).netloc.lower() != headers.get("host", "").lower()
-    )
 
 
 def _most_bytes(path: str) -> int:

@@ -10,8 +10,9 @@ import ipaddress
 import os
 import secrets
 import socket
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from models.errors import UsageError
 from models.files import storing
@@ -80,6 +81,18 @@ def _make_token(path: Path) -> str:
 def is_loopback(host: str) -> bool:
     """Whether only this machine can reach an address."""
     return host in LOOPBACK_NAMES or (is_address(host) and ipaddress.ip_address(host).is_loopback)
+
+
+def is_foreign(headers: Mapping[str, str]) -> bool:
+    """Whether a browser says that a request comes from a page of another origin; programs say nothing.
+
+    Args:
+        headers: By name in lower case, or of any case where the mapping does not mind.
+    """
+    origin, site = headers.get("origin"), headers.get("sec-fetch-site")
+    return site in ("cross-site", "same-site") or (
+        origin is not None and urlsplit(origin).netloc.lower() != headers.get("host", "").lower()
+    )
 
 
 def host_name(header: str) -> str:

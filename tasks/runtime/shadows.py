@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from models.files import read_json, write_json
+from tasks.runtime.part_files import times_of
 from tasks.runtime.part_log import PartLog
 
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 SCORES = ("score", "scores", "shadow.score", "shadow.scores")
 MOST_COMPARED = 20_000
 """Rows of which a comparison is made: the last."""
+PREDICTIONS = "predictions"
+"""The source of a shadow's log: its offset is a cursor of the prediction log."""
 
 
 def shadow_log(state: Path, version: str) -> PartLog:
@@ -33,6 +36,16 @@ def shadow_log(state: Path, version: str) -> PartLog:
     fields = {"id": pa.string(), "at": pa.timestamp("us", tz="UTC"), "version": pa.string()}
     kinds = (pa.float64(), pa.list_(pa.float64()), pa.float64(), pa.list_(pa.float64()))
     return PartLog(_folder(state, version), pa.schema({**fields, **dict(zip(SCORES, kinds, strict=True))}))
+
+
+def tidy(log: PartLog) -> None:
+    """Merge a shadow's small parts; once it has twice the rows that are compared, forget the older half."""
+    import numpy as np
+
+    log.compact()
+    if sum(part.rows for part in log.parts()) > 2 * MOST_COMPARED:
+        at = np.concatenate([times_of(table) for table in log.scan(columns=["at"])])
+        log.forget(int(np.partition(at, -MOST_COMPARED)[-MOST_COMPARED]))
 
 
 def place_of(state: Path, version: str) -> int | None:

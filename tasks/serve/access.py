@@ -81,18 +81,24 @@ class Access:
         if len(self._known_hosts) < 100:
             self._known_hosts.add(header)
 
-    def admit(self, authorization: str, client: str, *, is_forwarded: bool = False) -> None:
+    def admit(self, authorization: str, client: str, *, is_forwarded: bool = False, is_foreign: bool = False) -> None:
         """Let pass who may ask now.
 
         Args:
             authorization: `Bearer TOKEN`, as HTTP's header and gRPC's metadata have it; empty for none.
             client: The caller's address.
             is_forwarded: Whether a proxy passed the request on.
+            is_foreign: Whether a page of another site sends it: refused where no token is asked, which no browser adds
+                of its own accord, as it does all else.
 
         Raises:
-            Refusal: 401, no token or a wrong one; 429, too many requests.
+            Refusal: 401, no token or a wrong one; 403, from another site; 429, too many requests.
         """
         if self.is_open and not is_forwarded:
+            if is_foreign:
+                raise Refusal(
+                    403, "a page of another site sends this: ask from no page, or from one of this server's own"
+                )
             if self._buckets is not None:
                 self._buckets.take(client)
             return

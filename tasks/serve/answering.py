@@ -144,7 +144,8 @@ def _read(question: Question, served: Served) -> Rows:
 async def _answered(state: State, name: str, served: Served, rows: Rows, deadline: float) -> Answer:
     """What the version says, counted: an automatic return goes by it.
 
-    Only what the model itself does counts: neither a caller's haste nor a full queue costs a version its place.
+    Only what the model itself does for a row counts: neither a caller's haste or many rows, nor a full queue, nor what
+    was answered in the same batch costs a version its place.
     """
     try:
         found = await state.engine.answer(served, rows.feed, deadline)
@@ -153,7 +154,7 @@ async def _answered(state: State, name: str, served: Served, rows: Rows, deadlin
     except Exception:
         state.shelves[name].count(served.version, 0.0, failed=True)
         raise
-    state.shelves[name].count(served.version, served.call_s)
+    state.shelves[name].count(served.version, found.row_s)
     return found
 
 

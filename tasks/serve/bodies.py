@@ -17,6 +17,10 @@ from tasks.serve.calls import Said
 JSON = "application/json"
 LEAST_COMPRESSED = 1024
 """Bytes: a smaller body costs more to compress than it saves."""
+PIECE_BYTES = 1 << 16
+"""Of a compressed body, decompressed at a time."""
+MOST_MEMBERS = 1024
+"""Compressed bodies one after the other: empty ones cost time, and never reach the largest size."""
 _WINDOWS = {"gzip": zlib.MAX_WBITS | 16, "deflate": zlib.MAX_WBITS}
 _OF_FORMS = ("application/x-www-form-urlencoded", "multipart/form-data", "text/plain")
 
@@ -70,17 +74,22 @@ def told(value: Any, status: int = 200, headers: Mapping[str, str] | None = None
 def _decompressed(body: bytes, encoding: str, most_bytes: int) -> bytes:
     if encoding not in _WINDOWS:
         raise Refusal(415, f"got content encoding {encoding[:40]!r}, expected gzip, deflate or none")
-    found = b""
-    while body and len(found) <= most_bytes:  # a gzip may have several members, one after the other (RFC 1952)
-        stream = zlib.decompressobj(_WINDOWS[encoding])
+    found, rest, members = bytearray(), memoryview(body), 1
+    stream = zlib.decompressobj(_WINDOWS[encoding])
+    while rest and len(found) <= most_bytes:
+        if stream.eof:  # a gzip may have several members, one after the other (RFC 1952)
+            stream, members = zlib.decompressobj(_WINDOWS[encoding]), members + 1
+        if members > MOST_MEMBERS:
+            raise refusals.unreadable(f"the body is more than {MOST_MEMBERS:,} times {encoding}: send it as one")
+        piece = rest[:PIECE_BYTES]  # what lies behind a member is copied: never all of it
         try:
-            found += stream.decompress(body, most_bytes + 1 - len(found))
+            found += stream.decompress(piece, most_bytes + 1 - len(found))
         except zlib.error:
             raise refusals.unreadable(f"the body is no {encoding}, as its Content-Encoding says") from None
-        if len(found) <= most_bytes and not stream.eof:
-            raise refusals.unreadable(f"the body ends within its {encoding}: send it whole")
-        body = stream.unused_data
-    return found
+        rest = rest[len(piece) - len(stream.unused_data) :]
+    if body and len(found) <= most_bytes and not stream.eof:
+        raise refusals.unreadable(f"the body ends within its {encoding}: send it whole")
+    return bytes(found)
 
 
 def _accepted(header: str) -> str | None:

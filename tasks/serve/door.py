@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from models.serving import open_api, refusals
 from models.serving.refusals import Refusal
-from tasks.runtime.doors import FORWARDED
+from tasks.runtime.doors import FORWARDED, is_foreign
 from tasks.serve.calls import Call, Said, Way, named
 from tasks.serve.passage import Passage, begin
 from tasks.serve.state import State
@@ -106,13 +106,21 @@ class Door:
         headers = named(scope["headers"])
         if "host" not in headers and scope["http_version"] != "1.0":
             raise refusals.unreadable("a request in HTTP/1.1 names its Host")
-        self._let_in(passage, headers, scope["client"], is_open=scope["path"] in OPEN)
+        self._let_in(passage, headers, scope["client"], scope["method"], is_open=scope["path"] in OPEN)
         if is_small(headers):
             await self._app(scope, receive, send)
         else:
             await self._bodies.counted(self._app, scope, receive, send, length_of(headers))
 
-    def _let_in(self, passage: Passage, headers: Mapping[str, str], client: Client, *, is_open: bool = False) -> None:
+    def _let_in(
+        self,
+        passage: Passage,
+        headers: Mapping[str, str],
+        client: Client,
+        method: str = "POST",
+        *,
+        is_open: bool = False,
+    ) -> None:
         """Let pass who may ask, and note what the request is called and how long its answer is waited for.
 
         What bears no Host comes from no page of another site: a browser always sends one.
@@ -126,7 +134,12 @@ class Door:
             access.check_host(headers["host"])
         if not is_open:
             is_forwarded = not _FORWARDED.isdisjoint(headers)
-            access.admit(headers.get("authorization", ""), client[0] if client else "", is_forwarded=is_forwarded)
+            access.admit(
+                headers.get("authorization", ""),
+                client[0] if client else "",
+                is_forwarded=is_forwarded,
+                is_foreign=method == "POST" and is_foreign(headers),
+            )
 
 
 def length_of(headers: Mapping[str, str]) -> str | None:

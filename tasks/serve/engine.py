@@ -182,12 +182,11 @@ def _together(batch: list[Waiting]) -> list[Answer]:
     names = batch[0].feed
     found = batch[0].served.answer({name: np.concatenate([one.feed[name] for one in batch]) for name in names})
     ends = np.cumsum([one.rows for one in batch])
-    return [
-        Answer(
-            found.project, found.version, {name: values[end - one.rows : end] for name, values in found.outputs.items()}
-        )
+    outputs = [
+        {name: values[end - one.rows : end] for name, values in found.outputs.items()}
         for one, end in zip(batch, ends, strict=True)
     ]
+    return [Answer(found.project, found.version, own, found.row_s) for own in outputs]
 
 
 def _hand_back(waiting: Waiting, found: Answer | Exception) -> None:

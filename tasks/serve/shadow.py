@@ -25,7 +25,7 @@ from models.serving.served import Served
 from tasks.runtime import json_lines
 from tasks.runtime.part_log import PartLog
 from tasks.runtime.predictions import prediction_log
-from tasks.runtime.shadows import MOST_COMPARED, place_of, set_place, shadow_log
+from tasks.runtime.shadows import MOST_COMPARED, PREDICTIONS, place_of, set_place, shadow_log, tidy
 from tasks.runtime.workspace import Workspace
 
 PAUSE_S = 1.0
@@ -43,8 +43,8 @@ def answer_new(state: Path, served: Served) -> int:
         StoreError: The log cannot be read or written.
     """
     log, version = prediction_log(state), served.version
-    place = place_of(state, version)
-    place = _beginning(log) if place is None else place
+    said, place = shadow_log(state, version), place_of(state, version)
+    place = max(_beginning(log) if place is None else place, said.offsets().get(PREDICTIONS, 0))
     upto = min(log.cursor(), place + APPENDS_AT_ONCE)
     if upto <= place:
         return 0
@@ -59,7 +59,8 @@ def answer_new(state: Path, served: Served) -> int:
             except DataError as error:
                 notes.append(f"{mine.num_rows} rows could not be answered: {error}")
     if tables:
-        shadow_log(state, version).append(pa.concat_tables(tables).sort_by("at"), f"{place}-{upto}")
+        said.append(pa.concat_tables(tables).sort_by("at"), offsets={PREDICTIONS: upto})
+        tidy(said)
     set_place(state, version, upto, notes[-1] if notes else "")
     return sum(table.num_rows for table in tables)
 

@@ -69,15 +69,15 @@ class Shelf:
         wanted = version or self.release.pick(key)
         return self._held.get(wanted) if wanted and wanted in self._loaded else None
 
-    def count(self, version: str, seconds: float, failed: bool = False) -> None:
-        """Note how an answer of a version went: what an automatic return goes by."""
+    def count(self, version: str, row_s: float, failed: bool = False) -> None:
+        """Note how an answer of a version went, and what a row of it took: what an automatic return goes by."""
         tally = self._counts.get(version)
         if tally is None:
             tally = self._counts[version] = {"answers": 0, "failed": 0, "slow": 0}
         tally["answers"] += 1
         tally["failed"] += failed
         limit = self._limits.get(version)
-        tally["slow"] += limit is not None and seconds * 1e3 > limit
+        tally["slow"] += limit is not None and row_s * 1e3 > limit
 
     async def follow(self) -> None:
         """Keep up with the follower, until cancelled."""

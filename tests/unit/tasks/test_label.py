@@ -67,6 +67,13 @@ def test_files_of_labels(project, tmp_path):
         accept_file(project, spec, tmp_path / "labels.csv", by="Ada")
 
 
+def test_the_newest_version_in_the_cache_says_what_a_label_may_be(make_project):
+    project = make_project()
+    for number, task in (("9", "binary"), ("10", "multiclass")):
+        write_served(project.workspace.cache / "models" / "tiny" / number, task)
+    assert take(project, ["a"], ["perhaps"]) == {**NONE, "taken": 1, "waiting": 1}
+
+
 def test_a_project_that_was_never_prepared_cannot_say_what_a_label_may_be(make_project):
     project = make_project()
     with pytest.raises(UsageError, match="nothing was prepared yet"):

@@ -2,17 +2,22 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from models.data.preparation import Categorical
 from models.edge.bundle import bundle
 from models.edge.scripts import SCRIPTS
+from models.serving.scoring import scoring_of_csv
 from models.serving.served import Served
+from models.serving.table import _texts
 from tests.served_models import write_served
 
 BARE = ("onnxruntime", "numpy", "numpy.libs", "flatbuffers", "google")
@@ -84,6 +89,27 @@ def test_a_table_is_read_from_json_and_csv_as_the_server_does(bare: Path, tmp_pa
     assert_same(run(bare, tmp_path, tmp_path / "rows.csv"), expected(served, records))
     (tmp_path / "one.json").write_text(json.dumps(records[0]))
     assert_same(run(bare, tmp_path, tmp_path / "one.json"), expected(served, records[:1]))
+
+
+def test_cells_of_a_csv_are_what_they_are_to_the_server(bare: Path, tmp_path: Path) -> None:
+    served = bundled(tmp_path, "binary")
+    body = "c,x\nu, TRUE \nNA,n/a\nnull, \nv,false\n"
+    (tmp_path / "rows.csv").write_text(body)
+    rows = scoring_of_csv(body.encode()).rows(served.reader)
+    assert_same(run(bare, tmp_path, tmp_path / "rows.csv"), served.records(served.answer(rows.feed)))
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [("3.0", "integer"), ("-3", "integer"), ("3.5", "integer"), ("1.2.0", "integer"), ("3.0", "string"),
+     (4.0, "integer"), (4.0, "string"), ("TRUE", "boolean"), (True, "string"), (None, "boolean")],
+)  # fmt: skip
+def test_a_category_is_the_word_that_it_is_to_the_server(value: object, kind: str) -> None:
+    script = SCRIPTS["table"]
+    names: dict[str, Any] = {"re": re}
+    exec(script[script.index("def word") : script.index("feed =")], names)
+    part = Categorical(name="c", dtype=kind, categories=["u"])
+    assert names["word"](value, kind) == _texts([value], part)[0]
 
 
 @pytest.mark.parametrize("task", ["binary", "series", "image", "language"])

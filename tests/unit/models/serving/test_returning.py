@@ -37,7 +37,7 @@ def test_the_least_share_lies_under_the_share(count, more):
         (Counted(10, failed=10), "10 of 10 answers failed in the model"),
         (Counted(1000, failed=90), "90 of 1000 answers failed"),
         (Counted(1000, slow=50), None),
-        (Counted(1000, slow=90), "90 of 1000 answers took longer than 20 ms"),
+        (Counted(1000, slow=90), "90 of 1000 answers took longer than 20 ms a row"),
     ],
 )
 def test_a_place_is_lost_by_errors_and_latency_when_it_is_sure(counted, said):

@@ -4,13 +4,14 @@ import contextlib
 import json
 
 import numpy as np
+import pyarrow.csv
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.errors import DataError
 from models.serving.readers import reader_of
-from models.serving.scoring import FORMATS, LONGEST_ID, checked_ids, scoring_of_csv, scoring_of_json
+from models.serving.scoring import FORMATS, LONGEST_ID, MISSING, checked_ids, scoring_of_csv, scoring_of_json
 from tests.served_models import preparation_of
 
 TASKS = ("binary", "image", "series", "language")
@@ -159,6 +160,15 @@ def test_csv_is_read_by_the_models_types() -> None:
     np.testing.assert_array_equal(rows.feed["x"], [100.0, np.nan, 1.0])
     assert rows.feed["c"].tolist() == ["u", "", "v,w"]
     assert rows.extra == {"note": ["5", None, "a\nb"]}
+
+
+def test_what_is_missing_in_a_csv_of_training_is_missing_here() -> None:
+    assert sorted(MISSING) == sorted(pyarrow.csv.ConvertOptions().null_values)
+    lines = "".join(f'"{cell}",{cell},{cell}\n' for cell in MISSING)
+    rows = scoring_of_csv(f"x,c,note\n{lines}".encode()).rows(READER)
+    assert np.isnan(rows.feed["x"]).all()
+    assert set(rows.feed["c"]) == {""}
+    assert set(rows.extra["note"]) == {None}
 
 
 def test_csv_may_have_long_fields() -> None:

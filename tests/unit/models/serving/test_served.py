@@ -1,5 +1,6 @@
 """A version, loaded and ready to answer."""
 
+import time
 from pathlib import Path
 
 import numpy as np
@@ -32,6 +33,14 @@ def test_every_kind_answers_records(
     (told,) = ready.records(answer)
     assert {name: told[name] for name in said} == said
     assert (answer.project, answer.version, answer.num_rows) == ("tiny", "3", 1)
+
+
+def test_an_answer_says_what_one_of_its_rows_took(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ready = served(tmp_path, "binary")
+    feed = ready.reader.of_columns({"x": [1.0] * 4, "c": ["u"] * 4}).feed
+    clock = iter([10.0, 12.0])
+    monkeypatch.setattr(time, "perf_counter", lambda: next(clock))
+    assert ready.answer(feed).row_s == 0.5
 
 
 def test_a_text_model_takes_texts_and_not_the_code_points_of_its_graph(tmp_path: Path) -> None:

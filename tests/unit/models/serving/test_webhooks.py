@@ -26,6 +26,8 @@ def test_what_mlflow_signed_is_believed():
         {TIMESTAMP: "soon"},
         {TIMESTAMP: "²"},
         {TIMESTAMP: ""},
+        {TIMESTAMP: "1" * 5000},
+        {TIMESTAMP: "١٧٠٠٠٠٠٠٠٠"},
         {DELIVERY: "d-2"},
     ],
 )

@@ -1,12 +1,13 @@
 """Bodies of requests and responses: compressed or not, never larger than the server takes."""
 
 import gzip
+import random
 import zlib
 
 import pytest
 
 from models.serving.refusals import Refusal
-from tasks.serve.bodies import LEAST_COMPRESSED, answered, content_of, kind_of
+from tasks.serve.bodies import LEAST_COMPRESSED, PIECE_BYTES, answered, content_of, kind_of
 
 MOST = 10_000
 PLAIN = b"loopline" * 200
@@ -43,6 +44,8 @@ def test_a_body_is_read_as_it_was_before_it_was_compressed(body: bytes, headers:
         (gzip.compress(PLAIN, mtime=0) + b"and more", {"content_encoding": "gzip"}, 400),
         (gzip.compress(PLAIN, mtime=0) * 2 + gzip.compress(PLAIN, mtime=0)[:9], {"content_encoding": "gzip"}, 400),
         pytest.param(gzip.compress(bytes(MOST), mtime=0) * 1000, {"content_encoding": "gzip"}, 413, id="bombs"),
+        pytest.param(gzip.compress(b"", mtime=0) * 200_000, {"content_encoding": "gzip"}, 400, id="empty gzips"),
+        pytest.param(zlib.compress(b"") * 200_000, {"content_encoding": "deflate"}, 400, id="empty deflates"),
         pytest.param(bytes(MOST + 1), {}, 413, id="large"),
         pytest.param(gzip.compress(bytes(10**8), mtime=0), {"content_encoding": "gzip"}, 413, id="bomb"),
         (PLAIN, {"content_type": "text/plain; charset=utf-8"}, 415),
@@ -53,6 +56,14 @@ def test_a_body_that_is_not_read_says_why(body: bytes, headers: dict[str, str], 
     with pytest.raises(Refusal) as refused:
         read(body, **headers)
     assert refused.value.status == status
+
+
+def test_a_body_that_is_decompressed_in_pieces_is_whole() -> None:
+    plain = random.Random(1).randbytes(3 * PIECE_BYTES)
+    half = len(plain) // 2
+    body = gzip.compress(plain[:half], mtime=0) + gzip.compress(plain[half:], mtime=0)
+    assert content_of(named(content_encoding="gzip"), body, len(plain)) == plain
+    assert content_of(named(content_encoding="deflate"), zlib.compress(plain), len(plain)) == plain
 
 
 def test_a_type_is_known_without_its_parameters() -> None:

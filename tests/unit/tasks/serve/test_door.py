@@ -38,6 +38,7 @@ def ask(
     access: Access | None = None,
     path: str = "/invocations",
     without_host: str = "",
+    method: str = "POST",
     **headers: str,
 ) -> Met:
     async def application(scope: Any, receive: Any, send: Any) -> None:
@@ -67,7 +68,7 @@ def ask(
     given = {**({} if without_host else HOST), **{name.replace("_", "-"): value for name, value in headers.items()}}
     raw = [(name.encode(), value.encode()) for name, value in given.items()]
     scope = {
-        "type": "http", "method": "POST", "path": path, "headers": raw, "client": ("192.0.2.7", 1),
+        "type": "http", "method": method, "path": path, "headers": raw, "client": ("192.0.2.7", 1),
         "http_version": without_host or "1.1",
     }  # fmt: skip
     asyncio.run(door(scope, receive, send))
@@ -88,6 +89,21 @@ def test_what_is_not_let_in_is_said_as_json(headers: dict[str, str], status: int
     assert (met.status, met.counted) == (status, [("", "", status)])
     assert set(met.body) == {"error"}
     assert met.headers["content-type"] == "application/json"
+
+
+FOREIGN = {"origin": "https://evil.example", "sec_fetch_site": "cross-site"}
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+def test_what_a_page_of_another_site_sends_is_refused_where_no_token_is_asked(name: str) -> None:
+    foreign = {name: FOREIGN[name]}
+    met = ask([b"[]"], **foreign)
+    assert (met.status, met.counted) == (403, [("", "", 403)])
+    assert "a page of another site" in met.body["error"]
+    assert ask(method="GET", **foreign).status == 200, "it changes nothing"
+    assert ask(path="/webhooks/mlflow", **foreign).status == 200, "it is signed"
+    assert ask(access=Access("0.0.0.0", [TOKEN]), authorization=f"Bearer {TOKEN}", **foreign).status == 200
+    assert ask(origin=f"http://{HOST['host']}", sec_fetch_site="same-origin").status == 200
 
 
 @pytest.mark.parametrize(

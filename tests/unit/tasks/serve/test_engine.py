@@ -40,7 +40,8 @@ class Model:
         self.batches.append(len(feed["x"]))
         if 13.0 in feed["x"]:
             raise ValueError("13")
-        return Answer(self.project, self.version, {"twice": feed["x"] * 2, "name": feed["x"].astype(object)})
+        outputs = {"twice": feed["x"] * 2, "name": feed["x"].astype(object)}
+        return Answer(self.project, self.version, outputs, row_s=1 / len(self.batches))
 
 
 def feed(*values: float) -> dict[str, np.ndarray]:
@@ -90,6 +91,7 @@ def test_what_queued_meanwhile_is_one_batch_and_each_gets_its_own(asked: list[li
     assert model.batches == [1, sum(map(len, asked))]
     assert [answer.outputs["twice"].tolist() for answer in answers] == [[2 * x for x in one] for one in asked]
     assert [answer.outputs["name"].tolist() for answer in answers] == asked
+    assert {answer.row_s for answer in answers} == {1 / 2}, "each has what its batch took for a row"
 
 
 def test_a_batch_is_bounded_and_of_one_version() -> None:

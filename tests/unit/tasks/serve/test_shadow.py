@@ -12,6 +12,7 @@ from models.serving.records import Recorder
 from models.serving.served import Served
 from models.spec import Window
 from tasks.runtime import shadows
+from tasks.runtime.part_log import FEWEST_PARTS
 from tasks.runtime.predictions import prediction_log
 from tasks.serve.shadow import answer_new
 from tests.served_models import write_served
@@ -67,6 +68,19 @@ def test_killed_between_its_answers_and_its_note_it_doubles_nothing(tmp_path):
     shadows.set_place(state, "2", 0, "")
     answer_new(state, shadow)
     assert shadows.said(state, "2")[0] == ["a", "b"]
+
+
+def test_its_log_holds_few_files_and_the_rows_that_are_compared(tmp_path, monkeypatch):
+    monkeypatch.setattr(shadows, "MOST_COMPARED", 8)
+    shadow, state = served(tmp_path), tmp_path / "state"
+    shadows.set_place(state, "2", 0, "")
+    for number in range(24):
+        log(state, [f"r{number:02d}"], at=pa.array([NOON + timedelta(seconds=number)]))
+        assert answer_new(state, shadow) == 1
+        found = shadows.shadow_log(state, "2").summary()
+        assert found["parts"] < 2 * FEWEST_PARTS
+        assert found["rows"] <= 2 * shadows.MOST_COMPARED
+    assert shadows.said(state, "2")[0] == [f"r{number:02d}" for number in range(16, 24)]
 
 
 def test_what_the_log_does_not_hold_is_said_and_passed_over(tmp_path):
