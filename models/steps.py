@@ -102,7 +102,7 @@ STEPS = (
     ),
     Step(
         "judge",
-        after=("prepare", "train", "export"),
+        after=("ingest", "prepare", "train", "export"),  # a champion may take columns that are prepared no more
         reads=("goal", "judge", "serve.max_latency_ms"),
         code=("tasks.judge",),
         libraries=("onnxruntime", "numpy", "scipy"),

@@ -132,26 +132,26 @@ def _champion(loop: Loop, rival: str, own: Preparation) -> tuple[np.ndarray | No
             return None, None
         try:
             predictions = _predictions(loop, folder / "model.onnx", theirs)
+            cost = _cost(loop, folder / "model.onnx", theirs)
         except DataError as error:
             loop.report.note(f"the champion cannot read this data ({error}): judged by goal and baseline")
             return None, None
-        return predictions, _cost(loop, folder / "model.onnx", theirs)
+        return predictions, cost
 
 
 def _predictions(loop: Loop, graph: Path, preparation: Preparation) -> np.ndarray:
     from models.data.feeds import feeds
     from models.export.predict import predict
 
-    return predict(graph, feeds(loop.project.prepared, "test", preparation), preparation)
+    return predict(graph, feeds(loop.project.prepared, "test", preparation, raw=loop.project.raw), preparation)
 
 
 def _cost(loop: Loop, graph: Path, preparation: Preparation) -> Cost:
     from models.data.feeds import feeds
     from models.export.predict import latency_ms
 
-    example = {
-        name: values[:1] for name, values in next(feeds(loop.project.prepared, "test", preparation, batch=1)).items()
-    }
+    first = next(feeds(loop.project.prepared, "test", preparation, batch=1, raw=loop.project.raw))
+    example = {name: values[:1] for name, values in first.items()}
     return Cost(latency_ms=latency_ms(graph, example), size_mb=graph.stat().st_size / 1e6)
 
 

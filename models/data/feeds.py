@@ -12,11 +12,12 @@ import pyarrow.parquet as pq
 
 from models.data.check import no_such_column
 from models.data.code_points import code_points
-from models.data.columns import as_text, is_number
+from models.data.columns import as_float64, as_text, is_number
 from models.data.encode import rows_of
 from models.data.pixels import pixels_of
 from models.data.preparation import (
     KEY_COLUMN,
+    ROW_COLUMN,
     ROWS_FILE,
     SLICE_PREFIX,
     SPLIT_COLUMN,
@@ -36,7 +37,13 @@ TEXT_BATCH = 64
 """Windows of text in a feed at most: for each of their characters the graph gives the chances of the whole alphabet."""
 
 
-def feeds(prepared: Path, split: str, preparation: Preparation | None = None, batch: int = 65536) -> Iterator[Feed]:
+def feeds(
+    prepared: Path,
+    split: str,
+    preparation: Preparation | None = None,
+    batch: int = 65536,
+    raw: Path | None = None,
+) -> Iterator[Feed]:
     """The rows of a split, batch by batch, as inputs of an exported graph.
 
     Table: a column an input, (batch,): float64 with NaN, or text with "" for missing. Image: `image` uint8
@@ -48,6 +55,7 @@ def feeds(prepared: Path, split: str, preparation: Preparation | None = None, ba
         split: `train`, `validation` or `test`.
         preparation: That of the graph; default: the folder's own. A champion's may want other columns.
         batch: Examples in each, but for the last.
+        raw: The raw table that the rows were prepared from: inputs of a table that they lack are as they were there.
 
     Raises:
         DataError: The graph wants a column that these rows lack, or of another kind.
@@ -59,9 +67,7 @@ def feeds(prepared: Path, split: str, preparation: Preparation | None = None, ba
     if preparation.characters is not None:
         yield from _text_feeds(prepared, split, preparation.characters, batch)
         return
-    names = _input_names(preparation)
-    _check_inputs(prepared, names, preparation)
-    rows = rows_of(prepared, split, names)
+    rows = _inputs(prepared, split, preparation, raw)
     for start in range(0, rows.num_rows, batch):
         yield _feed(rows.slice(start, batch), preparation)
 
@@ -157,8 +163,21 @@ def _input_names(preparation: Preparation) -> list[str]:
     return [*(part.name for part in preparation.numeric), *(part.name for part in preparation.categorical)]
 
 
-def _check_inputs(prepared: Path, names: list[str], preparation: Preparation) -> None:
-    schema = pq.read_schema(prepared / ROWS_FILE)
+def _inputs(prepared: Path, split: str, preparation: Preparation, raw: Path | None) -> pa.Table:
+    names, there = _input_names(preparation), pq.read_schema(prepared / ROWS_FILE)
+    known = pq.read_schema(raw) if raw is not None else pa.schema([])
+    absent = [name for name in names if name not in there.names and name in known.names]
+    _check_inputs(pa.schema([*there, *(known.field(name) for name in absent)]), names, preparation)
+    rows = rows_of(prepared, split, [*(name for name in names if name not in absent), ROW_COLUMN])
+    if raw is None or not absent:
+        return rows
+    numeric = {part.name for part in preparation.numeric}
+    for name, column in zip(absent, read_table(raw, absent).take(rows.column(ROW_COLUMN)).columns, strict=True):
+        rows = rows.append_column(name, pa.array(as_float64(column, name)) if name in numeric else as_text(column))
+    return rows
+
+
+def _check_inputs(schema: pa.Schema, names: list[str], preparation: Preparation) -> None:
     for name in names:
         if name not in schema.names:
             raise DataError(f"the model takes a column that these rows lack: {no_such_column(name, schema.names)}")
@@ -239,7 +258,7 @@ def _series(prepared: Path, split: str, preparation: Preparation) -> tuple[np.nd
             "they cannot be compared; keep the horizon, or start a new project"
         )
     names = _input_names(preparation)
-    _check_inputs(prepared, names, preparation)
+    _check_inputs(pq.read_schema(prepared / ROWS_FILE), names, preparation)
     rows = read_table(prepared / ROWS_FILE, [*names, SPLIT_COLUMN])
     values = np.stack([rows.column(name).to_numpy() for name in names], axis=1)
     ends = np.flatnonzero(rows.column(SPLIT_COLUMN).to_numpy() == SPLITS.index(split)) - window.horizon

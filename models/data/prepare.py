@@ -78,7 +78,7 @@ def prepare_table(table: pa.Table, spec: Spec, base: Path) -> tuple[pa.Table, Pr
         order = time_order(table, data)
         table, positions = table.take(order), positions[order]
     # By what came, not by what was made of it: another feature must not move rows between training and test.
-    codes = assign(table, data.split, data.target, [name for name in came if name in table.column_names])
+    codes = assign(table, data.split, data.target, came)
     kept = newest(codes, split_key(table, data.split), data.newest)
     if not kept.all():
         table, positions, codes = table.filter(pa.array(kept)), positions[kept], codes[kept]

@@ -1,5 +1,6 @@
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from models.data.encode import encode, encode_numeric
@@ -43,6 +44,21 @@ def test_a_column_that_the_champion_wants_and_we_lack_is_named(run_prepare, make
     folder, _ = run_prepare(rows, make_spec(features={"drop": ["city"]}))
     with pytest.raises(DataError, match="no column 'city'"):
         next(feeds(folder, "test", champion))
+
+
+def test_a_champion_gets_what_is_prepared_no_more_from_the_raw_table(run_prepare, make_spec, rows):
+    """Else leaving out a column would leave out the comparison with the champion."""
+    folder, champion = run_prepare(rows, make_spec())
+    before = joined(feeds(folder, "test", champion))
+    folder, _ = run_prepare(rows, make_spec(features={"drop": ["city", "number"]}))
+    after = joined(feeds(folder, "test", champion, raw=folder.parent / "raw.parquet"))
+    assert after.keys() == before.keys()
+    for name, values in before.items():
+        assert after[name].dtype == values.dtype
+        assert np.array_equal(after[name], values, equal_nan=values.dtype.kind == "f"), name
+    pq.write_table(rows.drop_columns(["city"]), folder.parent / "other.parquet")
+    with pytest.raises(DataError, match="no column 'city'"):
+        next(feeds(folder, "test", champion, raw=folder.parent / "other.parquet"))
 
 
 def test_a_column_that_became_text_is_told(run_prepare, make_spec, rows):
