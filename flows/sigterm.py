@@ -4,7 +4,8 @@ Our program and Prefect turn it into an exception wherever the main thread happe
 each met by one of some hundred. Where Python drops exceptions (`__del__`, callbacks of weak references) the loop went
 on to its end. Amid an import a lock of the import system stayed held, and the next import waited for ever, in any
 thread; or a module stayed half imported, which the way out needed. A lock that is taken by a function of Python
-(`Condition.__enter__`) is nobody's to let go of when the function does not return.
+(`Condition.__enter__`) is nobody's to let go of when the function does not return. So a signal may be sent again; one
+that was heeded meanwhile must not be met once more on the way out, where the books are closed.
 """
 
 from __future__ import annotations
@@ -26,7 +27,10 @@ LONGEST_S = 20.0
 _IMPORTING = "<frozen importlib._bootstrap>"
 _TAKING = {"__enter__", "acquire"}
 _LOCKS = ("threading.py", "logging/__init__.py", "httpcore/_synchronization.py")
+ECHO_S = 5.0
+"""So long after an exception was raised for a signal, another one is taken for its echo."""
 _told: list[int] = []
+_raised: list[float] = []
 
 Handler = Callable[[int, FrameType | None], Any]
 
@@ -37,10 +41,13 @@ def well_timed(handler: Handler) -> Handler:
 
     def handle(number: int, frame: FrameType | None) -> None:
         nonlocal until
+        if _raised and time.monotonic() - _raised[-1] < ECHO_S:
+            return
         until = min(until, time.monotonic() + LONGEST_S)
         if (_is_taking_a_lock(frame) or _is_importing(frame)) and time.monotonic() < until:
             _send_again()
         else:
+            _raised.append(time.monotonic())
             handler(number, frame)
 
     return handle
@@ -78,11 +85,13 @@ def remembered() -> Iterator[None]:
 
     def dropped(what: Any) -> None:
         if _told and type(what.exc_value).__name__ == "TerminationSignal":
+            _raised.clear()
             _send_again()
         else:
             hook(what)
 
     _told.clear()
+    _raised.clear()
     signal.signal(signal.SIGTERM, remember)
     sys.unraisablehook = dropped
     try:
@@ -90,6 +99,7 @@ def remembered() -> Iterator[None]:
         heed()
     finally:
         sys.unraisablehook = hook
+        _raised.clear()  # the handler before ours is to hear of it too
         signal.signal(signal.SIGTERM, before)
 
 
@@ -102,6 +112,7 @@ def heed() -> None:
     if _told:
         from prefect.exceptions import TerminationSignal
 
+        _raised.append(time.monotonic())
         raise TerminationSignal(signal=_told[0])
 
 

@@ -12,13 +12,18 @@ import pytest
 from prefect.exceptions import TerminationSignal
 from prefect.utilities.engine import capture_sigterm
 
-from flows.sigterm import heed, remembered, well_timed
+from flows import sigterm
+from flows.sigterm import AGAIN_S, heed, remembered, well_timed
+
+heard: list[int] = []
 
 
 @pytest.fixture(autouse=True)
 def _ended_in_vain() -> Iterator[None]:
     """What Prefect does after its flow: the handler before it hears of the signal too."""
-    before = signal.signal(signal.SIGTERM, lambda *_: None)
+    before = signal.signal(signal.SIGTERM, well_timed(lambda *_: heard.append(signal.SIGTERM)))
+    heard.clear()
+    sigterm._raised.clear()
     yield
     signal.signal(signal.SIGTERM, before)
 
@@ -35,6 +40,7 @@ def flow(*steps: Callable[[], object]) -> list[Callable[[], object]]:
 
     with pytest.raises(TerminationSignal) as ended:
         play()
+    assert heard == [signal.SIGTERM]
     assert ended.value.signal == signal.SIGTERM
     return done
 
@@ -85,6 +91,23 @@ def test_one_that_meets_an_import_comes_again_when_it_is_over() -> None:
         time.sleep(0.01)
     signal.signal(signal.SIGTERM, before)
     assert met == [__file__]
+
+
+def test_one_that_was_heeded_is_not_met_again_on_the_way_out() -> None:
+    """It met an import, was to be sent again, and the next step asked before that: its books were not closed."""
+    importing = compile("module_body()", "<frozen importlib._bootstrap>", "exec")
+    closed: list[str] = []
+
+    def step() -> None:
+        try:
+            exec(importing, {"module_body": told})
+            heed()
+        finally:
+            time.sleep(10 * AGAIN_S)
+            closed.append("books")
+
+    assert flow(step) == []
+    assert closed == ["books"]
 
 
 def test_one_that_meets_a_lock_being_taken_leaves_it_free() -> None:
