@@ -107,7 +107,8 @@ def sequence_task(folder: Path, rows: int = 512, epochs: int = 1, precision: str
     def tensors(count: int) -> dict[str, np.ndarray]:
         series = rng.normal(size=(count + WINDOW, 8)).astype(np.float32)
         end = np.arange(WINDOW - 1, count + WINDOW - 1, dtype=np.int64)
-        return {"series": series, "end": end, "target": series[end, 0]}
+        target = series[end, 0]
+        return {"series": series, "end": end, "target": target, "value": target.astype(np.float64)}
 
     chosen = Model(net="transformer", arguments={"width": 128, "layers": 4, "dropout": 0.0, **model})
     train_block = Train(epochs=epochs, batch=64, precision=precision)
