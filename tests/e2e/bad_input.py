@@ -109,7 +109,7 @@ TABLES = [
         command=PREPARE,
     ),
     Case("type changed", ("'year' was int64 and is string",), **csv("type.csv", column("year", "old")), command=INGEST),
-    Case("null column", ("'year'", "null"), **csv("null.csv", column("year", None))),
+    Case("null column", ("'year'", "no value at all"), **csv("null.csv", column("year", None))),
     Case("one class", ("'species'", "Adelie"), **csv("one.csv", column("species", "Adelie"))),
     Case("infinite", ("'body_mass_g'", "inf"), **csv("inf.csv", TEXT.replace(",3750,", ",inf,")), command=PREPARE),
     Case(

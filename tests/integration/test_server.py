@@ -167,7 +167,7 @@ def test_workers_do_not_outlive_a_parent_that_was_killed(tiny: Workspace, serve:
 
 
 def test_off_loopback_a_token_is_asked_of_all_but_the_probes(tiny: Workspace, serve: Serve) -> None:
-    server = serve("tiny", arguments=("--host", "0.0.0.0", "--rate", "20"))
+    server = serve("tiny", arguments=("--host", "0.0.0.0", "--rate", "2"))
     bearer = {"Authorization": f"Bearer {token_of(tiny)}"}
     assert [server.get(path).status for path in ("/ping", "/health", "/metrics", "/v2")] == [200, 200, 401, 401]
     refused = server.post("/invocations", GOOD, Authorization="Bearer wrong")
