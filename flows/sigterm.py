@@ -38,6 +38,7 @@ Handler = Callable[[int, FrameType | None], Any]
 def well_timed(handler: Handler) -> Handler:
     """The handler, called as soon as a signal meets no import and no lock that is just being taken."""
     until = float("inf")
+    _raised.clear()
 
     def handle(number: int, frame: FrameType | None) -> None:
         nonlocal until
@@ -91,7 +92,6 @@ def remembered() -> Iterator[None]:
             hook(what)
 
     _told.clear()
-    _raised.clear()
     signal.signal(signal.SIGTERM, remember)
     sys.unraisablehook = dropped
     try:
