@@ -79,9 +79,8 @@ def usual_space(spec: Spec, fixed: bool) -> dict[str, Dimension]:
         spec: The project's.
         fixed: The net takes weights over, so that it keeps its shape.
     """
-    said = {f"train.{name}" for name in spec.train.model_fields_set} | {
-        f"model.{name}" for name in spec.model.arguments
-    }
+    said = {f"train.{name}" for name in spec.train.model_fields_set}
+    said |= {f"model.{name}" for name in spec.model.arguments}
     space = default_space(net_name(spec.model.net, spec.data.kind))
     if fixed:
         said |= {path for path in space if path.startswith("model.") and path != "model.dropout"}

@@ -168,9 +168,9 @@ def _inputs(prepared: Path, split: str, preparation: Preparation, raw: Path | No
     known = pq.read_schema(raw) if raw is not None else pa.schema([])
     absent = [name for name in names if name not in there.names and name in known.names]
     _check_inputs(pa.schema([*there, *(known.field(name) for name in absent)]), names, preparation)
-    rows = rows_of(prepared, split, [*(name for name in names if name not in absent), ROW_COLUMN])
     if raw is None or not absent:
-        return rows
+        return rows_of(prepared, split, names)
+    rows = rows_of(prepared, split, [*(name for name in names if name not in absent), ROW_COLUMN])
     numeric = {part.name for part in preparation.numeric}
     for name, column in zip(absent, read_table(raw, absent).take(rows.column(ROW_COLUMN)).columns, strict=True):
         rows = rows.append_column(name, pa.array(as_float64(column, name)) if name in numeric else as_text(column))

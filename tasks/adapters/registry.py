@@ -32,6 +32,8 @@ KEY = "loopline.key"
 LOCK_TIMEOUT_S = 60.0
 STALE_LOCK_S = 300.0
 POLL_S = 0.5
+_NOT_THERE = ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE")
+"""What MLflow says of a version or an alias that there is not."""
 
 
 class Entry(BaseModel):
@@ -99,7 +101,7 @@ class Registry:
             try:
                 return dict(self._store.get_model_version(self.model, version).tags)
             except MlflowException as error:
-                if error.error_code not in ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE"):
+                if error.error_code not in _NOT_THERE:
                     raise
             known = sorted(int(one.version) for one in self._store.search_model_versions(f"name='{self.model}'"))
         there = ", ".join(map(str, known[-8:])) or "none yet"
@@ -119,7 +121,7 @@ class Registry:
             try:
                 return str(self._store.get_model_version_by_alias(self.model, name).version)
             except MlflowException as error:
-                if error.error_code in ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE"):
+                if error.error_code in _NOT_THERE:
                     return None
                 raise
 
@@ -254,16 +256,15 @@ class Registry:
 
     def _champion(self) -> str | None:
         """The champion, once a move cut short is finished, and one that a person made in MLflow is in the journal."""
-        held, alias = standing(self.journal()), self.alias("champion")
-        if held and alias not in (held[-1], None) and not self._is_cut_short(alias):
-            assert alias is not None
+        journal, alias = self.journal(), self.alias("champion")
+        held = standing(journal)
+        if held and alias is not None and alias != held[-1] and not self._is_cut_short(journal, alias):
             self._told(self._entry("promote", held[-1], alias, "", "the alias was moved in MLflow"))
         self._settle()
         return self.alias("champion")
 
-    def _is_cut_short(self, alias: str | None) -> bool:
+    def _is_cut_short(self, journal: list[Entry], alias: str) -> bool:
         """Whether the aliases still stand as they did before the last entry of the journal."""
-        journal = self.journal()
         before = standing(journal[:-1])
         return journal[-1].before == alias and self.alias("previous") == (before[-2] if len(before) > 1 else None)
 

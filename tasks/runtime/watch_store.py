@@ -155,6 +155,8 @@ class WatchStore:
 
     def wait(self, keys: Keys, labels: Sequence[str]) -> None:
         """Keep labels whose prediction is not known, in the order in which they came; of several of one the last."""
+        if not labels:
+            return
         (last,) = self._db.execute("select coalesce(max(came), 0) from waiting").fetchone()
         rows = zip(keys.view(np.int64).tolist(), labels, range(last + 1, last + 1 + len(labels)), strict=True)
         self._db.executemany("insert or replace into waiting values (?, ?, ?)", list(rows))
