@@ -6,13 +6,15 @@ import contextlib
 import importlib
 import importlib.util
 import io
+import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 from uuid import UUID
 
-from models.errors import LooplineError, StoreError
+from models.errors import LooplineError, StoreError, UsageError
 from models.retrain.schedule import Schedule, parse
 from models.spec import Spec
 from models.specfile import read_spec
@@ -178,7 +180,8 @@ def deploy(workspace: Workspace, projects: list[Project], prune: bool, note: Cal
     from prefect.deployments.runner import DeploymentApplyError
     from prefect.exceptions import PrefectHTTPStatusError
 
-    pool, wanted = pool_of(workspace), list(_all_planned(projects, note))
+    pool, specs = pool_of(workspace), list(_specs(projects, note))
+    wanted = [one for project, spec in specs for one in planned(project, spec)]
     try:
         with get_client(sync_client=True) as client:
             _make_pool(client, workspace, pool)
@@ -187,19 +190,27 @@ def deploy(workspace: Workspace, projects: list[Project], prune: bool, note: Cal
             before = _existing(client, pool)
             made = {(one.flow, one.name): _apply(one, pool, before.get((one.flow, one.name))) for one in wanted}
             if prune:
-                _remove(client, workspace, before, note)
-            _automate(client, pool, projects, {name: made[flow, name] for flow, name in made if flow == "retrain"})
+                _remove(client, workspace, before, wanted, note)
+            _automate(client, pool, [spec for _, spec in specs], made)
     except (httpx.HTTPError, PrefectHTTPStatusError, DeploymentApplyError) as error:
         raise StoreError(f"Prefect's server did not take the deployments: {error}") from error
     return wanted
 
 
-def _all_planned(projects: list[Project], note: Callable[[str], None]) -> Iterator[Planned]:
+def _specs(projects: list[Project], note: Callable[[str], None]) -> Iterator[tuple[Project, Spec]]:
+    """The projects that can be deployed; of the others it is noted why not."""
+    owners: dict[str, Path] = {}
     for project in projects:
         try:
-            yield from planned(project, read_spec(project.spec_path, (), project.shown_spec))
+            spec = read_spec(project.spec_path, (), project.shown_spec)
+            project.refuse_namesake(spec.name)
+            if owners.setdefault(spec.name, project.folder) != project.folder:
+                taken = f"the name {spec.name!r} is taken by {owners[spec.name]}: choose another `name`"
+                raise UsageError(f"{project.shown_spec}: {taken}")
         except LooplineError as error:
             note(f"not deployed: {error}")
+        else:
+            yield project, spec
 
 
 def _make_pool(client: SyncPrefectClient, workspace: Workspace, pool: str) -> None:
@@ -213,7 +224,7 @@ def _make_pool(client: SyncPrefectClient, workspace: Workspace, pool: str) -> No
     template = ProcessWorker.get_default_base_job_template()
     variables = template["variables"]["properties"]
     variables["env"]["default"] = pool_environment(workspace)
-    variables["command"]["default"] = f"{sys.executable} -m prefect.engine"
+    variables["command"]["default"] = shlex.join([sys.executable, "-m", "prefect.engine"])
     description = f"Loops of {workspace.root}"
     changed: dict[str, Any] = {"description": description, "base_job_template": template}
     limited = {**changed, "concurrency_limit": MOST_RUNS}
@@ -252,7 +263,9 @@ def _existing(client: SyncPrefectClient, pool: str) -> dict[tuple[str, str], Dep
     return {(one.entrypoint.rpartition(".")[2], one.name): one for one in found if TAG in one.tags and one.entrypoint}
 
 
-def _automate(client: SyncPrefectClient, pool: str, projects: list[Project], retraining: dict[str, UUID]) -> None:
+def _automate(
+    client: SyncPrefectClient, pool: str, specs: list[Spec], deployments: dict[tuple[str, str], UUID]
+) -> None:
     """The automations of these projects, and those of all; the ones of projects that are gone go too."""
     import os
 
@@ -260,13 +273,9 @@ def _automate(client: SyncPrefectClient, pool: str, projects: list[Project], ret
     from tasks.adapters.notifications import make_blocks
 
     wanted = automations.of_pool(pool, os.environ["PREFECT_API_URL"].removesuffix("/api"), make_blocks(client, pool))
-    others = {name for flow, name in _existing(client, pool) if flow == "retrain"}
-    for project in projects:
-        with contextlib.suppress(LooplineError):
-            spec = read_spec(project.spec_path, (), project.shown_spec)
-            if spec.name in retraining:
-                wanted += automations.of_project(spec.name, spec.retrain, retraining[spec.name])
-                others.discard(spec.name)
+    others = {name for flow, name in _existing(client, pool) if flow == "retrain"} - {spec.name for spec in specs}
+    for spec in specs:
+        wanted += automations.of_project(spec.name, spec.retrain, deployments["retrain", spec.name])
     automations.apply(client, pool, wanted, keep=others)
 
 
@@ -307,12 +316,24 @@ def _remove(
     client: SyncPrefectClient,
     workspace: Workspace,
     before: dict[tuple[str, str], DeploymentResponse],
+    wanted: list[Planned],
     note: Callable[[str], None],
 ) -> None:
-    """Take away the deployments whose project is gone; one whose spec is merely wrong keeps them."""
+    """Take away the deployments whose project is gone or has another name now; a merely wrong spec keeps them."""
+    names = {one.parameters["project"]: one.name for one in wanted}
     for (flow, name), found in before.items():
-        with contextlib.suppress(LooplineError):
-            workspace.project(str(found.parameters.get("project", "")))
+        project = str(found.parameters.get("project", ""))
+        if names.get(project, name) != name:
+            why = f"its project is called {names[project]} now"
+        elif _is_there(workspace, project):
             continue
+        else:
+            why = "its project is gone"
         client.delete_deployment(found.id)
-        note(f"{flow}/{name}: its project is gone; deployment removed")
+        note(f"{flow}/{name}: {why}; deployment removed")
+
+
+def _is_there(workspace: Workspace, project: str) -> bool:
+    with contextlib.suppress(LooplineError):
+        return bool(workspace.project(project))
+    return False

@@ -25,18 +25,31 @@ def main() -> int:
     """Create or update the environment; returns the exit code."""
     if not SUPPORTED[0] <= sys.version_info[:2] <= SUPPORTED[1]:
         return _with_a_supported_python()
+    if "%" in str(ROOT):
+        print(f"loopline: MLflow cannot work below a folder with `%` in its name: rename {ROOT}", file=sys.stderr)
+        return 2
     want = _fingerprint()
     if STAMP.exists() and STAMP.read_text() == want and (VENV / "bin" / "loopline").exists():
         return 0
     print("loopline: setting up .venv (locked packages)", flush=True)
-    if not (VENV / "bin" / "python").exists():
-        venv.create(VENV, with_pip=True)
+    if not _is_sound():
+        venv.create(VENV, with_pip=True, clear=True)
     _run(VENV / "bin" / "python", "-m", "pip", "install", "--quiet", f"uv=={UV_VERSION}")
     env = _uv_environment()
     _uv(env, "-r", "requirements.lock", *_torch_backend(env))
     _uv(env, "--no-deps", "--editable", ".")
     STAMP.write_text(want)
     return 0
+
+
+def _is_sound() -> bool:
+    """Whether there is an environment of this Python, made here: one that was moved has programs that do not start."""
+    notes = VENV / "pyvenv.cfg"
+    told = notes.read_text().splitlines() if notes.exists() and (VENV / "bin" / "python").exists() else []
+    version = ".".join(map(str, sys.version_info[:3]))
+    return f"version = {version}" in told and any(
+        line.startswith("command = ") and line.endswith(f" {VENV}") for line in told
+    )
 
 
 def _with_a_supported_python() -> int:

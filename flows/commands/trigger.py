@@ -56,4 +56,5 @@ def command(project: str, kind: str, reason: str, if_grown: bool, as_json: bool)
     if not signals:
         click.echo(f"{name}: nothing came since the source was last read")
     elif waiting:
-        click.echo(f"Prefect has not taken it yet: {waiting} events wait until `loopline up`", err=True)
+        cure = "`loopline up`, or `loopline deploy` for a project that it has not been told of"
+        click.echo(f"Prefect has not taken it yet: {waiting} events wait until {cure}", err=True)

@@ -15,13 +15,12 @@ from models.identity import key_of
 from models.retrain.signal import Kind
 from models.spec_care import Retrain
 from tasks.adapters import notifications
-from tasks.runtime.events import SIGNALS
+from tasks.runtime.events import SIGNALS, TAG, owner_tag
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient
     from prefect.events.schemas.automations import Automation
 
-TAG = "loopline"
 STORM_S = 10.0
 WORDS: dict[Kind, str] = {
     "new_data": "new data",
@@ -157,7 +156,7 @@ def _core(wanted: Wanted, pool: str, is_enabled: bool) -> Any:
             "name": wanted.name,
             "description": wanted.description,
             "enabled": is_enabled,
-            "tags": [TAG, f"pool:{pool}", f"owner:{wanted.owner}", wanted.key],
+            "tags": [TAG, f"pool:{pool}", owner_tag(wanted.owner), wanted.key],
             "trigger": {"type": "event", **wanted.trigger},
             "actions": wanted.actions,
         }
@@ -172,4 +171,4 @@ def _existing(client: SyncPrefectClient, pool: str) -> Iterator[Automation]:
 
 
 def _owner(automation: Automation) -> str:
-    return next((tag.removeprefix("owner:") for tag in automation.tags if tag.startswith("owner:")), "")
+    return next((tag.removeprefix(owner_tag("")) for tag in automation.tags if tag.startswith(owner_tag(""))), "")

@@ -1,6 +1,7 @@
 """Events for Prefect, kept on disk until it has taken them: `.loopline/events/`.
 
 An event has the same id however often it is sent, and is delivered once; while no server answers it waits in `queue/`.
+So does a signal of a project of which Prefect has not been told: no automation would hear it.
 The sender delivers at once where it can; else the compactor, and the next command that speaks with the server.
 """
 
@@ -32,6 +33,7 @@ SIGNALS: dict[Kind, str] = {
     "drift": "loopline.predictions.drifted",
     "person": "loopline.person.asked",
 }
+TAG = "loopline"
 LOOP_ENDED = "loopline.loop.ended"
 CHAMPION_MOVED = "loopline.champion.moved"
 DECISION_MADE = "loopline.decision.made"
@@ -55,12 +57,22 @@ class Event(BaseModel):
     at: float = Field(default_factory=time.time, description="Unix time, seconds.")
 
     @property
+    def is_signal(self) -> bool:
+        """Whether it asks for a loop."""
+        return self.name in SIGNALS.values()
+
+    @property
     def id(self) -> str:
         """The same for the same thing told again: of a signal its id decides, else all but the time."""
         signal = self.payload.get("signal")
         said = {"signal": signal["id"]} if signal else {"text": self.text, "payload": self.payload}
         content = {"name": self.name, "project": self.project, **said}
         return str(uuid.uuid5(_NAMESPACE, key_of(content)))
+
+
+def owner_tag(project: str) -> str:
+    """What the automations of a project are known by."""
+    return f"owner:{project}"
 
 
 def of_signal(project: str, signal: Signal) -> Event:
@@ -105,14 +117,26 @@ def deliver(workspace: Workspace) -> int:
 
 
 def _deliver(folder: Path, address: str) -> int:
-    taken = 0
-    while paths := sorted((folder / "queue").glob("*.json"))[:BATCH]:
-        batch = list(_unsent(folder, paths))
-        if not _hand_over(folder, address, batch):
-            break
-        taken += len(batch)
+    taken, unheard = 0, set[Path]()
+    with contextlib.suppress(StoreError):
+        while paths := sorted(set((folder / "queue").glob("*.json")) - unheard)[:BATCH]:
+            batch = list(_unsent(folder, paths))
+            deaf = {
+                name for name in {event.project for _, event in batch if event.is_signal} if _is_deaf(address, name)
+            }
+            unheard |= {path for path, event in batch if event.is_signal and event.project in deaf}
+            heard = [(path, event) for path, event in batch if path not in unheard]
+            if not _hand_over(folder, address, heard):
+                break
+            taken += len(heard)
     _forget(folder / "sent")
     return taken
+
+
+def _is_deaf(address: str, project: str) -> bool:
+    """Whether the server has no automation of a project: before its first deployment a signal would begin no run."""
+    owned = {"automations": {"tags": {"all_": [TAG, owner_tag(project)]}}, "limit": 1}
+    return not ask(address, "automations/filter", owned, timeout_s=TIMEOUT_S)
 
 
 def _unsent(folder: Path, paths: list[Path]) -> Iterator[tuple[Path, Event]]:

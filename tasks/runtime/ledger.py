@@ -29,9 +29,14 @@ FRESH = "none"
 
 
 class Ledger:
-    """Answers what is done for a spec. Reads the champion once, when first asked about a step that depends on it."""
+    """Answers what is done for a spec. Reads the champion once, when first asked about a step that depends on it.
+
+    Raises:
+        UsageError: Another project has the name.
+    """
 
     def __init__(self, project: Project, spec: Spec) -> None:
+        project.refuse_namesake(spec.name)
         self.project = project
         self.spec = spec
         self.state = project.state(spec.name)

@@ -14,7 +14,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
 
-from models.errors import UsageError
 from models.files import storing, write_json
 from models.identity import key_of
 from models.own_code import check_own_code
@@ -291,11 +290,8 @@ def _open_book(state: Path, project: Project, spec: Spec, loop_id: str, trigger:
     Raises:
         UsageError: Another project has the name.
     """
+    project.refuse_namesake(spec.name)
     before = read_book(state)
-    if before and before["folder"] != str(project.folder) and Path(before["folder"]).exists():
-        raise UsageError(
-            f"{project.shown_spec}: the name {spec.name!r} is taken by {before['folder']}: choose another `name`"
-        )
     goes_on = before is not None and before["loop_id"] == loop_id and before["state"] not in OVER
     if before and before["state"] == "running" and not goes_on:
         conclude_killed(project.workspace, state, before)

@@ -111,6 +111,7 @@ def start(workspace: Workspace, folder: Path, names: Sequence[str], environ: dic
         StoreError: It did not come up; names its log.
     """
     (folder / "logs").mkdir(parents=True, exist_ok=True)
+    _refuse_comments(folder, CLONE)
     listens = socket_path(folder)
     _own_folder(listens.parent, folder)
     write_text(folder / "supervisord.conf", configuration(folder, workspace.root, names))
@@ -137,7 +138,19 @@ def start(workspace: Workspace, folder: Path, names: Sequence[str], environ: dic
         time.sleep(POLL_S)
     process.kill()
     said = (folder / "supervisord.out").read_text(errors="replace").strip().splitlines()
-    raise StoreError(f"supervisord did not start: {said[-1] if said else 'it said nothing'}: see {folder}")
+    raise StoreError(f"supervisord did not start: {said[0] if said else 'it said nothing'}: see {folder}")
+
+
+def _refuse_comments(*folders: Path) -> None:
+    """See that supervisord can read these paths in its configuration, which knows no quotes.
+
+    Raises:
+        StoreError: It would take the rest of one for a comment.
+    """
+    for folder in folders:
+        for mark in (" #", " ;"):
+            if mark in str(folder):
+                raise StoreError(f"{folder}: supervisord takes what follows {mark!r} for a comment: rename the folder")
 
 
 def _own_folder(parent: Path, folder: Path) -> None:

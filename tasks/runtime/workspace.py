@@ -147,3 +147,13 @@ class Project:
     def state(self, name: str) -> Path:
         """The project's folder under `.loopline/projects/`; `name` is the spec's."""
         return self.workspace.state / "projects" / name
+
+    def refuse_namesake(self, name: str) -> None:
+        """See that what is kept under a name is this project's: a copied folder brings the name of the other along.
+
+        Raises:
+            UsageError: Loops of another project, which is still there, were run under it.
+        """
+        owner = Path(read_json(self.state(name) / "loop.json").get("folder", self.folder))
+        if owner != self.folder and (owner / SPEC_FILE).is_file():
+            raise UsageError(f"{self.shown_spec}: the name {name!r} is taken by {owner}: choose another `name`")

@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import os
 import secrets
+import shutil
 import subprocess
 import sys
 import threading
@@ -19,11 +20,13 @@ from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.filters import DeploymentFilter, DeploymentFilterId
 from prefect.client.schemas.objects import FlowRun
 from prefect.settings import PREFECT_API_URL, temporary_settings
+from prefect.utilities.processutils import command_from_string
 
 from flows.deployments import deploy
 from models.retrain.signal import Kind, Signal
 from tasks.runtime import decisions, events
 from tasks.runtime.events import Event, of_signal, send, waiting
+from tasks.runtime.worker import pool_of
 from tasks.runtime.workspace import Project, Workspace
 from tests.conftest import MakeProject
 
@@ -115,6 +118,49 @@ def test_events_of_the_time_without_a_server_come_late_and_once(
     assert waiting(project.workspace) == 0
     eventually(lambda: runs(client, project))
     assert events.deliver(project.workspace) == 0
+
+
+def test_a_signal_waits_for_the_deployment_of_its_project(
+    client: SyncPrefectClient, workspace: Workspace, make_project: MakeProject
+) -> None:
+    made = make_project(f"tiny-{secrets.token_hex(3)}", "retrain: {on: [new_data], min_new_labels: 5}\n")
+    name = made.folder.name
+    told = Event(name=events.LOOP_ENDED, project=name, text="a loop ended")
+    assert not send(workspace, of_signal(name, a_signal())), "nothing would hear it"
+    send(workspace, told)
+    assert waiting(workspace) == 1, "what begins no run does not wait"
+    redeploy(made)
+    assert events.deliver(workspace) == 1
+    assert waiting(workspace) == 0
+    eventually(lambda: runs(client, made))
+
+
+def test_a_project_of_another_name_leaves_no_deployment_behind(
+    client: SyncPrefectClient, project: Project, make_project: MakeProject
+) -> None:
+    name, now = project.folder.name, f"tiny-{secrets.token_hex(3)}"
+    spec = project.spec_path.read_text()
+    project.spec_path.write_text(spec.replace(f"name: {name}", f"name: {now}"))
+    twin = project.folder.with_name("zz-copy")
+    shutil.copytree(project.folder, twin)
+    said: list[str] = []
+    deploy(project.workspace, project.workspace.projects(), prune=True, note=said.append)
+    assert f"retrain/{name}: its project is called {now} now; deployment removed" in said
+    assert sum(f"the name {now!r} is taken by {project.folder}" in line for line in said) == 1
+    found = {one.name: one for one in client.read_deployments(limit=200)}
+    assert name not in found
+    assert found[now].parameters["project"] == project.folder.name, "the copy did not take its place"
+    assert not automations(client, project)
+
+
+def test_a_python_below_a_folder_with_a_space_runs_flows(
+    client: SyncPrefectClient, project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "executable", "/home/ada/my work/.venv/bin/python")
+    redeploy(project)
+    template = client.read_work_pool(pool_of(project.workspace)).base_job_template
+    command = template["variables"]["properties"]["command"]["default"]
+    assert command_from_string(command) == ["/home/ada/my work/.venv/bin/python", "-m", "prefect.engine"]
 
 
 def test_what_a_person_switched_off_stays_off_and_what_is_gone_goes(

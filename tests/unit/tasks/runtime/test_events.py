@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from models.retrain.signal import Signal
-from tasks.runtime.events import Event, deliver, of_signal, send, waiting
+from tasks.runtime.events import BATCH, Event, deliver, of_signal, send, waiting
 from tasks.runtime.workspace import Workspace
 
 
@@ -23,11 +23,17 @@ class Receiver:
         self.headers: list[dict[str, str]] = []
         self.status = 204
         self.bad: set[str] = set()
+        self.deployed = True
         receiver = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 posted = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                if self.path.endswith("/automations/filter"):
+                    self.send_response(200)
+                    self.end_headers()
+                    self.wfile.write(json.dumps([posted] * receiver.deployed).encode())
+                    return
                 status = 422 if any(event["event"] in receiver.bad for event in posted) else receiver.status
                 if status == 204:
                     receiver.events += posted
@@ -95,6 +101,22 @@ def test_an_event_killed_between_handing_over_and_taking_away_is_not_sent_again(
     assert deliver(workspace) == 0
     assert receiver.events == []
     assert waiting(workspace) == 0
+
+
+def test_signals_that_nothing_hears_yet_hold_back_no_other_events(
+    workspace: Workspace, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PREFECT_API_URL", receiver.url)
+    receiver.deployed = False
+    signals = [Signal(id=f"s{number}", kind="new_data", at=1e9, reason="rows") for number in range(BATCH + 1)]
+    for signal in signals:
+        send(workspace, of_signal("tiny", signal))
+    send(workspace, an_event())
+    assert [event["event"] for event in receiver.events] == ["loopline.loop.ended"]
+    assert waiting(workspace) == len(signals)
+    receiver.deployed = True
+    assert deliver(workspace) == len(signals)
+    assert deliver(workspace) == 0
 
 
 def test_what_prefect_calls_wrong_is_laid_aside_and_stops_nothing(

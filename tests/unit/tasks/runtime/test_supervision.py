@@ -6,7 +6,7 @@ import pytest
 from supervisor.options import ServerOptions
 
 from models.errors import StoreError
-from tasks.runtime.supervision import LONGEST_SOCKET, _own_folder, asking, configuration, socket_path
+from tasks.runtime.supervision import LONGEST_SOCKET, _own_folder, _refuse_comments, asking, configuration, socket_path
 
 NAMES = ["prefect", "mlflow", "worker"]
 
@@ -78,3 +78,9 @@ def test_a_folder_that_others_may_write_to_holds_no_socket(tmp_path: Path) -> No
 def test_asking_where_nobody_listens_is_an_os_error(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="No such file"), asking(str(tmp_path / "none.sock")) as supervised:
         supervised.getState()
+
+
+@pytest.mark.parametrize("name", ["work #1", "a ;b"])
+def test_a_folder_whose_name_would_be_cut_short_is_told(tmp_path: Path, name: str) -> None:
+    with pytest.raises(StoreError, match="for a comment: rename the folder"):
+        _refuse_comments(tmp_path, tmp_path / name / "platform")

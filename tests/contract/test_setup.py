@@ -1,0 +1,51 @@
+"""The script that makes `.venv`: what it takes for a sound environment, and where it refuses to make one."""
+
+import importlib.util
+import sys
+import venv
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+SCRIPT = Path(__file__).parents[2] / "infra" / "setup_env.py"
+
+
+@pytest.fixture
+def setup_env() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("setup_env", SCRIPT)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_an_environment_that_was_moved_is_made_anew(
+    setup_env: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, after = tmp_path / "before" / ".venv", tmp_path / "my work" / ".venv"
+    venv.create(before, with_pip=False)
+    monkeypatch.setattr(setup_env, "VENV", before)
+    assert setup_env._is_sound()
+    after.parent.mkdir()
+    monkeypatch.setattr(setup_env, "VENV", before.rename(after))
+    assert not setup_env._is_sound()
+
+
+def test_an_environment_of_another_python_is_made_anew(
+    setup_env: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(setup_env, "VENV", tmp_path / ".venv")
+    assert not setup_env._is_sound(), "there is none"
+    venv.create(tmp_path / ".venv", with_pip=False)
+    monkeypatch.setattr(sys, "version_info", (3, 13, 1, "final", 0))
+    assert not setup_env._is_sound()
+
+
+def test_a_folder_that_mlflow_cannot_work_in_is_refused(
+    setup_env: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(setup_env, "ROOT", tmp_path / "100%")
+    assert setup_env.main() == 2
+    assert "rename" in capsys.readouterr().err
