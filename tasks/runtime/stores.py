@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from models.errors import StoreError
@@ -13,6 +13,15 @@ from models.files import storing, write_text
 from tasks.runtime.workspace import Workspace
 
 LOCK_TIMEOUT_S = 120.0
+
+# Where MLflow's tables hold the paths of artifacts (mlflow 3).
+PLACES = (
+    ("experiments", "artifact_location"),
+    ("runs", "artifact_uri"),
+    ("logged_models", "artifact_location"),
+    ("model_versions", "source"),
+    ("model_versions", "storage_location"),
+)
 
 # Offline and quiet. Prefect's: JSON instead of pickles; leases on disk outlive a server's restart; bigger batches keep
 # SQLite from locking (measured with prefect 3.8.8); it forgets its runs after 30 days, the loops' own records stay.
@@ -47,7 +56,7 @@ def environment(workspace: Workspace) -> dict[str, str]:
     state = workspace.state
     own = {
         "PREFECT_HOME": str(state / "prefect"),
-        "MLFLOW_TRACKING_URI": f"sqlite:///{state / 'mlflow' / 'mlflow.db'}",
+        "MLFLOW_TRACKING_URI": f"sqlite:///{_own_database(workspace)}",
         "DVC_GLOBAL_CONFIG_DIR": str(state / "dvc" / "global"),
         "DVC_SYSTEM_CONFIG_DIR": str(state / "dvc" / "system"),
         "DVC_SITE_CACHE_DIR": str(state / "dvc" / "site"),
@@ -58,8 +67,13 @@ def environment(workspace: Workspace) -> dict[str, str]:
 
 
 def configure(workspace: Workspace) -> None:
-    """Set this process's environment, before any of the tools is imported."""
+    """Set this process's environment, before any of the tools is imported.
+
+    Raises:
+        StoreError: The workspace was moved, and its tracking store cannot be told so.
+    """
     os.environ.update(environment(workspace))
+    _follow_move(workspace)
 
 
 def is_embedded(uri: str) -> bool:
@@ -88,23 +102,64 @@ def initialise_mlflow(workspace: Workspace, environ: Mapping[str, str] = os.envi
     uri = environ["MLFLOW_TRACKING_URI"]
     if not is_embedded(uri):
         return
-    done = workspace.state / "mlflow" / "initialised"
+    done = _mark(workspace)
     if done.exists() and database_file(uri).exists():
         return
+    with _alone(workspace), storing(done):
+        if done.exists() and database_file(uri).exists():
+            return
+        database_file(uri).parent.mkdir(parents=True, exist_ok=True)
+        artifact_root(workspace).mkdir(parents=True, exist_ok=True)
+        _make(database_file(uri))
+        write_text(done, f"{artifact_root(workspace)}\n")
+
+
+def _own_database(workspace: Workspace) -> Path:
+    return workspace.state / "mlflow" / "mlflow.db"
+
+
+def _mark(workspace: Workspace) -> Path:
+    """What says that the store is made, and where its artifacts lay then."""
+    return workspace.state / "mlflow" / "initialised"
+
+
+@contextlib.contextmanager
+def _alone(workspace: Workspace) -> Iterator[None]:
     import filelock
 
+    lock = workspace.locks / "mlflow.lock"
     try:
-        with filelock.FileLock(workspace.locks / "mlflow.lock", timeout=LOCK_TIMEOUT_S), storing(done):
-            if done.exists() and database_file(uri).exists():
-                return
-            database_file(uri).parent.mkdir(parents=True, exist_ok=True)
-            artifact_root(workspace).mkdir(parents=True, exist_ok=True)
-            _make(database_file(uri))
-            write_text(done, uri + "\n")
+        with filelock.FileLock(lock, timeout=LOCK_TIMEOUT_S):
+            yield
     except filelock.Timeout as error:
-        raise StoreError(
-            f"{workspace.locks / 'mlflow.lock'}: held by another process for {LOCK_TIMEOUT_S:g} s"
-        ) from error
+        raise StoreError(f"{lock}: held by another process for {LOCK_TIMEOUT_S:g} s") from error
+
+
+def _follow_move(workspace: Workspace) -> None:
+    """Tell the own store where its artifacts lie: MLflow keeps whole paths, and a workspace may be moved."""
+    mark, now, database = _mark(workspace), artifact_root(workspace), _own_database(workspace)
+    if not mark.exists() or _marked(mark) == now or not database.exists():
+        return
+    with _alone(workspace), storing(mark):
+        before = _marked(mark)
+        try:
+            with contextlib.closing(sqlite3.connect(database, timeout=LOCK_TIMEOUT_S)) as connection, connection:
+                for old, new in ((str(before), str(now)), (before.as_uri(), now.as_uri())):
+                    for table, column in PLACES:
+                        moved = f"UPDATE {table} SET {column} = ? || substr({column}, ?)"  # noqa: S608 - names of ours
+                        which = f"substr({column}, 1, ?) = ?"
+                        after = len(old) + 1
+                        connection.execute(f"{moved} WHERE {which}", (new, after, after, f"{old}/"))
+        except sqlite3.Error as error:
+            raise StoreError(
+                f"{database}: cannot be told that the workspace was moved from {before}: {error}"
+            ) from error
+        write_text(mark, f"{now}\n")
+
+
+def _marked(mark: Path) -> Path:
+    text = mark.read_text().strip()
+    return database_file(text).parent / "artifacts" if is_embedded(text) else Path(text)
 
 
 def _make(path: Path) -> None:

@@ -43,6 +43,24 @@ def test_a_store_that_was_deleted_is_made_again(workspace: Workspace) -> None:
     assert database.exists()
 
 
+def test_a_workspace_that_was_moved_finds_its_artifacts(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tasks.runtime.delivery import client, experiment_id
+
+    stores.initialise_mlflow(workspace)
+    run = client().create_run(experiment_id(client(), workspace, "tiny")).info
+    assert run.artifact_uri.startswith(stores.artifact_root(workspace).as_uri())
+    moved = Workspace(workspace.root.with_name("my work #1"))
+    shutil.copytree(workspace.root, moved.root)
+    monkeypatch.delenv("MLFLOW_TRACKING_URI")
+    for _ in range(2):
+        stores.configure(moved)
+    with closing(sqlite3.connect(moved.state / "mlflow" / "mlflow.db")) as connection:
+        ((uri,),) = connection.execute("select artifact_uri from runs")
+        places = connection.execute("select artifact_location from experiments where name = 'tiny'").fetchall()
+    assert uri == run.artifact_uri.replace(workspace.root.as_uri(), moved.root.as_uri())
+    assert places == [(f"{stores.artifact_root(moved).as_uri()}/tiny",)]
+
+
 @pytest.mark.parametrize("killed_after", ["all", "one table"])
 def test_a_store_whose_making_was_killed_is_made_whole(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch, killed_after: str
