@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import io
 import signal
 import sys
 from types import FrameType
@@ -93,6 +94,9 @@ def main() -> None:
         sys.exit(ending[0])
 
     signal.signal(signal.SIGTERM, well_timed(terminated))
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a sign that a terminal cannot show must not end a loop
     try:
         loopline()
     except LooplineError as error:

@@ -8,25 +8,27 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
 
 from models.data import r_data
+from models.data.csv_files import SUFFIXES, delimiter_of, suffix_of
 from models.data.preparation import KEY_COLUMN, ROW_COLUMN, SLICE_PREFIX, SPLIT_COLUMN
 from models.data.text_files import is_text_file, read_text, text_files
 from models.data.write import whole_file
 from models.errors import DataError
 
 ROW_GROUP = 1 << 16
-_CSV = {".csv": ",", ".tsv": "\t"}
+_WHOLE_OR_COMMA = r"^\s*[-+]?[0-9]+(,[0-9]+)?\s*$"
 _READABLE = "a .csv, .tsv, .txt (also .gz), .parquet, .rda or .rds file, or a folder of .parquet or of .txt files"
 
 
 def read_source(source: Any, told_as: str = "") -> pa.Table:
     """The raw table of a source.
 
-    CSV: UTF-8 with a header; empty fields, NA, NaN and null are missing; types are taken from all rows. Plain text:
-    UTF-8, one row a line.
+    CSV: UTF-8 with a header, which shows what separates the values (`,`, `;`, tab or `|`); empty fields, NA, NaN and
+    null are missing; types are taken from all rows. Plain text: UTF-8, one row a line.
 
     Args:
         source: A path, a pandas DataFrame or an Arrow table.
@@ -74,10 +76,9 @@ def _read_path(path: Path, told_as: str) -> pa.Table:
         raise DataError(f"{path}: no such file or folder: correct data.source, or put the data there")
     if path.is_dir():
         return _read_folder(path)
-    suffix = path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix
-    if suffix.lower() in _CSV:
-        return _read_csv(path, _CSV[suffix.lower()])
-    if suffix.lower() in (".parquet", ".pq"):
+    if suffix_of(path) in SUFFIXES:
+        return _read_csv(path)
+    if suffix_of(path) in (".parquet", ".pq"):
         return read_table(path)
     if is_text_file(path):
         return read_text(path)
@@ -109,10 +110,11 @@ def _read_folder(folder: Path) -> pa.Table:
         raise DataError(f"{folder}: its files do not fit together: {_first_line(error)}") from error
 
 
-def _read_csv(path: Path, delimiter: str) -> pa.Table:
+def _read_csv(path: Path) -> pa.Table:
     if not path.stat().st_size:
         raise DataError(f"{path}: the file is empty, expected a header and rows: make it again")
     try:
+        delimiter = delimiter_of(path)
         table = pyarrow.csv.read_csv(
             path,
             parse_options=pyarrow.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
@@ -121,9 +123,24 @@ def _read_csv(path: Path, delimiter: str) -> pa.Table:
     except (pa.ArrowInvalid, UnicodeDecodeError) as error:
         _refuse_if_not_utf8(path)
         raise DataError(f"{path}: not a readable CSV file: {_first_line(error)}: correct that line") from error
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({_first_line(error)}): copy or make it again") from error
     if any(pa.types.is_binary(kind) for kind in table.schema.types):
         _refuse_if_not_utf8(path)
+    if delimiter != ",":
+        _refuse_decimal_commas(table, path)
     return table
+
+
+def _refuse_decimal_commas(table: pa.Table, path: Path) -> None:
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        if pa.types.is_string(column.type) and pc.all(pc.match_substring_regex(column, _WHOLE_OR_COMMA)).as_py():
+            commas = column.filter(pc.match_substring(column, ","))
+            if len(commas):
+                raise DataError(
+                    f"{path}: column {name!r} has decimal commas, such as {commas[0].as_py()!r}: write points, or read "
+                    "the file by a source of your own, with pandas.read_csv(..., decimal=',')"
+                )
 
 
 def _refuse_if_not_utf8(path: Path) -> None:

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
+from models.data.csv_files import SUFFIXES, delimiter_of, suffix_of
 from models.errors import DataError
 
-_DELIMITERS = {".csv": ",", ".tsv": "\t"}
 _PARQUET = (".parquet", ".pq")
 _EXPECTED = "a .csv or .tsv (also .gz), a .txt, a .parquet file, or a folder of them"
 _BLOCK_BYTES = 1 << 22
@@ -29,10 +29,10 @@ def data_files(source: Path) -> list[Path]:
     if not source.exists():
         raise DataError(f"{source}: no such file or folder: correct the path")
     if not source.is_dir():
-        if _suffix(source) not in (*_DELIMITERS, *_PARQUET, ".txt"):
+        if suffix_of(source) not in (*SUFFIXES, *_PARQUET, ".txt"):
             raise DataError(f"{source}: got a {source.suffix or 'nameless'} file, expected {_EXPECTED}: convert it")
         return [source]
-    found = [path for path in source.rglob("*") if _suffix(path) in (*_DELIMITERS, *_PARQUET) and path.is_file()]
+    found = [path for path in source.rglob("*") if suffix_of(path) in (*SUFFIXES, *_PARQUET) and path.is_file()]
     if not found:
         raise DataError(f"{source}: got no file to read in it, expected {_EXPECTED}")
     return sorted(found)
@@ -56,13 +56,13 @@ def column_names(path: Path) -> list[str]:
 
 def count_rows(path: Path) -> int:
     """How many rows a file has; of a CSV file its lines, which is more where a value holds a line feed."""
-    if _suffix(path) in _PARQUET:
+    if suffix_of(path) in _PARQUET:
         return int(pq.read_metadata(path).num_rows)
     lines, last = 0, b"\n"
     with pa.input_stream(str(path), compression="detect") as stream:
         while block := stream.read(_BLOCK_BYTES):
             lines, last = lines + block.count(b"\n"), block[-1:]
-    return lines + (last != b"\n") - (_suffix(path) != ".txt")
+    return lines + (last != b"\n") - (suffix_of(path) != ".txt")
 
 
 def row_batches(paths: Sequence[Path], types: Mapping[str, pa.DataType], rows: int) -> Iterator[pa.Table]:
@@ -124,7 +124,7 @@ def _texts(column: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
 
 def _tables(path: Path, types: Mapping[str, pa.DataType], rows: int) -> Iterator[pa.Table]:
     try:
-        if _suffix(path) in _PARQUET:
+        if suffix_of(path) in _PARQUET:
             with pq.ParquetFile(path) as file:
                 for batch in file.iter_batches(rows):
                     yield pa.Table.from_batches([batch]).replace_schema_metadata(None)
@@ -137,9 +137,9 @@ def _tables(path: Path, types: Mapping[str, pa.DataType], rows: int) -> Iterator
 
 
 def _names(path: Path) -> list[str]:
-    if _suffix(path) in _PARQUET:
+    if suffix_of(path) in _PARQUET:
         return list(pq.read_schema(path).names)
-    if _suffix(path) == ".txt":
+    if suffix_of(path) == ".txt":
         return ["text"]
     if not path.stat().st_size:
         raise DataError(f"{path}: the file is empty, expected a header and rows: make it again")
@@ -148,7 +148,7 @@ def _names(path: Path) -> list[str]:
 
 
 def _csv(path: Path, types: Mapping[str, pa.DataType]) -> pyarrow.csv.CSVStreamingReader:
-    is_text = _suffix(path) == ".txt"
+    is_text = suffix_of(path) == ".txt"
     return pyarrow.csv.open_csv(
         path,
         # One thread: only then an error names its row.
@@ -156,7 +156,7 @@ def _csv(path: Path, types: Mapping[str, pa.DataType]) -> pyarrow.csv.CSVStreami
             use_threads=False, block_size=_BLOCK_BYTES, column_names=["text"] if is_text else None
         ),
         parse_options=pyarrow.csv.ParseOptions(
-            delimiter="\x1f" if is_text else _DELIMITERS[_suffix(path)],
+            delimiter="\x1f" if is_text else delimiter_of(path),
             quote_char=False if is_text else '"',
             newlines_in_values=not is_text,
             ignore_empty_lines=not is_text,
@@ -174,10 +174,6 @@ def _complaint(path: Path, error: Exception) -> str:
     name = _names(path)[int(place.group(1))]
     row = f"line {place.group(2)}, " if place.group(2) else ""
     return f"{row}column {name!r}: expected {said[place.end() :]}: correct the value, or leave it empty for missing"
-
-
-def _suffix(path: Path) -> str:
-    return (path.with_suffix("") if path.suffix == ".gz" else path).suffix.lower()
 
 
 def _first_line(error: BaseException) -> str:

@@ -26,6 +26,10 @@ _MAX_SLICE = 10
 _SLACK = 0.5
 _NULLS_MORE = 0.05
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_ -]*[A-Za-z0-9_]|[A-Za-z]")
+_LOOKS_LIKE = {
+    "numbers": r"^\s*[-+]?[$€£]?\s?[0-9]{1,3}([., '][0-9]{3})*([.,][0-9]+)?\s?[%$€£]?\s*$",
+    "dates": r"^\s*[0-9]{1,4}([-./])[0-9]{1,2}[-./][0-9]{1,4}([ T][0-9]{1,2}:[0-9]{2}(:[0-9]{2})?)?\s*$",
+}
 _WORDS = {"true", "false", "yes", "no", "on", "off", "null", "y", "n"}
 
 
@@ -53,6 +57,7 @@ def guess_spec(path: Path, name: str, target: str | None = None, source: str | N
     kept = [column for column in table.column_names if column not in drop and column != target]
     lines = [
         f"# {table.num_rows} rows, {table.num_columns} columns. Everything here is a guess: read it, then change it.",
+        *_doubt_lines(table),
         f"name: {name}",
         "",
         "data:",
@@ -75,6 +80,20 @@ def guess_target(table: pa.Table) -> str:
         if usual in lowered:
             return str(lowered[usual])
     return str(table.column_names[-1])
+
+
+def _doubt_lines(table: pa.Table) -> Iterator[str]:
+    """What the columns are taken for, where they look like something else."""
+    values = [name for name in table.column_names if re.fullmatch(_LOOKS_LIKE["numbers"], name)]
+    if values:
+        yield f"# Column {_text(values[0])} is named by the first line: is it a header? If there is none, write one."
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        for kind, pattern in _LOOKS_LIKE.items() if is_text(column.type) else ():
+            known = as_text(column).drop_null()
+            if len(known) and pc.all(pc.match_substring_regex(known, pattern)).as_py():
+                told = f"{kind}, such as {_text(known[0].as_py())}"
+                yield f"# Column {_text(name)} is text, so each value is a category, though they look like {told}:"
+                yield "#   a source of your own (`source: ./data.py:load`) can make them what they are."
 
 
 def _not_features(table: pa.Table, target: str) -> Iterator[tuple[str, str]]:

@@ -156,11 +156,11 @@ def test_a_project_of_another_name_leaves_no_deployment_behind(
 def test_a_python_below_a_folder_with_a_space_runs_flows(
     client: SyncPrefectClient, project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sys, "executable", "/home/ada/my work/.venv/bin/python")
+    monkeypatch.setattr(sys, "executable", "/opt/my work/.venv/bin/python")
     redeploy(project)
     template = client.read_work_pool(pool_of(project.workspace)).base_job_template
     command = template["variables"]["properties"]["command"]["default"]
-    assert command_from_string(command) == ["/home/ada/my work/.venv/bin/python", "-m", "prefect.engine"]
+    assert command_from_string(command) == ["/opt/my work/.venv/bin/python", "-m", "prefect.engine"]
 
 
 def test_what_a_person_switched_off_stays_off_and_what_is_gone_goes(

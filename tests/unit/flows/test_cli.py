@@ -169,3 +169,12 @@ def test_the_program_itself_exits_with_the_errors_code(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert done.stderr.startswith("loopline: got project 'nothing'")
     assert "Traceback" not in done.stderr
+
+
+def test_a_sign_that_a_terminal_cannot_show_ends_nothing(workspace: Workspace, make_project: MakeProject) -> None:
+    make_project("tiny")
+    program = [sys.executable, "-c", "from flows.cli import main; main()", "status"]
+    environment = {**os.environ, "PYTHONIOENCODING": "latin-1", "LOOPLINE_HOME": str(workspace.root)}
+    done = subprocess.run(program, capture_output=True, env=environment, check=False)
+    assert done.returncode == 0, done.stderr
+    assert b"tiny" in done.stdout

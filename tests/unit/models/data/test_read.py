@@ -25,6 +25,22 @@ def test_tsv_and_gzip_are_read(tmp_path):
         assert read_source(tmp_path / name).to_pylist() == [{"x": 1, "y": 2}]
 
 
+def test_decimal_commas_are_told_not_taken_for_categories(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("x;code\n1,5;12345678901234567890123\n2;3\n;4\n")
+    with pytest.raises(DataError, match=r"column 'x' has decimal commas, such as '1,5': .*decimal=','"):
+        read_source(path)
+    path.write_text(path.read_text().replace("1,5", "1.5"))
+    assert read_source(path).column("x").to_pylist() == [1.5, 2.0, None]
+
+
+@pytest.mark.parametrize("content", [b"no gzip at all", gzip.compress(b"x,y\n" + b"1,2\n" * 5000)[:40]])
+def test_a_damaged_gzip_file_is_told(tmp_path, content):
+    (tmp_path / "a.csv.gz").write_bytes(content)
+    with pytest.raises(DataError, match=r"a\.csv\.gz: cannot be read .*: copy or make it again"):
+        read_source(tmp_path / "a.csv.gz")
+
+
 def test_a_folder_of_parquet_is_one_table_in_the_order_of_its_names(tmp_path):
     pq.write_table(pa.table({"x": [2]}), tmp_path / "b.parquet")
     pq.write_table(pa.table({"x": [1]}), tmp_path / "a.parquet")

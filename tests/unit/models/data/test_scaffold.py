@@ -85,6 +85,20 @@ def test_a_table_with_dates_is_split_by_time(tmp_path):
     assert (spec.data.split.by, spec.data.split.column, spec.data.target) == ("time", "day", "y")
 
 
+def test_text_that_looks_like_something_else_is_told(tmp_path):
+    path = tmp_path / "a.csv"
+    rows = "".join(f'{day:02d}.01.2025 10:00,"{day},500.00",word {day},x\n' for day in range(1, 20))
+    path.write_text(f"when,price,name,3.5\n{rows}")
+    told = [line for line in guess_spec(path, "p", "name").splitlines() if line.startswith("# Column")]
+    assert [line.split(",")[0] for line in told] == [
+        '# Column "3.5" is named by the first line: is it a header? If there is none',
+        "# Column when is text",
+        "# Column price is text",
+    ]
+    assert 'like dates, such as "01.01.2025 10:00":' in told[1]
+    assert 'like numbers, such as "1,500.00":' in told[2]
+
+
 def test_without_a_usual_name_the_last_column_is_the_target():
     assert guess_target(pa.table({"a": [1], "b": [2]})) == "b"
     assert guess_target(pa.table({"Label": [1], "b": [2]})) == "Label"
