@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import os
 import sqlite3
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from models.errors import StoreError
+from models.errors import StoreError, UsageError
 from models.files import storing, write_text
 from tasks.runtime.workspace import Workspace
 
 LOCK_TIMEOUT_S = 120.0
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 # Where MLflow's tables hold the paths of artifacts (mlflow 3).
 PLACES = (
@@ -63,7 +66,30 @@ def environment(workspace: Workspace) -> dict[str, str]:
         "MPLCONFIGDIR": str(state / "cache" / "matplotlib"),
     }
     settings = {**own, **QUIET, **{key: os.environ[key] for key in (*own, *QUIET) if os.environ.get(key)}}
-    return {key: value for key, value in settings.items() if value}
+    return {key: value for key, value in {**settings, **_past_proxies()}.items() if value}
+
+
+def _past_proxies() -> dict[str, str]:
+    """Where a proxy leads out of this machine: its own servers are still spoken to directly."""
+    if not _proxies():
+        return {}
+    given = (os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or "").split(",")
+    spared = ",".join(dict.fromkeys(name.strip() for name in (*given, *LOOPBACK) if name.strip()))
+    return {"no_proxy": spared, "NO_PROXY": spared}
+
+
+def _proxies() -> dict[str, str]:
+    named = {name: value for name, value in os.environ.items() if value and name.lower().endswith("_proxy")}
+    return {name: value for name, value in named.items() if name.lower() != "no_proxy"}
+
+
+def _refuse_socks_unheard() -> None:
+    for name, value in _proxies().items():
+        if value.startswith("socks") and importlib.util.find_spec("socksio") is None:
+            raise UsageError(
+                f"{name}: got {value}, and httpx speaks to a SOCKS proxy only with the package socksio: "
+                f"`{sys.executable} -m pip install socksio pysocks`, or unset {name}"
+            )
 
 
 def configure(workspace: Workspace) -> None:
@@ -71,7 +97,9 @@ def configure(workspace: Workspace) -> None:
 
     Raises:
         StoreError: The workspace was moved, and its tracking store cannot be told so.
+        UsageError: The environment names a proxy that the tools cannot use.
     """
+    _refuse_socks_unheard()
     os.environ.update(environment(workspace))
     _follow_move(workspace)
 

@@ -2,9 +2,11 @@
 
 import os
 from pathlib import Path
+from urllib.request import proxy_bypass
 
 import pytest
 
+from models.errors import UsageError
 from tasks.runtime import stores
 from tasks.runtime.workspace import Workspace
 
@@ -28,6 +30,26 @@ def test_what_the_user_has_set_wins(clean: Workspace, monkeypatch: pytest.Monkey
     assert stores.environment(clean)["MLFLOW_TRACKING_URI"] == "https://mlflow.example.org"
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "")
     assert stores.environment(clean)["MLFLOW_TRACKING_URI"].startswith("sqlite:///")
+
+
+def test_a_proxy_is_not_asked_for_servers_of_this_machine(clean: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.lower().endswith("_proxy")]:
+        monkeypatch.delenv(name)
+    assert "no_proxy" not in stores.environment(clean)
+    monkeypatch.setenv("HTTPS_PROXY", "http://proxy.example.org:3128")
+    monkeypatch.setenv("NO_PROXY", "corp.example.org, localhost")
+    told = stores.environment(clean)
+    assert told["no_proxy"] == told["NO_PROXY"] == "corp.example.org,localhost,127.0.0.1,::1"
+    for name, value in told.items():
+        monkeypatch.setenv(name, value)
+    assert [proxy_bypass(host) for host in ("127.0.0.1:4200", "localhost", "example.org")] == [True, True, False]
+
+
+def test_a_proxy_that_httpx_cannot_use_is_told(clean: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("all_proxy", "socks5://127.0.0.1:9")
+    monkeypatch.setattr(stores.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(UsageError, match=r"all_proxy: .*pip install socksio pysocks`, or unset all_proxy"):
+        stores.configure(clean)
 
 
 @pytest.mark.parametrize(
