@@ -30,10 +30,17 @@ class Workspace:
 
     @classmethod
     def find(cls, start: Path | None = None) -> Workspace:
-        """The workspace of LOOPLINE_HOME, else of the nearest folder above `start` that is one, else the clone."""
+        """The workspace of LOOPLINE_HOME, else of the nearest folder above `start` that is one, else the clone.
+
+        Raises:
+            UsageError: LOOPLINE_HOME names no folder.
+        """
         named = os.environ.get("LOOPLINE_HOME")
         if named:
-            return cls(Path(named).expanduser().resolve())
+            root = Path(named).expanduser().resolve()
+            if not root.is_dir():
+                raise UsageError(f"LOOPLINE_HOME: got {named}, which is no folder: make it, or correct the variable")
+            return cls(root)
         here = (start or Path.cwd()).resolve()
         for folder in (here, *here.parents):
             if (folder / STATE).is_dir() or (folder / "projects").is_dir():

@@ -12,6 +12,9 @@ from tests.conftest import MakeProject
 
 def test_loopline_home_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOOPLINE_HOME", str(tmp_path / "home"))
+    with pytest.raises(UsageError, match=r"LOOPLINE_HOME: got .*home, which is no folder"):
+        Workspace.find(CLONE)
+    (tmp_path / "home").mkdir()
     assert Workspace.find(CLONE).root == tmp_path / "home"
 
 
