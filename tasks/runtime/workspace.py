@@ -162,5 +162,5 @@ class Project:
             UsageError: Loops of another project, which is still there, were run under it.
         """
         owner = Path(read_json(self.state(name) / "loop.json").get("folder", self.folder))
-        if owner != self.folder and (owner / SPEC_FILE).is_file():
+        if owner.resolve() != self.folder.resolve() and (owner / SPEC_FILE).is_file():
             raise UsageError(f"{self.shown_spec}: the name {name!r} is taken by {owner}: choose another `name`")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from models.errors import StoreError, UsageError
-from tasks.runtime.workspace import CLONE, Workspace
+from tasks.runtime.workspace import CLONE, Project, Workspace
 from tests.conftest import MakeProject
 
 
@@ -102,3 +102,19 @@ def test_where_state_and_data_lie(make_project: MakeProject) -> None:
     project = make_project("tiny")
     assert project.raw == project.folder / "data" / "raw" / "raw.parquet"
     assert project.state("tiny") == project.workspace.root / ".loopline" / "projects" / "tiny"
+
+
+def test_a_name_is_one_projects(workspace: Workspace, make_project: MakeProject, tmp_path: Path) -> None:
+    project, copy = make_project("tiny"), make_project("tiny", folder=tmp_path / "copy")
+    copy.refuse_namesake("tiny")
+    state = project.state("tiny")
+    state.mkdir(parents=True)
+    (state / "loop.json").write_text(json.dumps({"folder": str(project.folder)}))
+    with pytest.raises(UsageError, match=r"the name 'tiny' is taken by .*tiny: choose another `name`"):
+        copy.refuse_namesake("tiny")
+    project.refuse_namesake("tiny")
+    link = tmp_path / "link"
+    link.symlink_to(project.folder)
+    Project(workspace, link).refuse_namesake("tiny")
+    project.spec_path.unlink()
+    copy.refuse_namesake("tiny")
