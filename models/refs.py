@@ -19,6 +19,8 @@ from typing import Any
 
 from models.errors import UsageError, UserCodeError
 
+OWN_PACKAGES = ("flows", "models", "tasks")
+
 
 def is_own_code(reference: str) -> bool:
     """True for `package.module:attr` and `./file.py:attr`, false for a short name or a plain path."""
@@ -124,8 +126,17 @@ def _load_file(base: Path, target: str) -> ModuleType:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
         del sys.modules[name]
-        raise UserCodeError(f"{target} raised {type(error).__name__} on import: {error}") from error
+        hint = _namesake(error, path.parent)
+        raise UserCodeError(f"{target} raised {type(error).__name__} on import: {error}{hint}") from error
     return module
+
+
+def _namesake(error: BaseException, folder: Path) -> str:
+    """What to do where a user's module has the name of a package of ours, which is found first."""
+    name = (error.name or "").partition(".")[0] if isinstance(error, ImportError) else ""
+    if name in OWN_PACKAGES and ((folder / f"{name}.py").exists() or (folder / name).is_dir()):
+        return f": {name!r} is a package of Loopline's: give your own another name"
+    return ""
 
 
 def _load_module(target: str, reference: str) -> ModuleType:

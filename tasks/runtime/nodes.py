@@ -19,7 +19,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterable
-from multiprocessing.connection import Client, Connection, Listener, wait
+from multiprocessing.connection import Client, Connection, Listener, answer_challenge, deliver_challenge, wait
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -77,8 +77,9 @@ class Door:
         self._job = job
         self.host, port = endpoint()
         token = os.environ.get(TOKEN) or secrets.token_urlsafe(16)
+        self._key = token.encode()
         try:
-            self._listener = Listener((self.host, port), backlog=16, authkey=token.encode())
+            self._listener = Listener((self.host, port), backlog=16)
         except OSError as error:
             raise UsageError(f"{ENDPOINT}: cannot listen at {self.host}:{port} ({error}): name another port") from error
         self._proof = job.folder / _PROOF
@@ -119,12 +120,18 @@ class Door:
         while True:
             try:
                 node = self._listener.accept()
-            except multiprocessing.AuthenticationError:
-                continue
             except (OSError, EOFError):
                 if self._listener_is_closed():
                     return
                 continue
+            # In a thread of its own: one who connects and says nothing keeps nobody else waiting.
+            threading.Thread(target=self._welcome, args=(node,), daemon=True).start()
+
+    def _welcome(self, node: Connection) -> None:
+        """Tell the job to one who knows the token, then hear what its ranks raise."""
+        with contextlib.suppress(OSError, EOFError, multiprocessing.AuthenticationError), node:
+            deliver_challenge(node, self._key)
+            answer_challenge(node, self._key)
             told = {
                 "job": self._job.model_dump(mode="json"),
                 "host": self._meeting.host,
@@ -132,11 +139,10 @@ class Door:
                 "versions": versions(),
                 "proof": self._proof.read_text(),
             }
-            with contextlib.suppress(OSError):
-                node.send_bytes(json.dumps(told).encode())
-                with self._lock:
-                    self._nodes.append(node)
-                threading.Thread(target=self._hear, args=(node,), daemon=True).start()
+            node.send_bytes(json.dumps(told).encode())
+            with self._lock:
+                self._nodes.append(node)
+            self._hear(node)
 
     def _listener_is_closed(self) -> bool:
         return self._listener._listener is None  # type: ignore[attr-defined]
@@ -168,7 +174,10 @@ def join(text: str, token: str, wait_s: float, say: Callable[[str], None]) -> No
     while True:
         host = _knock(where, token, wait_s)
         address = _own_address(host)
-        told = json.loads(host.recv_bytes())
+        try:
+            told = json.loads(host.recv_bytes())
+        except (EOFError, OSError):
+            continue  # the training ended just now: perhaps another one begins
         job = Job.model_validate_json(json.dumps(told["job"]), strict=False)
         _check(told, job)
         say(f"training {job.folder.name} with {job.train.ranks} rank(s) from {address}")

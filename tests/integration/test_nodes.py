@@ -4,10 +4,12 @@ import contextlib
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import textwrap
 import time
+from multiprocessing.connection import Client
 from pathlib import Path
 
 import psutil
@@ -245,6 +247,20 @@ def test_who_does_not_know_the_token_stays_outside(make_job, monkeypatch):
         assert "sesame" not in said[0], "it was chosen by the user, who knows it"
         with pytest.raises(UsageError, match="the token is another"):
             nodes.join(address, "wrong", 5, print)
+
+
+def test_who_connects_and_says_nothing_keeps_nobody_waiting(make_job, monkeypatch):
+    monkeypatch.setenv("LOOPLINE_TOKEN", "sesame")
+    job, said = make_job(nodes="2"), []
+    with Door(job, said.append) as door:
+        door.open()
+        address = said[0].rstrip("`").split()[-1]
+        with socket.create_connection(endpoint(address)):
+            with pytest.raises(UsageError, match="the token is another"):
+                nodes.join(address, "wrong", 5, print)
+            with Client(endpoint(address), authkey=b"sesame") as node:
+                assert node.poll(10)
+                assert json.loads(node.recv_bytes())["job"]["folder"] == str(job.folder)
 
 
 def test_a_machine_with_other_code_or_another_folder_is_refused(make_job, monkeypatch):

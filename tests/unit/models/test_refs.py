@@ -107,6 +107,16 @@ def test_a_file_that_raises_on_import_is_the_users_error(tmp_path: Path, text: s
     assert resolve("./net.py:f", tmp_path)() == 1
 
 
+def test_a_users_module_with_the_name_of_a_package_of_ours_is_told(tmp_path: Path) -> None:
+    (tmp_path / "net.py").write_text("from models import MyNet\n")
+    with pytest.raises(UserCodeError, match="cannot import name 'MyNet'") as caught:
+        resolve("./net.py:f", tmp_path)
+    assert "give your own another name" not in str(caught.value)
+    (tmp_path / "models.py").write_text("class MyNet: ...\n")
+    with pytest.raises(UserCodeError, match="'models' is a package of Loopline's: give your own another name"):
+        resolve("./net.py:f", tmp_path)
+
+
 def test_a_package_that_raises_on_import_is_the_users_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "mypackage_broken.py").write_text("1 / 0\n")
     monkeypatch.syspath_prepend(str(tmp_path))
