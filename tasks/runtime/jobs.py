@@ -35,6 +35,7 @@ def tensors(loop: Loop) -> dict[str, Path]:
     if not folder.exists():
         with replacing_folder(folder) as temporary:
             write_tensors(loop.project.prepared, temporary)
+    os.utime(folder)  # so that it does not count as unused
     return {path.stem: path for path in sorted(folder.glob("*.safetensors"))}
 
 

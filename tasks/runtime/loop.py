@@ -21,7 +21,7 @@ from models.records import Record, digest_of
 from models.spec import Spec
 from models.specfile import read_spec
 from models.steps import BY_NAME
-from tasks.runtime import processes
+from tasks.runtime import old_work, processes
 from tasks.runtime.delivery import Courier, Delivery
 from tasks.runtime.ending import conclude, conclude_killed, outcome_of
 from tasks.runtime.gang import Gang
@@ -145,9 +145,16 @@ class Loop:
 
     def work(self, step: str, key: str) -> Path:
         """The folder of one piece of work, the same at every attempt."""
-        folder = self.state / "work" / step / key[:16]
+        folder = self._place(step, key)
         folder.mkdir(parents=True, exist_ok=True)
         return folder
+
+    def place(self, record: Record) -> Path:
+        """The folder in which the work of a record was done."""
+        return self._place(record.step, record.key)
+
+    def _place(self, step: str, key: str) -> Path:
+        return self.state / "work" / step / key[:16]
 
     def output(self, step: str, name: str) -> Path:
         """The path of an output of a step done before, by its file name."""
@@ -176,15 +183,14 @@ def open_loop(
     """
     spec = read_spec(project.spec_path, overrides, project.shown_spec)
     check_own_code(spec, project.folder)
+    days = old_work.keep_days()
     project.workspace.make()
     state = project.state(spec.name)
     with _only_loop(state, spec.name), _marked(project.workspace, state, flow_run_id):
         book = _open_book(state, project, spec, loop_id or name_loop(project, overrides), trigger)
         loop = Loop(project, spec, book["loop_id"], trigger, reporter or Silent())
         loop.refresh = frozenset(refresh)
-        tags = {"loopline.loop_id": loop.id, "loopline.trigger": trigger, "mlflow.source.name": "loopline"}
-        loop.outbox.start_run(LOOP_RUN, loop.id, tags)
-        loop.outbox.params(LOOP_RUN, _flat(spec))
+        _begin_run(loop)
         courier = Courier(loop.delivery)
         courier.start()
         status, failure = "failed", None
@@ -208,6 +214,19 @@ def open_loop(
             trouble = courier.finish()
             if trouble:
                 loop.report.note(f"logging waits: {trouble}")
+        _forget(loop, days)
+
+
+def _begin_run(loop: Loop) -> None:
+    tags = {"loopline.loop_id": loop.id, "loopline.trigger": loop.trigger, "mlflow.source.name": "loopline"}
+    loop.outbox.start_run(LOOP_RUN, loop.id, tags)
+    loop.outbox.params(LOOP_RUN, _flat(loop.spec))
+
+
+def _forget(loop: Loop, days: float) -> None:
+    freed = old_work.sweep(loop.state, map(loop.place, loop.done.values()), days)
+    if freed:
+        loop.report.note(f"work that no loop used for {days:g} days is gone: {freed / 1e6:,.1f} MB")
 
 
 @contextlib.contextmanager

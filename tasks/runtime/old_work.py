@@ -1,0 +1,72 @@
+"""Forgetting what old loops left on this disk: work that none has used for long, and logs that were delivered.
+
+Versions (MLflow), data (DVC) and records stay. A step whose work is gone is carried out again if it is asked for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from models.errors import UsageError
+from models.files import read_json
+
+KEEP = "LOOPLINE_KEEP_WORK_DAYS"
+USUAL_DAYS = 14.0
+DAY_S = 86400.0
+
+
+def keep_days() -> float:
+    """How long work stays that no loop uses, in days.
+
+    Raises:
+        UsageError: The environment says something that is no number of days.
+    """
+    given = os.environ.get(KEEP) or str(USUAL_DAYS)
+    with contextlib.suppress(ValueError):
+        if float(given) >= 0:
+            return float(given)
+    raise UsageError(f"{KEEP}: got {given!r}, expected a number of days, such as {USUAL_DAYS:g}")
+
+
+def sweep(state: Path, used: Iterable[Path], days: float, now: float | None = None) -> int:
+    """Remove from a project's state what was not used for so many days; gives the bytes that this freed.
+
+    Called by a loop that has the project's lock. What is removed is renamed first: a kill leaves nothing half there.
+
+    Args:
+        state: The project's folder under `.loopline/projects/`.
+        used: The folders of the work that stands now; they count as used today.
+        days: As `keep_days` gives it.
+        now: Unix time.
+    """
+    now = time.time() if now is None else now
+    freed, before = 0, now - days * DAY_S
+    with contextlib.suppress(OSError):  # another day
+        for folder in used:
+            if folder.is_dir():
+                os.utime(folder, (now, now))
+        for folder in _old(state / "work", before):
+            freed += sum(path.lstat().st_size for path in folder.rglob("*") if not path.is_dir())
+            doomed = folder.rename(folder.with_name(f".{folder.name}.tmp"))
+            shutil.rmtree(doomed, ignore_errors=True)
+        for log in (state / "outbox").glob("*.jsonl"):
+            progress, size = log.with_suffix(".delivered.json"), log.stat().st_size
+            if log.stat().st_mtime < before and read_json(progress).get("offset") == size:
+                log.unlink()
+                progress.unlink()
+                freed += size
+    return freed
+
+
+def _old(work: Path, before: float) -> Iterator[Path]:
+    """The folders `work/STEP/KEY` in which nothing was written, and which no loop used, since then."""
+    for folder in work.glob("*/*"):
+        if folder.is_dir() and not folder.name.startswith("."):
+            times = (path.lstat().st_mtime for path in (folder, *folder.rglob("*")))
+            if all(time < before for time in times):
+                yield folder
