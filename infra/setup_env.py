@@ -91,13 +91,10 @@ def _pip_config(setting: str) -> str:
 
 
 def _torch_backend(env: dict[str, str]) -> list[str]:
-    """No CUDA on a machine without a GPU: torch's CPU wheels, unless the machine already offers its own."""
-    offered = any(
-        path.name.startswith("torch-")
-        for place in env.get("UV_FIND_LINKS", "").split(",")
-        if place
-        for path in (Path(place).glob("torch-*") if Path(place).is_dir() else ())
-    )
+    """No CUDA on a machine without a GPU: torch's CPU wheels, unless the machine offers its own for this Python."""
+    wheel = f"torch-*-cp{sys.version_info[0]}{sys.version_info[1]}-*.whl"
+    places = [Path(place) for place in env.get("UV_FIND_LINKS", "").split(",") if place]
+    offered = any(place.is_dir() and any(place.glob(wheel)) for place in places)
     if offered or sys.platform != "linux" or shutil.which("nvidia-smi"):
         return []
     return ["--torch-backend", "cpu"]

@@ -49,3 +49,17 @@ def test_a_folder_that_mlflow_cannot_work_in_is_refused(
     monkeypatch.setattr(setup_env, "ROOT", tmp_path / "100%")
     assert setup_env.main() == 2
     assert "rename" in capsys.readouterr().err
+
+
+def test_a_wheel_of_torch_counts_for_its_own_python(
+    setup_env: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(setup_env.shutil, "which", lambda name: None)
+    monkeypatch.setattr(setup_env.sys, "platform", "linux")
+    env = {"UV_FIND_LINKS": f"{tmp_path / 'none'},{tmp_path}"}
+    assert setup_env._torch_backend(env) == ["--torch-backend", "cpu"]
+    (tmp_path / "torch-2.13.0-cp39-cp39-manylinux_2_28_x86_64.whl").touch()
+    assert setup_env._torch_backend(env) == ["--torch-backend", "cpu"], "of another Python"
+    own = f"cp{sys.version_info[0]}{sys.version_info[1]}"
+    (tmp_path / f"torch-2.13.0+cpu-{own}-{own}-manylinux_2_28_x86_64.whl").touch()
+    assert setup_env._torch_backend(env) == []
