@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 from models.errors import LooplineError, TrainingError, UsageError
 from models.files import write_bytes, write_json
-from models.judge.metrics import metric_name, resolve_metric
+from models.judge.metrics import METRICS, measure, metric_name, resolve_metric
 from models.nets.catalogue import net_name
 from models.records import Record
 from models.search import Trial, best_of, check_space, suggest, trials_owed, usual_space, with_params
-from models.spec import Dimension, Model, Train
+from models.spec import Dimension, Model, Task, Train
 from models.training.costs import Costs, total
 from models.training.job import Epoch, Result
 from tasks.adapters import optuna_study
@@ -42,10 +42,12 @@ def search(loop: Loop, prepared: Record) -> tuple[Record, bool]:
     Raises:
         TrainingError: Every trial failed; says the commonest cause.
         UsageError: The space names what the net or `train` does not have.
+        DataError: The goal's metric is undefined for what is to be predicted.
     """
     del prepared  # its digest is in the step's key; the rows are read through the loop
 
     def act(folder: Path) -> Done:
+        _check_goal(loop)
         if loop.spec.search.trials:
             begun = begin(loop, "search")
             space = loop.spec.search.space or usual_space(loop.spec, fixed=begun.origin is not None)
@@ -57,6 +59,21 @@ def search(loop: Loop, prepared: Record) -> tuple[Record, bool]:
         return Done([folder / BEST_FILE], {"trials": 0, **({"params": settings} if settings else {})})
 
     return loop.carry_out("search", act)
+
+
+def _check_goal(loop: Loop) -> None:
+    """See that the judge can take the goal's metric of the test targets, before anything is trained for it."""
+    from models.data import feeds
+
+    goal = loop.spec.goal.metric
+    if goal in METRICS and _task(loop) == "regression":
+        target = feeds.targets(loop.project.prepared, "test")
+        measure(METRICS[goal], target, target)
+
+
+def _task(loop: Loop) -> Task:
+    task: Task = json.loads((loop.project.prepared / "preparation.json").read_text())["task"]
+    return task
 
 
 @dataclass
@@ -92,9 +109,8 @@ class _Search:
         self._slots = list(range(self._spec.workers))
         self._taken: set[Path] = set()
         self._began = time.monotonic()
-        task = json.loads((loop.project.prepared / "preparation.json").read_text())["task"]
         goal = loop.spec.goal
-        metric = resolve_metric(goal.metric, task, loop.project.folder, goal.direction)
+        metric = resolve_metric(goal.metric, _task(loop), loop.project.folder, goal.direction)
         self._direction, self._metric = metric.direction, metric.name
         check_space(self._space, net_name(loop.spec.model.net, loop.spec.data.kind))
         self._study = self._open_study()

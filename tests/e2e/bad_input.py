@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -110,6 +111,12 @@ TABLES = [
     ),
     Case("type changed", ("'year' was int64 and is string",), **csv("type.csv", column("year", "old")), command=INGEST),
     Case("null column", ("'year'", "no value at all"), **csv("null.csv", column("year", None))),
+    Case(
+        "metric undefined",
+        ("mape is undefined on", "have the target 0", "take goal.metric mae"),
+        **csv("zero.csv", re.sub(r",3\d\d\d,", ",0,", TEXT)),
+        command=(*RUN, "-s", "data.target=body_mass_g", "-s", "data.split.by=random", "-s", "goal.metric=mape"),
+    ),
     Case("one class", ("'species'", "Adelie"), **csv("one.csv", column("species", "Adelie"))),
     Case("infinite", ("'body_mass_g'", "inf"), **csv("inf.csv", TEXT.replace(",3750,", ",inf,")), command=PREPARE),
     Case(
