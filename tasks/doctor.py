@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import sys
 from collections.abc import Callable
@@ -13,6 +12,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from pydantic import BaseModel
 
+from models.cores import usable_cores
 from models.errors import LooplineError
 from models.specfile import read_spec
 from tasks.runtime import stores
@@ -110,11 +110,10 @@ def _disk(workspace: Workspace) -> Finding:
 
 
 def _cores(_: Workspace) -> Finding:
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return Finding(
         what="cores",
         state="ok",
-        detail=f"{cores} to train on" + (", a GPU driver too" if shutil.which("nvidia-smi") else ""),
+        detail=f"{usable_cores()} to train on" + (", a GPU driver too" if shutil.which("nvidia-smi") else ""),
     )
 
 

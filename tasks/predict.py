@@ -7,7 +7,6 @@ the file's content and the version: predicted again, alone or with others in a f
 
 from __future__ import annotations
 
-import os
 import shutil
 import time
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from models.cores import usable_cores
 from models.errors import DataError, UsageError
 from models.files import Hashes, read_json, sha256, storing, write_json
 from models.identity import code_parts, key_of
@@ -198,7 +198,7 @@ def _make_parts(work: Work, report: Reporter) -> list[Part]:
     from models.data.seen import Seen
     from models.export.scoring import Scorer
 
-    scorer = Scorer(work.version.folder, threads=len(os.sched_getaffinity(0)))
+    scorer = Scorer(work.version.folder, threads=usable_cores())
     reading = _reading(work, scorer.preparation)
     total = sum(count_rows(path) for unit in work.units for path in unit.files)
     parts: list[Part] = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import psutil
 import torch
 
+from models.cores import usable_cores
 from models.planner.devices import find_device
 from models.planner.machines import LAPTOP, Machine
 from models.training.peak import measured_peak
@@ -23,8 +24,8 @@ def detect_machine(ranks: int | None = None) -> Machine:
     """
     if torch.cuda.is_available():
         return _gpus()
-    count = ranks or psutil.cpu_count(logical=False) or 1
-    threads = max(1, (psutil.cpu_count() or 1) // count)
+    count = ranks or min(psutil.cpu_count(logical=False) or 1, usable_cores())
+    threads = max(1, usable_cores() // count)
     peak = measured_peak(threads) or 0.0
     return LAPTOP.model_copy(
         update={

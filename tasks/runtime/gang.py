@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Any
 
 from models import errors
+from models.cores import usable_cores
 from models.errors import LooplineError, TrainingError
 from models.nets.catalogue import is_trees
 from models.training.finished import read_finished
@@ -40,8 +41,7 @@ _WAITING = {"OMP_WAIT_POLICY": "PASSIVE"}
 
 def default_threads(ranks: int, workers: int = 1) -> int:
     """Threads for each rank so that `workers` jobs of `ranks` ranks share the cores without crowding."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, cores // (ranks * workers))
+    return max(1, usable_cores() // (ranks * workers))
 
 
 @dataclass

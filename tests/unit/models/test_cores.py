@@ -1,0 +1,38 @@
+"""A container's limit counts as well as the machine's cores."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from models import cores
+
+
+@pytest.fixture
+def cgroup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(cores, "CGROUP", tmp_path)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(16)))
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("told", "found"), [("max 100000", 16), ("200000 100000", 2), ("250000 100000", 3), ("5000 100000", 1), ("odd", 16)]
+)
+def test_the_limit_of_a_container(cgroup: Path, told: str, found: int) -> None:
+    (cgroup / "cpu.max").write_text(f"{told}\n")
+    assert cores.usable_cores() == found
+
+
+@pytest.mark.parametrize(("quota", "found"), [("-1", 16), ("400000", 4)])
+def test_the_limit_of_an_older_kernel(cgroup: Path, quota: str, found: int) -> None:
+    (cgroup / "cpu").mkdir()
+    (cgroup / "cpu" / "cpu.cfs_quota_us").write_text(f"{quota}\n")
+    (cgroup / "cpu" / "cpu.cfs_period_us").write_text("100000\n")
+    assert cores.usable_cores() == found
+
+
+def test_without_any_limit_or_affinity(cgroup: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert cores.usable_cores() == 16
+    monkeypatch.delattr(os, "sched_getaffinity")
+    monkeypatch.setattr(os, "cpu_count", lambda: None)
+    assert cores.usable_cores() == 1
