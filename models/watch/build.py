@@ -39,7 +39,8 @@ def build(prepared: Path, graph: Path, preparation: Preparation) -> Reference:
     """
     prediction = predict(graph, feeds(prepared, "test", preparation), preparation)
     target = targets(prepared, "test")
-    return reference_of(preparation, target, prediction, lambda split, names: _batches(prepared, split, names))
+    with pq.ParquetFile(prepared / ROWS_FILE) as file:  # once: to open one takes as long as it has columns
+        return reference_of(preparation, target, prediction, lambda split, names: _batches(file, split, names))
 
 
 def reference_of(
@@ -85,11 +86,10 @@ def _values(rows: Rows, name: str) -> NDArray[np.float64]:
     return np.concatenate([np.zeros(0), *(as_numbers(table.column(0)) for table in rows("train", [name]))])
 
 
-def _batches(prepared: Path, split: str, names: list[str]) -> Iterator[pa.Table]:
-    with pq.ParquetFile(prepared / ROWS_FILE) as file:
-        for batch in file.iter_batches(BATCH_ROWS, columns=[*names, SPLIT_COLUMN]):
-            table = pa.Table.from_batches([batch])
-            yield table.filter(pc.equal(table.column(SPLIT_COLUMN), SPLITS.index(split))).select(names)
+def _batches(file: pq.ParquetFile, split: str, names: list[str]) -> Iterator[pa.Table]:
+    for batch in file.iter_batches(BATCH_ROWS, columns=[*names, SPLIT_COLUMN]):
+        table = pa.Table.from_batches([batch])
+        yield table.filter(pc.equal(table.column(SPLIT_COLUMN), SPLITS.index(split))).select(names)
 
 
 def _outside(bins: Bins, test: Any) -> float:
