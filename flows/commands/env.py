@@ -8,17 +8,18 @@ import click
 
 from tasks.runtime import stores
 from tasks.runtime.prefect_server import Server
-from tasks.runtime.workspace import Workspace
+from tasks.runtime.workspace import HOME, Workspace
 
 
 @click.command()
 def command() -> None:
-    """Print `export` lines with which mlflow, prefect and dvc see this workspace.
+    """Print `export` lines with which mlflow, prefect, dvc, and loopline in any folder, see this workspace.
 
     Example: eval "$(loopline env)" && mlflow models list
     """
     workspace = Workspace.find()
-    variables = stores.environment(workspace)
+    # Without its home a loop of another workspace would keep its versions in this one's stores.
+    variables = {**stores.environment(workspace), HOME: str(workspace.root)}
     url = Server(workspace).url()
     if url:
         variables["PREFECT_API_URL"] = url

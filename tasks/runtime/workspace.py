@@ -18,6 +18,7 @@ from pathlib import Path
 from models.errors import UsageError
 from models.files import SPEC_FILE, read_json, storing
 
+HOME = "LOOPLINE_HOME"
 STATE = ".loopline"
 CLONE = Path(__file__).resolve().parents[2]
 
@@ -35,11 +36,11 @@ class Workspace:
         Raises:
             UsageError: LOOPLINE_HOME names no folder.
         """
-        named = os.environ.get("LOOPLINE_HOME")
+        named = os.environ.get(HOME)
         if named:
             root = Path(named).expanduser().resolve()
             if not root.is_dir():
-                raise UsageError(f"LOOPLINE_HOME: got {named}, which is no folder: make it, or correct the variable")
+                raise UsageError(f"{HOME}: got {named}, which is no folder: make it, or correct the variable")
             return cls(root)
         here = (start or Path.cwd()).resolve()
         for folder in (here, *here.parents):

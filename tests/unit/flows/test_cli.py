@@ -138,9 +138,11 @@ def test_status_of_a_fresh_workspace_and_of_a_broken_spec(workspace: Workspace, 
 
 
 def test_env_can_be_evaluated_by_a_shell(workspace: Workspace) -> None:
-    script = call("env").output + 'printf %s "$MLFLOW_TRACKING_URI"'
+    script = call("env").output + 'printf "%s %s" "$MLFLOW_TRACKING_URI" "$LOOPLINE_HOME"'
     told = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True, env={})
-    assert told.stdout == f"sqlite:///{workspace.state}/mlflow/mlflow.db"
+    assert told.stdout == f"sqlite:///{workspace.state}/mlflow/mlflow.db {workspace.root}", (
+        "never one without the other"
+    )
 
 
 def test_doctor_as_json_says_what_it_looked_at(workspace: Workspace, make_project: MakeProject) -> None:
