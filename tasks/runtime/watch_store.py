@@ -272,18 +272,17 @@ def opened(folder: Path) -> Iterator[WatchStore]:
     busy = f"{folder}: another look at these predictions goes on: wait for it"
     with held(folder / "look.lock", lambda: busy, LOCK_TIMEOUT_S):
         try:
-            with contextlib.closing(_connect(folder / FILE)) as connection:
+            with contextlib.closing(sqlite3.connect(folder / FILE, isolation_level=None, timeout=60)) as connection:
+                _make_ready(connection)
                 yield WatchStore(connection)
         except sqlite3.Error as error:
             cure = "remove the file: everything is counted again from the prediction log"
             raise StoreError(f"{folder / FILE}: cannot be used ({error}): {cure}") from error
 
 
-def _connect(path: Path) -> sqlite3.Connection:
-    connection = sqlite3.connect(path, isolation_level=None, timeout=60)
+def _make_ready(connection: sqlite3.Connection) -> None:
     connection.execute("pragma journal_mode = wal")
     connection.execute("pragma synchronous = full")
     connection.executescript(_SCHEMA)
     with contextlib.suppress(sqlite3.OperationalError):  # a store of before it was noted when a label came
         connection.execute("alter table waiting add column came integer not null default 0")
-    return connection

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sqlite3
 import subprocess
@@ -50,7 +51,7 @@ def test_what_the_spec_lets_go_is_served_judged_and_said(home: Loopline):
     assert sizes["model.onnx"] < 0.9 * sizes["model.fp32.onnx"]
     verdict = json.loads((folder / "verdict.json").read_text())
     assert verdict["challenger_cost"]["size_mb"] == pytest.approx(sizes["model.onnx"] / 1e6)
-    with sqlite3.connect(home.home / ".loopline" / "mlflow" / "mlflow.db") as store:
+    with contextlib.closing(sqlite3.connect(home.home / ".loopline" / "mlflow" / "mlflow.db")) as store:
         tags = dict(store.execute("select key, value from model_version_tags"))
     assert tags["loopline.served"] == "fp16"
     assert [each["name"] for each in json.loads(tags["loopline.variants"])] == ["fp32", "fp16"]
