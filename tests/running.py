@@ -98,12 +98,19 @@ class Running:
 
     def ranks(self) -> list[psutil.Process]:
         """The processes that train, deepest last: descendants of the nursery that have no children."""
-        found = []
+        nursery = self.nursery()
         with contextlib.suppress(psutil.Error):
-            for nursery in psutil.Process(self.process.pid).children():
-                if "models.training.nursery" in " ".join(nursery.cmdline()):
-                    found += [one for one in nursery.children(recursive=True) if is_there(one) and not one.children()]
-        return found
+            below = nursery.children(recursive=True) if nursery else []
+            return [one for one in below if is_there(one) and not one.children()]
+        return []
+
+    def nursery(self) -> psutil.Process | None:
+        """The warmed process that starts ranks."""
+        with contextlib.suppress(psutil.Error):
+            for one in psutil.Process(self.process.pid).children():
+                if "models.training.nursery" in " ".join(one.cmdline()):
+                    return one
+        return None
 
 
 @dataclass

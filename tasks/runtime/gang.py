@@ -26,6 +26,8 @@ from tasks.runtime import nodes
 from tasks.runtime.nodes import Door
 
 OnEpoch = Callable[[Epoch], bool]
+_NURSERIES = 3
+_ENDING_S = 2.0
 
 _START = "import sys; sys.path[:] = {path!r}; from models.training.nursery import serve; serve({fd}, {pid})"
 # The agent and the store of one start may not be shared, or one restart in two fails at first; the count of devices
@@ -42,6 +44,10 @@ _WAITING = {"OMP_WAIT_POLICY": "PASSIVE"}
 def default_threads(ranks: int, workers: int = 1) -> int:
     """Threads for each rank so that `workers` jobs of `ranks` ranks share the cores without crowding."""
     return max(1, usable_cores() // (ranks * workers))
+
+
+class _NurseryKilledError(TrainingError):
+    """A signal ended the process that starts ranks."""
 
 
 @dataclass
@@ -184,6 +190,13 @@ class Gang:
             self._drop_nursery()
 
     def _start(self, target: str, arguments: tuple[Any, ...], count: int) -> _Child:
+        """A child with so many connections. A nursery that is killed meanwhile is replaced: the job is not to blame."""
+        for _ in range(_NURSERIES - 1):
+            with contextlib.suppress(_NurseryKilledError):
+                return self._start_once(target, arguments, count)
+        return self._start_once(target, arguments, count)
+
+    def _start_once(self, target: str, arguments: tuple[Any, ...], count: int) -> _Child:
         pairs = [socket.socketpair() for _ in range(count)]
         try:
             with self._lock:
@@ -216,11 +229,18 @@ class Gang:
             send(sock, request, descriptors)
             return receive(sock)[0]
         except (EOFError, OSError) as error:
-            code = self._nursery.poll() if self._nursery else None
+            code = self._code_of_nursery()
             self._drop_nursery()
-            raise TrainingError(
+            kind = _NurseryKilledError if code is not None and code < 0 else TrainingError
+            raise kind(
                 f"the process that starts ranks has ended (exit code {code}): see what it printed above, run again"
             ) from error
+
+    def _code_of_nursery(self) -> int | None:
+        """How the nursery ended; its connection closes a moment before."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return self._nursery.wait(_ENDING_S) if self._nursery else None
+        return None
 
     def _ensure_nursery(self) -> socket.socket:
         if self._nursery is not None and self._nursery.poll() is not None:

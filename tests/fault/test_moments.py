@@ -86,6 +86,21 @@ def test_killed_ranks_start_again_within_the_run(make_home, whole_on_two_ranks: 
     assert_as_if_whole(home, "ranks", whole_on_two_ranks)
 
 
+def test_a_nursery_that_is_killed_as_a_trial_begins_costs_no_trial(make_home, whole: Loopline, api: str):
+    home = make_home("nursery")
+    outbox = home.state("nursery") / "outbox"
+    run = home.start("run", "nursery")
+    run.wait_until(run.nursery)
+    nursery = run.nursery()
+    nursery.suspend()  # so that the first trial waits for it
+    run.wait_until(lambda: any('"run": "trial-0"' in path.read_text() for path in outbox.glob("*.jsonl")))
+    time.sleep(0.5)
+    nursery.kill()
+    assert run.ended().ok()
+    assert_put_right(home, "nursery", api)
+    assert_as_if_whole(home, "nursery", whole)
+
+
 @pytest.fixture(scope="module")
 def drawn(make_home) -> Loopline:
     return make_home("drawn")

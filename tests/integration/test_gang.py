@@ -317,6 +317,18 @@ def test_the_warmed_process_may_die_and_is_replaced(make_job):
         assert gang.run(make_job(arguments={"hidden": 8})).weights_sha256
 
 
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_job_that_waits_for_the_warmed_process_outlives_it(make_job, number):
+    """A trial that began just then must not count as failed: the search would choose another one."""
+    whole = make_job(arguments={"hidden": 8})
+    with Gang() as gang:
+        threading.Timer(0.3, lambda: os.kill(gang._nursery.pid, number)).start()  # amid its imports
+        cut = gang.run(whole)
+        first = gang._nursery.pid
+    assert cut.restarts == 0
+    assert not psutil.pid_exists(first)
+
+
 def test_a_main_module_of_any_kind_is_not_imported_again(make_job, tmp_path):
     """Neither a script without a guard nor `python -m` runs its body again in a rank."""
     job = make_job(arguments={"hidden": 8}, epochs=1, ranks=2)
