@@ -168,21 +168,23 @@ def _follow_move(workspace: Workspace) -> None:
     mark, now, database = _mark(workspace), artifact_root(workspace), _own_database(workspace)
     if not mark.exists() or _marked(mark) == now or not database.exists():
         return
-    with _alone(workspace), storing(mark):
+    with contextlib.suppress(OSError), _alone(workspace):  # read-only: may be looked at; who must write will say so
         before = _marked(mark)
         try:
-            with contextlib.closing(sqlite3.connect(database, timeout=LOCK_TIMEOUT_S)) as connection, connection:
-                for old, new in ((str(before), str(now)), (before.as_uri(), now.as_uri())):
-                    for table, column in PLACES:
-                        moved = f"UPDATE {table} SET {column} = ? || substr({column}, ?)"  # noqa: S608 - names of ours
-                        which = f"substr({column}, 1, ?) = ?"
-                        after = len(old) + 1
-                        connection.execute(f"{moved} WHERE {which}", (new, after, after, f"{old}/"))
+            _rewrite(database, before, now)
         except sqlite3.Error as error:
-            raise StoreError(
-                f"{database}: cannot be told that the workspace was moved from {before}: {error}"
-            ) from error
+            raise StoreError(f"{database}: cannot be told that it was moved from {before}: {error}") from error
         write_text(mark, f"{now}\n")
+
+
+def _rewrite(database: Path, before: Path, now: Path) -> None:
+    with contextlib.closing(sqlite3.connect(database, timeout=LOCK_TIMEOUT_S)) as connection, connection:
+        for old, new in ((str(before), str(now)), (before.as_uri(), now.as_uri())):
+            for table, column in PLACES:
+                moved = f"UPDATE {table} SET {column} = ? || substr({column}, ?)"  # noqa: S608 - names of ours
+                which = f"substr({column}, 1, ?) = ?"
+                after = len(old) + 1
+                connection.execute(f"{moved} WHERE {which}", (new, after, after, f"{old}/"))
 
 
 def _marked(mark: Path) -> Path:

@@ -60,6 +60,13 @@ async def held(engine: Engine, model: Model) -> asyncio.Task[Answer]:
     return first
 
 
+async def queued(engine: Engine, calls: int) -> None:
+    """Until so many calls wait: each queues a turn of the loop after it began."""
+    async with asyncio.timeout(SOON):
+        while engine.waiting < calls:
+            await asyncio.sleep(0)
+
+
 def test_a_quick_call_is_made_in_the_loop() -> None:
     engine, model = Engine(), Model(call_ms=0.1)
     asyncio.run(engine.answer(model, feed(1.0), later()))  # type: ignore[arg-type]
@@ -80,7 +87,7 @@ def test_what_queued_meanwhile_is_one_batch_and_each_gets_its_own(asked: list[li
     async def play() -> list[Answer]:
         first = await held(engine, model)
         rest = [asyncio.ensure_future(engine.answer(model, feed(*one), later())) for one in asked]  # type: ignore[arg-type]
-        await asyncio.sleep(0)
+        await queued(engine, len(asked))
         model.gate.set()
         await first
         return await asyncio.gather(*rest)
@@ -102,7 +109,7 @@ def test_a_batch_is_bounded_and_of_one_version() -> None:
             engine.answer(one, asked, later()) for one, asked in ((model, big), (model, feed(1, 2)), (other, feed(3)))
         ]  # type: ignore[arg-type]
         tasks = [asyncio.ensure_future(one) for one in rest]
-        await asyncio.sleep(0)
+        await queued(engine, 3)
         model.gate.set()
         await first
         assert [(await task).version for task in tasks] == ["1", "1", "2"]
@@ -117,7 +124,7 @@ def test_the_error_of_one_is_not_its_neighbours() -> None:
     async def play() -> list[Any]:
         first = await held(engine, model)
         rest = [asyncio.ensure_future(engine.answer(model, feed(x), later())) for x in (1.0, 13.0, 2.0)]  # type: ignore[arg-type]
-        await asyncio.sleep(0)
+        await queued(engine, 3)
         model.gate.set()
         await first
         return await asyncio.gather(*rest, return_exceptions=True)
@@ -142,9 +149,9 @@ def test_models_take_turns() -> None:
         first = await held(engine, busy)
         rows = [1.0] * (MOST_ROWS - 1)
         many = [asyncio.ensure_future(engine.answer(busy, feed(*rows), later())) for _ in range(3)]  # type: ignore[arg-type]
-        await asyncio.sleep(0)
+        await queued(engine, 3)
         one = asyncio.ensure_future(engine.answer(other, feed(1.0), later()))  # type: ignore[arg-type]
-        await asyncio.sleep(0)
+        await queued(engine, 4)
         busy.gate.set()
         await asyncio.gather(first, one, *many)
 
@@ -158,7 +165,7 @@ def test_a_full_queue_refuses_and_says_when_to_ask_again() -> None:
     async def play() -> None:
         first = await held(engine, model)
         second = asyncio.ensure_future(engine.answer(model, feed(1.0), later()))  # type: ignore[arg-type]
-        await asyncio.sleep(0)
+        await queued(engine, 1)
         with pytest.raises(Refusal, match="wait already") as refused:
             await engine.answer(model, feed(2.0), later())  # type: ignore[arg-type]
         assert (refused.value.status, refused.value.headers) == (503, {"retry-after": "1"})
@@ -201,7 +208,7 @@ def test_what_queues_is_answered_before_the_end_and_nothing_after_it() -> None:
     async def play() -> None:
         first = await held(engine, model)
         second = asyncio.ensure_future(engine.answer(model, feed(1.0), later()))  # type: ignore[arg-type]
-        await asyncio.sleep(0)
+        await queued(engine, 1)
         closing = asyncio.ensure_future(asyncio.to_thread(engine.close))
         model.gate.set()
         await asyncio.gather(first, second, closing)
