@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 from uuid import UUID
 
-from models.errors import LooplineError, StoreError, UsageError
+from models.errors import LooplineError, StoreError
 from models.retrain.schedule import Schedule, parse
 from models.spec import Spec
 from models.specfile import read_spec
+from tasks.runtime.events import TAG
 from tasks.runtime.worker import MOST_RUNS, POOL, pool_environment, pool_of
 from tasks.runtime.workspace import Project, Workspace
 
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient
     from prefect.client.schemas.responses import DeploymentResponse
 
-TAG = "loopline"
 SLUG = "spec"
 OTHERS = "default"
 HEAD = """\
@@ -205,8 +205,7 @@ def _specs(projects: list[Project], note: Callable[[str], None]) -> Iterator[tup
             spec = read_spec(project.spec_path, (), project.shown_spec)
             project.refuse_namesake(spec.name)
             if owners.setdefault(spec.name, project.folder) != project.folder:
-                taken = f"the name {spec.name!r} is taken by {owners[spec.name]}: choose another `name`"
-                raise UsageError(f"{project.shown_spec}: {taken}")
+                raise project.name_taken(spec.name, owners[spec.name])
         except LooplineError as error:
             note(f"not deployed: {error}")
         else:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from models.data.csv_files import suffix_of
 from models.errors import DataError
 
 SUFFIXES = (".txt", ".text")
@@ -16,8 +17,7 @@ SUFFIXES = (".txt", ".text")
 
 def is_text_file(path: Path) -> bool:
     """True for `.txt` and `.text`, also gzipped."""
-    inner = path.with_suffix("") if path.suffix == ".gz" else path
-    return inner.suffix.lower() in SUFFIXES
+    return suffix_of(path) in SUFFIXES
 
 
 def text_files(folder: Path) -> list[Path]:

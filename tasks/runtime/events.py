@@ -8,6 +8,7 @@ The sender delivers at once where it can; else the compactor, and the next comma
 from __future__ import annotations
 
 import contextlib
+import functools
 import time
 import urllib.error
 import uuid
@@ -118,13 +119,11 @@ def deliver(workspace: Workspace) -> int:
 
 def _deliver(folder: Path, address: str) -> int:
     taken, unheard = 0, set[Path]()
+    is_deaf = functools.cache(functools.partial(_is_deaf, address))
     with contextlib.suppress(StoreError):
         while paths := sorted(set((folder / "queue").glob("*.json")) - unheard)[:BATCH]:
             batch = list(_unsent(folder, paths))
-            deaf = {
-                name for name in {event.project for _, event in batch if event.is_signal} if _is_deaf(address, name)
-            }
-            unheard |= {path for path, event in batch if event.is_signal and event.project in deaf}
+            unheard |= {path for path, event in batch if event.is_signal and is_deaf(event.project)}
             heard = [(path, event) for path, event in batch if path not in unheard]
             if not _hand_over(folder, address, heard):
                 break

@@ -79,8 +79,8 @@ def _past_proxies() -> dict[str, str]:
 
 
 def _proxies() -> dict[str, str]:
-    named = {name: value for name, value in os.environ.items() if value and name.lower().endswith("_proxy")}
-    return {name: value for name, value in named.items() if name.lower() != "no_proxy"}
+    names = [name for name in os.environ if name.lower().endswith("_proxy") and name.lower() != "no_proxy"]
+    return {name: os.environ[name] for name in names if os.environ[name]}
 
 
 def _refuse_socks_unheard() -> None:

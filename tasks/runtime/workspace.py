@@ -164,4 +164,8 @@ class Project:
         """
         owner = Path(read_json(self.state(name) / "loop.json").get("folder", self.folder))
         if owner.resolve() != self.folder.resolve() and (owner / SPEC_FILE).is_file():
-            raise UsageError(f"{self.shown_spec}: the name {name!r} is taken by {owner}: choose another `name`")
+            raise self.name_taken(name, owner)
+
+    def name_taken(self, name: str, owner: Path) -> UsageError:
+        """The error for a name that the project in the folder `owner` has."""
+        return UsageError(f"{self.shown_spec}: the name {name!r} is taken by {owner}: choose another `name`")

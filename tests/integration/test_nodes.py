@@ -95,6 +95,11 @@ def end_tree(process):
         process.stdout.close()
 
 
+def address_in(said):
+    """HOST:PORT, the last word of what the one that leads says."""
+    return said.rstrip("`\n").split()[-1]
+
+
 def come(address, *prefix, token="sesame"):
     return subprocess.Popen(
         [*prefix, PROGRAM, "join", address],
@@ -117,7 +122,7 @@ def slow_job(make_job, tmp_path):
 def test_a_node_comes_is_lost_and_comes_again(slow_job, tmp_path):
     lead, others = Lead(slow_job(), tmp_path, LOOPLINE_ENDPOINT="127.0.0.1:0"), []
     try:
-        address = lead.until("say").rstrip("`\n").split()[-1]
+        address = address_in(lead.until("say"))
         lead.until("world 1")
         others.append(come(address))
         lead.until("world 2")
@@ -238,48 +243,48 @@ def test_a_cable_is_pulled_and_put_back(slow_job, tmp_path, namespaces):
             other.stderr.close()
 
 
-def test_who_does_not_know_the_token_stays_outside(make_job, monkeypatch):
+@pytest.fixture
+def opened(make_job, monkeypatch):
+    """A job whose door is open to who knows the token, and what it said of that."""
     monkeypatch.setenv("LOOPLINE_TOKEN", "sesame")
     job, said = make_job(nodes="2"), []
     with Door(job, said.append) as door:
         door.open()
-        address = said[0].rstrip("`").split()[-1]
-        assert "sesame" not in said[0], "it was chosen by the user, who knows it"
+        yield job, door, said[0]
+
+
+def test_who_does_not_know_the_token_stays_outside(opened):
+    _, _, said = opened
+    assert "sesame" not in said, "it was chosen by the user, who knows it"
+    with pytest.raises(UsageError, match="the token is another"):
+        nodes.join(address_in(said), "wrong", 5, print)
+
+
+def test_who_connects_and_says_nothing_keeps_nobody_waiting(opened):
+    job, _, said = opened
+    address = address_in(said)
+    with socket.create_connection(endpoint(address)):
         with pytest.raises(UsageError, match="the token is another"):
             nodes.join(address, "wrong", 5, print)
+        with Client(endpoint(address), authkey=b"sesame") as node:
+            assert node.poll(10)
+            assert json.loads(node.recv_bytes())["job"]["folder"] == str(job.folder)
 
 
-def test_who_connects_and_says_nothing_keeps_nobody_waiting(make_job, monkeypatch):
-    monkeypatch.setenv("LOOPLINE_TOKEN", "sesame")
-    job, said = make_job(nodes="2"), []
-    with Door(job, said.append) as door:
-        door.open()
-        address = said[0].rstrip("`").split()[-1]
-        with socket.create_connection(endpoint(address)):
-            with pytest.raises(UsageError, match="the token is another"):
-                nodes.join(address, "wrong", 5, print)
-            with Client(endpoint(address), authkey=b"sesame") as node:
-                assert node.poll(10)
-                assert json.loads(node.recv_bytes())["job"]["folder"] == str(job.folder)
-
-
-def test_a_machine_with_other_code_or_another_folder_is_refused(make_job, monkeypatch):
-    job, said = make_job(nodes="2"), []
-    monkeypatch.setenv("LOOPLINE_TOKEN", "sesame")
-    with Door(job, said.append) as door:
-        door.open()
-        address = said[0].rstrip("`").split()[-1]
-        with monkeypatch.context() as patched:
-            real = nodes.versions()
-            answers = iter([real, {**real, "code": "old"}])
-            patched.setattr(nodes, "versions", lambda: next(answers))
-            with pytest.raises(UsageError, match="code: got old, expected"):
-                nodes.join(address, "sesame", 5, print)
-        (job.folder / ".shared").write_text("another folder")
-        door._proof = job.folder.parent / "elsewhere"
-        door._proof.write_text("this one")
-        with pytest.raises(UsageError, match="not shared with the machine that leads"):
+def test_a_machine_with_other_code_or_another_folder_is_refused(opened, monkeypatch):
+    job, door, said = opened
+    address = address_in(said)
+    with monkeypatch.context() as patched:
+        real = nodes.versions()
+        answers = iter([real, {**real, "code": "old"}])
+        patched.setattr(nodes, "versions", lambda: next(answers))
+        with pytest.raises(UsageError, match="code: got old, expected"):
             nodes.join(address, "sesame", 5, print)
+    (job.folder / ".shared").write_text("another folder")
+    door._proof = job.folder.parent / "elsewhere"
+    door._proof.write_text("this one")
+    with pytest.raises(UsageError, match="not shared with the machine that leads"):
+        nodes.join(address, "sesame", 5, print)
 
 
 def test_addresses_are_checked():
