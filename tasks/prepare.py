@@ -9,6 +9,7 @@ from models.data.unlabelled import UNLABELLED_FILE
 from models.data.unseen import unseen_categories
 from models.export.names import refuse_taken_names
 from models.records import Record
+from tasks.runtime import memory
 from tasks.runtime.loop import Done, Loop
 
 
@@ -23,6 +24,7 @@ def prepare(loop: Loop, raw: Record) -> tuple[Record, bool]:
     """
 
     def act(_: Path) -> Done:
+        memory.release()  # the raw table was validated just now: both at once are a loop's peak
         project = loop.project
         made = prepare_rows(project.raw, loop.spec, project.folder, project.prepared)
         refuse_taken_names(made)  # the graph would refuse them too, but only after the training

@@ -47,6 +47,7 @@ def search(loop: Loop, prepared: Record) -> tuple[Record, bool]:
     del prepared  # its digest is in the step's key; the rows are read through the loop
 
     def act(folder: Path) -> Done:
+        memory.release()  # whatever the steps of the data held: ranks train beside this process from here on
         _check_goal(loop)
         if loop.spec.search.trials:
             begun = begin(loop, "search")
@@ -122,7 +123,6 @@ class _Search:
         owed = trials_owed(self._spec, self._space, trials)
         if trials:
             self._loop.report.note(f"search: {len(trials)} trials stand, {owed} still owed")
-        memory.release()
         with ThreadPoolExecutor(self._spec.workers, thread_name_prefix="trial") as pool:
             running = [pool.submit(self._one) for _ in range(owed)]
             try:

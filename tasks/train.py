@@ -12,7 +12,6 @@ from models.search import with_params
 from models.training.costs import of_results
 from models.training.job import Epoch, Result
 from tasks.adapters.origin import begin
-from tasks.runtime import memory
 from tasks.runtime.jobs import job
 from tasks.runtime.loop import Done, Loop
 from tasks.runtime.outbox import LOOP_RUN
@@ -46,7 +45,6 @@ def fit(loop: Loop, prepared: Record, best: Record) -> tuple[Record, bool]:
 
         for name in unused(net_name(model.net, loop.spec.data.kind), loop.spec.train.model_fields_set):
             loop.report.note(f"train.{name} plays no part for {model.net}")
-        memory.release()
         result = loop.gang.run(task, on_epoch, loop.report.note)
         found = {**result.model_dump(mode="json"), "params": params}
         costs = of_results(loop.done["search"].result, found)

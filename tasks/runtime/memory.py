@@ -1,4 +1,4 @@
-"""Giving memory back before ranks train beside this process: its tables are gone, the allocators' hold is not."""
+"""Giving memory back between steps: their tables are gone, the allocators' hold is not."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import sys
 def release() -> None:
     """Hand what nothing refers to any more back to the kernel.
 
-    Cost: 0.2 s. It takes 140 of 533 MB off the process that has validated and prepared 336,776 rows.
+    Cost: 0.2 s. It takes 250 of 613 MB off the process that has validated and prepared 336,776 rows.
     """
     gc.collect()
     arrow = sys.modules.get("pyarrow")

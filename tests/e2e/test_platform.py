@@ -88,6 +88,8 @@ def test_up_says_where_everything_is_and_again_changes_nothing(home: Platform):
         assert told[name]["url"].startswith("http://127.0.0.1:")
         with urllib.request.urlopen(told[name]["url"], timeout=60) as page:
             assert page.status == 200
+    kinds = {one["slug"] for one in ask(home.api, "block_types/filter", {})}
+    assert {"slack-webhook", "custom-webhook"} <= kinds, "Prefect's UI has its catalogue"
     again = home("up", "--json").ok().json["services"]
     assert {name: one["pid"] for name, one in again.items()} == {name: one["pid"] for name, one in told.items()}
     status = home("status", "--json").ok().json["services"]

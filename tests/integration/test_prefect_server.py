@@ -9,6 +9,7 @@ import psutil
 import pytest
 
 from tasks.runtime import processes
+from tasks.runtime.flow_runs import ask
 from tasks.runtime.prefect_server import Server, is_healthy
 from tasks.runtime.workspace import Workspace
 
@@ -41,6 +42,7 @@ def test_it_starts_is_reused_and_ends_when_idle(server: Server, workspace: Works
         url = server.wait()
         assert is_healthy(url)
         assert url.startswith("http://127.0.0.1:")
+        assert ask(url, "block_types/filter", {}) == [], "a loop has no use for Prefect's catalogue: it costs seconds"
         state = server.state()
         assert state is not None
         other = Server(workspace)
