@@ -25,6 +25,7 @@ ANSWER_S = 30.0
 BUSY = frozenset({429, 502, 503})
 PAUSES_S = (0.2, 1.0, 2.0, 4.0)
 LATE_S = 30.0
+PAGE = 200
 
 
 def take_up(api: str, pool: str) -> list[str]:
@@ -41,7 +42,7 @@ def take_up(api: str, pool: str) -> list[str]:
         "work_pools": {"name": {"any_": [pool]}},
         "flow_runs": {"state": {"type": {"any_": OPEN}}},
     }
-    return [_settle(api, run) for run in ask(api, "flow_runs/filter", asked) if run["id"] not in living]
+    return [_settle(api, run) for run in _all(api, asked) if run["id"] not in living]
 
 
 def pass_over(api: str, pool: str) -> list[str]:
@@ -58,7 +59,7 @@ def pass_over(api: str, pool: str) -> list[str]:
             "expected_start_time": {"before_": (now - timedelta(seconds=LATE_S)).isoformat()},
         },
     }
-    missed = [run for run in ask(api, "flow_runs/filter", asked) if is_missed(run)]
+    missed = [run for run in _all(api, asked) if is_missed(run)]
     state = {"type": "CANCELLED", "name": "Missed", "message": "the platform was down when it was due"}
     for run in missed:
         ask(api, f"flow_runs/{run['id']}/set_state", {"state": state, "force": True})
@@ -117,6 +118,15 @@ def _authorization() -> dict[str, str]:
     if secret := os.environ.get("PREFECT_API_AUTH_STRING"):
         return {"Authorization": "Basic " + base64.b64encode(secret.encode()).decode()}
     return {}
+
+
+def _all(api: str, asked: dict[str, Any]) -> list[dict[str, Any]]:
+    """All flow runs that a filter lets through, read before any of them changes: the server gives a page at a time."""
+    found: list[dict[str, Any]] = []
+    page = {"sort": "ID_DESC", "limit": PAGE}
+    while runs := ask(api, "flow_runs/filter", {**asked, **page, "offset": len(found)}):
+        found += runs
+    return found
 
 
 def _settle(api: str, run: dict[str, Any]) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import psutil
 import pytest
 
-from tasks.runtime import processes
+from tasks.runtime import flow_runs, processes
 from tasks.runtime.flow_runs import ask
 from tasks.runtime.prefect_server import Server, is_healthy
 from tasks.runtime.workspace import Workspace
@@ -81,3 +81,20 @@ def test_a_killed_keeper_takes_the_server_with_it_and_the_next_starts_anew(serve
         assert [child.pid for child in children] == [again["server"]["pid"]]
         assert server.stop()
         assert not processes.is_alive(again["server"]), "ended by its own pid"
+
+
+def test_all_runs_without_a_process_are_taken_up_whatever_a_page_holds(
+    api: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(flow_runs, "PAGE", 2)
+    flow = ask(api, "flows/", {"name": "left"})
+    ask(api, "work_pools/", {"name": "left", "type": "process"})
+    of_pool = {"name": "left", "flow_id": flow["id"], "work_pool_name": "left"}
+    deployment = ask(api, "deployments/", of_pool)
+    made = [ask(api, f"deployments/{deployment['id']}/create_flow_run", {})["id"] for _ in range(5)]
+    for run in made:
+        ask(api, f"flow_runs/{run}/set_state", {"state": {"type": "RUNNING"}, "force": True})
+    assert len(flow_runs.take_up(api, "left")) == 5
+    states = [ask(api, "flow_runs/filter", {"flow_runs": {"id": {"any_": [run]}}})[0]["state_type"] for run in made]
+    assert states == ["SCHEDULED"] * 5
+    assert flow_runs.take_up(api, "left") == [], "each once"
