@@ -14,6 +14,7 @@ from models.data.feedback import FEEDBACK_FILE, with_feedback
 from models.data.odd_cells import odd_cells
 from models.data.read import write_table
 from models.data.row_batches import concatenated
+from models.data.split import is_by_content
 from models.errors import DataError
 from models.records import Record
 from models.spec import Data
@@ -102,7 +103,7 @@ def _of_this_target(loop: Loop, labelled: pa.Table) -> pa.Array:
 def _divided_anew(data: Data, schema: list[dict[str, object]], before: Record) -> Iterator[str]:
     """A row without a key is known by its content: where columns came or went, the rows are divided anew."""
     changed = {str(field["name"]) for field in schema} ^ {str(field["name"]) for field in before.result["schema"]}
-    if changed and data.split.by == "random" and data.split.column is None:
+    if changed and is_by_content(data.split):
         yield (
             f"ingest: columns came or went ({', '.join(sorted(changed)[:5])}): rows are divided into training and test "
             "anew, and the champion may have been trained on some of the new test rows: name what a row is known by, "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ import pyarrow as pa
 
 from models import refs
 from models.data.check import no_such_column
+from models.data.columns import as_text, is_text
 from models.data.hashing import hash_rows, missing
 from models.data.read import read_source
 from models.errors import DataError, UserCodeError
@@ -33,7 +35,7 @@ def kept_rows(table: pa.Table, data: Data, columns: list[str] | None = None) -> 
     """
     kept = np.arange(table.num_rows)
     if data.kind != "series":
-        kept = np.flatnonzero(~missing(table.column(data.target)))
+        kept = np.flatnonzero(~unanswered(table, data))
         if not len(kept):
             raise DataError(
                 f"data.target {data.target!r} has no value at all in {table.num_rows} rows: name another column"
@@ -48,6 +50,12 @@ def kept_rows(table: pa.Table, data: Data, columns: list[str] | None = None) -> 
     mask = np.zeros(num_rows, dtype=bool)
     mask[kept] = True
     return table.filter(pa.array(mask)), kept
+
+
+def unanswered(table: pa.Table, data: Data) -> np.ndarray:
+    """True where a row has no target, bool (rows,): null, NaN or empty text."""
+    column = table.column(data.target)
+    return missing(as_text(column) if is_text(column.type) else column)
 
 
 def made_features(table: pa.Table, reference: str, base: Path) -> pa.Table:
@@ -79,6 +87,16 @@ def made_features(table: pa.Table, reference: str, base: Path) -> pa.Table:
             "keep every raw column and leave it out with data.features.drop"
         )
     try:
-        return read_source(made, told_as=f"data.features.make {reference}")
+        return _as_they_came(read_source(made, told_as=f"data.features.make {reference}"), table.schema)
     except DataError as error:
         raise UserCodeError(str(error)) from error
+
+
+def _as_they_came(made: pa.Table, came: pa.Schema) -> pa.Table:
+    """Whole numbers are whole again: in pandas a column of them with a missing one is floats."""
+    for position, field in enumerate(made.schema):
+        before = came.field(field.name).type if field.name in came.names else None
+        if before is not None and pa.types.is_integer(before) and pa.types.is_floating(field.type):
+            with contextlib.suppress(pa.ArrowInvalid):  # the function made fractions of them
+                made = made.set_column(position, field.name, made.column(position).cast(before))
+    return made

@@ -18,14 +18,20 @@ def fit_numeric(name: str, values: np.ndarray, features: Features) -> Numeric:
     """Fill, shift and scale from training values (rows,), NaN for missing; a constant column gets scale 1.
 
     Raises:
-        DataError: No value at all.
+        DataError: No value at all, or values too large to be scaled.
     """
     present = values[~np.isnan(values)]
     if not len(present):
         raise DataError(all_missing(name))
-    shift, scale = _shift_and_scale(present, features.normalise)
+    with np.errstate(over="ignore", invalid="ignore"):
+        shift, scale = _shift_and_scale(present, features.normalise)
+    if not np.isfinite([shift, scale]).all():
+        raise DataError(
+            f"column {name!r}: its spread is no finite number, for its values reach {np.abs(present).max():.4g}: do "
+            "those mean `missing`? Leave such cells empty in your source, or name the column in data.features.drop"
+        )
     # Rounding alone gives a constant column a spread of about one part in 1e16.
-    constant = scale <= 1e-12 * max(1.0, float(np.abs(present).max()))
+    constant = scale <= 1e-12 * np.abs(present).max()
     return Numeric(name=name, fill=_fill(present, features.impute), shift=shift, scale=1.0 if constant else scale)
 
 

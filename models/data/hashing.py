@@ -58,7 +58,11 @@ def _hash_chunk(chunk: pa.Array, name: str) -> Hashes:
     kind = chunk.type
     if pa.types.is_dictionary(kind):
         chunk, kind = chunk.dictionary_decode(), kind.value_type
-    if pa.types.is_temporal(kind) and not pa.types.is_time(kind) and not pa.types.is_duration(kind):
+    if pa.types.is_time(kind):
+        chunk = chunk.cast(pa.time64("us"), safe=False).cast(pa.int64())
+    elif pa.types.is_duration(kind):
+        chunk = chunk.cast(pa.duration("us"), safe=False).cast(pa.int64())
+    elif pa.types.is_temporal(kind):
         chunk = chunk.cast(pa.timestamp("us", tz=getattr(kind, "tz", None)), safe=False).cast(pa.int64())
     elif pa.types.is_decimal(kind) or pa.types.is_boolean(kind):
         chunk = chunk.cast(pa.float64())

@@ -87,7 +87,7 @@ def _refuse_unfit(kind: pa.DataType, told_as: str) -> None:
 
 
 def _numbers(column: pa.ChunkedArray, target: Target, numbers: np.ndarray, told_as: str) -> pa.Array:
-    texts = as_text(column).to_pylist() if is_text(column.type) else column.cast(pa.float64()).to_pylist()
+    texts = as_text(column).to_pylist() if is_text(column.type) else column.cast(pa.float64(), safe=False).to_pylist()
     found = []
     for row, text in zip(numbers, texts, strict=True):
         try:

@@ -28,7 +28,7 @@ from models.data.preparation import (
 )
 from models.data.read import ROW_GROUP, read_table
 from models.data.series import example_splits, time_order
-from models.data.split import TRAIN, assign, check_not_empty, newest, split_key
+from models.data.split import TRAIN, assign, check_not_empty, is_by_content, newest, split_key
 from models.data.target import class_indices, fit_target, infer_task
 from models.data.text import prepare_text
 from models.data.unlabelled import write_unlabelled
@@ -68,7 +68,7 @@ def prepare_table(table: pa.Table, spec: Spec, base: Path) -> tuple[pa.Table, Pr
     data = spec.data
     if data.kind == "text":
         return prepare_text(table, data, spec.judge.slices)
-    came = table.column_names
+    came = table if data.features.make and is_by_content(data.split) else None
     if data.features.make:
         table = made_features(table, data.features.make, base)
     check_columns(table, data, spec.judge.slices)
@@ -78,7 +78,7 @@ def prepare_table(table: pa.Table, spec: Spec, base: Path) -> tuple[pa.Table, Pr
         order = time_order(table, data)
         table, positions = table.take(order), positions[order]
     # By what came, not by what was made of it: another feature must not move rows between training and test.
-    codes = assign(table, data.split, data.target, came)
+    codes = assign(table, data.split, data.target, None if came is None else came.take(positions))
     kept = newest(codes, split_key(table, data.split), data.newest)
     if not kept.all():
         table, positions, codes = table.filter(pa.array(kept)), positions[kept], codes[kept]
@@ -92,7 +92,7 @@ def prepare_table(table: pa.Table, spec: Spec, base: Path) -> tuple[pa.Table, Pr
 def _needed(table: pa.Table, spec: Spec, columns: Columns) -> list[str]:
     """The columns that decide a row's split, and those that the prepared rows hold."""
     data = spec.data
-    if data.split.by == "random" and data.split.column is None:
+    if is_by_content(data.split):
         return list(table.column_names)
     inputs = [*columns.numeric, *columns.categorical, data.image and data.image.column]
     named = [*inputs, data.target, data.split.column, *spec.judge.slices]

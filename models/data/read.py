@@ -44,7 +44,7 @@ def read_source(source: Any, told_as: str = "") -> pa.Table:
         table = source
     else:
         table = _from_frame(source, told_as)
-    return _checked(table, told_as)
+    return _checked(_without_views(table), told_as)
 
 
 def write_table(table: pa.Table, path: Path) -> None:
@@ -178,6 +178,19 @@ def _from_frame(source: Any, told_as: str) -> pa.Table:
             f"{told_as}: a column mixes types: {_first_line(error)}: give each column one type, as in "
             "frame['x'].astype(str)"
         ) from error
+    except (TypeError, OverflowError) as error:
+        raise DataError(
+            f"{told_as}: a column cannot be read: {_first_line(error)}: give it one plain type, as in "
+            "frame['x'].astype('float64')"
+        ) from error
+
+
+def _without_views(table: pa.Table) -> pa.Table:
+    """Text as text: Arrow computes little on views of it (pyarrow 25), in which polars may give a table."""
+    for position, field in enumerate(table.schema):
+        if pa.types.is_string_view(field.type):
+            table = table.set_column(position, field.name, table.column(position).cast(pa.string()))
+    return table
 
 
 def _checked(table: pa.Table, told_as: str) -> pa.Table:

@@ -8,12 +8,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from models.data.clean import made_features
+from models.data.clean import kept_rows, made_features, unanswered
 from models.data.columns import as_float64, as_text
 from models.data.hashing import hash_values, missing, unit_interval
 from models.data.pixels import pixels_of
 from models.data.preparation import Preparation
-from models.data.split import times
+from models.data.split import TRAIN, assign, times
 from models.errors import DataError
 from models.spec import Data
 
@@ -35,7 +35,7 @@ def write_unlabelled(table: pa.Table, data: Data, base: Path, preparation: Prepa
         return
     if data.features.make:
         table = made_features(table, data.features.make, base)
-    rows = table.filter(pa.array(missing(table.column(data.target)) & _seen_in_training(table, data)))
+    rows = table.filter(pa.array(unanswered(table, data) & _seen_in_training(table, data)))
     if rows.num_rows:
         pq.write_table(_inputs(rows, data, preparation), folder / UNLABELLED_FILE, compression="zstd")
 
@@ -61,8 +61,8 @@ def _seen_in_training(table: pa.Table, data: Data) -> np.ndarray:
         seen: np.ndarray = (points >= split.test + split.validation) & ~missing(column)
         return seen
     when = times(column, split.column)
-    known = np.sort(when[~missing(table.column(data.target))])
-    last = known[max(0, round(len(known) * (1 - split.validation - split.test)) - 1)]
+    answered, positions = kept_rows(table, data, [data.target, split.column])
+    last = when[positions][assign(answered, split, data.target) == TRAIN].max()
     before: np.ndarray = (when <= last) & ~missing(column)
     return before
 

@@ -14,6 +14,7 @@ from models.judge.verdict import Cost, Parity
 from models.spec import Task
 
 _MISSING = frozenset({"None", "nan", "NaT", "<NA>"})
+"""How Python and pandas write values that are missing; in a user's own text they are words as any other."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,8 @@ def as_text(values: Array) -> Array:
 
 
 def _text(value: object) -> str:
+    if isinstance(value, str):
+        return value or "missing"
     text = str(value)
     if text in _MISSING:
         return "missing"

@@ -27,6 +27,9 @@ def rmse(target: Array, prediction: Array, weight: Array | None = None) -> float
 def r2(target: Array, prediction: Array, weight: Array | None = None) -> float:
     """Share of the target's variance explained, negative when worse than the mean; NaN if constant."""
     truth = np.asarray(target, dtype=np.float64)
+    counted = truth if weight is None else truth[np.asarray(weight) > 0]
+    if not len(counted) or counted.min() == counted.max():  # whose mean is rounded: its spread is not quite 0
+        return float("nan")
     spread = _mean((truth - _mean(truth, weight)) ** 2, weight)
     return 1 - _mean(_error(target, prediction) ** 2, weight) / spread if spread > 0 else float("nan")
 

@@ -9,6 +9,7 @@ import numpy as np
 from models import spec
 from models.judge.comparison import Resampled, Threshold, resample_models
 from models.judge.evidence import Evidence, as_text
+from models.judge.gates import LEAST_CLUSTERS
 from models.judge.metrics import Array, Metric
 from models.judge.verdict import Slice
 
@@ -67,14 +68,14 @@ def _judge_slice(
 ) -> Slice:
     models = {name: each[chosen] for name, each in evidence.models.items() if name != "baseline"}
     clusters = None if evidence.clusters is None else np.unique(evidence.clusters[chosen], return_inverse=True)[1]
-    enough = len(chosen) >= LEAST_EXAMPLES
-    resamples = rules.resamples if enough else 0
+    too_few = _too_few(len(chosen), clusters)
+    resamples = 0 if too_few else rules.resamples
     result = resample_models(metric, evidence.target[chosen], models, resamples, seed, clusters)
     difference = None
     if "champion" in models:
         allowed = rules.slice_margin or 0.0
         difference = result.difference("champion", Threshold(-allowed, strict=False), rules.confidence)
-        p = result.loss_p_value("champion", allowed) if enough else None
+        p = None if too_few else result.loss_p_value("champion", allowed)
         difference = difference.model_copy(update={"p_value": p, "reached": difference.reached and p is not None})
     return Slice(
         column=column,
@@ -83,13 +84,19 @@ def _judge_slice(
         challenger=result.estimate("challenger", rules.confidence),
         champion=result.estimate("champion", rules.confidence) if "champion" in models else None,
         difference=difference,
-        note=_note(result, enough),
+        note=too_few or _note(result),
     )
 
 
-def _note(result: Resampled, enough: bool) -> str:
-    if not enough:
+def _too_few(num_examples: int, clusters: Array | None) -> str:
+    if num_examples < LEAST_EXAMPLES:
         return f"fewer than {LEAST_EXAMPLES} examples: not tested"
+    if clusters is not None and clusters.max() + 1 < LEAST_CLUSTERS:
+        return f"its examples fall into {clusters.max() + 1} clusters, fewer than {LEAST_CLUSTERS}: not tested"
+    return ""
+
+
+def _note(result: Resampled) -> str:
     if not np.isfinite(list(result.values.values())).all():
         return f"{result.metric.name} is undefined here: not tested"
     return ""

@@ -16,7 +16,14 @@ MONTH_S = 30 * DAY_S
 """What a period counts for where the rows' order is known but no calendar."""
 
 Calendar = Literal["day", "week", "month"]
-_UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": DAY_S, "w": 7 * DAY_S}
+_WORDS = {
+    1.0: ("s", "sec", "second"),
+    60.0: ("m", "min", "minute"),
+    3600.0: ("h", "hour"),
+    DAY_S: ("d", "day"),
+    7 * DAY_S: ("w", "week"),
+}
+_UNITS_S = {word + plural: seconds for seconds, words in _WORDS.items() for word in words for plural in ("", "s")}
 _LONGEST_S = 40 * DAY_S
 _STUB = 0.1
 
@@ -97,10 +104,14 @@ def parse_delay(text: str) -> float:
     Raises:
         UsageError: It is no such duration.
     """
-    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([smhdw]?)[a-z]*\s*", text, re.IGNORECASE)
-    if not found or (not found[2] and float(found[1])):
-        raise UsageError(f"--label-delay: got {text!r}, expected a number and a unit, such as 12h, 7d or 2w")
-    return float(found[1]) * _UNITS_S.get(found[2].lower(), 0.0)
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*", text)
+    unit = found[2] if found and found[2] == "M" else found[2].lower() if found else ""  # pandas' M is a month
+    if not found or (unit not in _UNITS_S if unit else float(found[1])):
+        raise UsageError(
+            f"--label-delay: got {text!r}, expected a number and a unit (s, min, h, d or w), such as 12h, 7d or 2w; "
+            "months differ in length: say them in days"
+        )
+    return float(found[1]) * _UNITS_S.get(unit, 0.0)
 
 
 def parse_date(text: str) -> float:

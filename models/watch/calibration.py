@@ -51,14 +51,11 @@ def fit_calibration(target: NDArray[np.int64], prediction: Array) -> Calibration
 def _curve(came_true: NDArray[np.bool_], stated: Array) -> Curve:
     from scipy.optimize import isotonic_regression
 
-    order = np.argsort(stated, kind="stable")
-    ranked = np.asarray(stated, dtype=np.float64)[order]
-    fitted = np.asarray(isotonic_regression(came_true[order].astype(np.float64)).x)
-    starts = np.flatnonzero(np.r_[True, ranked[1:] != ranked[:-1]])
-    sizes = np.diff(np.r_[starts, len(ranked)])
-    heights = np.add.reduceat(fitted, starts) / sizes  # one chance for equal scores
-    kept = np.unique(np.linspace(0, len(starts) - 1, MOST_KNOTS).astype(np.int64))
-    return Curve(stated=ranked[starts][kept].tolist(), observed=heights[kept].tolist())
+    scores, index, counts = np.unique(np.asarray(stated, dtype=np.float64), return_inverse=True, return_counts=True)
+    # Equal scores are one point before anything is fitted: else the order of the rows would tell them apart.
+    heights = np.asarray(isotonic_regression(np.bincount(index, came_true) / counts, weights=counts).x)
+    kept = np.unique(np.linspace(0, len(scores) - 1, MOST_KNOTS).astype(np.int64))
+    return Curve(stated=scores[kept].tolist(), observed=heights[kept].tolist())
 
 
 def _read(curve: Curve, stated: Array) -> Array:

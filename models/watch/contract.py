@@ -83,15 +83,23 @@ def _categories(column: Column, share: float, watch: Watch) -> Iterator[Breach]:
 
 def _declared(data: Data) -> Mapping[str, tuple[float | None, float | None]]:
     """Ranges that all values must keep, by the spec's own expectations; those that only warn give none."""
-    found = {}
+    found: dict[str, tuple[float | None, float | None]] = {}
     for one in data.expectations:
         arguments = one.arguments
-        must_hold = one.severity == "reject" and arguments.get("mostly", 1) == 1
+        must_hold = one.severity == "reject" and arguments.get("mostly", 1) == 1 and not arguments.get("row_condition")
         if one.expect.removeprefix("expect_") == _BETWEEN and must_hold:
             limits = arguments.get("min_value"), arguments.get("max_value")
             if all(limit is None or isinstance(limit, int | float) for limit in limits) and limits != (None, None):
-                found[str(arguments.get("column"))] = limits
+                column = str(arguments.get("column"))
+                found[column] = _both(found.get(column, (None, None)), limits)
     return found
+
+
+def _both(
+    one: tuple[float | None, float | None], other: tuple[float | None, float | None]
+) -> tuple[float | None, float | None]:
+    lows, highs = ([limit for limit in pair if limit is not None] for pair in zip(one, other, strict=True))
+    return max(lows, default=None), min(highs, default=None)
 
 
 def _percent(share: float) -> str:

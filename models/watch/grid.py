@@ -24,6 +24,8 @@ class Grid:
         width = float(edges[-1]) - float(edges[0]) if len(edges) > 1 else 0.0
         if not (0 < width < np.inf) or not np.isfinite(NUM_CELLS / width):
             return
+        if width / NUM_CELLS < np.spacing(np.abs(edges).max()):
+            return  # the borders of cells would be no different numbers
         self._low, self._scale = float(edges[0]), NUM_CELLS / width
         cells = np.arange(NUM_CELLS + 2)
         # From the cell before: rounding may put a value that lies on a border into the next cell.

@@ -141,6 +141,8 @@ def numeric_bins(name: str, values: NDArray[np.float64]) -> NumericBins:
     step = -(-len(present) // MOST_QUANTILE_VALUES)
     shares = np.arange(1, NUM_BINS) / NUM_BINS
     edges = np.unique(np.quantile(present[::step], shares, method="inverted_cdf"))
+    if present.min() == present.max():
+        edges = np.append(edges, np.nextafter(edges[-1], np.inf))  # what is over a constant is not it
     counts = np.bincount(np.searchsorted(edges, present[::step], side="right"), minlength=len(edges) + 1)
     ranks = (np.cumsum(counts) - counts / 2) / counts.sum() - 0.5
     return NumericBins(

@@ -96,7 +96,7 @@ def test_a_folder_that_fails_half_way_leaves_the_old_one(tmp_path: Path) -> None
     assert left(tmp_path) == ["prepared"]
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(content=st.binary(max_size=2000), other=st.binary(max_size=2000))
 def test_a_hash_is_of_the_content_alone(tmp_path: Path, content: bytes, other: bytes) -> None:
     one, two = tmp_path / "one", tmp_path / "two"

@@ -225,7 +225,7 @@ names = st.sampled_from(["a", "b", "total", "x1"])
 simple = st.builds("    {0} = {1} + {2}".format, names, st.integers(0, 9), st.integers(0, 9))
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(lines=st.lists(simple, min_size=1, max_size=5), comment=st.text("abc #\"'", max_size=10), at=st.integers(0, 5))
 def test_any_comment_anywhere_changes_nothing(tmp_path: Path, lines: list[str], comment: str, at: int) -> None:
     path = tmp_path / "net.py"

@@ -58,7 +58,7 @@ def test_the_latest_is_by_time_of_finishing(records: Records) -> None:
     assert set(records.all(["train", "search"])) == {"train"}
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(st.lists(st.tuples(st.floats(0, 2e9), st.floats(-1, 30)), max_size=12))
 def test_the_newest_come_first_however_late_their_files_were_written(times: list[tuple[float, float]]) -> None:
     with tempfile.TemporaryDirectory() as folder:

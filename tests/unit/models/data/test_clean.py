@@ -60,3 +60,17 @@ def test_a_users_function_that_fails_is_told_as_theirs(tmp_path, body, message):
     with pytest.raises(UserCodeError, match=message) as caught:
         made_features(pa.table({"x": [1, 2]}), "./own.py:make", tmp_path)
     assert "own.py:make" in str(caught.value)
+
+
+def test_empty_text_is_no_target(make_spec):
+    table = pa.table({"x": [1, 2, 3], "y": ["a", "", None]})
+    assert kept_rows(table, make_spec().data)[1].tolist() == [0]
+    assert kept_rows(table.set_column(1, "y", table["y"].dictionary_encode()), make_spec().data)[1].tolist() == [0]
+
+
+def test_whole_numbers_with_gaps_stay_whole_beside_what_is_made(tmp_path):
+    write(tmp_path, "return frame.assign(double=frame['x'] * 2, stars=frame['stars'].clip(0.5))")
+    came = pa.table({"x": [1, 2, 3], "y": [0, None, 2], "stars": [0, 1, None]})
+    made = made_features(came, "./own.py:make", tmp_path)
+    assert made.column("y").equals(came.column("y"))
+    assert made.column("stars").to_pylist() == [0.5, 1.0, None]

@@ -54,3 +54,15 @@ def test_pixels_agree_with_numpy():
     part = fit_pixels(images, Image(height=4, width=5, channels=3))
     assert part.mean == pytest.approx((images / 255).mean((0, 1, 2)))
     assert part.std == pytest.approx((images / 255).std((0, 1, 2)))
+
+
+def test_a_column_in_a_tiny_unit_is_no_constant():
+    values = np.random.default_rng(0).normal(3e-13, 1e-13, 1000)
+    assert fit_numeric("farads", values, Features()).scale == pytest.approx(1e-13, rel=0.1)
+
+
+@pytest.mark.parametrize("normalise", ["standard", "minmax"])
+def test_a_sentinel_at_the_end_of_all_numbers_is_refused(normalise):
+    values = np.array([1.0, 2.0, -1.797e308, 1.797e308])
+    with pytest.raises(DataError, match=r"'x': its spread is no finite number, for its values reach 1.797e\+308"):
+        fit_numeric("x", values, Features(normalise=normalise))

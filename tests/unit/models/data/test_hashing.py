@@ -55,3 +55,16 @@ def test_points_are_uniform():
 def test_a_list_column_is_refused_with_the_cure():
     with pytest.raises(DataError, match="flatten it"):
         hash_values(pa.chunked_array([[[1], [2]]]), "lists")
+
+
+@pytest.mark.parametrize(("coarse", "fine"), [("time32[s]", "time64[ns]"), ("duration[s]", "duration[ns]")])
+def test_times_of_day_and_durations_hash_alike_in_every_unit(coarse: str, fine: str):
+    kinds = {"time32[s]": pa.time32("s"), "time64[ns]": pa.time64("ns")}
+    kinds |= {"duration[s]": pa.duration("s"), "duration[ns]": pa.duration("ns")}
+    column = pa.chunked_array([pa.array([23_400, 0, None], pa.int32())])
+    if coarse.startswith("duration"):
+        column = column.cast(pa.int64())
+    column = column.cast(kinds[coarse])
+    hashes = hash_values(column, "departs")
+    assert len(set(hashes.tolist())) == 3
+    assert np.array_equal(hash_values(column.cast(kinds[fine]), "departs"), hashes)

@@ -75,3 +75,7 @@ def test_a_text_has_no_labels():
     text = Preparation(kind="text", task="language", target=Target(name="next"), characters=characters)
     with pytest.raises(UsageError, match="no labels"):
         checked({"id": ["a"], "label": ["b"]}, text)
+
+
+def test_a_whole_number_beyond_exact_floats_is_taken():
+    assert checked({"id": ["a"], "label": [2**53 + 1]}, PRICE) == [("a", repr(float(2**53)))]

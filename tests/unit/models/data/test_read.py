@@ -129,3 +129,14 @@ def test_a_table_is_written_whole_or_not_at_all(tmp_path):
     write_table(pa.table({"x": [1, 2]}), path)
     assert read_table(path, ["x"]).num_rows == 2
     assert list(path.parent.iterdir()) == [path]
+
+
+def test_columns_that_arrow_cannot_hold_are_told():
+    for column in (pd.arrays.SparseArray([0, 0, 1]), [2**70, 1, 2]):
+        with pytest.raises(DataError, match="the source's table: a column cannot be read"):
+            read_source(pd.DataFrame({"x": column}))
+
+
+def test_views_of_text_are_text():
+    table = pa.table({"x": pa.array(["a", None], pa.string_view()), "y": [1, 2]})
+    assert read_source(table).schema == pa.schema({"x": pa.string(), "y": pa.int64()})

@@ -43,6 +43,18 @@ def test_rows_of_the_time_of_validation_and_test_are_left_out(rows, make_spec, r
     assert place.max() < 102
 
 
+def test_unlabelled_rows_of_a_moment_of_validation_are_left_out(rows, make_spec, run_prepare):
+    """Where few moments share all rows, the cut lies beside the share that was asked for."""
+    year = np.repeat([2010, 2011, 2012], [90, 60, 50])
+    table = without_target(rows, 4).append_column("year", pa.array(year))
+    split = {"by": "time", "column": "year", "validation": 0.25, "test": 0.25}
+    features = {"columns": ["number", "year"]}
+    folder, _ = run_prepare(table, make_spec(unlabelled=True, split=split, features=features))
+    prepared = pq.read_table(folder / "rows.parquet")
+    trained = set(prepared["year"].to_numpy()[prepared["__split"].to_numpy() == 0])
+    assert set(read_unlabelled(folder)["year"].to_numpy()) <= trained
+
+
 def test_rows_of_groups_of_validation_and_test_are_left_out(rows, make_spec, run_prepare):
     table = without_target(rows, 3).append_column("id", pa.array(np.arange(200) * 1.0))
     table = table.append_column("team", pa.array([f"t{i % 20}" for i in range(200)]))

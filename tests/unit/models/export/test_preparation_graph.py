@@ -40,7 +40,7 @@ NUMBERS = st.floats(allow_infinity=False, width=64, min_value=-1e30, max_value=1
 TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=6)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     values=st.lists(NUMBERS, min_size=1, max_size=20),
     fill=st.floats(-1e6, 1e6),
@@ -58,7 +58,7 @@ def test_numbers_become_the_same_bits_as_in_training(
     np.testing.assert_array_equal(got, encode_numeric(column, part)[:, None])
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     categories=st.lists(TEXTS.filter(bool), unique=True, max_size=8),
     others=st.lists(st.none() | TEXTS, max_size=8),

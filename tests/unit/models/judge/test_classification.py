@@ -43,7 +43,7 @@ def value(name, target, prediction, weight):
 
 
 @given(binary_cases())
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 def test_binary_metrics_equal_scikit_learn(case):
     target, prediction, weight = case
     label = prediction > 0.5
@@ -62,7 +62,7 @@ def test_binary_metrics_equal_scikit_learn(case):
 
 
 @given(multiclass_cases())
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 def test_multiclass_metrics_equal_scikit_learn(case):
     target, prediction, weight = case
     label = prediction.argmax(axis=1)
@@ -86,7 +86,7 @@ def test_multiclass_metrics_equal_scikit_learn(case):
 
 
 @given(binary_cases())
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 def test_a_whole_number_weight_means_repeated_examples(case):
     target, prediction, weight = case
     if weight is None:

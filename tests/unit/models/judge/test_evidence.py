@@ -38,3 +38,8 @@ def test_digests_follow_values_dtype_and_slices():
 def test_slice_values_read_as_people_write_them():
     mixed = np.array([1.0, 2.5, None, float("nan"), "x", True], dtype=object)
     assert as_text(mixed).tolist() == ["1", "2.5", "missing", "missing", "x", "True"]
+
+
+def test_a_users_own_words_are_no_missing_values():
+    words = np.array(["None", "nan", "", "NaT"], dtype=object)
+    assert as_text(words).tolist() == ["None", "nan", "missing", "NaT"]

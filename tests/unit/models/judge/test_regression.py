@@ -18,7 +18,7 @@ def value(name, target, prediction, weight):
 
 
 @given(st.integers(0, 2**32), st.integers(3, 60), st.booleans())
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 def test_regression_metrics_equal_scikit_learn(seed, num, weighted):
     rng = np.random.default_rng(seed)
     target, prediction = rng.normal(3, 1, num) + 10, rng.normal(3, 1, num) + 10
@@ -37,3 +37,13 @@ def test_constant_target_and_zero_target_are_undefined_for_r2_and_mape():
     assert math.isnan(value("r2", np.ones(4), np.arange(4.0), None))
     assert math.isnan(value("mape", np.array([0.0, 1.0]), np.ones(2), None))
     assert value("mape", np.array([0.0, 1.0]), np.array([5.0, 2.0]), np.array([0.0, 1.0])) == 1.0
+
+
+@pytest.mark.parametrize("constant", [0.0, 5.0, 9.99, 0.1 + 0.2])
+def test_r2_of_a_constant_is_undefined_however_its_mean_is_rounded(constant: float):
+    target, prediction = np.full(200, constant), np.linspace(constant - 1, constant + 1, 200)
+    assert math.isnan(value("r2", target, prediction, None))
+    target[7] = 99.0
+    weight = np.ones(200)
+    weight[7] = 0
+    assert math.isnan(value("r2", target, prediction, weight))

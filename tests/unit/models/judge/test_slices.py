@@ -67,3 +67,16 @@ def test_many_slices_without_a_change_seldom_raise_an_alarm():
         given_evidence = Evidence("regression", target, *models, slices={"col": np.arange(1000) % 20})
         alarms += any(each.lost for each in judge_slices(given_evidence, RULES, METRICS["mae"]))
     assert alarms <= 3
+
+
+@pytest.mark.parametrize(("num_clusters", "tested"), [(1, False), (9, False), (10, True)])
+def test_a_slice_of_few_clusters_is_not_tested(num_clusters: int, tested: bool):
+    """Its resamples are all alike: any loss at all would be certain."""
+    column = np.array(["a"] * 200)
+    found = evidence(column, champion_noise=0.5)
+    found = Evidence("regression", found.target, found.challenger, found.champion, slices=found.slices,
+                     clusters=np.arange(200) % num_clusters)  # fmt: skip
+    (one,) = judge_slices(found, RULES, METRICS["mae"])
+    assert one.lost is tested
+    assert (one.p_holm is not None) is tested
+    assert ("clusters" in one.note) is not tested

@@ -106,7 +106,7 @@ def test_a_project_whose_spec_is_broken_shows_the_error_and_no_buttons() -> None
     assert "/retrain" not in html
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     st.text(alphabet=st.characters(codec="utf-8", exclude_categories=["Cs", "Cc"])),
     st.sampled_from(["<script>", '"><img src=x onerror=y>', "{{ 7*7 }}", "javascript:"]),

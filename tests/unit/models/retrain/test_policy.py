@@ -168,7 +168,7 @@ quiets = st.none() | st.sampled_from([QuietHours(begin=22, end=6), QuietHours(be
 kinds = st.sampled_from(["decay", "new_data", "drift", "person", "schedule"])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(policies, quiets, loops, kinds, st.floats(0, 30 * DAY_S))
 def test_deciding_is_deterministic_and_always_gives_a_reason(
     policy: Retrain, quiet: QuietHours | None, before: list[PastLoop], kind: Kind, later: float
@@ -181,7 +181,7 @@ def test_deciding_is_deterministic_and_always_gives_a_reason(
     assert (decision.until is None) or decision.action == "wait"
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(policies, loops, st.floats(0, 30 * DAY_S), st.floats(0, 30 * DAY_S))
 def test_what_is_allowed_stays_allowed_while_nothing_happens(
     policy: Retrain, before: list[PastLoop], first: float, more: float
@@ -191,7 +191,7 @@ def test_what_is_allowed_stays_allowed_while_nothing_happens(
         assert decide(policy, a_signal(), past, NOW + first + more).action != "wait"
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(policies, quiets, loops, st.floats(0, 1, exclude_max=True))
 def test_until_is_the_first_moment_at_which_it_is_weighed_otherwise(
     policy: Retrain, quiet: QuietHours | None, before: list[PastLoop], share: float
@@ -205,7 +205,7 @@ def test_until_is_the_first_moment_at_which_it_is_weighed_otherwise(
             assert decide(policy, a_signal(at=NOW + 1), past, between).action == "wait"
 
 
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=5)
 @given(st.floats(0, 7200), st.floats(0, 100), st.booleans())
 def test_a_storm_of_a_thousand_signals_gives_one_retrain(cooldown_s: float, loop_s: float, queued: bool) -> None:
     """Signals of one minute, weighed while the loop runs, or one after the other once it has ended."""

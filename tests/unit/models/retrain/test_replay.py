@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from models.errors import TrainingError
@@ -134,7 +134,6 @@ def test_policies_share_a_training_of_the_same_rows(past: Past):
     assert set(world.trained) <= monthly
 
 
-@settings(deadline=None)
 @given(
     seed=st.integers(0, 2**32 - 1),
     num_rows=st.integers(40, 300),

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from models.retrain.schedule import Schedule, check_timezone, parse
@@ -38,7 +38,6 @@ def times(schedule: Schedule, after: datetime, count: int) -> list[str]:
     return found
 
 
-@settings(deadline=None)
 @given(st.sampled_from(TEXTS), st.sampled_from(ZONES), st.floats(1.6e9, 1.9e9))
 def test_the_next_time_is_strictly_later_and_nothing_lies_between(text: str, zone: str, after: float) -> None:
     schedule = parse(text, zone)

@@ -2,7 +2,7 @@
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from models.data.labels import checked_labels
@@ -86,7 +86,6 @@ VALUES = st.one_of(
 )
 
 
-@settings(deadline=None)
 @given(value=VALUES, preparation=st.sampled_from([TEXT, WHOLE, TRUTH, NUMBER]))
 def test_it_is_what_a_file_of_labels_may_say(value, preparation):
     """The same label, or none, or a refusal, as the file of one row has."""

@@ -5,7 +5,7 @@ import json
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from models.errors import DataError
@@ -87,7 +87,6 @@ ANY = st.recursive(
 FIELDS = ("name", "shape", "datatype", "data", "parameters")
 
 
-@settings(deadline=None)
 @given(st.dictionaries(st.sampled_from(FIELDS), ANY), st.dictionaries(st.sampled_from(["id", "outputs"]), ANY))
 def test_no_json_does_harm(tensor: dict[str, object], more: dict[str, object]) -> None:
     """A request, or a `DataError`: nothing else."""

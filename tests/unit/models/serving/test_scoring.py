@@ -135,7 +135,7 @@ def test_names_are_texts_each_once(ids: object, said: str) -> None:
         checked_ids(["a" * (LONGEST_ID + 1)])
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(st.sampled_from(TASKS), st.sampled_from([*FORMATS, None]), JSON)
 def test_no_json_does_harm_to_any_kind(task: str, form: str | None, value: object) -> None:
     """Rows, or a `DataError`: nothing else."""

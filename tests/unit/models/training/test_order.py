@@ -7,7 +7,7 @@ from models.errors import TrainingError
 from models.training.order import Order, seed_of
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(count=st.integers(16, 500), batch=st.integers(16, 128), world=st.integers(1, 4), accumulate=st.integers(1, 2))
 def test_every_example_once_an_epoch_whatever_the_world(count, batch, world, accumulate):
     order = Order(count, batch, world, accumulate, seed=7)

@@ -33,7 +33,7 @@ def seen(stream, order, step):
     return stream.buffers["target"][at].tolist()
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(shard_rows=st.integers(1, 40), group_shards=st.integers(2, 8), data=st.data())
 def test_every_row_comes_once_an_epoch_in_every_epochs_own_order(file, shard_rows, group_shards, data):
     shards = Shards(ROWS, shard_rows, group_shards, seed=3)
@@ -48,7 +48,7 @@ def test_every_row_comes_once_an_epoch_in_every_epochs_own_order(file, shard_row
         assert orders[0] != orders[1]
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(
     shard_rows=st.integers(5, 30), group_shards=st.integers(2, 4), skipped=st.integers(0, 18), epoch=st.integers(0, 3)
 )

@@ -26,3 +26,15 @@ def test_chances_of_many_classes_sum_to_one_and_the_curves_rise() -> None:
 
 def test_nothing_is_calibrated_on_nothing() -> None:
     assert fit_calibration(np.zeros(0, np.int64), np.zeros(0)) is None
+
+
+@pytest.mark.parametrize("order", [np.argsort, lambda target: np.arange(len(target))])
+def test_equal_scores_are_one_point_in_whatever_order_the_rows_come(order) -> None:
+    source = np.random.default_rng(0)
+    stated = source.choice([0.3, 0.6], 4000)
+    target = (source.random(4000) < stated).astype(np.int64)
+    rows = order(target)
+    found = fit_calibration(target[rows], stated[rows])
+    assert found is not None
+    came = [target[stated == score].mean() for score in (0.3, 0.6)]
+    assert found.chances(np.array([0.3, 0.6]))[:, 1] == pytest.approx(came)

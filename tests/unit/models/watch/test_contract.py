@@ -73,3 +73,16 @@ def test_categories_that_training_never_saw_are_a_breach() -> None:
 
 def test_nothing_predicted_breaks_nothing() -> None:
     assert found(rows(0)) == []
+
+
+def test_all_ranges_of_a_column_hold_and_one_under_a_condition_is_none() -> None:
+    def data(*arguments: dict[str, object]) -> Data:
+        between = "expect_column_values_to_be_between"
+        expectations = [{"expect": between, "arguments": {"column": "wind", **one}} for one in arguments]
+        return Data.model_validate({"source": "x.csv", "target": "late", "expectations": expectations})
+
+    columns = reference().columns
+    both = data({"min_value": 0}, {"max_value": 50}, {"min_value": -10, "max_value": 40})
+    assert bounds_of(columns, both)["wind"] == (0, 40)
+    conditioned = data({"min_value": 0, "row_condition": "rain > 0", "condition_parser": "pandas"})
+    assert bounds_of(columns, conditioned)["wind"] == bounds_of(columns, DATA)["wind"]

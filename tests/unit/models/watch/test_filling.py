@@ -29,7 +29,7 @@ def windows_of(tables: list[pa.Table], size: int = 50) -> list[Filling]:
     return list(found.values())
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(st.lists(st.integers(0, 130), max_size=4))
 def test_windows_do_not_depend_on_how_the_log_is_cut(cuts: list[int]) -> None:
     whole = log(130)

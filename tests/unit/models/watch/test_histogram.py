@@ -1,5 +1,6 @@
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
@@ -70,3 +71,12 @@ def test_whole_numbers_booleans_and_nulls_are_counted_as_the_model_reads_them() 
 def test_a_column_without_any_value_has_one_empty_bin() -> None:
     bins = numeric_bins("x", np.array([np.nan]))
     assert bins.count(pa.array([1.0, None])).tolist() == [1, 1, 0, 1]
+
+
+@pytest.mark.parametrize("constant", [0.0, 1.0, -3.5, 1e100, -1e-300])
+def test_what_is_over_or_under_a_constant_is_not_it(constant: float) -> None:
+    bins = numeric_bins("x", np.full(50, constant))
+    under, over = np.nextafter(constant, -np.inf), np.nextafter(constant, np.inf)
+    counts = bins.count(pa.array([under, constant, constant, over, np.nan]))
+    assert bins.values_of(counts).tolist() == [1, 2, 1]
+    assert bins.num_missing(counts) == 1

@@ -90,7 +90,7 @@ def test_rows_are_those_of_the_first_prediction_with_who_said_what_when(tmp_path
     assert feedback_of(tmp_path).digest != found.digest
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     st.lists(st.tuples(st.sampled_from(["predict", "label", "ask"]), st.integers(0, 5), st.integers(0, 2)), max_size=25)
 )

@@ -14,7 +14,7 @@ from tasks.runtime.journal import append, read
 values = st.dictionaries(st.text(max_size=5), st.text(max_size=20) | st.integers() | st.none(), max_size=3)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(lines=st.lists(values, max_size=8), cut=st.integers(0, 300))
 def test_what_was_whole_is_read_and_a_torn_end_costs_one_line(tmp_path: Path, lines: list[dict], cut: int) -> None:
     path = tmp_path / "j.jsonl"

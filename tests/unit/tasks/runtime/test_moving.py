@@ -75,7 +75,7 @@ def test_merged_parts_know_how_far_living_segments_were_moved(tmp_path):
     assert len(prediction_log(tmp_path).offsets()) < FEWEST_PARTS, "what is gone is not remembered for good"
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     sizes=st.lists(st.integers(1, 3), min_size=1, max_size=5),
     cut=st.integers(0, 400),

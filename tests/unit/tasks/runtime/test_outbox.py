@@ -50,7 +50,7 @@ def test_nothing_there_is_nothing_to_read(path: Path) -> None:
     assert Outbox(path).open_runs() == []
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(cut=st.integers(0, 400))
 def test_a_file_cut_anywhere_loses_only_the_torn_line(tmp_path: Path, cut: int) -> None:
     path = tmp_path / "loop.jsonl"

@@ -59,7 +59,7 @@ def test_the_same_key_adds_nothing_again_after_compaction_too(tmp_path):
     assert "99" not in ids(log.scan())
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(sizes=st.lists(st.tuples(st.integers(1, 12), st.integers(0, 50)), max_size=30), data=st.data())
 def test_compaction_changes_nothing_for_any_reader(tmp_path_factory, sizes, data):
     log = log_in(tmp_path_factory.mktemp("log"))

@@ -88,7 +88,7 @@ def test_new_labels_are_those_of_known_predictions_that_came_since(tmp_path):
     assert new_labels(tmp_path, 31) == 0
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(
     events=st.lists(
         st.tuples(st.sampled_from(["predict", "label"]), st.integers(0, 8), st.integers(0, 20)), max_size=40

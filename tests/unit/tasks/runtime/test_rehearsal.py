@@ -101,7 +101,7 @@ def test_a_model_that_was_tampered_with_is_made_again(project: Project):
     assert model.read_bytes() == whole
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(changed=st.integers(0, 599), first=st.integers(0, KNOWN - 1))
 def test_rows_given_change_what_a_model_goes_by_and_others_do_not(project: Project, changed: int, first: int):
     plain, other = past_of(project, rows()), past_of(project, rows(changed))

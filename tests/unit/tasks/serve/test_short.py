@@ -121,7 +121,7 @@ def test_a_served_models_name_is_part_of_its_address(tmp_path: Path) -> None:
     assert (body, rig.took) == (told("abc", name="other"), ["long"])
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(cuts=st.lists(st.integers(1, len(request()) - 1), min_size=1, max_size=3, unique=True).map(sorted))
 def test_what_arrives_in_parts_is_answered_alike(tmp_path_factory: pytest.TempPathFactory, cuts: list[int]) -> None:
     whole = request()
