@@ -163,9 +163,13 @@ class Registry:
         """
         with self.locked():
             champion = self._champion()
-            told = next((entry for entry in reversed(self.journal()) if entry.after == version), None)
+            journal = self.journal()
+            told = next((entry for entry in reversed(journal) if entry.after == version), None)
             if champion == version and told:
                 return told
+            mine = [entry for entry in journal if loop_id and (entry.loop_id, entry.after) == (loop_id, version)]
+            if mine:
+                return mine[-1]  # the loop was killed after it had moved: what a person did since then stands
             if champion != expected:
                 raise GateRefused(
                     f"{self.model}: the champion is version {champion or 'none'}, but the verdict compared with "
@@ -187,16 +191,14 @@ class Registry:
         with self.locked():
             self._champion()
             held = standing(self.journal())
-            if len(held) < 2:
-                raise GateRefused(
-                    f"{self.model}: nothing to roll back to: "
-                    + (f"nobody was champion before version {held[0]}" if held else "no champion so far")
-                )
+            back = self._back(held)
+            if back is None:
+                raise GateRefused(f"{self.model}: nothing to roll back to: {_nobody(held)}")
             if expected is not None and held[-1] != expected:
                 raise GateRefused(
                     f"{self.model}: the champion is version {held[-1]}, not {expected}: look again, then roll back"
                 )
-            entry = self._move("rollback", held[-1], held[-2], "", reason)
+            entry = self._move("rollback", held[-1], back, "", reason)
         return self._told(entry)
 
     def _told(self, entry: Entry) -> Entry:
@@ -265,18 +267,27 @@ class Registry:
 
     def _is_cut_short(self, journal: list[Entry], alias: str) -> bool:
         """Whether the aliases still stand as they did before the last entry of the journal."""
-        before = standing(journal[:-1])
-        return journal[-1].before == alias and self.alias("previous") == (before[-2] if len(before) > 1 else None)
+        return journal[-1].before == alias and self.alias("previous") == self._back(standing(journal[:-1]))
 
     def _settle(self) -> None:
-        """Make the aliases say what the journal says."""
+        """Make the aliases say what the journal says, but of versions that were deleted in MLflow since."""
         held = standing(self.journal())
         if not held:
             return
-        self.set_alias("champion", held[-1])
-        self.set_alias("previous", held[-2] if len(held) > 1 else None)
+        if held[-1] in self._versions():
+            self.set_alias("champion", held[-1])
+        self.set_alias("previous", self._back(held))
         if self.alias("challenger") == held[-1]:
             self.set_alias("challenger", None)
+
+    def _back(self, held: list[str]) -> str | None:
+        """The last champion before the present one that is still there."""
+        there = self._versions()
+        return next((version for version in reversed(held[:-1]) if version in there and version != held[-1]), None)
+
+    def _versions(self) -> set[str]:
+        with reaching_store():
+            return {str(one.version) for one in self._store.search_model_versions(f"name = '{self.model}'")}
 
     def _ensure_model(self, description: str) -> None:
         from mlflow.exceptions import MlflowException
@@ -296,12 +307,22 @@ def standing(journal: list[Entry]) -> list[str]:
     for entry in journal:
         if entry.action == "rollback":
             del held[-1:]
+            while entry.after in held[:-1] and held[-1] != entry.after:  # past those that were deleted in MLflow
+                del held[-1]
             continue
         if entry.before is not None and not held:
             held.append(entry.before)  # a person had set the alias in MLflow before the first promotion
         if entry.after is not None and entry.after not in held[-1:]:
             held.append(entry.after)
     return held
+
+
+def _nobody(held: list[str]) -> str:
+    if not held:
+        return "no champion so far"
+    if len(held) == 1:
+        return f"nobody was champion before version {held[0]}"
+    return f"of the champions before version {held[-1]} none is left: they were deleted in MLflow"
 
 
 @contextlib.contextmanager

@@ -98,6 +98,54 @@ def test_the_same_work_registered_twice_is_one_version(place: Workspace, model: 
     assert len(client().search_model_versions(f"name = '{model}'")) == 1
 
 
+def test_a_version_deleted_in_mlflow_stops_no_promotion_and_no_rollback(place: Workspace, model: str) -> None:
+    made = register(place, model, 5)
+    for number in (1, 2, 3):
+        made.promote(str(number), str(number - 1) if number > 1 else None)
+    client().delete_model_version(model, "2")
+    made.promote("4", "3")
+    assert (made.alias("champion"), made.alias("previous")) == ("4", "3")
+    made.rollback("bad")
+    assert (made.alias("champion"), made.alias("previous")) == ("3", "1")
+    made.rollback("bad too")
+    assert (made.alias("champion"), made.alias("previous")) == ("1", None)
+    assert journal(made)[-1] == ("rollback", "3", "1")
+    with pytest.raises(GateRefused, match="nobody was champion before version 1"):
+        made.rollback()
+    made.promote("5", "1")
+    client().delete_model_version(model, "1")
+    with pytest.raises(GateRefused, match="before version 5 none is left: they were deleted in MLflow"):
+        made.rollback()
+    assert len(made.journal()) == 7, "a refused rollback is no entry"
+
+
+def test_where_the_champion_was_deleted_in_mlflow_there_is_none_until_somebody_chooses(
+    place: Workspace, model: str
+) -> None:
+    made = register(place, model, 3)
+    made.promote("1", None)
+    made.promote("2", "1")
+    client().delete_model_version(model, "2")
+    with pytest.raises(GateRefused, match="the champion is version none"):
+        made.promote("3", "2")
+    assert made.alias("champion") is None
+    made.rollback("it was deleted")
+    assert (made.alias("champion"), made.alias("previous")) == ("1", None)
+    made.promote("3", "1")
+    assert (made.alias("champion"), made.alias("previous")) == ("3", "1")
+
+
+def test_what_a_person_rolled_back_is_not_promoted_again_by_the_loop_that_goes_on(place: Workspace, model: str) -> None:
+    """It was killed after the champion had moved, and before it wrote that down."""
+    made = register(place, model, 2)
+    made.promote("1", None, loop_id="first")
+    moved = made.promote("2", "1", loop_id="second")
+    made.rollback("complaints")
+    assert made.promote("2", "1", loop_id="second") == moved
+    assert made.alias("champion") == "1"
+    assert made.promote("2", "1", loop_id="third").number == 4, "another loop's verdict may"
+
+
 def test_nothing_registered_is_no_champion_and_no_journal(place: Workspace, model: str) -> None:
     made = Registry(place, model)
     assert made.alias("champion") is None
