@@ -11,7 +11,7 @@ import hashlib
 import itertools
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -74,7 +74,8 @@ def code_parts(modules: Iterable[str], files: Iterable[Path] = (), memory: dict[
     """
     memory = memory if memory is not None else {}
     own = _own_modules()
-    todo = [own[name] for name in modules] + [str(path) for path in files if path.is_file()]
+    named = [path for path in files if path.is_file()]
+    todo = [own[name] for name in modules] + [str(path) for path in named]
     seen: dict[str, str] = {}
     while todo:
         path = todo.pop()
@@ -82,8 +83,9 @@ def code_parts(modules: Iterable[str], files: Iterable[Path] = (), memory: dict[
             continue
         fingerprint, imports = _read_code(path, memory)
         seen[path] = fingerprint
-        users = None if path.startswith(OWN_FOLDERS) else Path(path)
-        todo += [inner for name in imports if (inner := _found(name, own, users)) is not None]
+        # A module of ours leads to ours alone; a user's also to what lies beside it and beside the files named.
+        beside = () if path.startswith(OWN_FOLDERS) else (Path(path), *named)
+        todo += [inner for name in imports if (inner := _found(name, own, beside)) is not None]
     parts: Parts = {}
     for path, fingerprint in sorted(seen.items(), key=lambda item: Path(item[0])):
         name = f"code:{_shown(Path(path))}"  # files of one name in two folders share the part: each still counts
@@ -144,21 +146,25 @@ def _own_modules() -> dict[str, str]:
     return found
 
 
-def _found(name: str, own: Mapping[str, str], importer: Path | None) -> str | None:
-    """The file of a module that can change a result: one of ours, or for a user's `importer` one of theirs.
+def _found(name: str, own: Mapping[str, str], beside: Sequence[Path]) -> str | None:
+    """The file of a module that can change a result: one of ours, or for a user's file one `beside` it or its like.
 
     `from models.spec import Spec` names an attribute, which is no module and has no file.
     """
     if name.partition(".")[0] in PACKAGES:
         return None if name.startswith(MACHINERY) or name in SILENT_MODULES else own.get(name)
-    return _users(name, importer) if importer else None
+    return _users(name, *beside) if beside else None
 
 
-def _users(name: str, importer: Path) -> str | None:
-    """A module in the folder of a user's file or in the package which that file belongs to."""
+def _users(name: str, importer: Path, *named: Path) -> str | None:
+    """A module in the folder of a user's file, in the package which that file belongs to, or beside the files named.
+
+    These last folders are where Python looks as the file named is run (`models/refs.py`).
+    """
     level = len(name) - len(name.lstrip("."))
     packages = itertools.takewhile(lambda folder: (folder / "__init__.py").is_file(), importer.parents)
-    folders = [importer.parents[level - 1]] if level else [importer.parent, *(folder.parent for folder in packages)]
+    absolute = [importer.parent, *(folder.parent for folder in packages), *(path.parent for path in named)]
+    folders = [importer.parents[level - 1]] if level else absolute
     for folder in folders:
         path = folder.joinpath(*name.strip(".").split("."))
         for found in (path.with_suffix(".py"), path / "__init__.py"):

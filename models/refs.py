@@ -20,12 +20,19 @@ from typing import Any
 from models.errors import UsageError, UserCodeError
 
 OWN_PACKAGES = ("flows", "models", "tasks")
+_loaded: dict[str, tuple[Path, str]] = {}
+"""Modules that users' files brought in from their own folders: each one's file, and what it held then."""
 
 
 def is_own_code(reference: str) -> bool:
     """True for `package.module:attr` and `./file.py:attr`, false for a short name or a plain path."""
     target, colon, attr = reference.rpartition(":")
     return bool(colon) and attr.isidentifier() and (target.endswith(".py") or _is_dotted(target))
+
+
+def is_package(source: str) -> bool:
+    """True for sources that a package registry serves."""
+    return source.startswith(("pypi:", "npm:", "debian:"))
 
 
 def resolve(reference: str, base: Path, short: Mapping[str, str] | None = None) -> Any:
@@ -110,9 +117,9 @@ def _load_file(base: Path, target: str) -> ModuleType:
     path = (base / target).resolve()
     if not path.is_file():
         raise UsageError(f"{target}: no such file beside the spec ({path})")
+    _forget_edited(path.parent)
     # The content is part of the name: an edited file is never answered with the module loaded before the edit.
-    digest = hashlib.sha256(path.read_bytes()).hexdigest()[:12]
-    name = f"_loopline_{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}_{digest}"
+    name = f"_loopline_{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}_{_content(path)}"
     if name in sys.modules:
         return sys.modules[name]
     spec = importlib.util.spec_from_file_location(name, path)
@@ -128,7 +135,32 @@ def _load_file(base: Path, target: str) -> ModuleType:
         del sys.modules[name]
         hint = _namesake(error, path.parent)
         raise UserCodeError(f"{target} raised {type(error).__name__} on import: {error}{hint}") from error
+    _note_loaded(path.parent)
     return module
+
+
+def _note_loaded(folder: Path) -> None:
+    for name, module in list(sys.modules.items()):
+        file = Path(getattr(module, "__file__", None) or "")
+        if not file.is_relative_to(folder) or "site-packages" in file.parts or not file.is_file():
+            continue
+        if name not in _loaded or _loaded[name][0] != file:
+            _loaded[name] = (file, _content(file))
+
+
+def _forget_edited(folder: Path) -> None:
+    """Have a user's modules imported anew if one was edited since: a step's key holds what the files say now."""
+    known = {name: entry for name, entry in _loaded.items() if entry[0].is_relative_to(folder)}
+    if all(file.is_file() and _content(file) == before for file, before in known.values()):
+        return
+    for name in known:
+        sys.modules.pop(name, None)
+        del _loaded[name]
+    importlib.invalidate_caches()
+
+
+def _content(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:12]
 
 
 def _namesake(error: BaseException, folder: Path) -> str:

@@ -47,7 +47,7 @@ def growth(project: Project, spec: Spec, now: float | None = None) -> Growth | N
     """
     ledger = Ledger(project, spec)
     before = ledger.records.latest("ingest")
-    if before is None or before.result.get("source") != spec.data.source or sources.is_package(spec.data.source):
+    if before is None or before.result.get("source") != spec.data.source or refs.is_package(spec.data.source):
         return None
     if refs.is_own_code(spec.data.source):
         return _of_function(project, spec, before)

@@ -57,11 +57,6 @@ class PackageSource:
         return f"{self.registry}/{self.name.replace('/', '_')}-{self.version or 'any'}"
 
 
-def is_package(source: str) -> bool:
-    """True for sources that a package registry serves."""
-    return source.startswith(("pypi:", "npm:", "debian:"))
-
-
 def parse(source: str) -> PackageSource:
     """A package source in its parts.
 
@@ -111,7 +106,7 @@ def ingest(spec: Spec, base: Path, cache: Path) -> pa.Table:
         UserCodeError: The spec's own source function failed.
     """
     source = spec.data.source
-    if is_package(source):
+    if refs.is_package(source):
         return read_source(fetch(source, cache), told_as=source)
     if refs.is_own_code(source):
         return _from_function(source, base, cache)
@@ -121,7 +116,7 @@ def ingest(spec: Spec, base: Path, cache: Path) -> pa.Table:
 def source_files(spec: Spec, base: Path) -> list[Path]:
     """The local files that decide what a source gives; none for a package, whose text does."""
     source = spec.data.source
-    if is_package(source):
+    if refs.is_package(source):
         return []
     if refs.is_own_code(source):
         code = refs.source_file(source, base)

@@ -14,7 +14,7 @@ from models.files import Hashes, write_text
 from models.identity import Parts, code_parts, key_of, library_parts, spec_parts
 from models.nets.catalogue import NETS, net_name
 from models.records import Record, Records
-from models.refs import source_file
+from models.refs import is_own_code, is_package, source_file
 from models.spec import Spec
 from models.steps import BY_NAME, STEPS, Planned, Step, plan
 from tasks.runtime import registry_view
@@ -173,10 +173,11 @@ class Ledger:
 
     def _local_files(self, step: Step) -> Parts:
         """A source that is a file or folder here counts by its content."""
-        if step.name != BY_NAME["ingest"].name or ":" in self.spec.data.source:
+        source = self.spec.data.source
+        if step.name != BY_NAME["ingest"].name or is_package(source) or is_own_code(source):
             return {}
-        path = (self.project.folder / Path(self.spec.data.source).expanduser()).resolve()
-        return {f"file:{self.spec.data.source}": self.hashes.of(path) if path.exists() else None}
+        path = (self.project.folder / Path(source).expanduser()).resolve()
+        return {f"file:{source}": self.hashes.of(path) if path.exists() else None}
 
     @cached_property
     def feedback(self) -> Feedback | None:

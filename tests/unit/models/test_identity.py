@@ -146,6 +146,18 @@ def test_a_package_beside_a_users_file_is_followed(project: Path) -> None:
     assert parts_of(project) != between
 
 
+def test_folders_without_an_init_are_followed_to_the_second_file_and_on(tmp_path: Path) -> None:
+    """Python looks for `blocks.inner` beside the file that was named, wherever the import stands."""
+    (tmp_path / "blocks").mkdir()
+    (tmp_path / "net.py").write_text("from blocks.outer import Net\n")
+    (tmp_path / "blocks" / "outer.py").write_text("from blocks.inner import WIDTH\n\n\nclass Net:\n    w = WIDTH\n")
+    (tmp_path / "blocks" / "inner.py").write_text("WIDTH = 1\n")
+    before = code_parts([], [tmp_path / "net.py"])
+    assert set(before) == {"code:net.py", "code:outer.py", "code:inner.py"}
+    (tmp_path / "blocks" / "inner.py").write_text("WIDTH = 2\n")
+    assert differences(code_parts([], [tmp_path / "net.py"]), before) == ["code inner.py: changed"]
+
+
 def test_two_files_of_one_name_both_count(tmp_path: Path) -> None:
     one, two = tmp_path / "a" / "net.py", tmp_path / "b" / "net.py"
     for path in (one, two):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from models.errors import UsageError, UserCodeError
-from models.refs import call, is_own_code, resolve, source_file
+from models.refs import call, is_own_code, is_package, resolve, source_file
 
 
 @pytest.fixture(autouse=True)
@@ -15,7 +15,7 @@ def _own_modules() -> Iterator[None]:
     modules, path = dict(sys.modules), list(sys.path)
     yield
     for name in set(sys.modules) - set(modules):
-        if name.startswith(("_loopline_", "beside", "mypackage")):
+        if name.startswith(("_loopline_", "beside", "mypackage", "made_common")):
             del sys.modules[name]
     sys.path[:] = path
 
@@ -40,6 +40,12 @@ def test_what_counts_as_own_code(reference: str, own: bool) -> None:
     assert is_own_code(reference) is own
 
 
+def test_what_counts_as_a_package_of_a_registry() -> None:
+    assert is_package("npm:a@1!x")
+    assert not is_package("a.csv")
+    assert not is_package("2024-05-01T10:30.csv")
+
+
 def test_a_file_beside_the_spec(tmp_path: Path) -> None:
     (tmp_path / "net.py").write_text("def build():\n    return 7\n")
     assert resolve("./net.py:build", tmp_path)() == 7
@@ -56,6 +62,19 @@ def test_an_edited_file_is_loaded_anew(tmp_path: Path) -> None:
     for value in (1, 2):
         path.write_text(f"value = {value}\n")
         assert resolve("./net.py:value", tmp_path) == value
+
+
+def test_a_file_is_loaded_anew_when_what_it_imports_was_edited(tmp_path: Path) -> None:
+    """A loop under way records each step with the code as it is then."""
+    (tmp_path / "made_common.py").write_text("SCALE = 1\n")
+    for name in ("source", "features"):
+        (tmp_path / f"{name}.py").write_text(f"import made_common\ndef {name}(): return made_common.SCALE\n")
+    assert resolve("./source.py:source", tmp_path)() == 1
+    first = resolve("./features.py:features", tmp_path)
+    assert resolve("./features.py:features", tmp_path) is first, "loaded once while nothing changes"
+    (tmp_path / "made_common.py").write_text("SCALE = 100\n")
+    assert resolve("./features.py:features", tmp_path)() == 100
+    assert resolve("./source.py:source", tmp_path)() == 100
 
 
 def test_files_of_one_name_in_two_projects_stay_apart(tmp_path: Path) -> None:

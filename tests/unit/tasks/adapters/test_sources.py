@@ -7,7 +7,7 @@ import pytest
 
 from models.errors import DataError, UsageError, UserCodeError
 from models.spec import Spec
-from tasks.adapters.sources import fetch, ingest, is_package, parse, source_files
+from tasks.adapters.sources import fetch, ingest, parse, source_files
 
 CONTENT = b"x,y\n1,2\n"
 PIN = hashlib.sha256(CONTENT).hexdigest()
@@ -137,8 +137,6 @@ def test_the_files_behind_a_source_are_known(tmp_path):
     assert source_files(spec("d.csv"), tmp_path) == [tmp_path / "d.csv"]
     assert source_files(spec("./own.py:load"), tmp_path) == [(tmp_path / "own.py").resolve()]
     assert source_files(spec("pypi:a==1!x"), tmp_path) == []
-    assert is_package("npm:a@1!x")
-    assert not is_package("a.csv")
 
 
 def test_a_folder_of_text_is_a_source_and_each_file_decides_it(tmp_path, cache):

@@ -109,6 +109,15 @@ def test_changed_data_is_owed_by_its_name(project: Project) -> None:
     assert first_owed(project) == ("ingest", ["file data.csv: changed"])
 
 
+def test_a_file_with_a_colon_in_its_name_counts_by_its_content(project: Project) -> None:
+    source = project.folder / "2024-05-01T10:30.csv"
+    (project.folder / "data.csv").rename(source)
+    override = f"data.source={source.name}"
+    record_all(project, override)
+    source.write_text(source.read_text() + "1,u,yes\n")
+    assert first_owed(project, override) == ("ingest", [f"file {source.name}: changed"])
+
+
 def test_a_source_that_is_gone_is_owed(project: Project) -> None:
     record_all(project)
     (project.folder / "data.csv").unlink()
