@@ -56,7 +56,8 @@ def register(loop: Loop, dataset: Record, weights: Record, exported: Record, ver
         loop.outbox.tags(LOOP_RUN, {"loopline.version": version})
         reference = loop.output("validate-prepared", "reference.json")
         write_text(loop.state / REFERENCES / f"{version}.json", reference.read_text())
-        return Done(result={"version": version, "model": loop.spec.name, "key": key})
+        made_by = registry.run_of(version)  # version 1 of another registry is another one
+        return Done(result={"version": version, "model": loop.spec.name, "key": key, "run": made_by})
 
     return loop.carry_out("register", act)
 

@@ -8,7 +8,6 @@ repository: we wait for it.
 
 from __future__ import annotations
 
-import configparser
 import io
 import subprocess
 import sys
@@ -17,9 +16,9 @@ from typing import Any
 
 from models.errors import StoreError
 from models.files import storing, write_text
+from tasks.runtime.dvc_view import STAGES, default_remote, hashes, root_of
 from tasks.runtime.workspace import CLONE, Project
 
-STAGES = {"ingest": "raw", "prepare": "prepared"}
 COMMAND = 'PATH=".venv/bin:$PATH" loopline stage'
 IGNORED = ("__pycache__", ".loopline", ".venv", "*.tmp")
 SHOWN_CHARACTERS = 500
@@ -36,35 +35,20 @@ def commit(project: Project, loop_id: str) -> dict[str, str]:
     """
     import filelock
 
-    root = _root(project)
+    root = root_of(project)
     with filelock.FileLock(project.workspace.locks / "dvc.lock"):  # dvc.yaml is one file for all projects
         _ensure_repository(root)
         _ensure_stages(project, root)
         targets = [_address(project, root, stage) for stage in STAGES]
         _dvc(root, "commit", "--force", "--quiet", *targets)
         _annotate(project, loop_id)
-    remote = _default_remote(root)
+    remote = default_remote(root)
     if remote:
         _dvc(root, "push", "--quiet", *targets)
-    return {**hashes(project), "remote": remote}
-
-
-def hashes(project: Project) -> dict[str, str]:
-    """DVC's hashes of the project's raw and prepared data, as `dvc.lock` has them."""
-    from ruamel.yaml import YAML
-
-    folder = project.workspace.root if project.inside else project.folder
-    stages = YAML(typ="safe").load((folder / "dvc.lock").read_text())["stages"]
-    suffix = f"@{project.folder.name}" if project.inside else ""
-    return {name: str(stages[stage + suffix]["outs"][0]["md5"]) for stage, name in STAGES.items()}
-
-
-def _root(project: Project) -> Path:
-    """The folder with `.dvc`: the workspace for a project inside, else the nearest above the project, else its own."""
-    if project.inside:
-        return project.workspace.root
-    above = (folder for folder in (project.folder, *project.folder.parents) if (folder / ".dvc").is_dir())
-    return next(above, project.folder)
+    found = hashes(project)
+    if not found:
+        raise StoreError(f"{root}: dvc.lock does not name the data that `dvc commit` has just taken: is it ignored?")
+    return {**found, "remote": remote}
 
 
 def _address(project: Project, root: Path, stage: str) -> str:
@@ -86,12 +70,6 @@ def _dvc(root: Path, command: str, *arguments: str) -> None:
         raise StoreError(
             f"`dvc {command}` in {root} failed: {said}: put it right and run again; the data in data/ is whole"
         )
-
-
-def _default_remote(root: Path) -> str:
-    config = configparser.ConfigParser()
-    config.read([root / ".dvc" / "config", root / ".dvc" / "config.local"])
-    return config.get("core", "remote", fallback="").strip()
 
 
 def _ensure_repository(root: Path) -> None:

@@ -107,6 +107,11 @@ class Registry:
         there = ", ".join(map(str, known[-8:])) or "none yet"
         raise UsageError(f"{self.model} has no version {version!r}: there is {there}")
 
+    def run_of(self, version: str) -> str:
+        """The MLflow run that made a version."""
+        with reaching_store():
+            return str(self._store.get_model_version(self.model, version).run_id)
+
     def set_tags(self, version: str, tags: Mapping[str, str]) -> None:
         """Set tags of a version."""
         with reaching_store():

@@ -17,13 +17,14 @@ from models.records import Record, Records
 from models.refs import is_own_code, is_package, source_file
 from models.spec import Spec
 from models.steps import BY_NAME, STEPS, Planned, Step, plan
-from tasks.runtime import registry_view
+from tasks.runtime import dvc_view, registry_view
 from tasks.runtime.feedback import Feedback, feedback_of
 from tasks.runtime.moving import move
 from tasks.runtime.registry_view import Version
 from tasks.runtime.workspace import Project
 
 RIVAL = "input:champion"
+REMOTE = "input:DVC's remote"
 ORIGIN = "input:start"
 FRESH = "none"
 
@@ -120,14 +121,28 @@ class Ledger:
             **({RIVAL: self.rival(done)} if step.rival else {}),
             **self._local_files(step),
             **self._labelled(step),
+            **self._remote(step),
         }
 
     def current(self, step: Step, done: Mapping[str, Record]) -> tuple[Parts, Record | None, str | None]:
         """The step's parts now, the intact record of that work if there is one, and why a found one does not count."""
         parts = self.parts(step, done)
         record = self.records.find(step.name, key_of(parts))
-        trouble = self.records.broken(record, self.hashes) if record else None
+        trouble = (self.records.broken(record, self.hashes) or self._gone(record)) if record else None
         return parts, None if trouble else record, trouble
+
+    def _gone(self, record: Record) -> str | None:
+        """Why a record of what lies in a store elsewhere no longer counts: that holds it no more."""
+        result = record.result
+        if record.step == "register" and "key" in result:
+            version = registry_view.numbered(self.spec.name, str(result["version"]))
+            if version is None or version.key != result["key"]:
+                return f"the registry has no version {result['version']} of this work"
+        if record.step == "version" and "prepared" in result:
+            locked = dvc_view.hashes(self.project)
+            if any(locked.get(name) != result[name] for name in dvc_view.STAGES.values()):
+                return "dvc.lock does not name this data"
+        return None
 
     def plan(self, steps: Sequence[Step] = STEPS) -> list[Planned]:
         """What would run, step by step, and why."""
@@ -178,6 +193,11 @@ class Ledger:
             return {}
         path = (self.project.folder / Path(source).expanduser()).resolve()
         return {f"file:{source}": self.hashes.of(path) if path.exists() else None}
+
+    def _remote(self, step: Step) -> Parts:
+        """Data is pushed to the remote that there is: another one has none of it yet."""
+        remote = dvc_view.default_remote(dvc_view.root_of(self.project)) if step.name == "version" else ""
+        return {REMOTE: remote} if remote else {}
 
     @cached_property
     def feedback(self) -> Feedback | None:

@@ -37,6 +37,11 @@ class Version(BaseModel):
         return self.tags.get("loopline.weights_sha256", "")
 
     @property
+    def key(self) -> str:
+        """What work it was registered for."""
+        return self.tags.get("loopline.key", "")
+
+    @property
     def identity(self) -> str:
         """Number and weights: what a verdict compares with."""
         return f"{self.number}:{self.weights[:16]}"

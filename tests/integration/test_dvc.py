@@ -10,6 +10,7 @@ import pytest
 
 from models.errors import StoreError
 from tasks.adapters import dvc_repo
+from tasks.runtime import dvc_view
 from tasks.runtime.workspace import Project, Workspace
 from tests.conftest import MakeProject
 
@@ -56,7 +57,7 @@ def test_after_a_commit_the_status_is_clean_and_a_change_is_seen(place: Workspac
     assert first["raw"].endswith(".dir")
     assert first["remote"] == ""
     assert status(place.root) == {}
-    assert first == {**dvc_repo.hashes(project), "remote": ""}
+    assert first == {**dvc_view.hashes(project), "remote": ""}
     write_data(project, "other")
     assert "ingest@tiny" in status(place.root)
     second = dvc_repo.commit(project, "tiny-1")
@@ -86,7 +87,7 @@ def test_two_projects_have_versions_of_their_own(workspace: Workspace, make_proj
     first = dvc_repo.commit(one, "tiny-1")
     second = dvc_repo.commit(two, "tiny-1")
     assert first["raw"] != second["raw"]
-    assert dvc_repo.hashes(one)["raw"] == first["raw"]
+    assert dvc_view.hashes(one)["raw"] == first["raw"]
     assert status(workspace.root) == {}
     assert "ingest@one" in dvc(workspace.root, "dag")
 
@@ -104,7 +105,7 @@ def test_a_project_elsewhere_keeps_to_itself(
     project = make_project("far", folder=home / "deep" / "far")
     write_data(project)
     made = dvc_repo.commit(project, "tiny-1")
-    assert made["prepared"] == dvc_repo.hashes(project)["prepared"]
+    assert made["prepared"] == dvc_view.hashes(project)["prepared"]
     assert status(project.folder) == {}
     assert not (workspace.root / ".dvc").exists()
     assert (home / ".dvc").exists() is (within == "dvc")

@@ -57,22 +57,3 @@ def test_the_shipped_stages_are_those_that_a_run_would_add() -> None:
         assert {key: value for key, value in shipped.items() if key != "matrix"} == {
             key: value for key, value in made.items() if key != "matrix"
         }
-
-
-def test_the_hashes_are_those_of_the_lock_file(workspace: Workspace, make_project: MakeProject) -> None:
-    lock = "schema: '2.0'\nstages:\n" + "".join(
-        f"  {stage}@tiny:\n    cmd: x\n    outs:\n    - path: projects/tiny/data/{name}\n      md5: {name}.dir\n"
-        for stage, name in dvc_repo.STAGES.items()
-    )
-    (workspace.root / "dvc.lock").write_text(lock)
-    assert dvc_repo.hashes(make_project("tiny")) == {"raw": "raw.dir", "prepared": "prepared.dir"}
-
-
-def test_the_default_remote_of_either_config(tmp_path: Path) -> None:
-    folder = tmp_path / ".dvc"
-    folder.mkdir()
-    assert dvc_repo._default_remote(tmp_path) == ""
-    (folder / "config").write_text("[core]\n    remote = shared\n['remote \"shared\"']\n    url = s3://x%20y/z\n")
-    assert dvc_repo._default_remote(tmp_path) == "shared"
-    (folder / "config.local").write_text("[core]\n    remote = mine\n")
-    assert dvc_repo._default_remote(tmp_path) == "mine"

@@ -12,11 +12,14 @@ from models.identity import code_parts, key_of
 from models.records import Record, digest_of
 from models.specfile import read_spec
 from models.steps import BY_NAME, STEPS, Planned
-from tasks.runtime import registry_view
+from tasks.runtime import dvc_view, registry_view
 from tasks.runtime.ledger import FRESH, Ledger
 from tasks.runtime.registry_view import Version
 from tasks.runtime.workspace import Project
 from tests.conftest import MakeProject
+
+LEFT = {"version": {"raw": "1.dir", "prepared": "2.dir"}, "register": {"version": "1", "key": "k"}}
+"""What lies in the stores of other tools, by the records."""
 
 
 @pytest.fixture(scope="session")
@@ -28,8 +31,11 @@ def code_memory() -> str:
 
 
 @pytest.fixture
-def project(make_project: MakeProject, code_memory: str) -> Project:
+def project(make_project: MakeProject, code_memory: str, monkeypatch: pytest.MonkeyPatch) -> Project:
+    """Its dataset is in dvc.lock, its version in the registry."""
     project = make_project("tiny")
+    monkeypatch.setattr(dvc_view, "hashes", lambda _: LEFT["version"])
+    monkeypatch.setattr(registry_view, "numbered", lambda *_: Version(number="1", tags={"loopline.key": "k"}))
     (project.workspace.cache / "code.json").write_text(code_memory)
     return project
 
@@ -53,7 +59,7 @@ def record_all(project: Project, *overrides: str) -> None:
             parts=parts,
             outputs=outputs,
             digest=digest_of(outputs) if outputs else f"{step.name} {key_of(parts)}",
-            result={"weights_sha256": "w" * 64, "decision": "promote"},
+            result={"weights_sha256": "w" * 64, "decision": "promote", **LEFT.get(step.name, {})},
             loop_id="tiny-1",
             finished=float(number),
         )
@@ -116,6 +122,29 @@ def test_a_file_with_a_colon_in_its_name_counts_by_its_content(project: Project)
     record_all(project, override)
     source.write_text(source.read_text() + "1,u,yes\n")
     assert first_owed(project, override) == ("ingest", [f"file {source.name}: changed"])
+
+
+@pytest.mark.parametrize("there", [None, Version(number="1", tags={"loopline.key": "another work"})])
+def test_a_version_that_the_registry_does_not_hold_is_owed(
+    project: Project, monkeypatch: pytest.MonkeyPatch, there: Version | None
+) -> None:
+    """It was deleted, or another store is named by now."""
+    record_all(project)
+    monkeypatch.setattr(registry_view, "numbered", lambda *_: there)
+    assert first_owed(project) == ("register", ["the registry has no version 1 of this work"])
+
+
+def test_a_dataset_that_is_in_no_lock_file_or_not_in_the_remote_is_owed(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record_all(project)
+    (project.workspace.root / ".dvc").mkdir()
+    (project.workspace.root / ".dvc" / "config").write_text("[core]\n    remote = shared\n")
+    assert first_owed(project) == ("version", ["input DVC's remote: new"])
+    (project.workspace.root / ".dvc" / "config").unlink()
+    assert first_owed(project) == ("", [])
+    monkeypatch.setattr(dvc_view, "hashes", lambda _: {})
+    assert first_owed(project) == ("version", ["dvc.lock does not name this data"])
 
 
 def test_a_source_that_is_gone_is_owed(project: Project) -> None:

@@ -1,0 +1,39 @@
+"""A quick look at a project's DVC repository without importing DVC: where it is, its remote, what `dvc.lock` says."""
+
+from __future__ import annotations
+
+import configparser
+from pathlib import Path
+
+from tasks.runtime.workspace import Project
+
+STAGES = {"ingest": "raw", "prepare": "prepared"}
+
+
+def root_of(project: Project) -> Path:
+    """The folder with `.dvc`: the workspace for a project inside, else the nearest above the project, else its own."""
+    if project.inside:
+        return project.workspace.root
+    above = (folder for folder in (project.folder, *project.folder.parents) if (folder / ".dvc").is_dir())
+    return next(above, project.folder)
+
+
+def default_remote(root: Path) -> str:
+    """The name of the remote that DVC pushes to; empty without one."""
+    config = configparser.ConfigParser()
+    config.read([root / ".dvc" / "config", root / ".dvc" / "config.local"])
+    return config.get("core", "remote", fallback="").strip()
+
+
+def hashes(project: Project) -> dict[str, str]:
+    """DVC's hashes of the project's raw and prepared data, as `dvc.lock` has them; empty where it has none."""
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import YAMLError
+
+    folder = project.workspace.root if project.inside else project.folder
+    suffix = f"@{project.folder.name}" if project.inside else ""
+    try:
+        stages = YAML(typ="safe").load((folder / "dvc.lock").read_text())["stages"]
+        return {name: str(stages[stage + suffix]["outs"][0]["md5"]) for stage, name in STAGES.items()}
+    except (OSError, YAMLError, KeyError, IndexError, TypeError):
+        return {}

@@ -1,0 +1,37 @@
+"""What DVC's own files say, read without DVC."""
+
+from pathlib import Path
+
+import pytest
+
+from tasks.runtime import dvc_view
+from tasks.runtime.workspace import Workspace
+from tests.conftest import MakeProject
+
+
+def test_the_hashes_are_those_of_the_lock_file(workspace: Workspace, make_project: MakeProject) -> None:
+    lock = "schema: '2.0'\nstages:\n" + "".join(
+        f"  {stage}@tiny:\n    cmd: x\n    outs:\n    - path: projects/tiny/data/{name}\n      md5: {name}.dir\n"
+        for stage, name in dvc_view.STAGES.items()
+    )
+    (workspace.root / "dvc.lock").write_text(lock)
+    assert dvc_view.hashes(make_project("tiny")) == {"raw": "raw.dir", "prepared": "prepared.dir"}
+
+
+def test_the_default_remote_of_either_config(tmp_path: Path) -> None:
+    folder = tmp_path / ".dvc"
+    folder.mkdir()
+    assert dvc_view.default_remote(tmp_path) == ""
+    (folder / "config").write_text("[core]\n    remote = shared\n['remote \"shared\"']\n    url = s3://x%20y/z\n")
+    assert dvc_view.default_remote(tmp_path) == "shared"
+    (folder / "config.local").write_text("[core]\n    remote = mine\n")
+    assert dvc_view.default_remote(tmp_path) == "mine"
+
+
+@pytest.mark.parametrize("text", [None, "", "stages: [", "stages: {}", "stages: {ingest@tiny: {outs: []}}"])
+def test_a_lock_file_that_does_not_name_the_data_names_nothing(
+    workspace: Workspace, make_project: MakeProject, text: str | None
+) -> None:
+    if text is not None:
+        (workspace.root / "dvc.lock").write_text(text)
+    assert dvc_view.hashes(make_project("tiny")) == {}
