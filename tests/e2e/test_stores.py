@@ -9,6 +9,7 @@ import subprocess
 import threading
 
 import pytest
+from mlflow import MlflowClient
 
 from tests.e2e.bad_input import SPEC
 from tests.running import Ended, assert_gone, assert_unlocked, mounted
@@ -57,7 +58,7 @@ def test_mlflow_away_loses_nothing(make_home):
     assert losses == [(1,), (2,)], "the epochs of the run without a store"
 
 
-def test_a_tracking_store_locked_for_a_while_is_waited_for(make_home):
+def test_a_tracking_store_locked_for_a_while_is_waited_for_and_what_it_lost_is_made_again(make_home):
     home = make_home("locked")
     home.project("locked", SPEC)
     run = home.start("run", "locked", *QUICK)
@@ -73,6 +74,13 @@ def test_a_tracking_store_locked_for_a_while_is_waited_for(make_home):
         run.ended().ok()
         release.join()
     assert home.versions("locked") == [1]
+    MlflowClient(f"sqlite:///{path}", f"sqlite:///{path}").delete_registered_model("locked")
+    assert home.versions("locked") == []
+    trained = home.record("locked", "train")
+    home("run", "locked", *QUICK).ok()
+    assert home.aliases("locked") == {"champion": 1}, "what the store has lost is registered and promoted again"
+    assert home.record("locked", "train") == trained
+    assert "Nothing to do" in home("run", "locked", *QUICK).ok().out
 
 
 @pytest.mark.parametrize("size_kb", [40, 900, 1800])
