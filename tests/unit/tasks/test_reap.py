@@ -11,7 +11,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tasks.reap import reap
+from models.files import write_json
+from models.specfile import read_spec
+from tasks.reap import _of_the_dead, is_owed, reap
 from tasks.runtime import processes
 from tasks.runtime.loop import OWNER, open_stage
 from tasks.runtime.workspace import Workspace
@@ -52,6 +54,36 @@ def test_a_living_loop_is_left_alone(workspace: Workspace, state: Path, make_pro
         assert reap(workspace) == []
     assert book(state)["state"] == "running"
     assert (state / ".half.tmp").exists()
+
+
+ELSEWHERE = {"host": "macbook.office.lan", "pid": os.getpid(), "started": "deadbeef/1"}
+
+
+def test_a_loop_that_died_under_the_hosts_earlier_name_is_marked(workspace: Workspace, state: Path) -> None:
+    write_json(state / "loop.json", {**book(state), "process": ELSEWHERE})
+    assert reap(workspace) == ["tiny-1: was killed; marked so (`loopline run` goes on with it)"]
+    assert book(state)["state"] == "killed"
+
+
+def test_a_loop_that_another_host_runs_is_left_alone(
+    workspace: Workspace, state: Path, make_project: MakeProject
+) -> None:
+    write_json(state / "loop.json", {**book(state), "process": ELSEWHERE})
+    project = make_project()
+    spec = read_spec(project.spec_path)
+    assert is_owed(workspace, spec)
+    with open_stage(project):
+        assert reap(workspace) == []
+        assert not is_owed(workspace, spec)
+    assert book(state)["state"] == "running"
+
+
+def test_the_note_of_another_hosts_flow_run_counts_for_an_hour(state: Path) -> None:
+    notes = state / "runners"
+    for name, process in (("young", ELSEWHERE), ("old", ELSEWHERE), ("here", processes.identity())):
+        write_json(notes / f"{name}.json", process)
+    os.utime(notes / "old.json", (0, 0))
+    assert [path.stem for path in _of_the_dead(notes)] == ["old"]
 
 
 def test_another_projects_dead_loop_is_not_this_ones_business(workspace: Workspace, state: Path) -> None:
