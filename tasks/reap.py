@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shutil
 import signal
 import time
@@ -30,6 +31,7 @@ from tasks.runtime.locks import tried
 from tasks.runtime.loop import FLOW_RUNS, RUNNERS, intent_of, read_book, tag_of
 from tasks.runtime.outbox import Outbox
 from tasks.runtime.processes import OWNER
+from tasks.runtime.segments import KINDS, segments_folder
 from tasks.runtime.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from prefect.client.schemas.objects import FlowRun
 
 STALE_S = 3600.0
+WRITER = re.compile(r"\.(\d+)-\w{8,}\.tmp$")  # as `models.files` and the logs of rows name what is not yet whole
 
 
 def reap(workspace: Workspace, only: str | None = None) -> list[str]:
@@ -179,9 +182,27 @@ def _orphans(workspace: Workspace) -> Iterator[str]:
 
 
 def _half_written(state: Path) -> Iterator[str]:
+    """What a project's loops left goes at once: its lock is ours. Elsewhere a watch or a label may be written just now.
+
+    The logs of rows are left out: who compacts them sweeps them too.
+    """
     book: dict[str, Any] = read_book(state) or {}
-    folders = [state, *([Path(book["folder"]) / "data"] if "folder" in book else [])]
-    for folder in folders:
-        for path in folder.rglob(".*.tmp"):
-            shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
-            yield f"{path.name}: half-written; removed"
+    of_loops = [state / "work", state / "records", *([Path(book["folder"]) / "data"] if "folder" in book else [])]
+    logs = [state / "predictions", state / "labels", *(segments_folder(state, kind) for kind in KINDS)]
+    found = {path for folder in of_loops for path in folder.rglob(".*.tmp")}
+    found |= {path for path in state.rglob(".*.tmp") if path.parent not in logs and _is_left(path)}
+    for path in sorted(found):
+        shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
+        yield f"{path.name}: half-written; removed"
+
+
+def _is_left(path: Path) -> bool:
+    """Whether its writer is gone: by the pid in its name, or it is so old that nobody can be writing it."""
+    import psutil
+
+    writer = WRITER.search(path.name)
+    if writer and not psutil.pid_exists(int(writer[1])):
+        return True
+    with contextlib.suppress(FileNotFoundError):
+        return time.time() - path.lstat().st_mtime > STALE_S
+    return False

@@ -104,6 +104,35 @@ def test_half_written_files_and_folders_go(workspace: Workspace, state: Path) ->
     assert [path.name for path in (state / "records").iterdir()] == ["kept.json"]
 
 
+def test_what_a_living_process_writes_without_the_loops_lock_stays(workspace: Workspace, state: Path) -> None:
+    """A prediction, a label or a look at the watch may be under way as the next loop begins."""
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    for folder in ("predictions", "labels", "serving/predictions", "serving/labels"):
+        (state / folder).mkdir(parents=True)
+        (state / folder / f".{dead.pid}-0123456789ab.tmp").write_text("swept by whoever compacts")
+    (state / "watch").mkdir()
+    for writer, age in (("1-abcdefgh", 0), (f"{dead.pid}-abcdefgh", 0), ("1-stuvwxyz", 7200), ("unnamed", 0)):
+        path = state / "watch" / f".watch.json.{writer}.tmp"
+        path.write_text("")
+        os.utime(path, (time.time() - age, time.time() - age))
+    reap(workspace)
+    kept = {".watch.json.1-abcdefgh.tmp", ".watch.json.unnamed.tmp"}
+    assert {path.name for path in (state / "watch").iterdir()} == kept
+    assert len(list(state.rglob(".*.tmp"))) == 6
+
+
+def test_what_a_killed_process_was_writing_goes_at_once(workspace: Workspace, state: Path) -> None:
+    code = (
+        "import os, signal, sys\nfrom pathlib import Path\nfrom models.files import write_text\n"
+        "os.fsync = lambda _: os.kill(os.getpid(), signal.SIGKILL)\nwrite_text(Path(sys.argv[1]), 'half')"
+    )
+    assert subprocess.run([sys.executable, "-c", code, str(state / "feedback.json")], check=False).returncode == -9
+    (left,) = state.glob(".feedback.json.*.tmp")
+    assert f"{left.name}: half-written; removed" in reap(workspace)
+    assert not left.exists()
+
+
 @pytest.fixture
 def child(workspace: Workspace) -> Iterator[subprocess.Popen[bytes]]:
     """A process marked as a dead loop's."""
