@@ -184,24 +184,24 @@ def _orphans(workspace: Workspace) -> Iterator[str]:
 def _half_written(state: Path) -> Iterator[str]:
     """What a project's loops left goes at once: its lock is ours. Elsewhere a watch or a label may be written just now.
 
-    The logs of rows are left out: who compacts them sweeps them too.
+    A log of rows may be written from another host too, where pids say nothing: there age alone counts, as in `PartLog`.
     """
     book: dict[str, Any] = read_book(state) or {}
     of_loops = [state / "work", state / "records", *([Path(book["folder"]) / "data"] if "folder" in book else [])]
     logs = [state / "predictions", state / "labels", *(segments_folder(state, kind) for kind in KINDS)]
     found = {path for folder in of_loops for path in folder.rglob(".*.tmp")}
-    found |= {path for path in state.rglob(".*.tmp") if path.parent not in logs and _is_left(path)}
+    found |= {path for path in state.rglob(".*.tmp") if _is_left(path, path.parent not in logs)}
     for path in sorted(found):
         shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
         yield f"{path.name}: half-written; removed"
 
 
-def _is_left(path: Path) -> bool:
+def _is_left(path: Path, by_pid: bool) -> bool:
     """Whether its writer is gone: by the pid in its name, or it is so old that nobody can be writing it."""
     import psutil
 
     writer = WRITER.search(path.name)
-    if writer and not psutil.pid_exists(int(writer[1])):
+    if by_pid and writer and not psutil.pid_exists(int(writer[1])):
         return True
     with contextlib.suppress(FileNotFoundError):
         return time.time() - path.lstat().st_mtime > STALE_S

@@ -110,7 +110,7 @@ def test_what_a_living_process_writes_without_the_loops_lock_stays(workspace: Wo
     dead.wait()
     for folder in ("predictions", "labels", "serving/predictions", "serving/labels"):
         (state / folder).mkdir(parents=True)
-        (state / folder / f".{dead.pid}-0123456789ab.tmp").write_text("swept by whoever compacts")
+        (state / folder / f".{dead.pid}-0123456789ab.tmp").write_text("of another host, perhaps")
     (state / "watch").mkdir()
     for writer, age in (("1-abcdefgh", 0), (f"{dead.pid}-abcdefgh", 0), ("1-stuvwxyz", 7200), ("unnamed", 0)):
         path = state / "watch" / f".watch.json.{writer}.tmp"
