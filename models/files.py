@@ -38,7 +38,7 @@ def write_bytes(path: Path, content: bytes) -> None:
     """
     with storing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=_hidden(path), suffix=".tmp")
         try:
             with os.fdopen(handle, "wb") as file:
                 file.write(content)
@@ -89,7 +89,7 @@ def replacing_folder(folder: Path) -> Iterator[Path]:
     """Give a temporary folder that takes the place of `folder` when the block ends well, and goes if it does not."""
     with storing(folder):
         folder.parent.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}.", suffix=".tmp"))
+        temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=_hidden(folder), suffix=".tmp"))
         try:
             yield temporary
             if folder.exists():
@@ -99,6 +99,11 @@ def replacing_folder(folder: Path) -> Iterator[Path]:
         except BaseException:
             shutil.rmtree(temporary, ignore_errors=True)
             raise
+
+
+def _hidden(path: Path) -> str:
+    """How the name of what is not yet whole begins. It tells the writer's pid: what a dead one left is no use."""
+    return f".{path.name}.{os.getpid()}-"
 
 
 def sha256(path: Path) -> str:

@@ -11,7 +11,7 @@ from models.data.labels import checked_labels
 from models.data.preparation import PREPARATION_FILE, Preparation
 from models.errors import UsageError
 from models.spec import Spec
-from tasks.runtime.moving import move
+from tasks.runtime.moving import PATIENCE_S, move_held, moving
 from tasks.runtime.taking import take_in
 from tasks.runtime.workspace import Project
 
@@ -35,7 +35,7 @@ def accept(
     Raises:
         DataError: A label is no class or number, an id is missing, or has two labels; nothing was taken in.
         UsageError: The project was never prepared, so that nobody knows what a label may be; or it is of text.
-        StoreError: The disk is full; nothing was taken in.
+        StoreError: The disk is full, or another process goes on moving labels; nothing was taken in.
 
     Returns:
         `taken`: labels that were added, of which `corrected` replace another one; `repeated`: said before, not kept
@@ -46,10 +46,11 @@ def accept(
 
     state, now = project.state(spec.name), datetime.fromtimestamp(time.time(), UTC)
     table = checked_labels(rows, id_column, _preparation(project, spec), told_as)
-    move(state)  # what came over HTTP came before
     moments = pa.array([now] * table.num_rows, pa.timestamp("us", tz="UTC"))
     given = table.append_column("at", moments).append_column("by", pa.array([by] * table.num_rows, pa.string()))
-    return {**take_in(state, given), "empty": rows.num_rows - table.num_rows}
+    with moving(state, PATIENCE_S):  # no correction may come between the look at what is known and what is added
+        move_held(state)  # what came over HTTP came before
+        return {**take_in(state, given), "empty": rows.num_rows - table.num_rows}
 
 
 def accept_file(project: Project, spec: Spec, path: Path, *, by: str, id_column: str = "id") -> dict[str, int]:

@@ -27,7 +27,7 @@ from models.spec import Spec
 from models.specfile import read_spec
 from models.watch.findings import Findings
 from tasks.runtime import decisions, processes, registry_story
-from tasks.runtime.history import newest_loops, read_book
+from tasks.runtime.history import is_running, newest_loops, read_book
 from tasks.runtime.ledger import Ledger
 from tasks.runtime.registry_story import Story
 from tasks.runtime.report_pages import known_pages
@@ -131,7 +131,7 @@ def _facts(project: Project, spec: Spec, now: float) -> facts.ProjectFacts:
         challenger=_standing(told, "challenger"),
         previous=previous.number if (previous := told.versions.get("previous")) else None,
         moves=told.moves,
-        loop=_loop(book, owed, history),
+        loop=_loop(ledger.state, book, owed, history),
         history=_history(loops, history),
         owed=owed,
         data=_data(ledger, book, records),
@@ -155,7 +155,7 @@ def _serving(state: Path) -> facts.Serving | None:
     if release is None:
         return None
     workers = [read_json(path).get("process") for path in (state / "serving" / "workers").glob("*.json")]
-    alive = sum(processes.is_alive(process) for process in workers if process)
+    alive = sum(processes.is_alive_here(process) for process in workers if process)
     return facts.Serving(workers=alive, answers=release.words, troubles=release.troubles)
 
 
@@ -180,9 +180,9 @@ def _standing(told: Story, alias: str) -> facts.Standing | None:
     )
 
 
-def _loop(book: dict[str, Any], owed: list[str], history: list[Record]) -> facts.Loop:
+def _loop(place: Path, book: dict[str, Any], owed: list[str], history: list[Record]) -> facts.Loop:
     state = book.get("state", "never run")
-    if state == "running" and not processes.is_alive(book["process"]):
+    if state == "running" and not is_running(place, book):
         state = "killed"
     outcome = history[0].result if history else {}
     return facts.Loop(

@@ -1,6 +1,7 @@
 """The reaper: puts right what the dead left behind, in every store, by liveness and not by age.
 
-A loop is dead when the process that `loop.json` names is gone and nobody holds the project's lock. Then: its open
+A loop is dead when the process that `loop.json` names is gone, or was on another host or under this one's earlier name,
+and nobody holds the project's lock. Then: its open
 MLflow runs end as KILLED, its running Optuna trials as failed, its Prefect runs as Crashed; processes that it started
 are ended, half-written files removed, and what waits for the tracking store is delivered.
 """
@@ -10,8 +11,10 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shutil
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,16 +26,20 @@ from models.spec import Spec
 from tasks.runtime import processes
 from tasks.runtime.delivery import Delivery
 from tasks.runtime.ending import conclude_killed
-from tasks.runtime.history import OVER
+from tasks.runtime.history import LOOP_LOCK, OVER, is_running
 from tasks.runtime.locks import tried
 from tasks.runtime.loop import FLOW_RUNS, RUNNERS, intent_of, read_book, tag_of
 from tasks.runtime.outbox import Outbox
 from tasks.runtime.processes import OWNER
+from tasks.runtime.segments import KINDS, segments_folder
 from tasks.runtime.workspace import Workspace
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient
     from prefect.client.schemas.objects import FlowRun
+
+STALE_S = 3600.0
+WRITER = re.compile(r"\.(\d+)-\w{8,}\.tmp$")  # as `models.files` and the logs of rows name what is not yet whole
 
 
 def reap(workspace: Workspace, only: str | None = None) -> list[str]:
@@ -44,7 +51,7 @@ def reap(workspace: Workspace, only: str | None = None) -> list[str]:
     """
     done = list(_orphans(workspace))
     for state in sorted((workspace.state / "projects").glob(only or "*")):
-        with tried(state / "loop.lock") as free:  # false while a living loop holds it
+        with tried(state / LOOP_LOCK) as free:  # false while a living loop holds it
             if free:
                 done += _project(workspace, state)
     return done
@@ -57,22 +64,19 @@ def is_owed(workspace: Workspace, spec: Spec) -> bool:
     """
     state = workspace.state / "projects" / spec.name
     book = read_book(state)
-    if book is None or (book["state"] == "running" and not _is_dead(book)):
+    if book is None or is_running(state, book):
         return False
-    if _is_dead(book) or (book["state"] not in OVER and book["intent"] == intent_of(spec)):
+    if book["state"] == "running" or (book["state"] not in OVER and book["intent"] == intent_of(spec)):
         return True
     waiting = (Delivery(workspace, spec.name, path, path.stem).pending() for path in (state / "outbox").glob("*.jsonl"))
     return any(waiting)
 
 
-def _is_dead(book: dict[str, Any]) -> bool:
-    return book["state"] == "running" and not processes.is_alive(book["process"])
-
-
 def _project(workspace: Workspace, state: Path) -> Iterator[str]:
+    """Put a project right whose lock is ours: none of its loops runs, here or on another host."""
     yield from _half_written(state)
     book = read_book(state)
-    if book and _is_dead(book):
+    if book and book["state"] == "running" and not processes.is_alive_here(book["process"]):
         yield from _studies(workspace, state)
         outbox = Outbox(state / "outbox" / f"{book['loop_id']}.jsonl")
         for run in reversed(outbox.open_runs()):
@@ -130,8 +134,15 @@ def _flow_runs(state: Path) -> Iterator[str]:
 
 
 def _of_the_dead(folder: Path) -> dict[Path, dict[str, Any]]:
+    """Notes of processes that are gone; one of another host that keeps no loop may be about to begin one."""
     found = {path: json.loads(path.read_text()) for path in folder.glob("*.json")}
-    return {path: process for path, process in found.items() if not processes.is_alive(process)}
+    return {path: process for path, process in found.items() if _is_over(path, process)}
+
+
+def _is_over(note: Path, process: dict[str, Any]) -> bool:
+    if processes.is_here(process):
+        return not processes.is_alive(process)
+    return time.time() - note.stat().st_mtime > STALE_S
 
 
 def _run_named(client: SyncPrefectClient, note: Path) -> list[FlowRun]:
@@ -171,9 +182,27 @@ def _orphans(workspace: Workspace) -> Iterator[str]:
 
 
 def _half_written(state: Path) -> Iterator[str]:
+    """What a project's loops left goes at once: its lock is ours. Elsewhere a watch or a label may be written just now.
+
+    A log of rows may be written from another host too, where pids say nothing: there age alone counts, as in `PartLog`.
+    """
     book: dict[str, Any] = read_book(state) or {}
-    folders = [state, *([Path(book["folder"]) / "data"] if "folder" in book else [])]
-    for folder in folders:
-        for path in folder.rglob(".*.tmp"):
-            shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
-            yield f"{path.name}: half-written; removed"
+    of_loops = [state / "work", state / "records", *([Path(book["folder"]) / "data"] if "folder" in book else [])]
+    logs = [state / "predictions", state / "labels", *(segments_folder(state, kind) for kind in KINDS)]
+    found = {path for folder in of_loops for path in folder.rglob(".*.tmp")}
+    found |= {path for path in state.rglob(".*.tmp") if _is_left(path, path.parent not in logs)}
+    for path in sorted(found):
+        shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
+        yield f"{path.name}: half-written; removed"
+
+
+def _is_left(path: Path, by_pid: bool) -> bool:
+    """Whether its writer is gone: by the pid in its name, or it is so old that nobody can be writing it."""
+    import psutil
+
+    writer = WRITER.search(path.name)
+    if by_pid and writer and not psutil.pid_exists(int(writer[1])):
+        return True
+    with contextlib.suppress(FileNotFoundError):
+        return time.time() - path.lstat().st_mtime > STALE_S
+    return False

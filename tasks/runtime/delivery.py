@@ -120,7 +120,7 @@ class Delivery:
     def _begin(self, store: MlflowClient, experiment: str, line: dict[str, Any]) -> None:
         run = line["run"]
         key = f"{self._loop_id}/{run}"
-        known = self._runs.get(run) or _find_run(store, experiment, key)
+        known = _standing(store, self._runs.get(run)) or _find_run(store, experiment, key)
         if known:
             store.update_run(known, status="RUNNING")
         else:
@@ -146,6 +146,27 @@ def experiment_id(store: MlflowClient, workspace: Workspace, project: str) -> st
         if found:
             return str(found.experiment_id)
         raise
+
+
+def _standing(store: MlflowClient, run_id: str | None) -> str | None:
+    """A run of before, once it can be gone on with: one that a person deleted is restored. None for one gone for good.
+
+    MLflow refuses every change of a deleted run, and what comes after it in the outbox would wait for ever.
+    """
+    from mlflow.exceptions import MlflowException
+
+    if run_id is None:
+        return None
+    try:
+        run = store.get_run(run_id)
+    except MlflowException as error:
+        if error.error_code != "RESOURCE_DOES_NOT_EXIST":
+            raise
+        return None
+    if run.info.lifecycle_stage == "deleted":
+        store.restore_run(run_id)
+        LOG.warning("%s: was deleted in MLflow; restored, since its loop goes on", run.info.run_name)
+    return run_id
 
 
 def _find_run(store: MlflowClient, experiment: str, key: str) -> str | None:

@@ -118,16 +118,16 @@ def deliver(workspace: Workspace) -> int:
 
 
 def _deliver(folder: Path, address: str) -> int:
-    taken, unheard = 0, set[Path]()
+    taken, tried = 0, set[Path]()
     is_deaf = functools.cache(functools.partial(_is_deaf, address))
     with contextlib.suppress(StoreError):
-        while paths := sorted(set((folder / "queue").glob("*.json")) - unheard)[:BATCH]:
-            batch = list(_unsent(folder, paths))
-            unheard |= {path for path, event in batch if event.is_signal and is_deaf(event.project)}
-            heard = [(path, event) for path, event in batch if path not in unheard]
+        while paths := sorted(set((folder / "queue").glob("*.json")) - tried)[:BATCH]:
+            batch = _unsent(folder, paths)
+            heard = [(path, event) for path, event in batch if not (event.is_signal and is_deaf(event.project))]
             if not _hand_over(folder, address, heard):
                 break
             taken += len(heard)
+            tried |= set(paths)  # those that nothing hears or that could not be opened wait for another time
     _forget(folder / "sent")
     return taken
 
@@ -144,7 +144,9 @@ def _unsent(folder: Path, paths: list[Path]) -> Iterator[tuple[Path, Event]]:
     for path in paths:
         try:
             event = Event.model_validate_json(path.read_text())
-        except (OSError, ValueError):
+        except OSError:  # for a moment, as without a free file descriptor: no reason to lose it
+            continue
+        except ValueError:
             path.unlink(missing_ok=True)
             continue
         if event.id in seen or (folder / "sent" / event.id).exists():

@@ -38,6 +38,8 @@ def feedback_of(state: Path) -> Feedback:
         return Feedback()
     log, labels = prediction_log(state), label_store(state)
     known, predictions, came = _read(state), log.cursor(), labels.cursor()
+    if known is not None and (known.predictions > predictions or known.labels > came):
+        known = None  # all predictions or labels were removed since: what it says is of others
     if known is not None and known.labels == came and (not known.waiting or known.predictions == predictions):
         return known
     if known is not None and not _any_labelled(state, known.predictions, predictions):

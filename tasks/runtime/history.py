@@ -18,6 +18,8 @@ from tasks.runtime import decisions, journal, processes
 from tasks.runtime.workspace import Project
 
 LOOPS = "loops.jsonl"
+LOOP_LOCK = "loop.lock"
+"""Held by a project's loop while it runs."""
 OVER = ("finished", "rejected")
 """States of a loop that is not gone on with: the next one, on other data perhaps, has a new id."""
 
@@ -76,8 +78,12 @@ def read_book(state: Path) -> dict[str, Any] | None:
 def running(state: Path) -> str | None:
     """Id of the loop that runs now; one whose process is gone does not."""
     book = read_book(state)
-    alive = book is not None and book["state"] == "running" and processes.is_alive(book["process"])
-    return str(book["loop_id"]) if book and alive else None
+    return str(book["loop_id"]) if book and is_running(state, book) else None
+
+
+def is_running(state: Path, book: dict[str, Any]) -> bool:
+    """Whether the loop of a project's book runs: its process lives, or elsewhere holds the project's lock."""
+    return book["state"] == "running" and processes.is_alive(book["process"], state / LOOP_LOCK)
 
 
 def _new_labels(state: Path, loops: list[PastLoop]) -> int:

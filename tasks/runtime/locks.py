@@ -30,6 +30,20 @@ def held(path: Path, busy: Callable[[], str], timeout_s: float = 0.0) -> Iterato
         yield
 
 
+def is_held(path: Path) -> bool:
+    """Whether a process holds the lock file `path`; it is ours for an instant where none does.
+
+    Where it cannot be opened (a read-only disk, another user's file) nobody can tell, and it is taken for held.
+    """
+    if not path.exists():
+        return False
+    try:
+        with tried(path) as is_free:
+            return not is_free
+    except OSError:
+        return True
+
+
 @contextlib.contextmanager
 def tried(path: Path, timeout_s: float = 0.0) -> Iterator[bool]:
     """Hold the lock file `path` while in the block; false where another process holds it."""

@@ -25,7 +25,7 @@ from tasks.runtime import old_work, processes
 from tasks.runtime.delivery import Courier, Delivery
 from tasks.runtime.ending import conclude, conclude_killed, outcome_of
 from tasks.runtime.gang import Gang
-from tasks.runtime.history import OVER
+from tasks.runtime.history import LOOP_LOCK, OVER
 from tasks.runtime.history import read_book as read_book
 from tasks.runtime.ledger import Ledger
 from tasks.runtime.locks import held
@@ -253,7 +253,7 @@ def _only_loop(state: Path, name: str) -> AbstractContextManager[None]:
             return f"another command works on {name} now: wait for it"
         return f"a loop of {name} runs already ({book['loop_id']}, pid {process['pid']}): wait for it, or end it"
 
-    return held(state / "loop.lock", busy)
+    return held(state / LOOP_LOCK, busy)
 
 
 @contextlib.contextmanager

@@ -131,8 +131,8 @@ class PartLog:
         before, pass it as `upto` and keep it: the next scan goes on from there, and no row is seen twice.
         """
         upto = self.cursor() if upto is None else upto
-        while since < upto:
-            for part in self.parts(since):
+        while since < upto and (parts := self.parts(since)):  # none: all were removed, and `upto` is of before
+            for part in parts:
                 if part.first > upto:
                     return
                 try:

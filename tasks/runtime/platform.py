@@ -15,8 +15,8 @@ from models.errors import StoreError, UsageError
 from models.files import write_text
 from tasks.runtime import ports, processes, services, stores, supervision
 from tasks.runtime.flow_runs import FLOW_RUN, ask
+from tasks.runtime.history import is_running, read_book
 from tasks.runtime.locks import held
-from tasks.runtime.loop import read_book
 from tasks.runtime.prefect_server import Server, answers
 from tasks.runtime.services import Service, ServiceState, folder, services_of, supervisor
 from tasks.runtime.supervision import WORKER
@@ -201,16 +201,16 @@ def _shut_down(note: dict[str, Any]) -> None:
     with contextlib.suppress(Exception), supervision.asking(note["socket"]) as supervised:
         supervised.shutdown()
     deadline = time.monotonic() + DOWN_TIMEOUT_S
-    while processes.is_alive(note["process"]) and time.monotonic() < deadline:
+    while services.is_up(note) and time.monotonic() < deadline:
         time.sleep(POLL_S)
-    if processes.is_alive(note["process"]):
+    if processes.is_alive_here(note["process"]):
         os.kill(note["process"]["pid"], 9)
 
 
 def _running_books(workspace: Workspace) -> Iterator[dict[str, Any]]:
     for state in (workspace.state / "projects").glob("*"):
         book = read_book(state)
-        if book and book["state"] == "running" and processes.is_alive(book["process"]):
+        if book and is_running(state, book):
             yield book
 
 

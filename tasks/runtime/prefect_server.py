@@ -34,6 +34,8 @@ POLL_S = 0.1
 ANSWER_S = 5.0
 KEEPER_START_S = 10.0
 KEEPER_POLL_S = 1.0
+KEEPER_LOCK = "keeper.lock"
+TURN_S = 1.0  # who looks whether a keeper lives may hold its lock for an instant
 GUARD_POLL_S = 1.0
 
 # Prefect writes all its kinds of blocks into a new database: half of what such a server costs to start beyond its
@@ -112,12 +114,15 @@ class Server:
         return f"http://127.0.0.1:{port.read_text().strip()}/api" if port.exists() else None
 
     def state(self) -> dict[str, Any] | None:
-        """What the living keeper says of itself: port, keeper and server processes."""
+        """What the living keeper says of itself: port, keeper and server processes.
+
+        It holds the keeper's lock as long as it lives, which tells of one that another host or name of it has noted.
+        """
         try:
             state: dict[str, Any] = json.loads((self._folder / "server.json").read_text())
         except (OSError, ValueError):
             return None
-        return state if processes.is_alive(state["keeper"]) else None
+        return state if processes.is_alive(state["keeper"], self._folder / KEEPER_LOCK) else None
 
     @contextlib.contextmanager
     def lease(self) -> Iterator[None]:
@@ -165,9 +170,9 @@ class Server:
         write_text(self._folder / "port", str(port))
 
     def stop(self) -> bool:
-        """End the keeper and with it the server; says whether one ran."""
+        """End the keeper and with it the server; says whether one ran. Another host's is not ours to end."""
         state = self.state()
-        if state is None:
+        if state is None or not processes.is_here(state["keeper"]):
             return False
         with contextlib.suppress(ProcessLookupError):
             os.kill(int(state["keeper"]["pid"]), signal.SIGTERM)
@@ -198,7 +203,7 @@ def _keep(workspace: Workspace, for_good: bool) -> None:
     folder = workspace.state / "prefect"
     folder.mkdir(parents=True, exist_ok=True)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    lock = filelock.FileLock(folder / "keeper.lock", timeout=-1 if for_good else 0)
+    lock = filelock.FileLock(folder / KEEPER_LOCK, timeout=-1 if for_good else TURN_S)
     lease = Server(workspace).lease() if for_good else contextlib.nullcontext()
     with lease, contextlib.suppress(filelock.Timeout), lock:  # without the lock: another keeper was first
         _own(folder, {} if for_good else WITHOUT_CATALOGUE)
@@ -244,13 +249,14 @@ def _watch(leases: Path, server: subprocess.Popen[bytes]) -> None:
 
 
 def _holds(lease: Path) -> bool:
+    """Whether the process of a lease lives. The server is at loopback: who is on another host cannot count on it."""
     try:
-        alive = processes.is_alive(json.loads(lease.read_text()))
+        process = json.loads(lease.read_text())
     except (OSError, ValueError):
         return False
-    if not alive:
+    if processes.is_here(process) and not processes.is_alive(process):
         lease.unlink(missing_ok=True)
-    return alive
+    return processes.is_alive_here(process)
 
 
 def _free_port(memory: Path) -> int:

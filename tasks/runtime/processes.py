@@ -1,12 +1,19 @@
-"""Which process did something, and does it still live: host, pid and start time together are never reused."""
+"""Which process did something, and does it still live: host, pid and start time together are never reused.
+
+A host changes its name (a laptop on another network, a container made anew), and a workspace may be shared by several.
+So a process that was noted under another name can be seen only where its `pids` are ours; else a lock must tell.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+from tasks.runtime.locks import is_held
 
 OWNER = "LOOPLINE_OWNER"  # on every process that a loop starts
 SERVICE = "LOOPLINE_SERVICE"  # on every process of the platform
@@ -18,17 +25,35 @@ def unmarked(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def identity(pid: int | None = None) -> dict[str, Any]:
-    """Host, pid and start time of a process, this one by default."""
+    """Host, pid and start time of a process, this one by default; `pids` is the numbering that the pid is of."""
     pid = os.getpid() if pid is None else pid
-    return {"host": socket.gethostname(), "pid": pid, "started": _start_time(pid)}
+    return {"host": socket.gethostname(), "pids": _numbering(), "pid": pid, "started": _start_time(pid)}
 
 
-def is_alive(process: dict[str, Any]) -> bool:
-    """Whether the process of that identity still runs. One on another host is taken to live: we cannot see it."""
-    if process.get("host") != socket.gethostname():
+def is_here(process: Mapping[str, Any]) -> bool:
+    """Whether its pid is one of this host's: never signal one that is not, it is a stranger's here."""
+    if process.get("host") == socket.gethostname():
         return True
+    return process.get("pids") is not None and process["pids"] == _numbering()
+
+
+def is_alive(process: Mapping[str, Any], lock: Path | None = None) -> bool:
+    """Whether the process of that identity still runs.
+
+    Args:
+        process: What `identity` gave, here or elsewhere.
+        lock: A lock file that it holds while it lives. One on another host, which we cannot see, lives while that is
+            held; where there is no such lock it is taken to live.
+    """
+    if not is_here(process):
+        return lock is None or is_held(lock)
     started = _start_time(int(process["pid"]))
     return started is not None and started == process["started"]
+
+
+def is_alive_here(process: Mapping[str, Any]) -> bool:
+    """Whether the process of that identity runs on this host."""
+    return is_here(process) and is_alive(process)
 
 
 def _start_time(pid: int) -> str | None:
@@ -43,8 +68,18 @@ def _start_time(pid: int) -> str | None:
         state, *fields = stat.read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
         return None
-    boot = Path("/proc/sys/kernel/random/boot_id").read_text()[:8]
-    return None if state == "Z" else f"{boot}/{fields[18]}"
+    return None if state == "Z" else f"{_boot()}/{fields[18]}"
+
+
+def _boot() -> str:
+    return Path("/proc/sys/kernel/random/boot_id").read_text()[:8]
+
+
+def _numbering() -> str | None:
+    """The boot and its namespace of pids: whoever is in the same one sees our processes. None where not known."""
+    with contextlib.suppress(OSError):
+        return f"{_boot()}/{Path('/proc/self/ns/pid').readlink()}"
+    return None
 
 
 def _start_time_by_clock(pid: int) -> str | None:

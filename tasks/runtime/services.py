@@ -124,7 +124,12 @@ def ports(workspace: Workspace) -> dict[str, int]:
 def supervisor(workspace: Workspace) -> dict[str, Any] | None:
     """What was noted of the living supervisord: its process and socket; None if none lives."""
     note = read_json(folder(workspace) / "supervisor.json")
-    return note if note and processes.is_alive(note["process"]) else None
+    return note if note and is_up(note) else None
+
+
+def is_up(note: dict[str, Any]) -> bool:
+    """Whether the supervisord of a note lives. Its socket must tell where its pid is not one of this host's."""
+    return processes.is_alive(note["process"]) if processes.is_here(note["process"]) else _processes(note) is not None
 
 
 def services_of(workspace: Workspace) -> list[ServiceState]:

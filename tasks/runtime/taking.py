@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def take_in(state: Path, given: pa.Table) -> dict[str, int]:
-    """Add what is new among labels, durably, all of it or none; the same ones again add nothing.
+    """Add what is new among labels, durably, all of it or none; the same ones again add nothing. Call it in `moving`.
 
     Args:
         state: The project's state folder.

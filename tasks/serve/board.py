@@ -16,7 +16,6 @@ import contextlib
 import json
 import mmap
 import os
-import socket
 from pathlib import Path
 from typing import Any
 
@@ -133,12 +132,11 @@ class Board:
 
     def reports(self) -> list[Report]:
         """The word of every worker of this machine that lives; of dead ones it is cleared away."""
-        here = socket.gethostname()
         found = []
         for path in self._workers.glob("*.json"):
             with contextlib.suppress(OSError, ValueError, KeyError):
                 report = Report.model_validate(json.loads(path.read_bytes()))
-                if report.process["host"] == here and processes.is_alive(report.process):
+                if processes.is_alive_here(report.process):
                     found.append(report)
                 else:
                     path.unlink(missing_ok=True)

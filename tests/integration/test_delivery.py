@@ -121,6 +121,31 @@ def test_a_loop_taken_up_again_goes_on_in_the_same_run(tracked: Workspace) -> No
     assert (after.info.run_id, after.info.status) == (before, "KILLED")
 
 
+def test_a_run_that_a_person_deleted_is_restored_when_its_loop_goes_on(tracked: Workspace) -> None:
+    path, _ = fill(tracked)
+    before = deliver(tracked, path).run_id("loop")
+    client().delete_run(str(before))
+    box = Outbox(path)
+    box.start_run("loop", LOOP, {})
+    box.tags("loop", {"after": "wards"})
+    assert deliver(tracked, path).run_id("loop") == before
+    assert the(client(), LOOP).data.tags["after"] == "wards"
+
+
+def test_a_run_that_is_gone_for_good_is_made_anew_when_its_loop_goes_on(tracked: Workspace) -> None:
+    path, _ = fill(tracked)
+    deliver(tracked, path)
+    progress = path.with_suffix(".delivered.json")
+    told = json.loads(progress.read_text())
+    client().delete_run(told["runs"]["loop"])  # as `mlflow gc` follows it
+    progress.write_text(json.dumps({**told, "runs": {**told["runs"], "loop": "0" * 32}}))
+    box = Outbox(path)
+    box.start_run("loop", LOOP, {})
+    box.tags("loop", {"after": "wards"})
+    deliver(tracked, path)
+    assert the(client(), LOOP).data.tags["after"] == "wards"
+
+
 @pytest.mark.parametrize("said", ["params", "tag key", "metric name", "missing run"])
 def test_one_line_that_mlflow_refuses_does_not_hold_up_the_rest(tracked: Workspace, said: str) -> None:
     path, box = fill(tracked)

@@ -1,14 +1,20 @@
 """Labels are taken in whole or not at all; early, late, again, corrected and of unknown ids."""
 
+import time
+
+import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from models.errors import DataError, UsageError
+from models.errors import DataError, StoreError, UsageError
 from models.specfile import read_spec
 from tasks.label import accept, accept_file
 from tasks.predict import predict
+from tasks.runtime import taking
+from tasks.runtime.moving import move
 from tasks.runtime.predictions import joined, label_store, unmatched
+from tasks.runtime.segments import SegmentWriter, segments_folder
 from tests.served_models import put_in_cache, write_served
 
 NONE = {"taken": 0, "corrected": 0, "repeated": 0, "waiting": 0, "empty": 0}
@@ -44,6 +50,28 @@ def test_labels_early_late_repeated_corrected_and_empty_are_counted(project):
     assert take(project, ["a", "b"], ["yes", "yes"]) == {**NONE, "repeated": 2}
     assert label_store(project.state("tiny")).cursor() == 2
     assert unmatched(project.state("tiny")) == 1
+
+
+def test_a_correction_that_comes_meanwhile_is_not_replaced_by_the_older_label(project, monkeypatch):
+    """A server writes it down, and a compactor would move it, while a file's labels are compared with what is known."""
+    state, tried = project.state("tiny"), []
+    look = taking._new
+
+    def meanwhile(given, store):
+        found = look(given, store)
+        if not tried:
+            tried.append(True)
+            writer = SegmentWriter(segments_folder(state, "labels"))
+            writer.write(orjson.dumps({"at": time.time_ns() // 1000, "ids": ["a"], "labels": ["no"], "by": "http"}))
+            writer.close()
+            with pytest.raises(StoreError, match="another process moves"):
+                move(state, patience_s=0.0)
+        return found
+
+    monkeypatch.setattr(taking, "_new", meanwhile)
+    take(project, ["a"], ["yes"])
+    move(state)
+    assert known(project) == {"a": "no"}
 
 
 def test_one_wrong_label_and_none_is_taken(project):

@@ -11,7 +11,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tasks.reap import reap
+from models.files import write_json
+from models.specfile import read_spec
+from tasks.reap import _of_the_dead, is_owed, reap
 from tasks.runtime import processes
 from tasks.runtime.loop import OWNER, open_stage
 from tasks.runtime.workspace import Workspace
@@ -54,6 +56,36 @@ def test_a_living_loop_is_left_alone(workspace: Workspace, state: Path, make_pro
     assert (state / ".half.tmp").exists()
 
 
+ELSEWHERE = {"host": "macbook.office.lan", "pid": os.getpid(), "started": "deadbeef/1"}
+
+
+def test_a_loop_that_died_under_the_hosts_earlier_name_is_marked(workspace: Workspace, state: Path) -> None:
+    write_json(state / "loop.json", {**book(state), "process": ELSEWHERE})
+    assert reap(workspace) == ["tiny-1: was killed; marked so (`loopline run` goes on with it)"]
+    assert book(state)["state"] == "killed"
+
+
+def test_a_loop_that_another_host_runs_is_left_alone(
+    workspace: Workspace, state: Path, make_project: MakeProject
+) -> None:
+    write_json(state / "loop.json", {**book(state), "process": ELSEWHERE})
+    project = make_project()
+    spec = read_spec(project.spec_path)
+    assert is_owed(workspace, spec)
+    with open_stage(project):
+        assert reap(workspace) == []
+        assert not is_owed(workspace, spec)
+    assert book(state)["state"] == "running"
+
+
+def test_the_note_of_another_hosts_flow_run_counts_for_an_hour(state: Path) -> None:
+    notes = state / "runners"
+    for name, process in (("young", ELSEWHERE), ("old", ELSEWHERE), ("here", processes.identity())):
+        write_json(notes / f"{name}.json", process)
+    os.utime(notes / "old.json", (0, 0))
+    assert [path.stem for path in _of_the_dead(notes)] == ["old"]
+
+
 def test_another_projects_dead_loop_is_not_this_ones_business(workspace: Workspace, state: Path) -> None:
     assert reap(workspace, "other") == []
     assert book(state)["state"] == "running"
@@ -70,6 +102,35 @@ def test_half_written_files_and_folders_go(workspace: Workspace, state: Path) ->
     assert sum("half-written" in line for line in said) == 2
     assert list(data.iterdir()) == []
     assert [path.name for path in (state / "records").iterdir()] == ["kept.json"]
+
+
+def test_what_a_living_process_writes_without_the_loops_lock_stays(workspace: Workspace, state: Path) -> None:
+    """A prediction, a label or a look at the watch may be under way as the next loop begins."""
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    for folder in ("predictions", "labels", "serving/predictions", "serving/labels"):
+        (state / folder).mkdir(parents=True)
+        (state / folder / f".{dead.pid}-0123456789ab.tmp").write_text("of another host, perhaps")
+    (state / "watch").mkdir()
+    for writer, age in (("1-abcdefgh", 0), (f"{dead.pid}-abcdefgh", 0), ("1-stuvwxyz", 7200), ("unnamed", 0)):
+        path = state / "watch" / f".watch.json.{writer}.tmp"
+        path.write_text("")
+        os.utime(path, (time.time() - age, time.time() - age))
+    reap(workspace)
+    kept = {".watch.json.1-abcdefgh.tmp", ".watch.json.unnamed.tmp"}
+    assert {path.name for path in (state / "watch").iterdir()} == kept
+    assert len(list(state.rglob(".*.tmp"))) == 6
+
+
+def test_what_a_killed_process_was_writing_goes_at_once(workspace: Workspace, state: Path) -> None:
+    code = (
+        "import os, signal, sys\nfrom pathlib import Path\nfrom models.files import write_text\n"
+        "os.fsync = lambda _: os.kill(os.getpid(), signal.SIGKILL)\nwrite_text(Path(sys.argv[1]), 'half')"
+    )
+    assert subprocess.run([sys.executable, "-c", code, str(state / "feedback.json")], check=False).returncode == -9
+    (left,) = state.glob(".feedback.json.*.tmp")
+    assert f"{left.name}: half-written; removed" in reap(workspace)
+    assert not left.exists()
 
 
 @pytest.fixture

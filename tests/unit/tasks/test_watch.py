@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from datetime import UTC, datetime
@@ -131,6 +132,19 @@ def test_predictions_sent_twice_count_once(world: World) -> None:
     world.predict(400, version="2")
     world.register("2")
     assert [window.num_predictions for window in world.windows("2")] == [400]
+
+
+def test_after_all_predictions_were_removed_those_that_come_count_from_the_first(world: World) -> None:
+    """Removing all is the cure that a log names which has lost a file."""
+    for seed in range(3):
+        world.predict(500, seed=seed)
+    assert world.look().num_predictions == 1500
+    shutil.rmtree(world.state / "predictions")
+    world.label(world.predict(500, begin=2000.0, seed=9), seed=9)
+    found = world.look()
+    assert found.num_predictions == 2000
+    assert found.windows[-1].num_labels == 500
+    assert any("shorter than it was" in note for note in found.notes)
 
 
 def test_a_clock_that_goes_back_loses_and_repeats_nothing(world: World) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -117,6 +119,29 @@ def test_signals_that_nothing_hears_yet_hold_back_no_other_events(
     receiver.deployed = True
     assert deliver(workspace) == len(signals)
     assert deliver(workspace) == 0
+
+
+def test_an_event_that_cannot_be_opened_for_a_moment_waits_and_a_torn_one_goes(
+    workspace: Workspace, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(3):
+        send(workspace, an_event(number))
+    first, second, _ = sorted((workspace.state / "events" / "queue").iterdir())
+    second.write_text("{")
+    read = Path.read_text
+
+    def without_a_descriptor(path: Path, *args: Any, **named: Any) -> str:
+        if path == first:
+            raise OSError(errno.EMFILE, "Too many open files", str(path))
+        return read(path, *args, **named)
+
+    monkeypatch.setenv("PREFECT_API_URL", receiver.url)
+    with monkeypatch.context() as short:
+        short.setattr(Path, "read_text", without_a_descriptor)
+        assert deliver(workspace) == 1
+        assert waiting(workspace) == 1
+    assert deliver(workspace) == 1
+    assert [event["payload"]["n"] for event in receiver.events] == [2, 0]
 
 
 def test_what_prefect_calls_wrong_is_laid_aside_and_stops_nothing(

@@ -1,5 +1,6 @@
 """Which labelled predictions there are: told from a note while nothing changed, and by what is said, not how often."""
 
+import shutil
 from datetime import UTC, datetime
 
 import pyarrow as pa
@@ -50,6 +51,18 @@ def test_it_changes_by_labels_that_say_something_new_and_by_nothing_else(tmp_pat
     assert third.digest not in (first.digest, second.digest)
     labelled(tmp_path, ["b"], ["y"])
     assert feedback_of(tmp_path).digest == second.digest
+
+
+def test_a_note_of_predictions_that_were_all_removed_is_not_believed(tmp_path):
+    for one in ("a", "b", "c"):
+        predicted(tmp_path, [one])
+    labelled(tmp_path, ["a", "b", "d"], ["x", "y", "z"])
+    assert feedback_of(tmp_path).rows == 2
+    shutil.rmtree(tmp_path / "predictions")
+    predicted(tmp_path, ["d"])
+    found = feedback_of(tmp_path)
+    assert (found.predictions, found.rows) == (1, 1)
+    assert [table.column("id").to_pylist() for table in labelled_rows(tmp_path, found)] == [["d"]]
 
 
 def test_an_early_label_counts_once_its_prediction_comes(tmp_path):

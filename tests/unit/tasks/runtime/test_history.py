@@ -11,7 +11,8 @@ from models.files import write_json
 from models.retrain.signal import Action, Decision, PastLoop, Signal
 from models.specfile import read_spec
 from tasks.runtime import decisions, processes
-from tasks.runtime.history import LOOPS, past, read_loops, record_loop, running
+from tasks.runtime.history import LOOP_LOCK, LOOPS, past, read_loops, record_loop, running
+from tasks.runtime.locks import tried
 from tasks.runtime.workspace import Project
 from tests.conftest import MakeProject
 
@@ -87,6 +88,16 @@ def test_only_a_living_process_runs_a_loop(project: Project) -> None:
     assert running(state) == "l1"
     write_json(state / "loop.json", {**book, "process": {**processes.identity(), "started": "before"}})
     assert running(state) is None
+
+
+def test_a_loop_of_another_host_runs_while_it_holds_the_lock(project: Project) -> None:
+    """A host that was renamed, or a container made anew, finds the book of a loop that died under the earlier name."""
+    state = project.state("tiny")
+    elsewhere = {"host": "macbook.office.lan", "pid": 4242, "started": "deadbeef/1"}
+    write_json(state / "loop.json", {"loop_id": "l1", "state": "running", "process": elsewhere})
+    assert running(state) is None
+    with tried(state / LOOP_LOCK):
+        assert running(state) == "l1"
 
 
 def test_ten_thousand_loops_and_a_torn_line_are_read(project: Project) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from models.errors import StoreError
-from tasks.runtime.locks import held, tried
+from tasks.runtime.locks import held, is_held, tried
 
 
 def test_a_second_holder_is_told_and_the_next_one_gets_it(tmp_path: Path) -> None:
@@ -32,3 +32,17 @@ def test_one_may_try_without_a_word(tmp_path: Path) -> None:
         assert (ours, theirs) == (True, False)
     with tried(path) as again:
         assert again
+
+
+def test_whether_one_is_held_is_seen_without_making_it(tmp_path: Path) -> None:
+    path = tmp_path / "a.lock"
+    assert not is_held(path)
+    assert not path.exists()
+    with tried(path):
+        assert is_held(path)
+    assert not is_held(path)
+
+
+def test_one_that_cannot_be_opened_is_taken_for_held(tmp_path: Path) -> None:
+    (tmp_path / "a.lock").mkdir()
+    assert is_held(tmp_path / "a.lock")

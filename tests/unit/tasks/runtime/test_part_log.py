@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import shutil
 import signal
 import threading
 import time
@@ -43,6 +44,19 @@ def test_what_is_appended_is_read_back_by_any_instance(tmp_path):
     assert ids(log_in(tmp_path).scan()) == ["0", "1", "2", "3", "4"]
     assert next(log.scan()).schema.field("value").type == pa.float64()
     assert log.summary() | {"bytes": 0} == {"rows": 5, "parts": 2, "bytes": 0, "since": 0.0, "until": 2.0}
+
+
+def test_a_cursor_of_before_all_was_removed_ends_where_the_log_ends(tmp_path):
+    """Removing all is the cure that a log names which has lost a file; readers keep the cursors they had."""
+    log = log_in(tmp_path)
+    log.append(rows(0, 3))
+    assert ids(log.scan(upto=5)) == ["0", "1", "2"]
+    assert ids(log.scan(since=3, upto=5)) == []
+    reading = log.scan(upto=1, batch=1)
+    next(reading)
+    shutil.rmtree(log.folder)
+    assert ids(log.scan(upto=1)) == []
+    assert len(ids(reading)) < 3
 
 
 def test_an_empty_append_adds_nothing(tmp_path):

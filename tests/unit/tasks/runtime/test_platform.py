@@ -1,5 +1,6 @@
 """What the platform says before it starts anything: refusals, a disk nearly full, what a broken service printed."""
 
+import os
 import shutil
 from types import SimpleNamespace
 
@@ -7,7 +8,7 @@ import pytest
 
 from models.errors import UsageError
 from models.files import write_json, write_text
-from tasks.runtime import platform, processes
+from tasks.runtime import platform, processes, services
 from tasks.runtime.services import ServiceState, folder
 from tasks.runtime.workspace import Workspace
 
@@ -41,6 +42,20 @@ def test_where_nothing_runs_there_is_nothing_to_end(workspace: Workspace) -> Non
     assert platform.flow_runs(workspace) == []
     platform.stop_worker(workspace)
     assert platform.stop(workspace) is False
+
+
+def test_who_has_the_pid_of_a_supervisord_of_another_host_is_left_alone(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither at once nor after the time that one is given which answers and does not end."""
+    monkeypatch.setattr(platform.os, "kill", lambda pid, number: pytest.fail(f"{pid} was sent {number}"))
+    monkeypatch.setattr(platform, "DOWN_TIMEOUT_S", 0.01)
+    elsewhere = {"host": "macbook.office.lan", "pid": os.getpid(), "started": "deadbeef/1"}
+    note = {"process": elsewhere, "socket": "none"}
+    write_json(folder(workspace) / "supervisor.json", note)
+    assert platform.stop(workspace) is False
+    monkeypatch.setattr(services, "_processes", lambda _: {})
+    platform._shut_down(note)
 
 
 def test_a_look_alone_is_no_loop_that_down_would_ask_for(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 
 from models.errors import StoreError
+from models.files import write_json
 from tasks.runtime import prefect_server, processes
-from tasks.runtime.prefect_server import Server, is_healthy
+from tasks.runtime.locks import tried
+from tasks.runtime.prefect_server import KEEPER_LOCK, Server, is_healthy
 from tasks.runtime.workspace import Workspace
 
 
@@ -125,6 +127,29 @@ def test_a_dead_keepers_state_is_no_server(workspace: Workspace) -> None:
         told = keeper if living else {**keeper, "started": 1.0}
         (folder / "server.json").write_text(json.dumps({"port": 4200, "keeper": told, "server": told}))
         assert Server(workspace).url() == url
+
+
+ELSEWHERE = {"host": "macbook.office.lan", "pid": os.getpid(), "started": "deadbeef/1"}
+
+
+def test_a_keeper_noted_under_another_host_lives_while_it_holds_its_lock_and_is_never_signalled(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else nobody starts a server once the host is renamed, and `loopline down` ends whoever has that pid here."""
+    folder, server = workspace.state / "prefect", Server(workspace)
+    monkeypatch.setattr(os, "kill", lambda pid, number: pytest.fail(f"{pid} was sent {number}"))
+    write_json(folder / "server.json", {"port": 4200, "keeper": ELSEWHERE, "server": ELSEWHERE})
+    assert server.url() is None
+    assert server.stop() is False
+    with tried(folder / KEEPER_LOCK):
+        assert server.url() == "http://127.0.0.1:4200/api"
+        assert server.stop() is False
+
+
+def test_a_lease_of_another_host_keeps_no_server_up(workspace: Workspace, leases: Path) -> None:
+    write_json(leases / "elsewhere.json", ELSEWHERE)
+    assert not Server(workspace).is_leased()
+    assert (leases / "elsewhere.json").exists(), "it may be another keeper's"
 
 
 def test_nothing_healthy_at_a_dead_address() -> None:

@@ -2,10 +2,15 @@
 
 import json
 import os
+import socket
 import subprocess
 import sys
+from pathlib import Path
+
+import pytest
 
 from tasks.runtime import processes
+from tasks.runtime.locks import tried
 
 
 def test_this_process_lives() -> None:
@@ -46,5 +51,42 @@ def test_a_process_that_was_already_gone_is_dead() -> None:
     assert not processes.is_alive(processes.identity(child.pid))
 
 
-def test_what_runs_on_another_host_is_taken_to_live() -> None:
-    assert processes.is_alive({"host": "elsewhere.example.org", "pid": 1, "started": "boot/1"})
+ELSEWHERE = {"host": "elsewhere.example.org", "pids": "boot/pid:[1]", "pid": os.getpid(), "started": "boot/1"}
+
+
+def test_what_runs_on_another_host_is_taken_to_live_and_is_none_of_ours() -> None:
+    assert processes.is_alive(ELSEWHERE)
+    assert not processes.is_here(ELSEWHERE)
+    assert not processes.is_alive_here(ELSEWHERE)
+
+
+def test_what_runs_on_another_host_lives_while_it_holds_its_lock(tmp_path: Path) -> None:
+    lock = tmp_path / "loop.lock"
+    assert not processes.is_alive(ELSEWHERE, lock)
+    with tried(lock):
+        assert processes.is_alive(ELSEWHERE, lock)
+    assert not processes.is_alive(ELSEWHERE, lock)
+
+
+def test_a_lock_says_nothing_of_what_can_be_seen(tmp_path: Path) -> None:
+    me = processes.identity()
+    with tried(tmp_path / "loop.lock"):
+        assert not processes.is_alive({**me, "started": "before"}, tmp_path / "loop.lock")
+    assert processes.is_alive(me, tmp_path / "loop.lock")
+
+
+@pytest.mark.skipif(not Path("/proc/self/ns/pid").exists(), reason="elsewhere a host is known by its name alone")
+def test_a_host_that_changed_its_name_still_sees_its_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    identity = processes.identity(child.pid)
+    monkeypatch.setattr(socket, "gethostname", lambda: "another.network.example.org")
+    assert processes.is_alive_here(identity)
+    child.communicate(b"\n")
+    assert processes.is_here(identity)
+    assert not processes.is_alive(identity)
+
+
+def test_a_note_from_before_pids_were_noted_is_known_by_the_hosts_name() -> None:
+    older = {key: value for key, value in processes.identity().items() if key != "pids"}
+    assert processes.is_alive_here(older)
+    assert not processes.is_here({**older, "host": "elsewhere.example.org"})

@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -77,6 +78,13 @@ def test_one_that_lives_but_does_not_answer_is_told_so(workspace: Workspace, tmp
     note = {"process": processes.identity(), "socket": str(tmp_path / "none.sock")}
     write_json(folder(workspace) / "supervisor.json", note)
     assert {state.state for state in services_of(workspace)} == {"unknown"}
+
+
+def test_one_noted_under_another_host_that_does_not_answer_counts_as_none(workspace: Workspace, tmp_path: Path) -> None:
+    elsewhere = {"host": "macbook.office.lan", "pid": os.getpid(), "started": "deadbeef/1"}
+    write_json(folder(workspace) / "supervisor.json", {"process": elsewhere, "socket": str(tmp_path / "none.sock")})
+    assert supervisor(workspace) is None
+    assert {state.state for state in services_of(workspace)} == {"stopped"}
 
 
 def test_crashes_are_counted_from_supervisords_log(tmp_path: Path) -> None:
