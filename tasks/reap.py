@@ -1,9 +1,9 @@
 """The reaper: puts right what the dead left behind, in every store, by liveness and not by age.
 
 A loop is dead when the process that `loop.json` names is gone, or was on another host or under this one's earlier name,
-and nobody holds the project's lock. Then: its open
-MLflow runs end as KILLED, its running Optuna trials as failed, its Prefect runs as Crashed; processes that it started
-are ended, half-written files removed, and what waits for the tracking store is delivered.
+and nobody holds the project's lock. Then: its open MLflow runs end as KILLED, its running Optuna trials as failed, its
+Prefect runs as Crashed; processes that it started are ended, half-written files removed, and what waits for the
+tracking store is delivered.
 """
 
 from __future__ import annotations
