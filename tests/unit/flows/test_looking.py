@@ -11,9 +11,12 @@ from models.identity import code_parts, key_of
 from models.records import Record
 from models.specfile import read_spec
 from models.steps import STEPS
+from tasks.runtime import dvc_view
 from tasks.runtime.ledger import Ledger
 from tasks.runtime.workspace import Project
 from tests.conftest import MakeProject
+
+DATASET = {"prepared": "abc.dir", "raw": "def.dir"}
 
 
 @pytest.fixture(scope="module")
@@ -24,8 +27,9 @@ def code_memory() -> str:
 
 
 @pytest.fixture
-def project(make_project: MakeProject, code_memory: str) -> Project:
+def project(make_project: MakeProject, code_memory: str, monkeypatch: pytest.MonkeyPatch) -> Project:
     project = make_project("tiny")
+    monkeypatch.setattr(dvc_view, "hashes", lambda _: DATASET)
     (project.workspace.cache / "code.json").write_text(code_memory)
     return project
 
@@ -43,7 +47,7 @@ def record_all(project: Project, value: float, finished: float, *overrides: str)
         result: dict[str, Any] = {
             "ingest": {"rows": 200},
             "prepare": {"rows": {"train": 140, "validation": 30, "test": 30}},
-            "version": {"prepared": "abc.dir", "raw": "def.dir"},
+            "version": DATASET,
             "search": {"params": {"train.lr": value}, "trials": 3, "costs": {"device_seconds": 5.0, "flops": 8.64e18}},
             "train": {
                 "weights_sha256": f"{value}",
