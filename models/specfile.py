@@ -33,6 +33,7 @@ def read_spec(path: Path, overrides: Sequence[str] = (), shown_as: str | None = 
     """
     name = shown_as or str(path)
     document, lines = _load(path, name)
+    _check_for_dvc(path, name)
     document.setdefault("name", path.resolve().parent.name)
     overridden = [_override(document, text) for text in overrides]
     try:
@@ -78,6 +79,21 @@ def _load(path: Path, name: str) -> tuple[dict[str, Any], Any]:
         got = "an empty file" if loaded is None else type(loaded).__name__
         raise UsageError(f"{name}:1: got {got}, expected keys such as `data:`")
     return _plain(loaded), loaded
+
+
+def _check_for_dvc(path: Path, name: str) -> None:
+    """DVC reads the spec too, by a stricter parser: `{net: ./net.py:Net}` stopped a loop as it came to `version`."""
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import MarkedYAMLError
+
+    try:
+        YAML(typ="safe").load(path.read_text(encoding="utf-8"))
+    except MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else 1
+        problem = " ".join(str(error.problem).split())
+        raise UsageError(
+            f"{name}:{line}: DVC, which reads this file too, takes no such YAML: {problem}: put the value in quotes"
+        ) from error
 
 
 def _plain(value: Any) -> Any:

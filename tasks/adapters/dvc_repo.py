@@ -40,11 +40,11 @@ def commit(project: Project, loop_id: str) -> dict[str, str]:
         _ensure_repository(root)
         _ensure_stages(project, root)
         targets = [_address(project, root, stage) for stage in STAGES]
-        _dvc(root, "commit", "--force", "--quiet", *targets)
+        _dvc(root, "commit", "--force", *targets)
         _annotate(project, loop_id)
     remote = default_remote(root)
     if remote:
-        _dvc(root, "push", "--quiet", *targets)
+        _dvc(root, "push", *targets)
     found = hashes(project)
     if not found:
         raise StoreError(f"{root}: dvc.lock does not name the data that `dvc commit` has just taken: is it ignored?")
@@ -58,6 +58,7 @@ def _address(project: Project, root: Path, stage: str) -> str:
 
 
 def _dvc(root: Path, command: str, *arguments: str) -> None:
+    """Run it. Without `--quiet`, under which DVC does not say either what is wrong."""
     done = subprocess.run(
         [sys.executable, "-m", "dvc", "--wait-for-lock", command, *arguments],
         cwd=root,
@@ -80,7 +81,6 @@ def _ensure_repository(root: Path) -> None:
             _dvc(
                 root,
                 "init",
-                "--quiet",
                 *([] if git else ["--no-scm"]),
                 *(["--subdir"] if git and not (root / ".git").exists() else []),
             )

@@ -163,8 +163,14 @@ class Project:
             UsageError: Loops of another project, which is still there, were run under it.
         """
         owner = Path(read_json(self.state(name) / "loop.json").get("folder", self.folder))
-        if owner.resolve() != self.folder.resolve() and (owner / SPEC_FILE).is_file():
+        if owner.resolve() != self.folder.resolve() and (owner / SPEC_FILE).is_file() and not self._was_copied(owner):
             raise self.name_taken(name, owner)
+
+    def _was_copied(self, owner: Path) -> bool:
+        """Whether the whole workspace is a copy of the one that holds `owner`, which goes on with its own loops."""
+        other = owner.parent.parent
+        alike = owner.parts[-2:] == self.folder.parts[-2:] and (other / STATE).is_dir()
+        return self.inside and alike and other.resolve() != self.workspace.root.resolve()
 
     def name_taken(self, name: str, owner: Path) -> UsageError:
         """The error for a name that the project in the folder `owner` has."""

@@ -62,9 +62,9 @@ def source(body: str) -> dict:
 
 def own(key: str, reference: str, body: str) -> dict:
     changes = {
-        "make": ("  split:", f"  features: {{make: {reference}}}\n  split:"),
-        "net": ("net: mlp, arguments: {layers: 1, hidden: 16}", f"net: {reference}"),
-        "metric": ("metric: accuracy", f"metric: {reference}, direction: maximize"),
+        "make": ("  split:", f"  features: {{make: '{reference}'}}\n  split:"),
+        "net": ("net: mlp, arguments: {layers: 1, hidden: 16}", f"net: '{reference}'"),
+        "metric": ("metric: accuracy", f"metric: '{reference}', direction: maximize"),
     }
     return {"change": changes[key], "files": {"own.py": body}}
 
@@ -81,6 +81,12 @@ USAGE = [
     Case("wrong type", ('project.yaml:8: train.lr: got "fast", expected',), ("lr: 0.01", "lr: fast"), code=2),
     Case("out of range", ("project.yaml:8: train.batch: got 0",), ("batch: 16", "batch: 0"), code=2),
     Case("no yaml", ("project.yaml:9: not valid YAML",), ("train:", "train: ["), code=2),
+    Case(
+        "no yaml for dvc",
+        ("project.yaml:7: DVC, which reads this file too", "put the value in quotes"),
+        ("net: mlp", "net: ./own.py:Net"),
+        code=2,
+    ),
     Case("wrong override", ('train.lr: got "fast", expected',), command=(*RUN, "-s", "train.lr=fast"), code=2),
     Case("unknown override", ("'train'",), command=(*RUN, "-s", "trian.lr=1"), code=2),
     Case("unknown project", ("'godo'", "did you mean 'good'?"), command=("run", "godo"), code=2),

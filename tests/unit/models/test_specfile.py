@@ -113,6 +113,7 @@ def test_a_missing_key_says_what_belongs_there(write: Write) -> None:
         ("just text\n", ["project.yaml:1: ", "expected keys"]),
         ("a: [1, 2\nb: 3\n", ["project.yaml:2: ", "not valid YAML"]),
         ("data:\n\ttarget: y\n", ["project.yaml:2: ", "not valid YAML"]),
+        (LEAST + "model: {net: ./net.py:Net}\n", ["project.yaml:5: DVC", "put the value in quotes"]),
         (LEAST + "name: again\n", ["project.yaml:5: ", "duplicate key", "name"]),
         ("a: *nowhere\n", ["project.yaml:1: ", "not valid YAML"]),
         ("a: !!python/object:os.system x\n", ["project.yaml:1: "]),

@@ -202,7 +202,7 @@ def test_two_at_once_do_not_do_the_same_work(project, tmp_path, monkeypatch):
 )
 def test_made_features_are_made_on_pieces_only_where_that_is_sound(project, tmp_path, body, told):
     (project.folder / "features.py").write_text(f"def make(frame):\n    return frame.assign(x={body})\n")
-    features = "  features: {make: ./features.py:make}\n"
+    features = "  features: {make: './features.py:make'}\n"
     project.spec_path.write_text(project.spec_path.read_text() + features)
     path = given(tmp_path)
     answer = run(project, path)

@@ -1,6 +1,7 @@
 """Where things are: the workspace is found as a user expects, projects by name or path."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -118,3 +119,17 @@ def test_a_name_is_one_projects(workspace: Workspace, make_project: MakeProject,
     Project(workspace, link).refuse_namesake("tiny")
     project.spec_path.unlink()
     copy.refuse_namesake("tiny")
+
+
+def test_a_copied_workspace_goes_on_beside_the_first(
+    workspace: Workspace, make_project: MakeProject, tmp_path: Path
+) -> None:
+    project = make_project("tiny")
+    project.state("tiny").mkdir(parents=True)
+    (project.state("tiny") / "loop.json").write_text(json.dumps({"folder": str(project.folder)}))
+    shutil.copytree(workspace.root, tmp_path / "copied")
+    Workspace(tmp_path / "copied").project("tiny").refuse_namesake("tiny")
+    other = make_project("other")
+    other.state("tiny").joinpath("loop.json").write_text(json.dumps({"folder": str(project.folder)}))
+    with pytest.raises(UsageError, match="is taken by"):
+        other.refuse_namesake("tiny")
