@@ -105,13 +105,15 @@ def parse_delay(text: str) -> float:
         UsageError: It is no such duration.
     """
     found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*", text)
-    unit = found[2] if found and found[2] == "M" else found[2].lower() if found else ""  # pandas' M is a month
-    if not found or (unit not in _UNITS_S if unit else float(found[1])):
+    if found and not found[2] and not float(found[1]):
+        return 0.0
+    unit_s = _UNITS_S.get(found[2].lower()) if found and found[2] != "M" else None  # pandas' M is a month
+    if not found or unit_s is None:
         raise UsageError(
             f"--label-delay: got {text!r}, expected a number and a unit (s, min, h, d or w), such as 12h, 7d or 2w; "
             "months differ in length: say them in days"
         )
-    return float(found[1]) * _UNITS_S.get(unit, 0.0)
+    return float(found[1]) * unit_s
 
 
 def parse_date(text: str) -> float:

@@ -196,7 +196,7 @@ class Registry:
         with self.locked():
             self._champion()
             held = standing(self.journal())
-            back = self._back(held)
+            back = _back(held, self._versions())
             if back is None:
                 raise GateRefused(f"{self.model}: nothing to roll back to: {_nobody(held)}")
             if expected is not None and held[-1] != expected:
@@ -272,23 +272,20 @@ class Registry:
 
     def _is_cut_short(self, journal: list[Entry], alias: str) -> bool:
         """Whether the aliases still stand as they did before the last entry of the journal."""
-        return journal[-1].before == alias and self.alias("previous") == self._back(standing(journal[:-1]))
+        before = _back(standing(journal[:-1]), self._versions())
+        return journal[-1].before == alias and self.alias("previous") == before
 
     def _settle(self) -> None:
         """Make the aliases say what the journal says, but of versions that were deleted in MLflow since."""
         held = standing(self.journal())
         if not held:
             return
-        if held[-1] in self._versions():
+        there = self._versions()
+        if held[-1] in there:
             self.set_alias("champion", held[-1])
-        self.set_alias("previous", self._back(held))
+        self.set_alias("previous", _back(held, there))
         if self.alias("challenger") == held[-1]:
             self.set_alias("challenger", None)
-
-    def _back(self, held: list[str]) -> str | None:
-        """The last champion before the present one that is still there."""
-        there = self._versions()
-        return next((version for version in reversed(held[:-1]) if version in there and version != held[-1]), None)
 
     def _versions(self) -> set[str]:
         with reaching_store():
@@ -320,6 +317,11 @@ def standing(journal: list[Entry]) -> list[str]:
         if entry.after is not None and entry.after not in held[-1:]:
             held.append(entry.after)
     return held
+
+
+def _back(held: list[str], there: set[str]) -> str | None:
+    """The last champion before the present one that is still there."""
+    return next((version for version in reversed(held[:-1]) if version in there and version != held[-1]), None)
 
 
 def _nobody(held: list[str]) -> str:
