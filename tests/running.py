@@ -15,7 +15,7 @@ import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import filelock
 import psutil
@@ -25,6 +25,7 @@ from tasks.runtime import processes
 from tasks.runtime.loop import OWNER
 from tasks.runtime.prefect_server import Server
 from tasks.runtime.workspace import Workspace
+from tests import warm
 
 ROOT = Path(__file__).parents[1]
 PROGRAM = Path(sys.executable).with_name("loopline")
@@ -55,7 +56,7 @@ class Ended:
 class Running:
     """A command under way; what it prints goes to files, so that it never waits for a reader."""
 
-    process: subprocess.Popen[bytes]
+    process: subprocess.Popen[bytes] | warm.Process
     out: Path
     err: Path
     _seen: int = 0
@@ -138,14 +139,7 @@ class Loopline:
         self._count += 1
         out, err = logs / f"{self._count:03}.out", logs / f"{self._count:03}.err"
         with out.open("wb") as to_out, err.open("wb") as to_err:
-            process = subprocess.Popen(
-                [str(PROGRAM), *arguments],
-                stdin=subprocess.DEVNULL,
-                stdout=to_out,
-                stderr=to_err,
-                env={**self.environment, **environ},
-                cwd=cwd or self.home,
-            )
+            process = _begin(arguments, {**self.environment, **environ}, cwd or self.home, to_out, to_err)
         return Running(process, out, err)
 
     def __call__(self, *arguments: str, cwd: Path | None = None, timeout_s: float = LONGEST_S, **environ: str) -> Ended:
@@ -219,6 +213,16 @@ class Loopline:
     def stop(self) -> None:
         """End the workspace's own Prefect server."""
         Server(Workspace(self.home)).stop()
+
+
+def _begin(
+    arguments: tuple[str, ...], environ: dict[str, str], cwd: Path, out: BinaryIO, err: BinaryIO
+) -> subprocess.Popen[bytes] | warm.Process:
+    """The program in a process of its own: forked from the warm one, or started cold where only that will do."""
+    with Path(os.devnull).open("rb") as nothing:
+        if warm.may_share_imports(environ):
+            return warm.server().start(PROGRAM, arguments, environ, cwd, (nothing.fileno(), out.fileno(), err.fileno()))
+        return subprocess.Popen([PROGRAM, *arguments], stdin=nothing, stdout=out, stderr=err, env=environ, cwd=cwd)
 
 
 @contextlib.contextmanager
