@@ -15,13 +15,15 @@ from prefect.states import Completed
 from flows import sigterm
 from models.errors import StoreError
 from models.records import Record
+from models.steps import BY_NAME
+from tasks.runtime.loop import Loop
 
 RETRY_DELAYS_S = [2.0, 10.0]
 
 
 def step(
-    act: Callable[..., tuple[Record, bool]], name: str, retries: int = 0, timeout_s: float | None = None
-) -> Callable[..., Record]:
+    act: Callable[[Loop], tuple[Record, bool]], name: str, retries: int = 0, timeout_s: float | None = None
+) -> Callable[[Loop], Record]:
     """The step `act` as a task of that name; calling it gives the step's record.
 
     Whether work is done is for the loop's records to say, which check that outputs exist with their hashes; Prefect's
@@ -38,16 +40,17 @@ def step(
         timeout_seconds=timeout_s,
         task_run_name=name,
     )
-    def run(*arguments: Any) -> Any:
-        record, was_done = act(*arguments)
+    def run(loop: Loop, inputs: list[Record]) -> Any:
+        del inputs  # Prefect draws by them which step came of which; `act` gets its own from the loop
+        record, was_done = act(loop)
         if was_done:
             return Completed(name="Cached", message=f"recorded by {record.loop_id}, outputs intact", data=record)
         return record
 
-    def call(*arguments: Any) -> Record:
+    def call(loop: Loop) -> Record:
         sigterm.heed()
         with unmasked():
-            given = run(*arguments)
+            given = run(loop, [loop.done[before] for before in BY_NAME[name].after])
         record: Record = given.result() if isinstance(given, State) else given
         return record
 

@@ -67,19 +67,22 @@ def opened(
 
 
 def round_trip(loop: Loop) -> dict[str, Any]:
-    """The steps, in order; what the last but one decided. Those whose recorded result stands are not repeated."""
-    raw = ingest(loop)
-    validate_raw(loop, raw)
-    prepared = prepare(loop, raw)
-    validate_prepared(loop, prepared)
-    dataset = version(loop, raw, prepared)
-    best = search(loop, prepared)
-    weights = fit(loop, prepared, best)
-    exported = export(loop, prepared, weights)
-    verdict = judge(loop, prepared, weights, exported)
-    registered = register(loop, dataset, weights, exported, verdict)
-    outcome = promote(loop, verdict, registered)
-    card(loop, verdict, registered, outcome)
+    """The steps, in order; what the last but one decided. Those whose recorded result stands are not repeated.
+
+    What a step reads of those before it is declared in `models/steps.py`.
+    """
+    ingest(loop)
+    validate_raw(loop)
+    prepare(loop)
+    validate_prepared(loop)
+    version(loop)
+    search(loop)
+    fit(loop)
+    export(loop)
+    judge(loop)
+    register(loop)
+    outcome = promote(loop)
+    card(loop)
     return outcome.result
 
 

@@ -12,24 +12,51 @@ from typing import Literal
 from models.identity import Parts, differences, key_of
 from models.records import Record
 
+ON_THE_CARD = (
+    "ingest",
+    "validate-raw",
+    "prepare",
+    "validate-prepared",
+    "version",
+    "search",
+    "train",
+    "export",
+    "judge",
+    "promote",
+)
+External = Literal["source", "feedback", "previous", "remote", "start", "champion", "reference"]
+
 
 @dataclass(frozen=True)
 class Step:
-    """One step: its name, the steps whose outputs it reads, and the rest of what decides its result."""
+    """One step and all that it may read. The runner hands it nothing else, and its key covers what is named here.
+
+    Attributes:
+        name: Its name.
+        after: The steps before it whose files it reads.
+        results: Those of them whose result (figures, measured costs) it reads too. A step that only names another in
+            `after` is not done again when that one was done again and left the same files.
+        external: What it reads that is no step's: see `Ledger`.
+        reads: Paths in the spec; a leading `-` takes one out.
+        code: The modules that decide its result.
+        libraries: The libraries that do.
+        references: Paths in the spec that name code.
+    """
 
     name: str
     after: tuple[str, ...] = ()
+    results: tuple[str, ...] = ()
+    external: tuple[External, ...] = ()
     reads: tuple[str, ...] = ()
     code: tuple[str, ...] = ()
     libraries: tuple[str, ...] = ()
     references: tuple[str, ...] = ()
-    rival: bool = False
-    starts: bool = False
 
 
 STEPS = (
     Step(
         "ingest",
+        external=("source", "feedback", "previous"),
         reads=("data.source",),
         code=("tasks.ingest",),
         libraries=("pyarrow", "rdata"),
@@ -38,7 +65,7 @@ STEPS = (
     Step(
         "validate-raw",
         after=("ingest",),
-        reads=("name", "data.expectations", "data.target"),
+        reads=("name", "data", "-data.source"),
         code=("tasks.validate",),
         libraries=("great-expectations",),
     ),
@@ -53,17 +80,22 @@ STEPS = (
     Step(
         "validate-prepared",
         after=("prepare",),
-        reads=("name", "data.expectations", "data.target"),
+        external=("reference",),
+        reads=("name", "data", "-data.source"),
         code=("tasks.validate",),
         libraries=("great-expectations",),
     ),
-    Step("version", after=("ingest", "prepare"), reads=("name",)),
+    Step("version", after=("ingest", "prepare"), external=("remote",), reads=("name",)),
     Step(
         "search",
         after=("prepare",),
+        external=("start",),
         reads=(
+            "name",
             "goal.metric",
             "goal.direction",
+            "data.kind",
+            "data.split.by",
             "model",
             "search",
             "-search.workers",
@@ -73,21 +105,30 @@ STEPS = (
         code=("tasks.search", "models.data.encode", "models.training.rank"),
         libraries=("torch", "optuna", "lightgbm"),
         references=("model.net", "goal.metric"),
-        starts=True,
     ),
     Step(
         "train",
         after=("prepare", "search"),
-        reads=("goal.metric", "goal.direction", "model", "train", "-train.max_restarts"),
+        external=("start",),
+        reads=(
+            "name",
+            "goal.metric",
+            "goal.direction",
+            "data.kind",
+            "data.split.by",
+            "model",
+            "train",
+            "-train.max_restarts",
+        ),
         code=("tasks.train", "models.data.encode", "models.training.rank"),
         libraries=("torch", "lightgbm"),
         references=("model.net", "goal.metric"),
-        starts=True,
     ),
     Step(
         "export",
         after=("prepare", "train"),
         reads=(
+            "name",
             "model",
             "goal.metric",
             "goal.direction",
@@ -102,16 +143,37 @@ STEPS = (
     ),
     Step(
         "judge",
-        after=("ingest", "prepare", "train", "export"),  # a champion may take columns that are prepared no more
-        reads=("goal", "judge", "serve.max_latency_ms"),
+        after=("ingest", "prepare", "export"),  # a champion may take columns that are prepared no more
+        results=("export",),
+        external=("champion",),
+        reads=("name", "data.split", "goal", "judge", "serve.max_latency_ms", "train.seed"),
         code=("tasks.judge",),
         libraries=("onnxruntime", "numpy", "scipy"),
         references=("goal.metric",),
-        rival=True,
     ),
-    Step("register", after=("version", "train", "export", "judge"), reads=("name",)),
-    Step("promote", after=("register", "judge"), reads=("name",)),
-    Step("card", after=("promote", "register", "judge"), reads=("name", "description"), code=("tasks.card",)),
+    Step(
+        "register",
+        after=("validate-prepared", "version", "search", "train", "export", "judge"),
+        results=("version", "search", "train", "export", "judge"),
+        reads=("name",),
+    ),
+    Step("promote", after=("judge", "register"), results=("judge", "register"), reads=("name",)),
+    Step(
+        "card",
+        after=ON_THE_CARD,
+        results=ON_THE_CARD,
+        reads=(
+            "name",
+            "description",
+            "data.source",
+            "data.split.by",
+            "judge.slices",
+            "model.net",
+            "train",
+            "-train.max_restarts",
+        ),
+        code=("tasks.card",),
+    ),
 )
 BY_NAME = {step.name: step for step in STEPS}
 

@@ -12,7 +12,7 @@ from models.files import write_text
 from models.records import Record
 from models.training.costs import Costs, of_results
 from tasks.adapters import provenance
-from tasks.runtime.loop import Done, Loop
+from tasks.runtime.loop import Done, Inputs, Loop
 from tasks.runtime.outbox import LOOP_RUN
 
 if TYPE_CHECKING:
@@ -34,13 +34,13 @@ CAPTIONS: dict[str, tuple[Chapter, str, str]] = {
 }
 
 
-def write_card(loop: Loop, verdict: Record, version: Record, outcome: Record) -> tuple[Record, bool]:
+def write_card(loop: Loop) -> tuple[Record, bool]:
     """Write the card of the version that this loop made; into MLflow, and at a steady place in the workspace."""
 
-    def act(folder: Path) -> Done:
+    def act(inputs: Inputs, folder: Path) -> Done:
         from models.report.card import render_card
 
-        html = render_card(_card(loop, verdict, version, outcome))
+        html = render_card(_card(loop, inputs))
         write_text(folder / CARD_FILE, html)
         write_text(loop.state / CARD_FILE, html)
         loop.outbox.artifact(LOOP_RUN, folder / CARD_FILE)
@@ -49,25 +49,24 @@ def write_card(loop: Loop, verdict: Record, version: Record, outcome: Record) ->
     return loop.carry_out("card", act)
 
 
-def _card(loop: Loop, verdict: Record, version: Record, outcome: Record) -> Any:
+def _card(loop: Loop, inputs: Inputs) -> Any:
     from models.export.variants import Measured
     from models.judge.verdict import Verdict
     from models.report.card import Card
 
-    done = loop.done
-    judged = Verdict.model_validate_json(loop.output("judge", "verdict.json").read_text())
-    preparation = Preparation.load(loop.output("export", "preparation.json").parent)
-    trained, search = done["train"].result, done["search"].result
-    number = str(version.result["version"])
+    judged = Verdict.model_validate_json(inputs["judge"].file("verdict.json").read_text())
+    preparation = Preparation.load(inputs["export"].folder)
+    trained, search, exported, outcome = (inputs[name].result for name in ("train", "search", "export", "promote"))
+    number = outcome["version"]
     return Card(
         project=loop.spec.name,
         verdict=judged,
         description=loop.spec.description,
         version=number,
-        loop_id=outcome.loop_id,
-        when=time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(verdict.finished)),
-        figures=_figures(loop),
-        data=_data(loop, preparation),
+        loop_id=outcome["loop_id"],
+        when=time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(outcome["at"])),
+        figures=_figures(inputs),
+        data=_data(loop, inputs, preparation),
         schema=_schema(preparation),
         training={
             "net": loop.spec.model.net,
@@ -80,14 +79,17 @@ def _card(loop: Loop, verdict: Record, version: Record, outcome: Record) -> Any:
             "taken up again at steps": ", ".join(map(str, trained["resumed_from"])) or "never",
             **_costs(search, trained),
         },
-        settings={**loop.spec.train.model_dump(exclude={"augment"}), **_short(search.get("params", {}))},
+        settings={
+            **loop.spec.train.model_dump(exclude={"augment", "max_restarts"}),
+            **_short(search.get("params", {})),
+        },
         search={key: value for key, value in search.items() if key not in ("params", "importances", "costs")},
-        provenance=_provenance(loop, trained),
-        samples=_samples(loop),
-        variants=[Measured.model_validate(each) for each in done["export"].result["variants"]],
-        usage=_usage(loop, number),
+        provenance=_provenance(loop, trained, search),
+        samples=_samples(exported),
+        variants=[Measured.model_validate(each) for each in exported["variants"]],
+        usage=_usage(loop, number, exported.get("input_example")),
         limits=_limits(loop, preparation),
-        links={page.stem: page.resolve().as_uri() for page in sorted((loop.state / "reports").glob("*.html"))},
+        links=_links(inputs),
     )
 
 
@@ -113,26 +115,23 @@ def _costs(search: dict[str, Any], trained: dict[str, Any]) -> dict[str, Any]:
     return {name: float(f"{value:.3g}") if isinstance(value, float) else value for name, value in known.items()}
 
 
-def _figures(loop: Loop) -> list[Any]:
+def _figures(inputs: Inputs) -> list[Any]:
     from models.report.card import Picture
     from models.report.training_figures import learning_curves
 
-    trained = loop.done["train"].result
-    judged = loop.output("judge", "verdict.json").parent / "figures"
-    searched = loop.output("search", "best.json").parent / "figures"
-    found = [*sorted(judged.glob("*.svg")), *sorted(searched.glob("*.svg"))]
+    trained = inputs["train"].result
     pictures = [
         Picture(title, caption, path.read_bytes(), chapter)
-        for path in found
+        for path in [*inputs["judge"].figures, *inputs["search"].figures]
         for chapter, title, caption in [CAPTIONS[path.stem]]
     ]
-    metric = loop.done["judge"].result["metric"]
+    metric = inputs["judge"].result["metric"]
     curves = learning_curves(trained["epochs"], metric, trained["best_epoch"])
     return [*pictures, Picture("Learning curves", "Loss and metric after each epoch.", curves, "training")]
 
 
-def _data(loop: Loop, preparation: Preparation) -> dict[str, Any]:
-    raw, prepared, version = (loop.done[name].result for name in ("ingest", "prepare", "version"))
+def _data(loop: Loop, inputs: Inputs, preparation: Preparation) -> dict[str, Any]:
+    raw, prepared, version = (inputs[name].result for name in ("ingest", "prepare", "version"))
     return {
         "source": loop.spec.data.source,
         "dataset version": version["prepared"],
@@ -141,10 +140,15 @@ def _data(loop: Loop, preparation: Preparation) -> dict[str, Any]:
         **{f"{split} examples": count for split, count in preparation.rows.items()},
         "split": loop.spec.data.split.by,
         "target": preparation.target.name,
-        "validation, raw": loop.done["validate-raw"].result["status"],
-        "validation, prepared": loop.done["validate-prepared"].result["status"],
+        "validation, raw": inputs["validate-raw"].result["status"],
+        "validation, prepared": inputs["validate-prepared"].result["status"],
         "left out": ", ".join(prepared["left_out"]) or "nothing",
     }
+
+
+def _links(inputs: Inputs) -> dict[str, str]:
+    pages = [Path(inputs[name].result["page"]) for name in ("validate-prepared", "validate-raw")]
+    return {page.stem: page.resolve().as_uri() for page in pages}
 
 
 def _schema(preparation: Preparation) -> list[dict[str, Any]]:
@@ -166,16 +170,16 @@ def _schema(preparation: Preparation) -> list[dict[str, Any]]:
     return [*numeric, *categorical]
 
 
-def _samples(loop: Loop) -> list[Any]:
+def _samples(exported: dict[str, Any]) -> list[Any]:
     from models.report.card import Snippet
 
     return [
         Snippet(f"At temperature {sample['temperature']:g}, after a prompt", f"{sample['prompt']}|{sample['text']}")
-        for sample in loop.done["export"].result.get("samples", [])
+        for sample in exported.get("samples", [])
     ]
 
 
-def _provenance(loop: Loop, trained: dict[str, Any]) -> dict[str, Any]:
+def _provenance(loop: Loop, trained: dict[str, Any], search: dict[str, Any]) -> dict[str, Any]:
     code = provenance.code_version()
     return {
         "loop": loop.id,
@@ -184,14 +188,13 @@ def _provenance(loop: Loop, trained: dict[str, Any]) -> dict[str, Any]:
         "lock file": code["lock"][:16],
         "weights": trained["weights_sha256"],
         "seed": loop.spec.train.seed,
-        "study": loop.done["search"].result.get("study", "none"),
+        "study": search.get("study", "none"),
     }
 
 
-def _usage(loop: Loop, number: str) -> list[Any]:
+def _usage(loop: Loop, number: str, example: Any) -> list[Any]:
     from models.report.card import Snippet
 
-    example = loop.done["export"].result.get("input_example")
     code = (
         "import mlflow\n\n"
         f'model = mlflow.onnx.load_model("models:/{loop.spec.name}/{number}")  # or models:/{loop.spec.name}@champion\n'

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from models.export.names import FP32, UNCHANGED_FILE
 from models.files import sha256, write_text
 from models.records import Record
-from tasks.runtime.loop import Done, Loop
+from tasks.runtime.loop import Done, Inputs, Loop
 from tasks.runtime.outbox import LOOP_RUN
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 SAMPLES_FILE = "samples.txt"
 
 
-def export(loop: Loop, prepared: Record, weights: Record) -> tuple[Record, bool]:
+def export(loop: Loop) -> tuple[Record, bool]:
     """Write `model.onnx`, `preparation.json`, and `watch-reference.json` that its predictions are watched by.
 
     `model.onnx` is what is served: the export in parity with the net, or a smaller variant of it that the spec allows,
@@ -28,27 +28,29 @@ def export(loop: Loop, prepared: Record, weights: Record) -> tuple[Record, bool]
         TrainingError: The graph's predictions differ from the net's by more than the tolerance.
     """
 
-    def act(folder: Path) -> Done:
-        task = loop.output("train", weights.result["weights"]).parent / "job.json"
+    def act(inputs: Inputs, folder: Path) -> Done:
+        prepared, trained = inputs["prepare"], inputs["train"]
+        places = json.loads((trained.folder / "job.json").read_text())
+        model = json.loads(trained.file("model.json").read_text())
         metadata = {"loopline.project": loop.spec.name, "loopline.dataset": prepared.digest}
         made = loop.gang.call(
             "models.export.export:export",
-            job=json.loads(task.read_text()),
+            job={**places, "model": model},
             out=str(folder),
             metadata=metadata,
         )
         if "samples" in made:
             _keep_samples(loop, folder, made["samples"])
-        made |= _optimised(loop, folder)
+        made |= _optimised(loop, prepared.folder, folder)
         loop.outbox.metrics(LOOP_RUN, {"parity": made["parity"], "size_bytes": made["size_bytes"]})
-        reference = _reference(loop, folder)
-        more = [folder / UNCHANGED_FILE] * (made["served"] != FP32) + _background(loop, folder)
+        reference = _reference(prepared.folder, folder)
+        more = [folder / UNCHANGED_FILE] * (made["served"] != FP32) + _background(prepared.folder, folder)
         return Done([folder / "model.onnx", folder / "preparation.json", reference, *more], made)
 
     return loop.carry_out("export", act)
 
 
-def _optimised(loop: Loop, folder: Path) -> dict[str, Any]:
+def _optimised(loop: Loop, prepared: Path, folder: Path) -> dict[str, Any]:
     """What the export's result says of the file to serve, once the variants are measured."""
     from models.data.preparation import Preparation
     from models.export.optimise import optimise
@@ -56,7 +58,7 @@ def _optimised(loop: Loop, folder: Path) -> dict[str, Any]:
 
     spec, task = loop.spec, Preparation.load(folder).task
     metric = resolve_metric(spec.goal.metric, task, loop.project.folder, spec.goal.direction)
-    table = optimise(folder, loop.project.prepared, metric, spec.serve, spec.train.seed)
+    table = optimise(folder, prepared, metric, spec.serve, spec.train.seed)
     served = next((each.name for each in table if each.served), FP32)
     _log(loop, served, table)
     path = folder / "model.onnx"
@@ -72,18 +74,18 @@ def _log(loop: Loop, served: str, table: list[Measured]) -> None:
     loop.outbox.tags(LOOP_RUN, {"loopline.served": served})
 
 
-def _reference(loop: Loop, folder: Path) -> Path:
+def _reference(prepared: Path, folder: Path) -> Path:
     from models.data.preparation import Preparation
     from models.watch.build import build
 
-    return build(loop.project.prepared, folder / "model.onnx", Preparation.load(folder)).save(folder)
+    return build(prepared, folder / "model.onnx", Preparation.load(folder)).save(folder)
 
 
-def _background(loop: Loop, folder: Path) -> list[Path]:
+def _background(prepared: Path, folder: Path) -> list[Path]:
     from models.data.preparation import Preparation
     from models.export.background import write_background
 
-    written = write_background(folder, loop.project.prepared, Preparation.load(folder))
+    written = write_background(folder, prepared, Preparation.load(folder))
     return [] if written is None else [written]
 
 

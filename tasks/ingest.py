@@ -21,7 +21,7 @@ from models.spec import Data
 from tasks.adapters import sources
 from tasks.runtime import registry_view
 from tasks.runtime.feedback import labelled_rows
-from tasks.runtime.loop import Done, Loop
+from tasks.runtime.loop import Done, Inputs, Loop
 
 _WORDS = {
     "joined": "become rows",
@@ -42,9 +42,9 @@ def ingest(loop: Loop) -> tuple[Record, bool]:
         StoreError: A package cannot be fetched.
         UserCodeError: The project's own source function failed.
     """
-    before = loop.ledger.records.latest("ingest")
 
-    def act(_: Path) -> Done:
+    def act(inputs: Inputs, _: Path) -> Done:
+        before = inputs.external("previous")
         came = sources.arrived(loop.spec, loop.project.folder)  # before reading: what comes meanwhile is new next time
         table = sources.ingest(loop.spec, loop.project.folder, loop.workspace.cache / "sources")
         if not loop.spec.data.features.make:
@@ -57,7 +57,7 @@ def ingest(loop: Loop) -> tuple[Record, bool]:
             for text in _divided_anew(loop.spec.data, schema, before):
                 loop.report.note(text)
         loop.project.raw.parent.mkdir(parents=True, exist_ok=True)
-        table, told, files = _with_feedback(loop, table)
+        table, told, files = _with_feedback(loop, inputs, table)
         write_table(table, loop.project.raw)
         result = {"rows": table.num_rows, "schema": table_schema(table), "source": loop.spec.data.source}
         arrived = {} if came is None else {sources.ARRIVED: came}
@@ -66,13 +66,14 @@ def ingest(loop: Loop) -> tuple[Record, bool]:
     return loop.carry_out("ingest", act)
 
 
-def _with_feedback(loop: Loop, table: pa.Table) -> tuple[pa.Table, dict[str, Any], list[Path]]:
+def _with_feedback(loop: Loop, inputs: Inputs, table: pa.Table) -> tuple[pa.Table, dict[str, Any], list[Path]]:
     """The table with labelled predictions as further rows, what to tell of them, the file that says which they are."""
     origin = loop.project.raw.with_name(FEEDBACK_FILE)
-    if loop.ledger.feedback is None:
+    feedback = inputs.external("feedback")
+    if feedback is None:
         origin.unlink(missing_ok=True)
         return table, {}, []
-    labelled = concatenated(list(labelled_rows(loop.state, loop.ledger.feedback)))
+    labelled = concatenated(list(labelled_rows(loop.state, feedback)))
     fitting = labelled.filter(pc.is_in(labelled.column("version"), value_set=_of_this_target(loop, labelled)))
     joined = with_feedback(table, fitting, loop.spec.data)
     told = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,38 +13,37 @@ from models.judge.metrics import resolve_metric
 from models.judge.verdict import Cost, Parity, Verdict
 from models.records import Record
 from tasks.adapters import artifacts
-from tasks.runtime.loop import Done, Loop
+from tasks.runtime.loop import Done, Inputs, Loop
 from tasks.runtime.outbox import LOOP_RUN
 
 if TYPE_CHECKING:
     import numpy as np
 
+    from models.data.feeds import Feed
     from models.data.preparation import Preparation
     from models.judge.evidence import Evidence
 
 VERDICT_FILE = "verdict.json"
 
 
-def judge(loop: Loop, prepared: Record, weights: Record, exported: Record) -> tuple[Record, bool]:
+def judge(loop: Loop) -> tuple[Record, bool]:
     """Compare the exported challenger with the champion as it is served; the verdict is the step's output.
 
     Raises:
         DataError: The predictions cannot be compared.
         StoreError: The champion's files cannot be had, or are not those that were registered.
     """
-    del prepared  # read through the loop
 
-    def act(folder: Path) -> Done:
-        rival = loop.ledger.rival(loop.done)
-        champion = loop.ledger.champion()
-        evidence = _evidence(loop, exported, rival)
+    def act(inputs: Inputs, folder: Path) -> Done:
+        rival, champion = inputs.external("champion")
+        evidence = _evidence(loop, inputs, rival)
         verdict = _verdict(loop, evidence)
         write_text(folder / VERDICT_FILE, verdict.model_dump_json(indent=1) + "\n")
         _log(loop, verdict)
-        _draw(loop, folder, verdict, evidence)
+        _draw(loop, inputs["prepare"].folder, folder, verdict, evidence)
         result = {
             "rival": rival,
-            "champion": champion.number if champion else None,
+            "champion": champion,
             "decision": verdict.decision,
             "reasons": verdict.reasons,
             "metric": verdict.metric,
@@ -74,31 +74,31 @@ def _verdict(loop: Loop, evidence: Evidence) -> Verdict:
     )
 
 
-def _evidence(loop: Loop, exported: Record, rival: str) -> Evidence:
+def _evidence(loop: Loop, inputs: Inputs, rival: str) -> Evidence:
     from models.data import feeds
     from models.data.preparation import Preparation
     from models.judge.evidence import Evidence
     from models.judge.held_out import baseline_of, clusters_of
 
-    prepared = loop.project.prepared
+    prepared, exported = inputs["prepare"].folder, inputs["export"]
     preparation = Preparation.load(prepared)
-    graph = loop.output("export", "model.onnx")
-    against, cost = _champion(loop, rival, preparation)
+    graph = exported.file("model.onnx")
+    against, cost = _champion(loop, inputs, rival, preparation)
     target = feeds.targets(prepared, "test")
     baseline = baseline_of(prepared, preparation, len(target), loop.spec.goal.metric or "mae")
     return Evidence(
         task=preparation.task,
         target=target,
-        challenger=_predictions(loop, graph, preparation),
+        challenger=_predictions(inputs, graph, preparation),
         champion=against,
         baseline=baseline.prediction,
         baseline_name=baseline.name,
-        references=_references(loop, preparation),
+        references=_references(prepared, preparation),
         slices=feeds.slice_values(prepared, "test", loop.spec.judge.slices),
         clusters=clusters_of(prepared, preparation, loop.spec.data.split, len(target)),
         challenger_id=exported.digest,
         champion_id=rival.partition(":")[0] if against is not None else None,
-        challenger_cost=_cost(loop, graph, preparation),
+        challenger_cost=_cost(inputs, graph, preparation),
         champion_cost=cost,
         parity=Parity.model_validate(
             {key: exported.result[key] for key in Parity.model_fields if key in exported.result}
@@ -106,18 +106,18 @@ def _evidence(loop: Loop, exported: Record, rival: str) -> Evidence:
     )
 
 
-def _references(loop: Loop, preparation: Preparation) -> dict[str, float]:
+def _references(prepared: Path, preparation: Preparation) -> dict[str, float]:
     """For a text, what a compressor makes of it."""
     if preparation.characters is None:
         return {}
     from models.data.text import text_of
     from models.judge.language import bz2_bits_per_char
 
-    train, test = (text_of(loop.project.prepared, split, preparation.characters) for split in ("train", "test"))
+    train, test = (text_of(prepared, split, preparation.characters) for split in ("train", "test"))
     return {"bz2": bz2_bits_per_char(train, test)}
 
 
-def _champion(loop: Loop, rival: str, own: Preparation) -> tuple[np.ndarray | None, Cost | None]:
+def _champion(loop: Loop, inputs: Inputs, rival: str, own: Preparation) -> tuple[np.ndarray | None, Cost | None]:
     """The champion's predictions on our test rows, by its own preparation; none if it cannot read them."""
     from models.data.preparation import Preparation
 
@@ -131,37 +131,42 @@ def _champion(loop: Loop, rival: str, own: Preparation) -> tuple[np.ndarray | No
             loop.report.note(f"the champion (version {number}) answers another question: judged by goal and baseline")
             return None, None
         try:
-            predictions = _predictions(loop, folder / "model.onnx", theirs)
-            cost = _cost(loop, folder / "model.onnx", theirs)
+            predictions = _predictions(inputs, folder / "model.onnx", theirs)
+            cost = _cost(inputs, folder / "model.onnx", theirs)
         except DataError as error:
             loop.report.note(f"the champion cannot read this data ({error}): judged by goal and baseline")
             return None, None
         return predictions, cost
 
 
-def _predictions(loop: Loop, graph: Path, preparation: Preparation) -> np.ndarray:
-    from models.data.feeds import feeds
+def _predictions(inputs: Inputs, graph: Path, preparation: Preparation) -> np.ndarray:
     from models.export.predict import predict
 
-    return predict(graph, feeds(loop.project.prepared, "test", preparation, raw=loop.project.raw), preparation)
+    return predict(graph, _test_rows(inputs, preparation), preparation)
 
 
-def _cost(loop: Loop, graph: Path, preparation: Preparation) -> Cost:
-    from models.data.feeds import feeds
+def _cost(inputs: Inputs, graph: Path, preparation: Preparation) -> Cost:
     from models.export.predict import latency_ms
 
-    first = next(feeds(loop.project.prepared, "test", preparation, batch=1, raw=loop.project.raw))
+    first = next(_test_rows(inputs, preparation, batch=1))
     example = {name: values[:1] for name, values in first.items()}
     return Cost(latency_ms=latency_ms(graph, example), size_mb=graph.stat().st_size / 1e6)
 
 
-def _draw(loop: Loop, folder: Path, verdict: Verdict, evidence: Evidence) -> None:
+def _test_rows(inputs: Inputs, preparation: Preparation, **options: Any) -> Iterator[Feed]:
+    from models.data.feeds import feeds
+
+    raw = inputs["ingest"].file("raw.parquet")
+    return feeds(inputs["prepare"].folder, "test", preparation, raw=raw, **options)
+
+
+def _draw(loop: Loop, prepared: Path, folder: Path, verdict: Verdict, evidence: Evidence) -> None:
     """The pictures of the verdict: into MLflow, and for the card."""
     from models.data.preparation import Preparation
     from models.report import figures
     from models.report.text_figures import bits_by_position
 
-    target = Preparation.load(loop.project.prepared).target
+    target = Preparation.load(prepared).target
     models = {name: values for name, values in evidence.models.items() if name != "baseline"}
     classes = target.classes or []
     pictures = {"difference": figures.difference(verdict)}

@@ -10,10 +10,10 @@ from models.data.unseen import unseen_categories
 from models.export.names import refuse_taken_names
 from models.records import Record
 from tasks.runtime import memory
-from tasks.runtime.loop import Done, Loop
+from tasks.runtime.loop import Done, Inputs, Loop
 
 
-def prepare(loop: Loop, raw: Record) -> tuple[Record, bool]:
+def prepare(loop: Loop) -> tuple[Record, bool]:
     """Make `data/prepared/` from the raw table.
 
     Raises:
@@ -23,10 +23,10 @@ def prepare(loop: Loop, raw: Record) -> tuple[Record, bool]:
         StoreError: The disk is full or the folder cannot be written.
     """
 
-    def act(_: Path) -> Done:
+    def act(inputs: Inputs, _: Path) -> Done:
         memory.release()  # the raw table was validated just now: both at once are a loop's peak
         project = loop.project
-        made = prepare_rows(project.raw, loop.spec, project.folder, project.prepared)
+        made = prepare_rows(inputs["ingest"].file("raw.parquet"), loop.spec, project.folder, project.prepared)
         refuse_taken_names(made)  # the graph would refuse them too, but only after the training
         for text in unseen_categories(project.prepared, made):
             loop.report.note(text)
@@ -34,7 +34,6 @@ def prepare(loop: Loop, raw: Record) -> tuple[Record, bool]:
             "rows": made.rows,
             "task": made.task,
             "left_out": made.left_out,
-            "raw_rows": raw.result["rows"],
         }
         files = [project.prepared / "rows.parquet", project.prepared / "preparation.json"]
         unlabelled = project.prepared / UNLABELLED_FILE

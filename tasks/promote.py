@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 from models.records import Record
 from tasks.adapters.registry import Registry
-from tasks.runtime.loop import Done, Loop
+from tasks.runtime.loop import Done, Inputs, Loop
 
 
-def promote(loop: Loop, verdict: Record, version: Record) -> tuple[Record, bool]:
+def promote(loop: Loop) -> tuple[Record, bool]:
     """Move the `champion` alias by compare-and-swap, or leave it and keep the reason.
 
     Raises:
@@ -18,14 +19,16 @@ def promote(loop: Loop, verdict: Record, version: Record) -> tuple[Record, bool]
         StoreError: The registry is away.
     """
 
-    def act(_: Path) -> Done:
-        number = str(version.result["version"])
-        judged = json.loads(loop.output("judge", "verdict.json").read_text())
+    def act(inputs: Inputs, _: Path) -> Done:
+        verdict = inputs["judge"]
+        number = str(inputs["register"].result["version"])
+        judged = json.loads(verdict.file("verdict.json").read_text())
         outcome = {
             "version": number,
             "decision": judged["decision"],
             "reasons": judged["reasons"],
             "loop_id": loop.id,
+            "at": time.time(),
         }
         if judged["decision"] == "promote":
             expected = verdict.result["champion"]

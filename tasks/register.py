@@ -18,22 +18,24 @@ from tasks.adapters import provenance
 from tasks.adapters.artifacts import FILES, signing_key
 from tasks.adapters.registry import KEY, Registry
 from tasks.runtime.delivery import client, experiment_id, reaching_store
-from tasks.runtime.loop import REFERENCES, Done, Loop
+from tasks.runtime.ledger import REFERENCES
+from tasks.runtime.loop import Done, Inputs, Loop
 from tasks.runtime.outbox import LOOP_RUN
 
 REQUIREMENTS = ("onnxruntime", "numpy")
 SPEC = "spec.json"
 
 
-def register(loop: Loop, dataset: Record, weights: Record, exported: Record, verdict: Record) -> tuple[Record, bool]:
+def register(loop: Loop) -> tuple[Record, bool]:
     """Make a registered version of the challenger; the same work registered twice is one version.
 
     Raises:
         StoreError: The registry is away; everything is kept, the next run registers.
     """
-    key = key_of({"train": weights.key, "export": exported.digest, "dataset": dataset.result["prepared"]})
 
-    def act(folder: Path) -> Done:
+    def act(inputs: Inputs, folder: Path) -> Done:
+        work = {name: inputs[name].digest for name in ("train", "export")}
+        key = key_of({**work, "dataset": inputs["version"].result["prepared"]})
         loop.delivery.deliver()
         run_id = loop.delivery.run_id(LOOP_RUN)
         if run_id is None:
@@ -41,20 +43,20 @@ def register(loop: Loop, dataset: Record, weights: Record, exported: Record, ver
         registry = Registry(loop.workspace, loop.spec.name)
         version = registry.find(key)
         write_text(folder / SPEC, loop.spec.model_dump_json(indent=1))
-        files = {**_files(loop, weights), SPEC: folder / SPEC}
-        tags = _tags(loop, dataset, weights, verdict, files)
+        files = {**_files(inputs), SPEC: folder / SPEC}
+        tags = _tags(loop, inputs, files)
         if version is None:
-            model_id = _log_model(loop, folder, run_id, {KEY: key, FILES: tags[FILES]}, files, exported)
+            model_id = _log_model(loop, inputs, folder, run_id, {KEY: key, FILES: tags[FILES]}, files)
             version = registry.create(key, f"models:/{model_id}", run_id, model_id, tags, loop.spec.description)
         else:
-            registry.set_tags(
-                version,
-                {name: tags[name] for name in ("loopline.verdict", "loopline.rival", "loopline.loop_id")},
-            )
+            judged = {name: tags[name] for name in ("loopline.verdict", "loopline.rival")}
+            if not judged.items() <= registry.tags(version).items():
+                registry.set_tags(version, {**judged, "loopline.loop_id": loop.id})
         if registry.alias("champion") != version:
             registry.set_alias("challenger", version)
         loop.outbox.tags(LOOP_RUN, {"loopline.version": version})
-        reference = loop.output("validate-prepared", "reference.json")
+        loop.outbox.metrics(LOOP_RUN, _costs(inputs))
+        reference = inputs["validate-prepared"].file("reference.json")
         write_text(loop.state / REFERENCES / f"{version}.json", reference.read_text())
         made_by = registry.run_of(version)  # version 1 of another registry is another one
         return Done(result={"version": version, "model": loop.spec.name, "key": key, "run": made_by})
@@ -62,42 +64,47 @@ def register(loop: Loop, dataset: Record, weights: Record, exported: Record, ver
     return loop.carry_out("register", act)
 
 
-def _files(loop: Loop, weights: Record) -> dict[str, Path]:
+def _files(inputs: Inputs) -> dict[str, Path]:
     """What travels with the version, by its name there."""
-    trained = loop.output("train", weights.result["weights"])
-    exported = {Path(path).name for path in loop.done["export"].outputs}
-    return {
-        **{name: loop.output("export", name) for name in sorted(exported)},
-        "reference.json": loop.output("validate-prepared", "reference.json"),
-        "verdict.json": loop.output("judge", "verdict.json"),
-        "job.json": trained.parent / "job.json",
-        trained.name: trained,
+    papers = {
+        "reference.json": inputs["validate-prepared"].file("reference.json"),
+        "verdict.json": inputs["judge"].file("verdict.json"),
     }
+    trained = inputs["train"].file(inputs["train"].result["weights"])
+    weights = {"job.json": trained.with_name("job.json"), trained.name: trained}
+    return {**dict(sorted(inputs["export"].files.items())), **papers, **weights}
 
 
-def _tags(loop: Loop, dataset: Record, weights: Record, verdict: Record, files: dict[str, Path]) -> dict[str, str]:
+def _costs(inputs: Inputs) -> dict[str, float]:
+    """What the search, the training and both took, as metrics."""
+    costs = of_results(inputs["search"].result, inputs["train"].result)
+    return {f"cost/{part}/{name}": value for part in costs for name, value in costs[part].figures().items()}
+
+
+def _tags(loop: Loop, inputs: Inputs, files: dict[str, Path]) -> dict[str, str]:
+    dataset, searched, weights, verdict = (inputs[name].result for name in ("version", "search", "train", "judge"))
     code, key = provenance.code_version(), signing_key()
     hashes = {name: sha256(path) for name, path in files.items()}
-    costs = of_results(loop.done["search"].result, weights.result)
+    costs = of_results(searched, weights)
     spent = costs["total"].figures() if costs else {}
     return {
         **{f"loopline.cost.{name}": f"{value:.6g}" for name, value in spent.items()},
         "loopline.loop_id": loop.id,
-        "loopline.dataset": str(dataset.result["prepared"]),
-        "loopline.raw": str(dataset.result["raw"]),
+        "loopline.dataset": str(dataset["prepared"]),
+        "loopline.raw": str(dataset["raw"]),
         "loopline.target": loop.spec.data.target,
         "loopline.spec": key_of(loop.spec.model_dump(mode="json")),
         "loopline.code": provenance.shown(code),
         "loopline.lock": code["lock"],
-        "loopline.study": str(loop.done["search"].result.get("study", "")),
-        "loopline.params": json.dumps(loop.done["search"].result.get("params", {})),
+        "loopline.study": str(searched.get("study", "")),
+        "loopline.params": json.dumps(searched.get("params", {})),
         "loopline.seed": str(loop.spec.train.seed),
-        "loopline.world_size": str(weights.result["world_size"]),
-        "loopline.weights_sha256": str(weights.result["weights_sha256"]),
-        "loopline.verdict": f"{verdict.result['decision']}: {verdict.result['reasons'][0]}"[:5000],
-        "loopline.metric": f"{verdict.result['metric']}={verdict.result['value']:.6g}",
-        "loopline.rival": str(verdict.result["rival"]),
-        **_served(loop.done["export"].result),
+        "loopline.world_size": str(weights["world_size"]),
+        "loopline.weights_sha256": str(weights["weights_sha256"]),
+        "loopline.verdict": f"{verdict['decision']}: {verdict['reasons'][0]}"[:5000],
+        "loopline.metric": f"{verdict['metric']}={verdict['value']:.6g}",
+        "loopline.rival": str(verdict["rival"]),
+        **_served(inputs["export"].result),
         FILES: json.dumps(hashes),
         **({TAG: signature(key, loop.spec.name, hashes)} if key else {}),
     }
@@ -113,7 +120,7 @@ def _served(exported: dict[str, Any]) -> dict[str, str]:
 
 
 def _log_model(
-    loop: Loop, folder: Path, run_id: str, tags: dict[str, str], files: dict[str, Path], exported: Record
+    loop: Loop, inputs: Inputs, folder: Path, run_id: str, tags: dict[str, str], files: dict[str, Path]
 ) -> str:
     """An MLflow logged model of the ONNX flavour with all files in it; one that a killed run logged is used again."""
     with reaching_store(), tempfile.TemporaryDirectory(dir=folder) as place:
@@ -124,7 +131,7 @@ def _log_model(
             whole = str(model.status) in ("READY", "LoggedModelStatus.READY")
             if whole and model.tags.get(FILES) == tags[FILES]:
                 return str(model.model_id)
-        model_folder = _onnx_flavour(loop, Path(place) / "model", files, exported)
+        model_folder = _onnx_flavour(loop, Path(place) / "model", files, inputs["export"].result)
         made = store.create_logged_model(
             experiment,
             name=loop.spec.name,
@@ -132,7 +139,7 @@ def _log_model(
             tags={**tags, "loopline.loop_id": loop.id},
             params={
                 "net": loop.spec.model.net,
-                **{name: str(value) for name, value in loop.done["search"].result.get("params", {}).items()},
+                **{name: str(value) for name, value in inputs["search"].result.get("params", {}).items()},
             },
             model_type="onnx",
         )
@@ -141,7 +148,7 @@ def _log_model(
         return str(made.model_id)
 
 
-def _onnx_flavour(loop: Loop, folder: Path, files: dict[str, Path], exported: Record) -> Path:
+def _onnx_flavour(loop: Loop, folder: Path, files: dict[str, Path], exported: dict[str, Any]) -> Path:
     """The folder of an MLflow model: its ONNX flavour, signature, an input example, and our own files beside."""
     import mlflow.onnx
     import onnx
@@ -151,8 +158,8 @@ def _onnx_flavour(loop: Loop, folder: Path, files: dict[str, Path], exported: Re
     mlflow.onnx.save_model(
         proto,
         str(folder),
-        signature=_signature(exported.result["inputs"], exported.result["outputs"]),
-        input_example=_example(exported.result),
+        signature=_signature(exported["inputs"], exported["outputs"]),
+        input_example=_example(exported),
         pip_requirements=list(REQUIREMENTS),
         save_as_external_data=False,
         metadata={"loopline.loop_id": loop.id, "loopline.project": loop.spec.name},

@@ -25,8 +25,9 @@ from models.training.job import Epoch, Result
 from tasks.adapters import optuna_study
 from tasks.adapters.origin import Begun, begin
 from tasks.runtime import memory
+from tasks.runtime.inputs import Input
 from tasks.runtime.jobs import job
-from tasks.runtime.loop import Done, Loop
+from tasks.runtime.loop import Done, Inputs, Loop
 from tasks.runtime.outbox import LOOP_RUN
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ BEST_FILE = "best.json"
 TRIALS_FILE = "trials.json"
 
 
-def search(loop: Loop, prepared: Record) -> tuple[Record, bool]:
+def search(loop: Loop) -> tuple[Record, bool]:
     """Find the best configuration; `trials: 0` takes the spec's own, or `search.settings`.
 
     Raises:
@@ -44,16 +45,15 @@ def search(loop: Loop, prepared: Record) -> tuple[Record, bool]:
         UsageError: The space names what the net or `train` does not have.
         DataError: The goal's metric is undefined for what is to be predicted.
     """
-    del prepared  # its digest is in the step's key; the rows are read through the loop
 
-    def act(folder: Path) -> Done:
+    def act(inputs: Inputs, folder: Path) -> Done:
         memory.release()  # whatever the steps of the data held: ranks train beside this process from here on
-        _check_goal(loop)
+        _check_goal(loop, inputs["prepare"])
         if loop.spec.search.trials:
-            begun = begin(loop, "search")
+            begun = begin(loop, inputs)
             space = loop.spec.search.space or usual_space(loop.spec, fixed=begun.origin is not None)
             if space:
-                return _Search(loop, folder, begun, space).run()
+                return _Search(loop, inputs, folder, begun, space).run()
             loop.report.note("search: the spec itself sets all that is usually searched: name others in search.space")
         settings = loop.spec.search.settings or {}
         write_json(folder / BEST_FILE, settings)
@@ -62,18 +62,18 @@ def search(loop: Loop, prepared: Record) -> tuple[Record, bool]:
     return loop.carry_out("search", act)
 
 
-def _check_goal(loop: Loop) -> None:
+def _check_goal(loop: Loop, prepared: Input) -> None:
     """See that the judge can take the goal's metric of the test targets, before anything is trained for it."""
     from models.data import feeds
 
     goal = loop.spec.goal.metric
-    if goal in METRICS and _task(loop) == "regression":
-        target = feeds.targets(loop.project.prepared, "test")
+    if goal in METRICS and _task(prepared) == "regression":
+        target = feeds.targets(prepared.folder, "test")
         measure(METRICS[goal], target, target)
 
 
-def _task(loop: Loop) -> Task:
-    task: Task = json.loads((loop.project.prepared / "preparation.json").read_text())["task"]
+def _task(prepared: Input) -> Task:
+    task: Task = json.loads(prepared.file("preparation.json").read_text())["task"]
     return task
 
 
@@ -101,8 +101,9 @@ class _Asked:
 class _Search:
     """One search: the study, who may ask it, and how many trials are owed."""
 
-    def __init__(self, loop: Loop, folder: Path, begun: Begun, space: Mapping[str, Dimension]) -> None:
+    def __init__(self, loop: Loop, inputs: Inputs, folder: Path, begun: Begun, space: Mapping[str, Dimension]) -> None:
         self._loop = loop
+        self._inputs = inputs
         self._folder = folder
         self._spec = loop.spec.search
         self._begun, self._space = begun, space
@@ -111,7 +112,7 @@ class _Search:
         self._taken: set[Path] = set()
         self._began = time.monotonic()
         goal = loop.spec.goal
-        metric = resolve_metric(goal.metric, _task(loop), loop.project.folder, goal.direction)
+        metric = resolve_metric(goal.metric, _task(inputs["prepare"]), loop.project.folder, goal.direction)
         self._direction, self._metric = metric.direction, metric.name
         check_space(self._space, net_name(loop.spec.model.net, loop.spec.data.kind))
         self._study = self._open_study()
@@ -214,6 +215,7 @@ class _Search:
     def _fit(self, asked: _Asked, model: Model, train: Train, fold: tuple[int, int] | None) -> Result:
         task = job(
             self._loop,
+            self._inputs["prepare"],
             asked.folder / f"fold-{fold[0]}" if fold else asked.folder,
             model,
             train,

@@ -5,35 +5,37 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from models.files import write_json
 from models.judge.metrics import metric_name
 from models.nets.catalogue import net_name, unused
 from models.records import Record
 from models.search import with_params
-from models.training.costs import of_results
 from models.training.job import Epoch, Result
 from tasks.adapters.origin import begin
 from tasks.runtime.jobs import job
-from tasks.runtime.loop import Done, Loop
+from tasks.runtime.loop import Done, Inputs, Loop
 from tasks.runtime.outbox import LOOP_RUN
 
 JOB_FILE = "job.json"
+MODEL_FILE = "model.json"
+"""What the weights are of: the net and its arguments."""
 
 
-def fit(loop: Loop, prepared: Record, best: Record) -> tuple[Record, bool]:
+def fit(loop: Loop) -> tuple[Record, bool]:
     """Train the net that will be judged; its best weights are the step's output.
 
     Raises:
         TrainingError: NaN, or ranks that died more often than `train.max_restarts`; the last good checkpoint stays.
         UserCodeError: The user's net or metric raised.
     """
-    del prepared, best  # their digests are in the step's key; what they made is read through the loop
 
-    def act(folder: Path) -> Done:
-        params = json.loads(loop.output("search", "best.json").read_text())
-        begun = begin(loop, "train")
+    def act(inputs: Inputs, folder: Path) -> Done:
+        params = json.loads(inputs["search"].file("best.json").read_text())
+        begun = begin(loop, inputs)
         model, train = with_params(begun.arguments(loop.spec.model), loop.spec.train, params)
-        task = job(loop, folder, model, train, checkpoints=True, start=begun.origin)
+        task = job(loop, inputs["prepare"], folder, model, train, checkpoints=True, start=begun.origin)
         (folder / JOB_FILE).write_text(task.model_dump_json())
+        write_json(folder / MODEL_FILE, model.model_dump(mode="json"))
         waited_for = _waited_for(metric_name(task.metric))
         loop.outbox.params(LOOP_RUN, {f"best.{key}": value for key, value in params.items()})
 
@@ -47,14 +49,12 @@ def fit(loop: Loop, prepared: Record, best: Record) -> tuple[Record, bool]:
             loop.report.note(f"train.{name} plays no part for {model.net}")
         result = loop.gang.run(task, on_epoch, loop.report.note)
         found = {**result.model_dump(mode="json"), "params": params}
-        costs = of_results(loop.done["search"].result, found)
-        figures = {f"cost/{part}/{name}": value for part in costs for name, value in costs[part].figures().items()}
         size = {"best_epoch": result.best_epoch, "num_parameters": result.num_parameters}
-        loop.outbox.metrics(LOOP_RUN, {**size, **figures, **_found(result)})
+        loop.outbox.metrics(LOOP_RUN, {**size, **_found(result)})
         if task.start is not None:
             loop.outbox.tags(LOOP_RUN, {"loopline.start": f"{task.start.label} {task.start.sha256[:16]}"})
         loop.outbox.artifact(LOOP_RUN, folder / "result.json", "training")
-        return Done([folder / result.weights], found)
+        return Done([folder / result.weights, folder / MODEL_FILE], found)
 
     return loop.carry_out("train", act)
 

@@ -11,7 +11,7 @@ from models.errors import DataError, GateRefused, StoreError
 from models.files import write_json, write_text
 from models.records import Record
 from tasks.adapters import expectations
-from tasks.runtime.loop import REFERENCES, Done, Loop
+from tasks.runtime.loop import Done, Inputs, Loop
 from tasks.runtime.outbox import LOOP_RUN
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ REFERENCE_FILE = "reference.json"
 SHOWN = 3
 
 
-def validate_raw(loop: Loop, raw: Record) -> tuple[Record, bool]:
+def validate_raw(loop: Loop) -> tuple[Record, bool]:
     """Check the raw table.
 
     Raises:
@@ -33,17 +33,17 @@ def validate_raw(loop: Loop, raw: Record) -> tuple[Record, bool]:
     """
     from models.data.expectations import raw_checks
 
-    del raw  # its digest is in the step's key; the table is read from where DVC keeps it
-
-    def act(folder: Path) -> Done:
+    def act(inputs: Inputs, folder: Path) -> Done:
         from models.data.read import read_table
 
-        return _validate(loop, folder, "raw", read_table(loop.project.raw), raw_checks(loop.spec.data))
+        return _validate(
+            loop, folder, "raw", read_table(inputs["ingest"].file("raw.parquet")), raw_checks(loop.spec.data)
+        )
 
     return loop.carry_out("validate-raw", act)
 
 
-def validate_prepared(loop: Loop, prepared: Record) -> tuple[Record, bool]:
+def validate_prepared(loop: Loop) -> tuple[Record, bool]:
     """Check the prepared rows, and warn where they differ from those that the champion was trained on.
 
     Raises:
@@ -52,31 +52,28 @@ def validate_prepared(loop: Loop, prepared: Record) -> tuple[Record, bool]:
     """
     from models.data.expectations import prepared_checks, reference
 
-    del prepared
-
-    def act(folder: Path) -> Done:
+    def act(inputs: Inputs, folder: Path) -> Done:
         from models.data.read import read_table
 
-        project = loop.project
-        preparation = Preparation.load(project.prepared)
-        checks = prepared_checks(loop.spec.data, preparation, _champions_reference(loop))
-        done = _validate(loop, folder, "prepared", read_table(project.prepared / "rows.parquet"), checks)
-        write_json(folder / REFERENCE_FILE, reference(project.prepared))
+        prepared = inputs["prepare"]
+        preparation = Preparation.load(prepared.folder)
+        checks = prepared_checks(loop.spec.data, preparation, _champions_reference(loop, inputs))
+        done = _validate(loop, folder, "prepared", read_table(prepared.file("rows.parquet")), checks)
+        write_json(folder / REFERENCE_FILE, reference(prepared.folder))
         done.outputs.append(folder / REFERENCE_FILE)
         return done
 
     return loop.carry_out("validate-prepared", act)
 
 
-def _champions_reference(loop: Loop) -> dict[str, Any] | None:
+def _champions_reference(loop: Loop, inputs: Inputs) -> dict[str, Any] | None:
     """How the champion's data was distributed; None without one. A registry that is away costs only the comparison."""
     try:
-        champion = loop.ledger.champion()
+        path: Path | None = inputs.external("reference")
     except StoreError as error:
         loop.report.note(f"validate-prepared: the data is not compared with the champion's: {error}")
         return None
-    path = loop.state / REFERENCES / f"{champion.number if champion else None}.json"
-    return json.loads(path.read_text()) if path.exists() else None
+    return json.loads(path.read_text()) if path else None
 
 
 def _validate(loop: Loop, folder: Path, stage: str, table: pa.Table, checks: list[Check]) -> Done:

@@ -5,40 +5,43 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from models.data.check import table_schema
 from models.data.preparation import Preparation
+from models.data.read import read_table
 from models.records import Record
 from tasks.adapters import dvc_repo
-from tasks.runtime.loop import Done, Loop
+from tasks.runtime.loop import Done, Inputs, Loop
 from tasks.runtime.outbox import LOOP_RUN
 
 
-def version(loop: Loop, raw: Record, prepared: Record) -> tuple[Record, bool]:
+def version(loop: Loop) -> tuple[Record, bool]:
     """Commit both to DVC, push them where a remote is set, and tell MLflow which dataset the loop used.
 
     Raises:
         StoreError: DVC's repository cannot be used.
     """
 
-    def act(_: Path) -> Done:
-        return Done(result=dvc_repo.commit(loop.project, loop.id))
+    def act(inputs: Inputs, _: Path) -> Done:
+        raw = read_table(inputs["ingest"].file("raw.parquet"))
+        rows = {"raw_rows": raw.num_rows, **Preparation.load(inputs["prepare"].folder).rows}
+        return Done(result={**dvc_repo.commit(loop.project, loop.id), "rows": rows, "schema": table_schema(raw)})
 
     record, was_done = loop.carry_out("version", act)
-    loop.outbox.dataset(LOOP_RUN, _dataset(loop, raw, record), "training")
+    loop.outbox.dataset(LOOP_RUN, _dataset(loop, record.result), "training")
     loop.outbox.tags(LOOP_RUN, {"loopline.dataset": record.result["prepared"], "loopline.raw": record.result["raw"]})
     return record, was_done
 
 
-def _dataset(loop: Loop, raw: Record, versions: Record) -> dict[str, Any]:
-    preparation = Preparation.load(loop.project.prepared)
+def _dataset(loop: Loop, version: dict[str, Any]) -> dict[str, Any]:
     return {
         "name": loop.spec.name,
-        "digest": versions.result["prepared"][:36],
+        "digest": version["prepared"][:36],
         "source_type": "dvc",
         "source": {
             "uri": loop.spec.data.source,
-            "dvc": versions.result["prepared"],
-            "raw": versions.result["raw"],
+            "dvc": version["prepared"],
+            "raw": version["raw"],
         },
-        "schema": {"columns": raw.result["schema"]},
-        "profile": {"raw_rows": raw.result["rows"], **preparation.rows},
+        "schema": {"columns": version["schema"]},
+        "profile": version["rows"],
     }

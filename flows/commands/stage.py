@@ -26,7 +26,7 @@ def command(name: str, project: str) -> None:
     workspace = Workspace.find()
     stores.configure(workspace)
     with open_stage(workspace.project(project), reporting.for_terminal()) as loop:
-        raw, _ = ingest(loop)
+        ingest(loop)
         if name == "prepare":
-            validate_raw(loop, raw)
-            prepare(loop, raw)
+            validate_raw(loop)
+            prepare(loop)

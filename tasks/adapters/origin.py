@@ -17,7 +17,7 @@ from models.training.job import WEIGHTS_FILE, Origin
 from models.training.weights import weights_sha256
 from tasks.adapters.artifacts import download_version
 from tasks.runtime.ledger import FRESH
-from tasks.runtime.loop import Loop
+from tasks.runtime.loop import Inputs, Loop
 
 JOB_FILE = "job.json"
 
@@ -36,8 +36,8 @@ class Begun:
         return model.model_copy(update={"arguments": {**self.model["arguments"], **model.arguments}})
 
 
-def begin(loop: Loop, step: str) -> Begun:
-    """The weights that `step`, `search` or `train`, begins with.
+def begin(loop: Loop, inputs: Inputs) -> Begun:
+    """The weights that the step of these inputs, `search` or `train`, begins with.
 
     Raises:
         UsageError: The version holds no net.
@@ -46,7 +46,7 @@ def begin(loop: Loop, step: str) -> Begun:
     asked = loop.spec.train.start
     if asked is None:
         return Begun()
-    identity = loop.ledger.origin(step, loop.done)
+    step, identity = inputs.step.name, str(inputs.external("start"))
     if identity == FRESH:
         loop.report.note(f"{step}: there is no {asked.weights} to begin with yet: training begins fresh")
         return Begun()

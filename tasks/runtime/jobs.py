@@ -18,6 +18,7 @@ from models.nets.catalogue import is_trees
 from models.spec import Model, Train
 from models.training.job import Job, Origin
 from tasks.runtime.gang import Gang, default_threads
+from tasks.runtime.inputs import Input
 from tasks.runtime.loop import Loop
 from tasks.runtime.workspace import Workspace
 
@@ -27,14 +28,14 @@ _measuring = threading.Lock()
 _FOLD_BY: dict[str, Literal["blocks", "groups"]] = {"time": "blocks", "group": "groups"}
 
 
-def tensors(loop: Loop) -> dict[str, Path]:
+def tensors(loop: Loop, prepared: Input) -> dict[str, Path]:
     """The prepared data as memory-mapped tensors, made once for a dataset version and the code that encodes it."""
     from models.data.encode import write_tensors
 
-    folder = loop.state / "work" / "tensors" / f"{loop.done['prepare'].digest[:16]}-{_encoder()}"
+    folder = loop.state / "work" / "tensors" / f"{prepared.digest[:16]}-{_encoder()}"
     if not folder.exists():
         with replacing_folder(folder) as temporary:
-            write_tensors(loop.project.prepared, temporary)
+            write_tensors(prepared.folder, temporary)
     os.utime(folder)  # so that it does not count as unused
     return {path.stem: path for path in sorted(folder.glob("*.safetensors"))}
 
@@ -46,6 +47,7 @@ def _encoder() -> str:
 
 def job(
     loop: Loop,
+    prepared: Input,
     folder: Path,
     model: Model,
     train: Train,
@@ -57,15 +59,15 @@ def job(
     slot: int = 0,
     start: Origin | None = None,
 ) -> Job:
-    """One training job of this loop, writing into `folder`; `workers` of them share cores and GPUs, this in `slot`."""
-    preparation = Preparation.load(loop.project.prepared)
+    """One training job on `prepared`, writing into `folder`; `workers` of them share cores and GPUs, this in `slot`."""
+    preparation = Preparation.load(prepared.folder)
     goal = loop.spec.goal
     metric = resolve_metric(goal.metric, preparation.task, loop.project.folder, goal.direction)
     threads = train.threads or default_threads(train.ranks, workers)
     return Job(
         folder=folder,
-        prepared=loop.project.prepared,
-        tensors=tensors(loop),
+        prepared=prepared.folder,
+        tensors=tensors(loop, prepared),
         project=loop.project.folder,
         model=model,
         train=train,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from models.errors import StoreError, UsageError
 from models.files import Hashes, write_text
@@ -16,17 +16,32 @@ from models.nets.catalogue import NETS, net_name
 from models.records import Record, Records
 from models.refs import is_own_code, is_package, source_file
 from models.spec import Spec
-from models.steps import BY_NAME, STEPS, Planned, Step, plan
+from models.steps import STEPS, External, Planned, Step, plan
 from tasks.runtime import dvc_view, registry_view
 from tasks.runtime.feedback import Feedback, feedback_of
+from tasks.runtime.inputs import Input, Inputs
 from tasks.runtime.moving import move
 from tasks.runtime.registry_view import Version
 from tasks.runtime.workspace import Project
 
 RIVAL = "input:champion"
+REFERENCE = "input:champion's data"
 REMOTE = "input:DVC's remote"
 ORIGIN = "input:start"
 FRESH = "none"
+REFERENCES = "references"
+"""The folder of what `validate-prepared` found of each registered version's data, by version."""
+UNREACHABLE = "the registry is away"
+
+
+class Rival(NamedTuple):
+    """What a trained model is judged against: the identity of that version, and the number of the champion now.
+
+    Only the identity is in the key: that the model itself became the champion is no reason to judge it once more.
+    """
+
+    identity: str
+    champion: str | None
 
 
 class Ledger:
@@ -65,8 +80,8 @@ class Ledger:
         own = done["train"].result["weights_sha256"]
         return champion.tags.get("loopline.rival", "") if champion.weights == own else champion.identity
 
-    def origin(self, step: str, done: Mapping[str, Record]) -> str:
-        """Identity of the weights that `step` begins with: `3:<hash>` for a version, `file:<hash>`, or FRESH.
+    def _start(self, step: Step, parts: Parts, done: Mapping[str, Record]) -> Parts:
+        """Identity of the weights that a training begins with: `3:<hash>` for a version, `file:<hash>`, or FRESH.
 
         An alias is looked up once for all that else decides the step. While that stays as it is, the step keeps the
         version that it began with, though the alias has moved to the model that came of it.
@@ -75,7 +90,7 @@ class Ledger:
             UsageError: There is no such version or file.
             StoreError: The registry is away.
         """
-        return str(self.parts(BY_NAME[step], done)[ORIGIN])
+        return {} if self.spec.train.start is None else {ORIGIN: self._origin(step, parts, done)}
 
     def _origin(self, step: Step, parts: Parts, done: Mapping[str, Record]) -> str:
         begun = [done[name] for name in step.after if name in done and ORIGIN in done[name].parts]
@@ -100,10 +115,49 @@ class Ledger:
 
     def parts(self, step: Step, done: Mapping[str, Record]) -> Parts:
         """What decides the step's result, the records of the steps before it given."""
-        parts = self._parts(step, done)
-        if step.starts and self.spec.train.start is not None:
-            parts[ORIGIN] = self._origin(step, parts, done)
+        parts: Parts = {
+            **self.own_parts(step),
+            **{f"input:{name}": done[name].digest for name in step.after},
+            **{f"result:{name}": key_of(done[name].result) for name in step.results},
+        }
+        identify: dict[External, Callable[[Step, Parts, Mapping[str, Record]], Parts]] = {
+            "source": self._local_files,
+            "feedback": self._labelled,
+            "previous": lambda *_: {},  # it refuses and notes, and leaves no trace in the result
+            "remote": self._remote,
+            "start": self._start,
+            "champion": lambda _step, _parts, done: {RIVAL: self.rival(done)},
+            "reference": self._reference,
+        }
+        for name in step.external:
+            parts |= identify[name](step, parts, done)
         return parts
+
+    def inputs(self, step: Step, done: Mapping[str, Record], parts: Parts) -> Inputs:
+        """What the step may read: that of which `parts`, its key, is made."""
+
+        def before(name: str) -> Input:
+            record = done[name]
+            files = {Path(output).name: self.records.path(output) for output in record.outputs}
+            return Input(record, files, self.work(record.step, record.key), step)
+
+        def external(name: str) -> Any:
+            if name == "champion":
+                champion = self.champion()
+                return Rival(parts[RIVAL], champion.number if champion else None)
+            values: dict[str, Callable[[], Any]] = {
+                "feedback": lambda: self.feedback,
+                "previous": lambda: self.records.latest(step.name),
+                "start": lambda: parts.get(ORIGIN),
+                "reference": lambda: self._reference_file(parts[REFERENCE]),
+            }
+            return values[name]()
+
+        return Inputs(step, {name: before(name) for name in step.after}, external)
+
+    def work(self, step: str, key: str) -> Path:
+        """The folder of one piece of work, the same at every attempt."""
+        return self.state / "work" / step / key[:16]
 
     def own_parts(self, step: Step) -> Parts:
         """What decides the step's result besides its inputs: the spec, the code and the libraries."""
@@ -112,16 +166,6 @@ class Ledger:
             **spec_parts(self.spec, step.reads),
             **code_parts(step.code, files, self._code_memory),
             **library_parts(step.libraries),
-        }
-
-    def _parts(self, step: Step, done: Mapping[str, Record]) -> Parts:
-        return {
-            **self.own_parts(step),
-            **{f"input:{name}": done[name].digest for name in step.after},
-            **({RIVAL: self.rival(done)} if step.rival else {}),
-            **self._local_files(step),
-            **self._labelled(step),
-            **self._remote(step),
         }
 
     def current(self, step: Step, done: Mapping[str, Record]) -> tuple[Parts, Record | None, str | None]:
@@ -186,18 +230,47 @@ class Ledger:
                 name = NETS.get(name, name)
             yield name
 
-    def _local_files(self, step: Step) -> Parts:
+    def _local_files(self, *_: Any) -> Parts:
         """A source that is a file or folder here counts by its content."""
         source = self.spec.data.source
-        if step.name != BY_NAME["ingest"].name or is_package(source) or is_own_code(source):
+        if is_package(source) or is_own_code(source):
             return {}
         path = (self.project.folder / Path(source).expanduser()).resolve()
         return {f"file:{source}": self.hashes.of(path) if path.exists() else None}
 
-    def _remote(self, step: Step) -> Parts:
+    def _remote(self, *_: Any) -> Parts:
         """Data is pushed to the remote that there is: another one has none of it yet."""
-        remote = dvc_view.default_remote(dvc_view.root_of(self.project)) if step.name == "version" else ""
+        remote = dvc_view.default_remote(dvc_view.root_of(self.project))
         return {REMOTE: remote} if remote else {}
+
+    def _reference(self, step: Step, parts: Parts, _: Any) -> Parts:
+        """Hash of what is known of the champion's data; empty without a champion.
+
+        While the champion is one that came of this very data, the data counts as compared with what it was compared
+        with before that. A registry that is away costs the comparison alone.
+        """
+        data = "input:prepare"
+        same = (each for each in self.records.newest(step.name) if each.parts.get(data) == parts[data])
+        before = next((each for each in same if REFERENCE in each.parts), None)
+        try:
+            champion = self.champion()
+        except StoreError:
+            return {REFERENCE: before.parts[REFERENCE] if before else UNREACHABLE}
+        path = self.state / REFERENCES / f"{champion.number if champion else None}.json"
+        now = self.hashes.of(path) if path.exists() else ""
+        return {REFERENCE: before.parts[REFERENCE] if before and now in before.outputs.values() else now}
+
+    def _reference_file(self, digest: str) -> Path | None:
+        """Where what is known of the champion's data lies; None without a champion.
+
+        Raises:
+            StoreError: It is out of reach.
+        """
+        files = (self.state / REFERENCES).glob("*.json")
+        path = next((path for path in files if self.hashes.of(path) == digest), None)
+        if digest and path is None:
+            raise StoreError(digest if digest == UNREACHABLE else f"{self.state / REFERENCES}: it is not there")
+        return path
 
     @cached_property
     def feedback(self) -> Feedback | None:
@@ -209,9 +282,9 @@ class Ledger:
         found = feedback_of(self.state)
         return found if found.rows else None
 
-    def _labelled(self, step: Step) -> Parts:
+    def _labelled(self, *_: Any) -> Parts:
         """Labelled predictions count by what they say, and by what makes rows of them: a new label makes new data."""
-        if step.name != BY_NAME["ingest"].name or self.feedback is None:
+        if self.feedback is None:
             return {}
         data = self.spec.data
         rows_of = " ".join(filter(None, [data.target, "by", data.split.by, data.split.column]))

@@ -27,6 +27,7 @@ from tasks.runtime.ending import conclude, conclude_killed, outcome_of
 from tasks.runtime.gang import Gang
 from tasks.runtime.history import LOOP_LOCK, OVER
 from tasks.runtime.history import read_book as read_book
+from tasks.runtime.inputs import Inputs as Inputs
 from tasks.runtime.ledger import Ledger
 from tasks.runtime.locks import held
 from tasks.runtime.outbox import LOOP_RUN, Outbox
@@ -35,7 +36,6 @@ from tasks.runtime.workspace import Project, Workspace
 
 FLOW_RUNS = "flow_runs"
 RUNNERS = "runners"
-REFERENCES = "references"
 STOPS = ("KeyboardInterrupt", "TerminationSignal", "SystemExit")
 """What ends a step from without: no fault of its own."""
 TORCH_STEPS = ("search", "train", "export")
@@ -97,12 +97,13 @@ class Loop:
         self.lost_device_s = 0.0
         self.at = ""
 
-    def carry_out(self, name: str, act: Callable[[Path], Done]) -> tuple[Record, bool]:
+    def carry_out(self, name: str, act: Callable[[Inputs, Path], Done]) -> tuple[Record, bool]:
         """Do a step unless its recorded result stands; returns its record and whether it had been done before.
 
         Args:
             name: The step.
-            act: Does the work in the folder it is given (kept between attempts at one key); gives the outputs.
+            act: Does the work from the step's declared inputs, in a folder that is kept between attempts at one key;
+                gives the outputs.
         """
         step = BY_NAME[name]
         parts, record, _ = self.ledger.current(step, self.done)
@@ -116,7 +117,7 @@ class Loop:
         began = time.perf_counter()
         try:
             with storing(self.state):  # a full or read-only disk is told as such wherever a step meets it
-                done = act(self.work(name, key))
+                done = act(self.ledger.inputs(step, self.done, parts), self.work(name, key))
         except BaseException as error:
             if name in ("search", "train"):
                 self.lost_device_s += (time.perf_counter() - began) * self.spec.train.ranks
@@ -145,23 +146,13 @@ class Loop:
 
     def work(self, step: str, key: str) -> Path:
         """The folder of one piece of work, the same at every attempt."""
-        folder = self._place(step, key)
+        folder = self.ledger.work(step, key)
         folder.mkdir(parents=True, exist_ok=True)
         return folder
 
     def place(self, record: Record) -> Path:
         """The folder in which the work of a record was done."""
-        return self._place(record.step, record.key)
-
-    def _place(self, step: str, key: str) -> Path:
-        return self.state / "work" / step / key[:16]
-
-    def output(self, step: str, name: str) -> Path:
-        """The path of an output of a step done before, by its file name."""
-        for path in self.done[step].outputs:
-            if Path(path).name == name:
-                return self.ledger.records.path(path)
-        raise KeyError(f"{step} has no output {name!r}: {list(self.done[step].outputs)}")
+        return self.ledger.work(record.step, record.key)
 
 
 @contextlib.contextmanager

@@ -68,7 +68,8 @@ def make(workspace: Workspace, num_loops: int) -> None:
     ages = [num_loops - number for number in range(num_loops)]
     done: dict[str, Record] = {}
     for step in STEPS:
-        parts = ledger.parts(step, done) if step.name != "judge" else {f"input:{name}": "" for name in step.after}
+        asks_registry = {"champion", "reference"} & {*step.external}
+        parts = {f"input:{name}": "" for name in step.after} if asks_registry else ledger.parts(step, done)
         made = Record(
             step=step.name, key="KEY", parts=parts, digest="d", result=_result(), loop_id="LOOP", finished=0.5
         )

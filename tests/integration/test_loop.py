@@ -57,27 +57,29 @@ judge: {min_samples: 10, margin: 0.5}
 """
 
 
+ACTS = (
+    ingest.ingest,
+    validate.validate_raw,
+    prepare.prepare,
+    validate.validate_prepared,
+    version.version,
+    search.search,
+    train.fit,
+    export.export,
+    judge.judge,
+    register.register,
+    promote.promote,
+    card.write_card,
+)
+
+
 def carry_round(project: Project, *overrides: str) -> tuple[Loop, dict[str, bool]]:
     """The steps of `flows/train.py` as plain calls; says which had been done before."""
     before: dict[str, bool] = {}
-
-    def note(name: str, given: tuple[Record, bool]) -> Record:
-        before[name] = given[1]
-        return given[0]
-
     with open_loop(project, overrides) as loop:
-        raw = note("ingest", ingest.ingest(loop))
-        note("validate-raw", validate.validate_raw(loop, raw))
-        prepared = note("prepare", prepare.prepare(loop, raw))
-        note("validate-prepared", validate.validate_prepared(loop, prepared))
-        dataset = note("version", version.version(loop, raw, prepared))
-        best = note("search", search.search(loop, prepared))
-        weights = note("train", train.fit(loop, prepared, best))
-        exported = note("export", export.export(loop, prepared, weights))
-        verdict = note("judge", judge.judge(loop, prepared, weights, exported))
-        registered = note("register", register.register(loop, dataset, weights, exported, verdict))
-        outcome = note("promote", promote.promote(loop, verdict, registered))
-        note("card", card.write_card(loop, verdict, registered, outcome))
+        for act in ACTS:
+            record, was_done = act(loop)
+            before[record.step] = was_done
     return loop, before
 
 
@@ -116,6 +118,10 @@ def first(project: Project) -> Loop:
 def _environment(place: Workspace, _own_environment: None) -> None:
     os.environ["LOOPLINE_HOME"] = str(place.root)
     stores.configure(place)
+
+
+def weights_of(loop: Loop) -> Path:
+    return loop.place(loop.done["train"]) / loop.done["train"].result["weights"]
 
 
 def run_of(loop: Loop) -> Any:
@@ -169,7 +175,7 @@ def test_what_it_cost_is_told_a_trial_a_run_a_search_and_a_version(first: Loop) 
 
 
 def test_the_weights_are_what_the_version_says(first: Loop) -> None:
-    weights = first.output("train", first.done["train"].result["weights"])
+    weights = weights_of(first)
     champion = aliased("tiny")
     assert champion is not None
     assert sha256(weights) == first.done["train"].outputs[first.ledger.records.name(weights)]
@@ -244,6 +250,25 @@ def test_the_card_is_one_page_that_fetches_nothing(first: Loop) -> None:
     assert re.findall(r"(?:src|href)=[\"']https?://", page) == []
 
 
+@pytest.mark.usefixtures("first")
+def test_a_validation_that_warns_now_is_on_the_card(project: Project) -> None:
+    """The model is the same: nothing is trained or judged again, and its version stays the loop's that made it."""
+    spec = project.spec_path.read_text()
+    champion = aliased("tiny")
+    assert "warned" not in (project.state("tiny") / "card.html").read_text()
+    warning = "    - {expect: column_max_to_be_between, severity: warn, arguments: {column: x, max_value: 1}}\n"
+    project.spec_path.write_text(spec.replace("search:\n", f"{warning}search:\n"))
+    try:
+        loop, before = carry_round(project)
+    finally:
+        project.spec_path.write_text(spec)
+    again = [name for name, was_done in before.items() if not was_done]
+    assert again == ["validate-raw", "validate-prepared", "register", "card"]
+    assert champion == aliased("tiny")
+    assert loop.done["validate-raw"].result["status"] == "warned"
+    assert "warned" in (loop.state / "card.html").read_text()
+
+
 def test_other_settings_are_judged_against_the_champion(first: Loop, project: Project) -> None:
     loop, before = carry_round(project, "train.epochs=7")
     assert [name for name, was_done in before.items() if was_done][:5] == [
@@ -270,8 +295,8 @@ def test_a_loop_may_begin_with_the_champion_s_weights(first: Loop, project: Proj
     loop, before = carry_round(project, *settings)
     assert not before["train"]
     assert loop.done["train"].parts["input:start"] == champion.identity
-    job = json.loads((loop.output("train", "weights.safetensors").parent / "job.json").read_text())
-    old, new = load_file(job["start"]["weights"]), load_file(loop.output("train", "weights.safetensors"))
+    job = json.loads(weights_of(loop).with_name("job.json").read_text())
+    old, new = load_file(job["start"]["weights"]), load_file(weights_of(loop))
     held = [name for name in old if name.startswith("trunk.first")]
     assert held
     assert all((old[name] == new[name]).all() for name in held)
@@ -342,9 +367,9 @@ def test_a_trial_drawn_again_after_a_kill_finds_its_own_checkpoints(
 
     def searched() -> Record:
         with open_loop(place.project("cut"), ()) as loop:
-            raw, _ = ingest.ingest(loop)
-            prepared, _ = prepare.prepare(loop, raw)
-            return search.search(loop, prepared)[0]
+            ingest.ingest(loop)
+            prepare.prepare(loop)
+            return search.search(loop)[0]
 
     with pytest.raises(KeyboardInterrupt):
         searched()

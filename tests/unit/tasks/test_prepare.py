@@ -14,7 +14,8 @@ from tests.conftest import MakeProject
 
 def prepared(project: Project) -> tuple[Record, bool]:
     with open_stage(project) as loop:
-        return prepare(loop, ingest(loop)[0])
+        ingest(loop)
+        return prepare(loop)
 
 
 def test_rows_and_schema_are_made_once(make_project: MakeProject) -> None:
@@ -32,8 +33,8 @@ def test_a_change_of_the_split_prepares_again_without_reading_the_source(make_pr
     first, _ = prepared(project)
     project.spec_path.write_text(project.spec_path.read_text() + "  split: {seed: 3}\n")
     with open_stage(project) as loop:
-        raw, raw_was_done = ingest(loop)
-        second, was_done = prepare(loop, raw)
+        _, raw_was_done = ingest(loop)
+        second, was_done = prepare(loop)
     assert raw_was_done
     assert not was_done
     assert second.digest != first.digest

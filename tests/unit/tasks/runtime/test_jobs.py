@@ -14,6 +14,7 @@ from models.data.prepare import prepare
 from models.data.read import write_table
 from models.spec import Spec
 from tasks.runtime import jobs
+from tasks.runtime.inputs import Input
 from tasks.runtime.loop import Loop
 
 
@@ -25,26 +26,30 @@ def loop(tmp_path: Path) -> Loop:
     prepare(tmp_path / "raw.parquet", spec, tmp_path, tmp_path / "prepared")
     made: Any = SimpleNamespace(
         state=tmp_path / "state",
-        done={"prepare": SimpleNamespace(digest="d" * 64)},
-        project=SimpleNamespace(prepared=tmp_path / "prepared"),
     )
     return cast("Loop", made)
 
 
-def test_tensors_are_made_once(loop: Loop) -> None:
-    first = jobs.tensors(loop)
+@pytest.fixture
+def prepared(tmp_path: Path) -> Input:
+    made: Any = SimpleNamespace(digest="d" * 64, folder=tmp_path / "prepared")
+    return cast("Input", made)
+
+
+def test_tensors_are_made_once(loop: Loop, prepared: Input) -> None:
+    first = jobs.tensors(loop, prepared)
     assert sorted(first) == ["test", "train", "validation"]
     stamp = first["train"].stat().st_mtime_ns
-    assert jobs.tensors(loop) == first
+    assert jobs.tensors(loop, prepared) == first
     assert first["train"].stat().st_mtime_ns == stamp
 
 
-def test_another_encoder_makes_them_anew(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = jobs.tensors(loop)
+def test_another_encoder_makes_them_anew(loop: Loop, prepared: Input, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = jobs.tensors(loop, prepared)
     asked = []
     monkeypatch.setattr(jobs, "code_parts", lambda modules: asked.extend(modules) or {"code:encode.py": "edited"})
     jobs._encoder.cache_clear()
-    second = jobs.tensors(loop)
+    second = jobs.tensors(loop, prepared)
     jobs._encoder.cache_clear()
     assert asked == ["models.data.encode"]
     assert second["train"].parent != first["train"].parent

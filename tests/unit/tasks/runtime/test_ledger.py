@@ -2,18 +2,19 @@
 
 import json
 import shutil
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from models import identity
-from models.errors import UsageError
+from models.errors import StoreError, UsageError
 from models.identity import code_parts, key_of
 from models.records import Record, digest_of
 from models.specfile import read_spec
 from models.steps import BY_NAME, STEPS, Planned
 from tasks.runtime import dvc_view, registry_view
-from tasks.runtime.ledger import FRESH, Ledger
+from tasks.runtime.ledger import FRESH, ORIGIN, REFERENCES, Ledger
 from tasks.runtime.registry_view import Version
 from tasks.runtime.workspace import Project
 from tests.conftest import MakeProject
@@ -44,7 +45,7 @@ def ledger_of(project: Project, *overrides: str) -> Ledger:
     return Ledger(project, read_spec(project.spec_path, overrides))
 
 
-def record_all(project: Project, *overrides: str) -> None:
+def record_all(project: Project, *overrides: str, validated: Path | None = None) -> None:
     """Records as a loop leaves them, with a real output file for ingest."""
     ledger = ledger_of(project, *overrides)
     done: dict[str, Record] = {}
@@ -52,7 +53,8 @@ def record_all(project: Project, *overrides: str) -> None:
     project.raw.write_text("raw")
     for number, step in enumerate(STEPS):
         parts = ledger.parts(step, done)
-        outputs = {ledger.records.name(project.raw): ledger.hashes.of(project.raw)} if step.name == "ingest" else {}
+        path = {"ingest": project.raw, "validate-prepared": validated}.get(step.name)
+        outputs = {ledger.records.name(path): ledger.hashes.of(path)} if path else {}
         done[step.name] = Record(
             step=step.name,
             key=key_of(parts),
@@ -91,7 +93,7 @@ def test_a_recorded_loop_owes_nothing_and_another_process_agrees(project: Projec
     ("override", "step", "reason"),
     [
         ("train.lr=0.5", "search", "train.lr: 0.001 -> 0.5"),
-        ("data.split.seed=3", "prepare", "data.split.seed: 0 -> 3"),
+        ("data.split.seed=3", "validate-raw", "data.split.seed: 0 -> 3"),
         ("goal.good_enough=0.5", "judge", "goal.good_enough: null -> 0.5"),
         ("judge.margin=0.1", "judge", "judge.margin: 0.0 -> 0.1"),
         ("train.max_restarts=9", "", ""),
@@ -227,6 +229,47 @@ def test_another_champion_owes_the_verdict(project: Project, monkeypatch: pytest
     assert reasons == ["input champion: changed"]
 
 
+def test_data_that_was_validated_is_compared_with_another_champions_data_but_not_with_its_own(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The champion that came of it owes nothing; one of other data does; without the registry nothing is known anew."""
+    folder = project.state("tiny") / REFERENCES
+    folder.mkdir(parents=True)
+    (folder / "1.json").write_text("of this data")
+    (folder / "2.json").write_text("of other data")
+
+    def champion(number: str) -> None:
+        tags = {"loopline.weights_sha256": "w" * 64, "loopline.rival": ""}
+        monkeypatch.setattr(registry_view, "aliased", lambda *_: Version(number=number, tags=tags))
+
+    def away(*_: object) -> None:
+        raise StoreError("away")
+
+    monkeypatch.setattr(registry_view, "aliased", lambda *_: None)
+    ledger = ledger_of(project)
+    record_all(project, validated=folder / "1.json")
+    champion("1")
+    assert first_owed(project) == ("", [])
+    monkeypatch.setattr(registry_view, "aliased", away)
+    step, done = BY_NAME["validate-prepared"], done_before(BY_NAME["validate-prepared"])
+    with pytest.raises(StoreError, match="registry is away"):
+        ledger.inputs(step, done, ledger.parts(step, done)).external("reference")
+    champion("2")
+    assert first_owed(project) == ("validate-prepared", ["input champion's data: changed"])
+    parts = ledger.parts(step, done)
+    assert ledger.inputs(step, done, parts).external("reference") == folder / "2.json"
+
+
+def test_a_result_counts_for_those_who_read_it_and_files_for_all(project: Project) -> None:
+    """Other costs of the same search make another card and no training."""
+    ledger, before = ledger_of(project), done_before(BY_NAME["card"])
+    dearer = {**before, "search": before["search"].model_copy(update={"result": {"costs": {"flops": 3}}})}
+    for name, same in (("train", True), ("register", False), ("card", False)):
+        assert (ledger.parts(BY_NAME[name], before) == ledger.parts(BY_NAME[name], dearer)) is same
+    other = {**before, "search": before["search"].model_copy(update={"digest": "another"})}
+    assert ledger.parts(BY_NAME["train"], before) != ledger.parts(BY_NAME["train"], other)
+
+
 def test_weights_to_begin_with_are_looked_up_once_for_all_that_else_decides(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -236,22 +279,23 @@ def test_weights_to_begin_with_are_looked_up_once_for_all_that_else_decides(
 
     start = "train.start.weights=champion"
     monkeypatch.setattr(registry_view, "aliased", lambda *_: None)
-    assert ledger_of(project, start).origin("search", done_before(BY_NAME["search"])) == FRESH
+    assert ledger_of(project, start).parts(BY_NAME["search"], done_before(BY_NAME["search"]))[ORIGIN] == FRESH
     champion("1")
     record_all(project, start)
     champion("2")
     assert not [item for item in planned(project, start).values() if item.state == "run" and item.step != "judge"]
     assert first_owed(project, start, "train.epochs=3")[0] == "search"
     done = done_before(BY_NAME["search"])
-    assert ledger_of(project, start, "train.epochs=3").origin("search", done).startswith("2:")
+    assert ledger_of(project, start, "train.epochs=3").parts(BY_NAME["search"], done)[ORIGIN].startswith("2:")
 
 
 def test_a_file_to_begin_with_counts_by_its_content(project: Project) -> None:
     done = done_before(BY_NAME["search"])
     (project.folder / "old.safetensors").write_text("weights")
-    assert ledger_of(project, "train.start.weights=old.safetensors").origin("search", done).startswith("file:")
+    ledger = ledger_of(project, "train.start.weights=old.safetensors")
+    assert ledger.parts(BY_NAME["search"], done)[ORIGIN].startswith("file:")
     with pytest.raises(UsageError, match=r"there is no .*new\.safetensors"):
-        ledger_of(project, "train.start.weights=new.safetensors").origin("search", done)
+        ledger_of(project, "train.start.weights=new.safetensors").parts(BY_NAME["search"], done)
 
 
 def test_planning_writes_no_record(project: Project) -> None:

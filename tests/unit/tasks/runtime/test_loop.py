@@ -11,7 +11,7 @@ import pytest
 from models.errors import StoreError, UsageError
 from models.records import Record
 from tasks.runtime import processes
-from tasks.runtime.loop import OWNER, Done, Loop, name_loop, new_loop_id, open_stage, read_book
+from tasks.runtime.loop import OWNER, Done, Inputs, Loop, name_loop, new_loop_id, open_stage, read_book
 from tasks.runtime.loop import _open_book as open_book
 from tasks.runtime.workspace import Project
 from tests.conftest import MakeProject
@@ -39,7 +39,7 @@ def project(make_project: MakeProject) -> Project:
 
 
 def ingest(loop: Loop, content: str = "raw", calls: list[Path] | None = None) -> tuple[Record, bool]:
-    def act(folder: Path) -> Done:
+    def act(_: Inputs, folder: Path) -> Done:
         if calls is not None:
             calls.append(folder)
         loop.project.raw.parent.mkdir(parents=True, exist_ok=True)
@@ -65,7 +65,7 @@ def test_a_step_done_is_not_done_again(project: Project) -> None:
 def test_a_step_that_failed_is_done_again_in_the_same_folder(project: Project) -> None:
     folders = []
 
-    def fail(folder: Path) -> Done:
+    def fail(_: Inputs, folder: Path) -> Done:
         folders.append(folder)
         (folder / "checkpoint").write_text("half")
         raise KeyboardInterrupt
@@ -117,14 +117,6 @@ def test_the_digest_is_of_the_outputs_so_that_equal_results_change_nothing_after
     assert not was_done
     assert first.key != second.key
     assert first.digest == second.digest
-
-
-def test_an_output_is_found_by_its_name(project: Project) -> None:
-    with open_stage(project) as loop:
-        ingest(loop)
-        assert loop.output("ingest", "raw.parquet") == project.raw
-        with pytest.raises(KeyError, match="no output 'x'"):
-            loop.output("ingest", "x")
 
 
 def other_process(project: Project, code: str) -> subprocess.CompletedProcess[str]:
