@@ -109,7 +109,7 @@ class Running:
         """The warmed process that starts ranks."""
         with contextlib.suppress(psutil.Error):
             for one in psutil.Process(self.process.pid).children():
-                if "models.training.nursery" in " ".join(one.cmdline()):
+                if one.name() == warm.RANKS_NAME or "models.training.nursery" in " ".join(one.cmdline()):
                     return one
         return None
 
@@ -262,6 +262,7 @@ def leftovers(home: Path) -> list[str]:
         with contextlib.suppress(psutil.Error, ValueError):
             environ, line = process.environ(), " ".join(process.cmdline())
             ours = environ.get("LOOPLINE_HOME") == str(home) and "prefect" not in line
+            ours |= process.name() == warm.RANKS_NAME and Path(process.cwd()).is_relative_to(home)
             mark = environ.get(OWNER)
             orphan = ours and mark and not processes.is_alive(json.loads(mark))
             if (ours or orphan) and is_there(process):

@@ -3,6 +3,9 @@
 Each command is a process of its own, with its own environment, folder, files and signals; only the imports are shared.
 Loopline's own modules, and Prefect's, which read the environment as they are imported, are left to the command.
 What a cold start alone can show (`PYTHON...` variables, the locale, which modules are imported) is started cold.
+
+A command that may train has a child beside it from the start that has torch, and becomes the process that starts its
+ranks when the command asks for one; should that one die, the next is started cold.
 """
 
 from __future__ import annotations
@@ -23,12 +26,20 @@ import sys
 import tempfile
 import threading
 import time
+import traceback
 import types
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+from models.training.nursery import PRELOAD as RANKS
 from models.training.nursery import receive, send
 
 ROOT = Path(__file__).parents[1]
+TRAINING = ("run", "backtest")
+"""Commands that may start ranks."""
+RANKS_NAME = "test-ranks"
+"""How the kernel names the process that starts ranks, and the ranks: their command line is that of this server."""
 PRELOAD = (
     "great_expectations",
     "mlflow.pyfunc",
@@ -56,10 +67,15 @@ PRELOAD = (
     "models.spec",
     "models.steps",
     "models.retrain.schedule",
+    "tasks.runtime.gang",
+    # The ranks', and the export's.
+    *RANKS,
+    "onnxscript",
+    "models.export.export",
 )
 _LOST = -signal.SIGKILL  # a command dies with its server
 _CODE = struct.Struct("<i")
-_PR_SET_PDEATHSIG = 1
+_PR_SET_PDEATHSIG, _PR_SET_NAME = 1, 15
 
 
 class Process:
@@ -113,7 +129,7 @@ class Server:
                 [sys.executable, "-m", "tests.warm", str(theirs.fileno()), str(os.getpid())],
                 stdin=subprocess.DEVNULL,
                 cwd=ROOT,
-                env={**os.environ, "MPLCONFIGDIR": self._folder.name},
+                env={"OMP_WAIT_POLICY": "PASSIVE", **os.environ, "MPLCONFIGDIR": self._folder.name},
                 pass_fds=[theirs.fileno()],
             )
         self._socket = ours
@@ -197,9 +213,7 @@ def _become(parent: int, request: tuple[str, tuple[str, ...], dict[str, str], st
     """Be the process that was asked for, as if it had been started cold."""
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
-        os._exit(1)
+    _die_with(parent)
     program, arguments, environ, cwd = request
     for number, descriptor in enumerate(descriptors[:3]):
         os.dup2(descriptor, number)
@@ -212,6 +226,89 @@ def _become(parent: int, request: tuple[str, tuple[str, ...], dict[str, str], st
     sys.argv = [program, *arguments]
     sys.modules["__main__"] = types.ModuleType("__main__")
     sys.modules["__main__"].__file__ = program
+    if arguments[:1] and arguments[0] in TRAINING:
+        _keep_ranks_ready()
+
+
+def _die_with(parent: int) -> None:
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def _keep_ranks_ready() -> None:
+    """Fork what will be the nursery while there are no threads, and have the command's gang take it for its first."""
+    from tasks.runtime import gang
+
+    ours, theirs = socket.socketpair()
+    command, pid = os.getpid(), os.fork()
+    if pid == 0:
+        ours.close()
+        _die_with(command)
+        _wait_to_be_nursery(theirs)
+    theirs.close()
+    gang.subprocess = _Subprocess(pid, ours)
+
+
+def _wait_to_be_nursery(command: socket.socket) -> None:
+    ctypes.CDLL(None).prctl(_PR_SET_NAME, RANKS_NAME.encode())
+    os.setsid()
+    try:
+        (start, environ, number), (descriptor,) = receive(command)
+    except (EOFError, ConnectionError):
+        os._exit(0)
+    command.close()
+    if descriptor != number:
+        os.dup2(descriptor, number)
+        os.close(descriptor)
+    os.environ.clear()
+    os.environ.update(environ)
+    exec(start, {"__name__": "__main__"})  # what the command gives `python -c`; never returns
+    os._exit(1)
+
+
+class _Subprocess:
+    """The `subprocess` that the gang of a command uses."""
+
+    def __init__(self, pid: int, ready: socket.socket) -> None:
+        self._pid, self._ready = pid, ready
+        self.Popen = self._begin
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(subprocess, name)
+
+    def _begin(self, command: list[str], *, pass_fds: list[int], env: dict[str, str], **rest: Any) -> Any:
+        if self._ready is not None:
+            ready, self._ready = self._ready, None
+            with ready, contextlib.suppress(OSError):
+                send(ready, (command[-1], env, pass_fds[0]), tuple(pass_fds))
+                return _Child(self._pid)
+        return subprocess.Popen(command, pass_fds=pass_fds, env=env, **rest)
+
+
+class _Child:
+    """The nursery, as the gang sees it."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid, self.returncode = pid, None
+
+    def poll(self) -> int | None:
+        if self.returncode is None:
+            ended, status = os.waitpid(self.pid, os.WNOHANG)
+            self.returncode = os.waitstatus_to_exitcode(status) if ended else None
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        deadline = float("inf") if timeout is None else time.monotonic() + timeout
+        while self.poll() is None:
+            if time.monotonic() > deadline:
+                raise subprocess.TimeoutExpired("nursery", timeout)
+            time.sleep(0.005)
+        return self.returncode
+
+    def kill(self) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, signal.SIGKILL)
 
 
 def _main() -> None:
@@ -224,7 +321,27 @@ def _main() -> None:
     sys.path[0] = str(Path(sys.argv[0]).parent)  # as for a script; `-m` put the folder of then there
     from flows.cli import main
 
-    main()
+    _end_with(main)
+
+
+def _end_with(main: Callable[[], None]) -> None:
+    """Call it and end as the interpreter does, but for taking all modules to pieces: that costs half a second."""
+    code: Any = 1
+    try:
+        main()
+        code = 0
+    except SystemExit as error:
+        code = error.code
+    except BaseException:
+        traceback.print_exc()
+    if isinstance(code, str):
+        print(code, file=sys.stderr)
+        code = 1
+    threading._shutdown()
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code or 0)
 
 
 if __name__ == "__main__":
