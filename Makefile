@@ -2,14 +2,23 @@
 PYTHON ?= python3
 PROJECT ?= flights
 BIN := .venv/bin
+SEED ?= $(shell date +%s)
+PYTEST := $(BIN)/python -m pytest -n $(or $(WORKERS),3) --dist worksteal --durations=50
 
-.PHONY: run test check bench up story setup format lock
+.PHONY: run test test-fast soak check bench up story setup format lock
 
 run: setup  ## set up and run the main job
 	$(BIN)/loopline run $(PROJECT)
 
 test: setup  ## set up and pass the tests
-	$(BIN)/python -m pytest -n 2 --dist loadfile $(TESTS)
+	$(PYTEST) $(TESTS)
+
+test-fast: setup  ## what needs no other process: unit and contract tests
+	$(PYTEST) tests/unit tests/contract
+
+soak: SEED := $(SEED)
+soak: setup  ## what draws at random, with another seed each time; SEED=N draws the same again
+	FAULT_SEED=$(SEED) $(BIN)/python -m pytest -m "soak or hypothesis" --hypothesis-seed=$(SEED) $(TESTS)
 
 check: setup  ## everything that must be clean before a change lands
 	$(BIN)/ruff check .

@@ -1,6 +1,7 @@
 """Everything public says what it is for."""
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -34,3 +35,11 @@ def test_no_work_is_promised_for_later(root: Path, modules: list[Path]) -> None:
 def test_no_module_is_named_after_nothing(modules: list[Path]) -> None:
     empty = {"utils", "util", "helpers", "helper", "common", "misc", "manager"}
     assert [str(path) for path in modules if empty & {path.stem, *path.parent.parts}] == []
+
+
+def test_what_the_guides_say_of_make_is_there(root: Path) -> None:
+    targets = set(re.findall(r"^([\w-]+):", (root / "Makefile").read_text(), re.MULTILINE))
+    guides = [root / "README.md", *(root / "infra" / "guides").glob("*.md")]
+    call = re.compile(r"(?:^    |`)make ([\w-]+)", re.MULTILINE)
+    named = {name for path in guides for name in call.findall(path.read_text())}
+    assert {"run", "test", "test-fast", "soak"} <= named <= targets
