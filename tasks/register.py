@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
+import inspect
 import json
 import shutil
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from models.errors import StoreError
+from models.export import pyfunc
 from models.files import sha256, write_text
 from models.identity import key_of
 from models.records import Record
@@ -22,8 +25,12 @@ from tasks.runtime.ledger import REFERENCES
 from tasks.runtime.loop import Done, Inputs, Loop
 from tasks.runtime.outbox import LOOP_RUN
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 REQUIREMENTS = ("onnxruntime", "numpy")
 SPEC = "spec.json"
+CODE = "code"
 
 
 def register(loop: Loop) -> tuple[Record, bool]:
@@ -154,25 +161,39 @@ def _onnx_flavour(loop: Loop, folder: Path, files: dict[str, Path], exported: di
     import onnx
     from mlflow.models import Model
 
-    proto = onnx.load(str(files["model.onnx"]))
+    proto, example = onnx.load(str(files["model.onnx"])), _example(exported)
+    predictor = pyfunc.Predictor(
+        pyfunc.open_session(files["model.onnx"]), json.loads(files["preparation.json"].read_text())
+    )
     mlflow.onnx.save_model(
         proto,
         str(folder),
-        signature=_signature(exported["inputs"], exported["outputs"]),
-        input_example=_example(exported),
+        signature=_signature(exported["inputs"], predictor.predict(example)),
+        input_example=example,
         pip_requirements=list(REQUIREMENTS),
         save_as_external_data=False,
         metadata={"loopline.loop_id": loop.id, "loopline.project": loop.spec.name},
     )
-    described = Model.load(str(folder))
-    described.flavors["python_function"]["loader_module"] = "models.export.pyfunc"
-    described.save(str(folder / "MLmodel"))
     for name, path in files.items():
         shutil.copyfile(path, folder / name)
+    described = Model.load(str(folder))
+    described.flavors["python_function"] |= {"loader_module": _write_code(folder / CODE), "code": CODE}
+    described.save(str(folder / "MLmodel"))
     diff = provenance.code_version()["diff"]
     if diff:
         write_text(folder / "uncommitted.diff", diff)
     return folder
+
+
+def _write_code(folder: Path) -> str:
+    """Put beside the model the code by which MLflow runs it where there is no Loopline; the module's name.
+
+    The name goes by the content: a process that loads two versions must not run the one by the code of the other.
+    """
+    code = inspect.getsource(pyfunc)
+    name = f"loopline_model_{hashlib.sha256(code.encode()).hexdigest()[:8]}"
+    write_text(folder / f"{name}.py", code)
+    return name
 
 
 def _example(exported: dict[str, Any]) -> Any:
@@ -185,9 +206,10 @@ def _example(exported: dict[str, Any]) -> Any:
     return pd.DataFrame(feed) if all(values.ndim == 1 for values in feed.values()) else feed
 
 
-def _signature(inputs: list[dict[str, Any]], outputs: list[dict[str, Any]]) -> Any:
+def _signature(inputs: list[dict[str, Any]], answer: pd.DataFrame) -> Any:
+    """What the graph takes, and what the model's code gives for it."""
     import numpy as np
-    from mlflow.models import ModelSignature
+    from mlflow.models import ModelSignature, infer_signature
     from mlflow.types import ColSpec, DataType, Schema, TensorSpec
 
     columns = {
@@ -196,26 +218,21 @@ def _signature(inputs: list[dict[str, Any]], outputs: list[dict[str, Any]]) -> A
         "float": DataType.float,
         "int64": DataType.long,
     }
-
-    def schema(parts: list[dict[str, Any]]) -> Schema:
-        if all(len(part["shape"]) == 1 for part in parts):
-            return Schema([ColSpec(columns[part["dtype"]], part["name"]) for part in parts])
-        kinds = {
-            "double": np.float64,
-            "float": np.float32,
-            "uint8": np.uint8,
-            "string": np.str_,
-            "int64": np.int64,
-        }
-        return Schema(
-            [
-                TensorSpec(
-                    np.dtype(kinds[part["dtype"]]),
-                    tuple(-1 if not isinstance(size, int) else size for size in part["shape"]),
-                    part["name"],
-                )
-                for part in parts
-            ]
-        )
-
-    return ModelSignature(schema(inputs), schema(outputs))
+    kinds = {
+        "double": np.float64,
+        "float": np.float32,
+        "uint8": np.uint8,
+        "string": np.str_,
+        "int64": np.int64,
+    }
+    taken: list[Any] = [ColSpec(columns[part["dtype"]], part["name"]) for part in inputs if len(part["shape"]) == 1]
+    if len(taken) < len(inputs):
+        taken = [
+            TensorSpec(
+                np.dtype(kinds[part["dtype"]]),
+                tuple(-1 if not isinstance(size, int) else size for size in part["shape"]),
+                part["name"],
+            )
+            for part in inputs
+        ]
+    return ModelSignature(Schema(taken), infer_signature(model_output=answer).outputs)

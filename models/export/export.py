@@ -40,9 +40,9 @@ def export(job: dict[str, Any], out: str, metadata: dict[str, str]) -> dict[str,
         metadata: Keys and values for the file's metadata: no times, no run ids that change the hash.
 
     Returns:
-        `path`, `sha256`, `size_bytes`; `inputs` and `outputs` (name, dtype, shape); `input_example`; `parity`
-        and `max_difference` (the worst difference), `tolerance`, `num_examples`, `label_flips`. For text inputs,
-        outputs and example are those of the MLflow model, which takes a column of text; and `samples`.
+        `path`, `sha256`, `size_bytes`; `inputs` (name, dtype, shape); `input_example`; `parity`
+        and `max_difference` (the worst difference), `tolerance`, `num_examples`, `label_flips`. For text inputs
+        and example are those of the MLflow model, which takes a column of text; and `samples`.
 
     Raises:
         StoreError: The weights cannot be read, or the folder not written.
@@ -64,7 +64,6 @@ def export(job: dict[str, Any], out: str, metadata: dict[str, str]) -> dict[str,
     return {
         **_of_file(path, content),
         "inputs": signature(model.graph.input),
-        "outputs": signature(model.graph.output),
         **proof,
     }
 

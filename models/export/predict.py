@@ -11,6 +11,7 @@ import numpy as np
 
 from models.data.preparation import Preparation
 from models.errors import StoreError, TrainingError
+from models.export.pyfunc import open_session
 
 if TYPE_CHECKING:
     import onnxruntime
@@ -27,15 +28,8 @@ def session(path: Path, threads: int = 1) -> onnxruntime.InferenceSession:
     Raises:
         StoreError: The file is absent or is no ONNX model.
     """
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
-    options.inter_op_num_threads = 1
-    options.log_severity_level = 3
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     try:
-        return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+        return open_session(path, threads)
     except Exception as error:
         raise StoreError(f"{path}: ONNX Runtime cannot run it ({error}): export it again") from error
 

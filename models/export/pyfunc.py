@@ -1,34 +1,38 @@
 """A registered version as MLflow's `pyfunc` loads it: rows in, rows out, by ONNX Runtime alone.
 
-MLflow's own loader of the ONNX flavour hands pandas' text columns to ONNX Runtime as they are, which refuses them, and
-cannot put probabilities, a column a class, into its data frame (mlflow 3.17.2, pandas 3.1).
+This file travels with the version, and is loaded where no Loopline is installed: it imports nothing of ours. MLflow's
+own loader of the ONNX flavour hands pandas' text columns to ONNX Runtime as they are, which refuses them, and cannot
+put probabilities, a column a class, into its data frame (mlflow 3.17.2, pandas 3.1).
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from models.data.preparation import Preparation
-from models.export.reading import BITS_PER_CHAR, NEXT_CHARACTER, PROBABILITY, read
-
 if TYPE_CHECKING:
+    import onnxruntime
     import pandas as pd
+
+NEXT_CHARACTER, PROBABILITY, BITS_PER_CHAR = "next_character", "probability", "bits_per_char"
 
 
 class Predictor:
-    """The graph and the names of its classes."""
+    """A graph that answers rows of raw columns.
 
-    def __init__(self, folder: Path) -> None:
-        from models.export.predict import session
+    Args:
+        session: Of `model.onnx`.
+        preparation: What `preparation.json` says: the names of the classes, and how a text is read.
+    """
 
-        self._session = session(folder / "model.onnx")
-        preparation = Preparation.load(folder)
-        self._classes = preparation.target.classes or []
-        self._characters = preparation.characters
+    def __init__(self, session: onnxruntime.InferenceSession, preparation: Mapping[str, Any]) -> None:
+        self._session = session
+        self._classes = preparation["target"]["classes"] or []
+        self._characters = preparation["characters"]
 
     def predict(
         self, model_input: pd.DataFrame | Mapping[str, Any], params: Mapping[str, Any] | None = None
@@ -48,8 +52,9 @@ class Predictor:
 
         del params
         if self._characters is not None:
+            alphabet, length = self._characters["alphabet"], self._characters["length"]
             texts = _typed(model_input["text"], "tensor(string)")
-            rows = [read(self._session, text, self._characters) for text in texts]
+            rows = [read(self._session, text, alphabet, length) for text in texts]
             return pd.DataFrame(rows, columns=[NEXT_CHARACTER, PROBABILITY, BITS_PER_CHAR])
         feed = {entry.name: _typed(model_input[entry.name], entry.type) for entry in self._session.get_inputs()}
         names = [entry.name for entry in self._session.get_outputs()]
@@ -58,6 +63,35 @@ class Predictor:
             return pd.DataFrame({"prediction": found["prediction"]})
         chances = {f"probability_{name}": found["probabilities"][:, at] for at, name in enumerate(self._classes)}
         return pd.DataFrame({"label": found["label"], **chances})
+
+
+def read(session: onnxruntime.InferenceSession, text: str, alphabet: str, length: int) -> tuple[str, float, float]:
+    """The likeliest next character, its probability, and the mean bits a character of the text itself cost.
+
+    The text is read as if it followed the end of a line. One longer than a window of `length` characters is read in
+    windows, as the judge reads its own. The bits of no text are NaN.
+    """
+    points = np.frombuffer(f"\n{text}".encode("utf-32-le"), dtype="<u4").astype(np.int64)
+    bits = [
+        session.run(["bits"], {"text": points[None, start : start + length + 1]})[0][0]
+        for start in range(0, len(points) - 1, length)
+    ]
+    (chances,) = session.run(["log_probabilities"], {"text": points[None, -length:]})
+    likeliest = int(chances[0, -1, 1:].argmax())
+    mean = float(np.concatenate(bits).mean()) if bits else float("nan")
+    return alphabet[likeliest], float(np.exp(chances[0, -1, 1 + likeliest])), mean
+
+
+def open_session(path: Path, threads: int = 1) -> onnxruntime.InferenceSession:
+    """An ONNX Runtime session whose idle threads sleep: spinning costs four times the CPU of a small model."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    options.log_severity_level = 3
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
 
 
 def _typed(values: Any, kind: str) -> np.ndarray:
@@ -71,4 +105,6 @@ def _typed(values: Any, kind: str) -> np.ndarray:
 def _load_pyfunc(path: str) -> Predictor:
     """What MLflow calls: `path` is the model's file, beside which `preparation.json` lies."""
     given = Path(path)
-    return Predictor(given if given.is_dir() else given.parent)
+    folder = given if given.is_dir() else given.parent
+    preparation = json.loads((folder / "preparation.json").read_text(encoding="utf-8"))
+    return Predictor(open_session(folder / "model.onnx"), preparation)

@@ -48,7 +48,7 @@ class Scorer:
         self.preparation = Preparation.load(folder)
         self._names = output_names(self.preparation)
         if self.preparation.characters is not None:
-            self._reader = Predictor(folder)
+            self._reader = Predictor(session(folder / "model.onnx", threads), self.preparation.model_dump())
         else:
             self._session = session(folder / "model.onnx", threads)
 

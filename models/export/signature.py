@@ -26,12 +26,8 @@ def input_example(feed: Mapping[str, np.ndarray], rows: int = 3) -> dict[str, li
 
 
 def served_text() -> dict[str, list[dict[str, Any]]]:
-    """`inputs` and `outputs` of the MLflow model of a text, which turns text into the graph's code points."""
-    dtypes = {"next_character": "string", "probability": "double", "bits_per_char": "double"}
-    return {
-        "inputs": [{"name": "text", "dtype": "string", "shape": ["batch"]}],
-        "outputs": [{"name": name, "dtype": dtype, "shape": ["batch"]} for name, dtype in dtypes.items()],
-    }
+    """`inputs` of the MLflow model of a text, which turns text into the graph's code points."""
+    return {"inputs": [{"name": "text", "dtype": "string", "shape": ["batch"]}]}
 
 
 def text_example(points: np.ndarray, rows: int = 3) -> dict[str, list[Any]]:

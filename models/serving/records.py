@@ -18,7 +18,7 @@ import orjson
 
 from models.data.preparation import Preparation
 from models.export.names import PREDICTION, PROBABILITIES
-from models.export.reading import BITS_PER_CHAR
+from models.export.pyfunc import BITS_PER_CHAR
 from models.serving.releases import place_of
 from models.serving.rows import Rows
 from models.serving.served import Answer

@@ -15,7 +15,7 @@ from models.data.preparation import Characters, Preparation
 from models.errors import StoreError
 from models.export.names import LABEL, PROBABILITIES
 from models.export.predict import Feed, session
-from models.export.reading import BITS_PER_CHAR, NEXT_CHARACTER, PROBABILITY, read
+from models.export.pyfunc import BITS_PER_CHAR, NEXT_CHARACTER, PROBABILITY, read
 from models.serving.explain import Explainer
 from models.serving.ports import Port, port_of
 from models.serving.readers import reader_of
@@ -104,7 +104,7 @@ class Served:
         return [dict(zip(self._told, (label, *of_classes), strict=True)) for label, of_classes in told]
 
     def _read(self, feed: Feed, characters: Characters) -> list[np.ndarray]:
-        found = [read(self._session, text, characters) for text in feed["text"]]
+        found = [read(self._session, text, characters.alphabet, characters.length) for text in feed["text"]]
         kinds = (object, np.float64, np.float64)
         return [np.array(values, kind) for values, kind in zip(zip(*found, strict=True), kinds, strict=True)]
 

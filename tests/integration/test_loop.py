@@ -4,11 +4,14 @@ import json
 import os
 import re
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import mlflow
 import optuna
 import pyarrow as pa
 import pytest
@@ -172,6 +175,34 @@ def test_what_it_cost_is_told_a_trial_a_run_a_search_and_a_version(first: Loop) 
     assert sum(trial.data.metrics["cost/flops"] for trial in trials) == told["cost/search/flops"]
     assert float(champion.tags["loopline.cost.flops"]) == pytest.approx(told["cost/total/flops"], rel=1e-5)
     assert "device-seconds, with the search" in (first.state / "card.html").read_text()
+
+
+def test_the_version_answers_where_there_is_no_loopline(first: Loop, tmp_path: Path) -> None:
+    """By MLflow and what its model names alone, in another folder; it gives what its signature says."""
+    place = mlflow.artifacts.download_artifacts("models:/tiny/1", dst_path=str(tmp_path))
+    packages = Path(mlflow.__file__).parents[1]
+    code = (
+        "import importlib.util, json, mlflow.pyfunc\n"
+        "assert not importlib.util.find_spec('models') and not importlib.util.find_spec('tasks')\n"
+        f"model = mlflow.pyfunc.load_model({place!r})\n"
+        "answer = model.predict(model.input_example)\n"
+        "types = {part.name: part.type.name for part in model.metadata.signature.outputs.inputs}\n"
+        "print(json.dumps([types, answer.to_dict('records')]))\n"
+    )
+    # Without `site`, and so without the link by which this repository is installed.
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", code],
+        env={**os.environ, "PYTHONPATH": str(packages)},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    types, answers = json.loads(done.stdout.splitlines()[-1])
+    assert types == {"label": "string", "probability_no": "float", "probability_yes": "float"}
+    assert [list(answer) for answer in answers] == [list(types)] * 3
+    assert {answer["label"] for answer in answers} <= {"no", "yes"}
 
 
 def test_the_weights_are_what_the_version_says(first: Loop) -> None:

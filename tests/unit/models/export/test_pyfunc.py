@@ -1,5 +1,9 @@
 """What MLflow's `pyfunc` gives for a registered version's folder."""
 
+import ast
+import inspect
+import math
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,10 +13,12 @@ import pytest
 from models.data.code_points import code_points
 from models.data.preparation import Preparation
 from models.data.text import window_starts, windows_of
+from models.export import pyfunc
 from models.export.export import export
-from models.export.predict import predict
-from models.export.pyfunc import _load_pyfunc
+from models.export.predict import predict, session
+from models.export.pyfunc import _load_pyfunc, read
 from models.training.job import Job
+from tests.served_models import write_served
 
 
 @pytest.fixture
@@ -71,3 +77,40 @@ def test_a_long_text_costs_what_its_windows_cost(text_folder: Path) -> None:
     found = _load_pyfunc(str(text_folder)).predict({"text": [text]})
     assert len(starts) == 4
     assert found["bits_per_char"][0] == pytest.approx(bits.mean(), abs=1e-5)
+
+
+@pytest.fixture(scope="module")
+def reader(tmp_path_factory: pytest.TempPathFactory):
+    folder = tmp_path_factory.mktemp("text")
+    characters = write_served(folder, "language").characters
+    running = session(Path(folder) / "model.onnx")
+    return lambda text: read(running, text, characters.alphabet, characters.length)
+
+
+def test_the_likeliest_next_character_with_its_probability(reader) -> None:
+    character, probability, _ = reader("ab")
+    assert character == "c"
+    assert probability == pytest.approx(math.exp(4) / (math.exp(4) + 5), abs=1e-6)
+
+
+def test_what_the_model_expects_costs_fewer_bits(reader) -> None:
+    assert reader("\n abc")[2] < reader("cba \n")[2]
+
+
+def test_a_text_longer_than_a_window_is_read_whole(reader) -> None:
+    assert reader("abc" * 9)[0] == reader("abc")[0]
+    assert reader("abc" * 9)[2] == pytest.approx(reader("abc" * 8)[2], rel=0.2)
+
+
+def test_no_text_has_a_next_character_and_no_bits(reader) -> None:
+    character, _, bits = reader("")
+    assert character == " "
+    assert math.isnan(bits)
+
+
+def test_it_imports_nothing_of_ours() -> None:
+    """It is loaded where there is no Loopline."""
+    tree = ast.parse(inspect.getsource(pyfunc))
+    names = {name.name for node in ast.walk(tree) if isinstance(node, ast.Import) for name in node.names}
+    names |= {str(node.module) for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    assert names - set(sys.stdlib_module_names) <= {"collections.abc", "numpy", "onnxruntime", "pandas"}
