@@ -163,6 +163,10 @@ class Registry:
     def promote(self, version: str, expected: str | None, *, loop_id: str = "", reason: str = "") -> Entry:
         """Make `version` the champion if the champion is still `expected`.
 
+        A loop that asks again, for it was killed after the move, gets the move that it made. A person is refused like
+        anybody whose `expected` is no longer the champion, even where it is `version` by now: another made that move,
+        for another reason.
+
         Raises:
             GateRefused: Somebody else moved the champion since; names what it is now.
         """
@@ -170,16 +174,13 @@ class Registry:
             champion = self._champion()
             journal = self.journal()
             told = next((entry for entry in reversed(journal) if entry.after == version), None)
-            if champion == version and told:
+            if champion == version and told and (loop_id or expected == version):
                 return told
             mine = [entry for entry in journal if loop_id and (entry.loop_id, entry.after) == (loop_id, version)]
             if mine:
                 return mine[-1]  # the loop was killed after it had moved: what a person did since then stands
             if champion != expected:
-                raise GateRefused(
-                    f"{self.model}: the champion is version {champion or 'none'}, but the verdict compared with "
-                    f"{'version ' + expected if expected else 'none'}: run again, it judges against that one"
-                )
+                raise GateRefused(_moved(self.model, champion, expected, bool(loop_id)))
             entry = self._move("promote", champion, version, loop_id, reason)
         return self._told(entry)
 
@@ -322,6 +323,14 @@ def standing(journal: list[Entry]) -> list[str]:
 def _back(held: list[str], there: set[str]) -> str | None:
     """The last champion before the present one that is still there."""
     return next((version for version in reversed(held[:-1]) if version in there and version != held[-1]), None)
+
+
+def _moved(model: str, champion: str | None, expected: str | None, is_loop: bool) -> str:
+    is_now = f"{model}: the champion is version {champion or 'none'}"
+    was = f"version {expected}" if expected else "none"
+    if is_loop:
+        return f"{is_now}, but the verdict compared with {was}: run again, it judges against that one"
+    return f"{is_now}, not {was}: somebody moved it meanwhile; look again, then promote"
 
 
 def _nobody(held: list[str]) -> str:

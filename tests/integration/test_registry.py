@@ -224,10 +224,20 @@ def test_a_promotion_against_another_champion_is_refused(place: Workspace, model
 
 def test_promoting_the_champion_again_changes_nothing(place: Workspace, model: str) -> None:
     made = register(place, model)
-    first = made.promote("1", None)
-    assert made.promote("1", None) == first
+    first = made.promote("1", None, loop_id="first")
+    assert made.promote("1", None, loop_id="first") == first
     assert made.promote("1", "1") == first
     assert len(made.journal()) == 1
+
+
+def test_of_two_people_who_promote_the_same_version_only_the_first_is_told_yes(place: Workspace, model: str) -> None:
+    """Both saw the same champion; the second one's reason would be in no journal."""
+    made = register(place, model, 2)
+    made.promote("1", None)
+    made.promote("2", "1", reason="Ada asked")
+    with pytest.raises(GateRefused, match="the champion is version 2, not version 1"):
+        made.promote("2", "1", reason="Bob asked")
+    assert [entry.reason for entry in made.journal()] == ["", "Ada asked"]
 
 
 def test_a_promotion_killed_between_journal_and_alias_is_settled_by_the_next(
@@ -242,7 +252,7 @@ def test_a_promotion_killed_between_journal_and_alias_is_settled_by_the_next(
     with pytest.raises(GateRefused, match="the champion is version 2"):
         after.promote("3", "1")
     assert (after.alias("champion"), after.alias("previous")) == ("2", "1")
-    assert after.promote("2", "1").number == 2, "the killed promotion, asked again, is done"
+    assert after.promote("2", "2").number == 2, "the killed promotion is done"
 
 
 def test_a_killed_rollback_is_settled_too(place: Workspace, model: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -348,12 +358,12 @@ def test_a_lock_whose_holder_died_is_broken_and_a_living_ones_is_waited_for(
     hold(**{**me, "started": 1.0, "at": time.time()})
     made.promote("1", None)
     hold(host="elsewhere", pid=1, started=1.0, at=time.time() - 10_000)
-    made.promote("1", None)
+    made.promote("1", "1")
     hold(**me, at=time.time())
     with pytest.raises(StoreError, match="held"):
-        made.promote("1", None)
+        made.promote("1", "1")
     store.delete_registered_model(name)
-    made.promote("1", None)
+    made.promote("1", "1")
 
 
 @pytest.mark.parametrize("ask", ["find", "alias", "journal", "promote", "rollback", "create"])
