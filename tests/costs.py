@@ -1,6 +1,6 @@
 """A pytest plugin that records the CPU-seconds of each test: `pytest -p tests.costs --costs costs.tsv`.
 
-Counted are the test process and all its descendants, the living and the reaped: on a busy machine wall time says little.
+Counted are the test process and all its descendants, living and reaped: on a busy machine wall time says little.
 A fixture's cost is counted for the first test that needs it. A process that left the tree is not counted.
 """
 
