@@ -11,7 +11,6 @@ import contextlib
 import logging
 import os
 import signal
-import threading
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,9 +24,9 @@ from tasks.runtime import events, json_lines, stores
 from tasks.runtime.moving import growing, move_held, moving, waits
 from tasks.runtime.part_log import FEWEST_PARTS
 from tasks.runtime.predictions import label_store, prediction_log
-from tasks.runtime.prefect_server import die_with_parent
 from tasks.runtime.retention import cut_us, forget_old
 from tasks.runtime.services import supervisor
+from tasks.runtime.signals import StopRequest
 from tasks.runtime.workspace import Workspace
 
 PAUSE_S = 5.0
@@ -142,7 +141,7 @@ def _few(folder: Path) -> bool:
     return sum(1 for path in folder.iterdir() if not path.name.startswith(".")) < FEWEST_PARTS
 
 
-def run(workspace: Workspace, stop: threading.Event, pause_s: float = PAUSE_S, *, beside: bool = False) -> None:
+def run(workspace: Workspace, stop: StopRequest, pause_s: float = PAUSE_S, *, beside: bool = False) -> None:
     """Work again and again until `stop` is set.
 
     Args:
@@ -182,12 +181,10 @@ def main() -> None:
         json_lines.to_stderr()
     else:
         logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-    workspace, stop = Workspace(given.root.resolve()), threading.Event()
+    workspace, stop = Workspace(given.root.resolve()), StopRequest()
     stores.configure(workspace)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
+    stop.on(signal.SIGTERM, signal.SIGINT)
     if given.beside:
-        die_with_parent()
         os.nice(NICE)  # answering goes first
     run(workspace, stop, beside=given.beside)
 

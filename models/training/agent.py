@@ -28,9 +28,10 @@ from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from torch.distributed.elastic.rendezvous.api import RendezvousTimeoutError
 
 from models.errors import LooplineError, TrainingError
+from models.parent_death import die_with
 from models.training.job import Epoch, Job, Meeting
 from models.training.loop import Report
-from models.training.nursery import die_with, report_error
+from models.training.nursery import report_error
 from models.training.rank import device_of, join_world, leave_world, local_rank, run_job
 from models.training.world import World
 

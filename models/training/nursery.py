@@ -10,7 +10,6 @@ killed with their parent. No thread is started here, so that forking stays safe.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import gc
 import os
 import pickle
@@ -24,6 +23,8 @@ from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection
 from typing import Any
 
+from models.parent_death import die_with
+
 PRELOAD = (
     "torch",
     "torch._dynamo",
@@ -35,7 +36,6 @@ PRELOAD = (
 _HEADER = struct.Struct("<QI")
 _MOST_DESCRIPTORS = 253
 _LOOK_S = 0.5
-_PR_SET_PDEATHSIG = 1
 
 
 def send(sock: socket.socket, value: Any, descriptors: tuple[int, ...] = ()) -> None:
@@ -111,14 +111,6 @@ def _ending_with(caller: int) -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
-
-
-def die_with(parent: int) -> None:
-    """Have the kernel kill this process when its parent dies."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
-        os._exit(1)
 
 
 def report_error(connection: Connection, error: BaseException) -> None:

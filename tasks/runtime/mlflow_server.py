@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from models.errors import StoreError
+from models.parent_death import tied
 from tasks.runtime import stores
-from tasks.runtime.prefect_server import die_with_parent
 from tasks.runtime.workspace import Workspace
 
 START_TIMEOUT_S = 60.0
@@ -40,11 +40,10 @@ def serving(workspace: Workspace, port: int = 0) -> Iterator[tuple[str, subproce
     log = workspace.state / "mlflow" / "server.log"
     with log.open("ab") as out:
         process = subprocess.Popen(
-            [sys.executable, "-m", __name__, str(workspace.root), "--port", str(port)],
+            tied(["-m", __name__, str(workspace.root), "--port", str(port)]),
             stdout=out,
             stderr=out,
             start_new_session=True,
-            preexec_fn=die_with_parent,  # noqa: PLW1509
         )
     try:
         url = f"http://127.0.0.1:{port}"

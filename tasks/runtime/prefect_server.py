@@ -24,8 +24,10 @@ from typing import Any
 
 from models.errors import StoreError
 from models.files import write_json, write_text
+from models.parent_death import tied
 from tasks.runtime import processes, stores
 from tasks.runtime.ports import any_free
+from tasks.runtime.signals import exit_on
 from tasks.runtime.workspace import Workspace
 
 IDLE_S = float(os.environ.get("LOOPLINE_SERVER_IDLE_S", "600"))
@@ -202,7 +204,7 @@ def _keep(workspace: Workspace, for_good: bool) -> None:
 
     folder = workspace.state / "prefect"
     folder.mkdir(parents=True, exist_ok=True)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    exit_on(signal.SIGTERM)
     lock = filelock.FileLock(folder / KEEPER_LOCK, timeout=-1 if for_good else TURN_S)
     lease = Server(workspace).lease() if for_good else contextlib.nullcontext()
     with lease, contextlib.suppress(filelock.Timeout), lock:  # without the lock: another keeper was first
@@ -237,7 +239,7 @@ def _launch(port: int, settings: Mapping[str, str]) -> subprocess.Popen[bytes]:
         "PREFECT_LOGGING_LEVEL": "WARNING",
     }
     arguments = ["-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port", str(port)]
-    return subprocess.Popen([sys.executable, *arguments], env=environment, preexec_fn=die_with_parent)  # noqa: PLW1509
+    return subprocess.Popen(tied(arguments), env=environment)
 
 
 def _watch(leases: Path, server: subprocess.Popen[bytes]) -> None:
@@ -265,15 +267,6 @@ def _free_port(memory: Path) -> int:
     port = any_free([wanted])
     memory.write_text(str(port))
     return port
-
-
-def die_with_parent() -> None:
-    """Ask the kernel to kill this process when its parent dies (Linux; elsewhere the keeper's `finally` must do)."""
-    import ctypes
-
-    pr_set_pdeathsig = 1
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGTERM)
 
 
 if __name__ == "__main__":

@@ -10,21 +10,24 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from models.parent_death import die_with
 from tasks.runtime.flow_runs import FLOW_RUN
-from tasks.runtime.prefect_server import die_with_parent
 from tasks.runtime.processes import SERVICE
-from tasks.runtime.services import SERVICES, ports
+from tasks.runtime.services import SERVICES, folder, ports
 from tasks.runtime.workspace import Workspace
 
 if TYPE_CHECKING:
     import psutil
 
 GRACE_S = 5.0
+PID_FILE = "supervisord.pid"
+"""In the platform's folder. supervisord writes it before it starts a service."""
 
 
 def marked(workspace: Workspace, name: str | None = None) -> Iterator[psutil.Process]:
@@ -60,9 +63,9 @@ def end(found: list[psutil.Process], grace_s: float = GRACE_S) -> list[int]:
 def main() -> None:
     """Become the service."""
     workspace, name = Workspace(Path(sys.argv[1])), sys.argv[2]
+    die_with(int((folder(workspace) / PID_FILE).read_text()), signal.SIGTERM)
     os.environ[SERVICE] = json.dumps({"workspace": str(workspace.root), "service": name})
     end(list(marked(workspace, name)))
-    die_with_parent()
     service = next(one for one in SERVICES if one.name == name)
     command = service.command(workspace, ports(workspace).get(name))
     os.execv(sys.executable, [sys.executable, *command])  # noqa: S606 - a command of the table

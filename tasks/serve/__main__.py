@@ -19,6 +19,7 @@ from models.errors import LooplineError, StoreError, UsageError
 from models.specfile import read_spec
 from tasks.runtime import ports, stores
 from tasks.runtime.doors import is_loopback
+from tasks.runtime.signals import exit_on
 from tasks.runtime.workspace import Workspace
 from tasks.serve import logs
 from tasks.serve.beside import compacting
@@ -58,7 +59,7 @@ def serve(settings: Settings) -> None:
     if settings.workers > 1:
         share_between_workers(settings.metrics_folder)
         settings.rates_path.unlink(missing_ok=True)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # uvicorn raises the signal once more when it has drained
+    exit_on(signal.SIGTERM)  # uvicorn raises the signal once more when it has drained
     try:
         with compacting(settings):
             uvicorn.run("tasks.serve.app:application", **_options(settings))

@@ -5,10 +5,9 @@ from __future__ import annotations
 import logging
 import os
 import subprocess
-import sys
 import time
 
-from tasks.runtime.prefect_server import die_with_parent
+from models.parent_death import tied
 from tasks.runtime.workspace import CLONE, Workspace
 
 AGAIN_S = 30.0
@@ -69,5 +68,5 @@ class Background:
         self._shadow = None
 
     def _start(self, module: str, *arguments: str) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", module, str(self._workspace.root), self._project, *arguments]
-        return subprocess.Popen(command, cwd=CLONE, env=os.environ, preexec_fn=die_with_parent)  # noqa: PLW1509
+        command = ["-m", module, str(self._workspace.root), self._project, *arguments]
+        return subprocess.Popen(tied(command), cwd=CLONE, env=os.environ)

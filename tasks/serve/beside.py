@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 import logging
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
 
+from models.parent_death import tied
 from tasks.runtime.moving import waits
 from tasks.runtime.services import supervisor
 from tasks.serve.settings import Settings
@@ -52,7 +52,7 @@ def _keep(settings: Settings, stop: threading.Event) -> None:
 
 @contextlib.contextmanager
 def _started(root: str) -> Iterator[subprocess.Popen[bytes]]:
-    process = subprocess.Popen([sys.executable, "-m", "tasks.compact", root, "--beside"], stdin=subprocess.DEVNULL)
+    process = subprocess.Popen(tied(["-m", "tasks.compact", root, "--beside"]), stdin=subprocess.DEVNULL)
     try:
         yield process
     finally:

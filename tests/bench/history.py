@@ -30,6 +30,7 @@ from tasks.runtime import stores
 from tasks.runtime.ledger import Ledger
 from tasks.runtime.workspace import Workspace
 from tests.bench.loop import LOOPLINE, ROOT
+from tests.children import started
 
 NUM_LOOPS = 10_000
 HOUR_S = 3600.0
@@ -136,7 +137,7 @@ def _served(workspace: Workspace) -> Iterator[str]:
         probe.bind(("127.0.0.1", 0))
         port = int(probe.getsockname()[1])
     command = [sys.executable, "-m", "tasks.page", str(workspace.root), "--port", str(port)]
-    with subprocess.Popen(command, cwd=ROOT) as process:
+    with started(command, cwd=ROOT) as process:
         try:
             for _ in range(600):
                 with contextlib.suppress(urllib.error.URLError, OSError):

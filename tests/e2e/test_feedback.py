@@ -19,6 +19,7 @@ import pytest
 
 from tasks.runtime import ports
 from tasks.runtime.predictions import joined, prediction_log
+from tests.children import started
 from tests.running import PENGUINS, Loopline
 
 pytestmark = pytest.mark.e2e
@@ -177,15 +178,16 @@ def test_the_compactor_killed_at_any_moment_loses_no_row(home: Loopline, predict
     environ = {**os.environ, "LOOPLINE_HOME": str(home.home)}
     program = ("-m", "tasks.compact", str(home.home))
     for delay in (0.0, 0.4, 0.8, 1.2):
-        with subprocess.Popen([sys.executable, *program], env=environ, stderr=subprocess.DEVNULL) as process:
+        with started([sys.executable, *program], env=environ, stderr=subprocess.DEVNULL) as process:
             time.sleep(delay)
             process.send_signal(signal.SIGKILL)
         assert prediction_log(state).summary()["rows"] == before["rows"] + 9
-    with subprocess.Popen([sys.executable, *program], env=environ, stderr=subprocess.PIPE, text=True) as process:
+    with started([sys.executable, *program], env=environ, stderr=subprocess.PIPE, text=True) as process:
         deadline = time.monotonic() + 60
         while prediction_log(state).summary()["parts"] > before["parts"] + 1 and time.monotonic() < deadline:
             time.sleep(0.05)
         process.terminate()
+        process.wait(60)
     assert prediction_log(state).summary()["rows"] == before["rows"] + 9
     assert prediction_log(state).summary()["parts"] <= before["parts"] + 1
 

@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,6 +22,8 @@ from tasks.runtime.moving import moving
 from tasks.runtime.part_log import FEWEST_PARTS
 from tasks.runtime.predictions import joined, label_store, prediction_log
 from tasks.runtime.segments import SegmentWriter, segments_folder
+from tasks.runtime.signals import StopRequest
+from tests.children import started
 
 
 def fill(state: Path, parts: int = FEWEST_PARTS) -> None:
@@ -109,7 +110,7 @@ def test_a_project_that_lies_elsewhere_has_the_spec_of_its_newest_version(worksp
 
 
 def test_events_that_wait_are_delivered_and_trouble_does_not_end_it(workspace, monkeypatch):
-    stop, calls = threading.Event(), []
+    stop, calls = StopRequest(), []
 
     def deliver(where):
         calls.append(where)
@@ -125,7 +126,7 @@ def test_events_that_wait_are_delivered_and_trouble_does_not_end_it(workspace, m
 
 @pytest.mark.parametrize("platform", [None, {"pid": 1}])
 def test_beside_a_server_it_leaves_all_to_a_platform_and_events_always(workspace, monkeypatch, platform):
-    stop = threading.Event()
+    stop = StopRequest()
     serve(workspace.state / "projects" / "a", "one")
 
     def supervisor(_):
@@ -143,7 +144,7 @@ def test_it_is_a_program_that_ends_when_asked(workspace):
     fill(state)
     serve(state, "one")
     command = [sys.executable, "-m", "tasks.compact", str(workspace.root)]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+    with started(command, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         assert "2 rows moved, " in process.stderr.readline()
         process.send_signal(signal.SIGTERM)

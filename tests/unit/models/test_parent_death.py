@@ -1,0 +1,38 @@
+"""A process that is tied to another one is never without it."""
+
+import os
+import signal
+import subprocess
+import sys
+
+from models.parent_death import tied
+from tests.children import started
+
+
+def test_it_becomes_the_command():
+    done = subprocess.run(tied(["-c", "import os; print(os.getppid())"]), stdout=subprocess.PIPE, text=True, check=True)
+    assert int(done.stdout) == os.getpid()
+
+
+def test_whose_parent_died_before_it_began_ends_at_once():
+    interpreter, options, file, _, *rest = tied(["-c", "print('it runs')"])
+    ended = subprocess.run([interpreter, options, file, "1", *rest], stdout=subprocess.PIPE, check=False)
+    assert (ended.returncode, ended.stdout) == (1, b"")
+
+
+PARENT = """
+import signal, subprocess
+from models.parent_death import tied
+code = "import signal; print(flush=True); signal.pause()"
+child = subprocess.Popen(tied(["-c", code], int({number})))
+signal.pause()
+"""
+
+
+def test_the_death_of_the_parent_ends_it():
+    """Its standard output, which the child shares, is at its end when both are gone."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with started([sys.executable, "-c", PARENT.format(number=int(number))], stdout=subprocess.PIPE) as parent:
+            assert parent.stdout.readline() == b"\n"
+            parent.kill()
+            assert parent.communicate(timeout=30)[0] == b""
