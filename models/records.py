@@ -114,6 +114,10 @@ class Records:
         inside = path.is_relative_to(self._workspace)
         return path.relative_to(self._workspace).as_posix() if inside else str(path)
 
+    def folder_of(self, step: str) -> Path:
+        """Where the records of a step lie."""
+        return self._folder / step
+
     def all(self, steps: Iterable[str]) -> dict[str, Record]:
         """The latest record of each step that has one."""
         return {step: record for step in steps if (record := self.latest(step))}

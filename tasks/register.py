@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
+import os
 import shutil
 import tempfile
 from pathlib import Path
@@ -20,6 +21,7 @@ from models.training.costs import of_results
 from tasks.adapters import provenance
 from tasks.adapters.artifacts import FILES, signing_key
 from tasks.adapters.registry import KEY, Registry
+from tasks.runtime import stores
 from tasks.runtime.delivery import client, experiment_id, reaching_store
 from tasks.runtime.ledger import REFERENCES
 from tasks.runtime.loop import Done, Inputs, Loop
@@ -66,7 +68,9 @@ def register(loop: Loop) -> tuple[Record, bool]:
         reference = inputs["validate-prepared"].file("reference.json")
         write_text(loop.state / REFERENCES / f"{version}.json", reference.read_text())
         made_by = registry.run_of(version)  # version 1 of another registry is another one
-        return Done(result={"version": version, "model": loop.spec.name, "key": key, "run": made_by})
+        where = stores.name_of(loop.workspace, os.environ["MLFLOW_TRACKING_URI"])
+        result = {"version": version, "model": loop.spec.name, "key": key, "run": made_by, "store": where}
+        return Done(result=result)
 
     return loop.carry_out("register", act)
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from models.errors import StoreError
 from models.files import write_json
-from tasks.runtime import journal, stores
+from tasks.runtime import journal, registry_view, stores
 from tasks.runtime.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -54,8 +54,8 @@ def reaching_store() -> Iterator[None]:
             where = os.environ.get("MLFLOW_TRACKING_URI", "")
             said = " ".join(str(error).split())[:300]
             raise StoreError(
-                f"the tracking store {_without_password(where)} cannot be used: {said}. What was to be logged is kept "
-                "under .loopline/ and delivered by the next run, or by `loopline reap`"
+                f"the tracking store {stores.without_password(where)} cannot be used: {said}. What was to be logged is "
+                "kept under .loopline/ and delivered by the next run, or by `loopline reap`"
             ) from error
         raise
 
@@ -133,10 +133,15 @@ class Delivery:
 
 
 def experiment_id(store: MlflowClient, workspace: Workspace, project: str) -> str:
-    """The project's experiment, made at first use."""
+    """The project's experiment, made at first use.
+
+    Raises:
+        StoreError: The store has lost what the project had there.
+    """
     found = store.get_experiment_by_name(project)
     if found:
         return str(found.experiment_id)
+    registry_view.refuse_lost(workspace, project)
     uri = os.environ["MLFLOW_TRACKING_URI"]
     location = (stores.artifact_root(workspace) / project).as_uri() if stores.is_embedded(uri) else None
     try:
@@ -252,11 +257,6 @@ _CARRIERS: dict[
     "dataset": (_datasets, lambda store, run, batch: store.log_inputs(run, batch), 1),
     "end": (lambda line: [line], _end, 1),
 }
-
-
-def _without_password(uri: str) -> str:
-    scheme, separator, rest = uri.partition("://")
-    return f"{scheme}{separator}{rest.rpartition('@')[2]}" if "@" in rest else uri
 
 
 class Courier:

@@ -189,7 +189,12 @@ class Ledger:
         return None
 
     def plan(self, steps: Sequence[Step] = STEPS) -> list[Planned]:
-        """What would run, step by step, and why."""
+        """What would run, step by step, and why.
+
+        Raises:
+            StoreError: The registry has lost what the records say was registered there.
+        """
+        registry_view.refuse_lost(self.project.workspace, self.spec.name)
         found: dict[str, tuple[Record | None, str | None]] = {}
 
         def parts_of(step: Step, done: Mapping[str, Record]) -> Parts:

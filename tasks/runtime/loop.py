@@ -21,7 +21,7 @@ from models.records import Record, digest_of
 from models.spec import Spec
 from models.specfile import read_spec
 from models.steps import BY_NAME
-from tasks.runtime import old_work, processes
+from tasks.runtime import old_work, processes, registry_view
 from tasks.runtime.delivery import Courier, Delivery
 from tasks.runtime.ending import conclude, conclude_killed, outcome_of
 from tasks.runtime.gang import Gang
@@ -170,13 +170,14 @@ def open_loop(
 
     Raises:
         UsageError: The spec is wrong, or another project has its name.
-        StoreError: Another loop of the project runs.
+        StoreError: Another loop of the project runs, or the registry was lost.
     """
     spec = read_spec(project.spec_path, overrides, project.shown_spec)
     check_own_code(spec, project.folder)
     days = old_work.keep_days()
     project.workspace.make()
     state = project.state(spec.name)
+    registry_view.refuse_lost(project.workspace, spec.name)
     with _only_loop(state, spec.name), _marked(project.workspace, state, flow_run_id):
         book = _open_book(state, project, spec, loop_id or name_loop(project, overrides), trigger)
         loop = Loop(project, spec, book["loop_id"], trigger, reporter or Silent())
@@ -199,8 +200,7 @@ def open_loop(
         finally:
             for run in reversed(loop.outbox.open_runs()):
                 loop.outbox.end_run(run, "FINISHED" if status == "finished" else "FAILED")
-            where = {} if status == "finished" else {"step": loop.at}
-            write_json(state / "loop.json", {**book, "state": status, **where})
+            write_json(state / "loop.json", {**book, "state": status} | ({} if failure is None else {"step": loop.at}))
             conclude(loop, book["began"], failure)
             trouble = courier.finish()
             if trouble:

@@ -18,7 +18,9 @@ from typing import Any, Literal
 from pydantic import BaseModel
 
 from models.errors import StoreError
+from models.records import Records
 from tasks.runtime import stores
+from tasks.runtime.workspace import Workspace
 
 _DELETED = "Deleted_Internal"
 """MLflow's mark of a version that was deleted. Source: mlflow.entities.model_registry.model_version_stages."""
@@ -93,6 +95,46 @@ def files_at(model: str, number: str) -> str | None:
     return None
 
 
+def refuse_lost(workspace: Workspace, model: str) -> None:
+    """Refuse to go on with a store that holds nothing of a project whose records name a version in that store.
+
+    Such a store was emptied or lost: to go on would register and promote version 1 anew. Whoever deletes a version or
+    the registered model in MLflow leaves the project's experiment there.
+
+    Raises:
+        StoreError: The store was lost, or its own file cannot be read.
+    """
+    records = Records(workspace.state / "projects" / model / "records", workspace.root)
+    made = records.latest("register")
+    uri = os.environ["MLFLOW_TRACKING_URI"]
+    if made is None or made.result.get("store") != stores.name_of(workspace, uri):
+        return
+    try:
+        if _has_experiment(uri, model) or numbered(model, str(made.result["version"])):
+            return
+    except StoreError:
+        if stores.is_embedded(uri):
+            raise
+        return  # it is away: a loop goes on without it as far as it can
+    where = stores.database_file(uri) if stores.is_embedded(uri) else stores.without_password(uri)
+    version, notes = made.result["version"], records.folder_of("register")
+    raise StoreError(
+        f"{where}: holds nothing of {model}, whose version {version} was registered there: the store was lost or "
+        f"emptied. Put it back from a copy; or, to begin anew with version 1, remove {notes}"
+    )
+
+
+def _has_experiment(uri: str, name: str) -> bool:
+    if stores.is_embedded(uri):
+        return bool(_rows(stores.database_file(uri), "select 1 from experiments where name = ?", name))
+    if uri.startswith(("http://", "https://")):
+        return _asked(uri, "experiments/get-by-name", experiment_name=name) is not None
+    from tasks.runtime.delivery import client, reaching_store
+
+    with reaching_store():
+        return client().get_experiment_by_name(name) is not None
+
+
 def _from_file(path: Path, model: str, alias: str) -> Version | None:
     rows = _rows(path, "select version from registered_model_aliases where name = ? and alias = ?", model, alias)
     return _tagged(path, model, str(rows[0][0])) if rows else None
@@ -118,7 +160,8 @@ def _rows(path: Path, sql: str, *values: str) -> list[Any]:
     except sqlite3.DatabaseError as error:
         if "no such table" in str(error):
             return []
-        raise StoreError(f"{path}: the registry cannot be read: {error}") from error
+        cure = "" if isinstance(error, sqlite3.OperationalError) else ": put the file back from a copy"
+        raise StoreError(f"{path}: the registry cannot be read: {error}{cure}") from error
 
 
 def _over_rest(uri: str, model: str, alias: str) -> Version | None:

@@ -114,6 +114,17 @@ def database_file(uri: str) -> Path:
     return Path(uri.removeprefix("sqlite:///"))
 
 
+def name_of(workspace: Workspace, uri: str) -> str:
+    """What a record calls the tracking store: `own`, wherever the workspace lies, or an address without password."""
+    return "own" if uri == f"sqlite:///{_own_database(workspace)}" else without_password(uri)
+
+
+def without_password(uri: str) -> str:
+    """An address as it may be shown."""
+    scheme, separator, rest = uri.partition("://")
+    return f"{scheme}{separator}{rest.rpartition('@')[2]}" if "@" in rest else uri
+
+
 def artifact_root(workspace: Workspace) -> Path:
     """Where embedded MLflow keeps artifacts."""
     return workspace.state / "mlflow" / "artifacts"

@@ -4,9 +4,11 @@ import json
 import os
 import re
 import shutil
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -19,7 +21,7 @@ from safetensors.numpy import load_file
 
 from models.data.feeds import feeds, targets
 from models.data.preparation import Preparation
-from models.errors import UsageError
+from models.errors import GateRefused, StoreError, UsageError
 from models.export.predict import predict
 from models.files import sha256
 from models.records import Record
@@ -32,6 +34,7 @@ from tasks.reap import reap
 from tasks.runtime import processes, stores
 from tasks.runtime.delivery import client
 from tasks.runtime.gang import Gang
+from tasks.runtime.ledger import Ledger
 from tasks.runtime.loop import Loop, open_loop
 from tasks.runtime.predictions import label_store, prediction_log
 from tasks.runtime.registry_view import aliased
@@ -60,27 +63,15 @@ judge: {min_samples: 10, margin: 0.5}
 """
 
 
-ACTS = (
-    ingest.ingest,
-    validate.validate_raw,
-    prepare.prepare,
-    validate.validate_prepared,
-    version.version,
-    search.search,
-    train.fit,
-    export.export,
-    judge.judge,
-    register.register,
-    promote.promote,
-    card.write_card,
-)
+DATA = (ingest.ingest, validate.validate_raw, prepare.prepare, validate.validate_prepared, version.version)
+MODEL = (search.search, train.fit, export.export, judge.judge, register.register, promote.promote, card.write_card)
 
 
 def carry_round(project: Project, *overrides: str) -> tuple[Loop, dict[str, bool]]:
     """The steps of `flows/train.py` as plain calls; says which had been done before."""
     before: dict[str, bool] = {}
     with open_loop(project, overrides) as loop:
-        for act in ACTS:
+        for act in (*DATA, *MODEL):
             record, was_done = act(loop)
             before[record.step] = was_done
     return loop, before
@@ -190,16 +181,9 @@ def test_the_version_answers_where_there_is_no_loopline(first: Loop, tmp_path: P
         "print(json.dumps([types, answer.to_dict('records')]))\n"
     )
     # Without `site`, and so without the link by which this repository is installed.
-    done = subprocess.run(
-        [sys.executable, "-S", "-c", code],
-        env={**os.environ, "PYTHONPATH": str(packages)},
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    types, answers = json.loads(done.stdout.splitlines()[-1])
+    environ = {**os.environ, "PYTHONPATH": str(packages)}
+    out = subprocess.check_output([sys.executable, "-S", "-c", code], env=environ, cwd=tmp_path, text=True)
+    types, answers = json.loads(out.splitlines()[-1])
     assert types == {"label": "string", "probability_no": "float", "probability_yes": "float"}
     assert [list(answer) for answer in answers] == [list(types)] * 3
     assert {answer["label"] for answer in answers} <= {"no", "yes"}
@@ -412,8 +396,6 @@ def test_a_trial_drawn_again_after_a_kill_finds_its_own_checkpoints(
 def test_a_store_that_is_away_stops_registration_and_loses_nothing(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from models.errors import StoreError
-
     with monkeypatch.context() as patch:
         patch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:1")
         with pytest.raises(StoreError, match=r"127\.0\.0\.1:1"):
@@ -423,9 +405,26 @@ def test_a_store_that_is_away_stops_registration_and_loses_nothing(
     assert run_of(loop).info.status == "FINISHED"
 
 
-def test_bad_data_is_rejected_before_anything_is_trained(project: Project) -> None:
-    from models.errors import GateRefused
+def test_a_registry_that_was_emptied_is_no_new_one(first: Loop, project: Project) -> None:
+    """Its records say what must be there; nothing runs, and nothing is written into the empty file."""
+    database = stores.database_file(os.environ["MLFLOW_TRACKING_URI"])
+    with closing(sqlite3.connect(database)) as connection:
+        connection.execute("pragma wal_checkpoint(truncate)")
+    whole, book = database.read_bytes(), (first.state / "loop.json").read_bytes()
+    database.write_bytes(b"")
+    try:
+        with pytest.raises(StoreError, match=r"holds nothing of tiny, whose version \d was .* copy; or, .* remove "):
+            carry_round(project, "train.epochs=9")
+        with pytest.raises(StoreError, match="lost or emptied"):
+            Ledger(project, read_spec(project.spec_path)).plan()
+        assert database.read_bytes() == b""
+        assert (first.state / "loop.json").read_bytes() == book
+    finally:
+        database.write_bytes(whole)
+    assert aliased("tiny") is not None
 
+
+def test_bad_data_is_rejected_before_anything_is_trained(project: Project) -> None:
     data = Path(project.folder / "data.csv")
     data.write_text(ROWS + "5000,u,yes\n")
     champion = aliased("tiny")

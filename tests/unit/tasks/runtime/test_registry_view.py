@@ -10,8 +10,9 @@ from threading import Thread
 import pytest
 
 from models.errors import StoreError
+from models.records import Record, Records
 from tasks.runtime import stores
-from tasks.runtime.registry_view import Version, aliased
+from tasks.runtime.registry_view import Version, aliased, refuse_lost
 from tasks.runtime.workspace import Workspace
 
 TABLES = """
@@ -48,6 +49,32 @@ def test_no_file_and_no_tables_are_no_champion(database: Path) -> None:
     assert aliased("tiny") is None
 
 
+def test_a_store_that_lost_what_was_registered_in_it_is_no_new_one(
+    workspace: Workspace, database: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Unless the records name another store, or it only lost the version: a person deletes those in MLflow."""
+
+    def registered(store: str) -> None:
+        result = {"version": "3", "store": store}
+        record = Record(step="register", key="k", parts={}, digest="d", result=result, loop_id="l", finished=1.0)
+        Records(workspace.state / "projects" / "tiny" / "records", workspace.root).save(record)
+
+    refuse_lost(workspace, "tiny")
+    registered("own")
+    for script in ("", "create table experiments (name text); insert into experiments values ('other');"):
+        write(database, script)
+        with pytest.raises(StoreError, match="whose version 3 was registered there"):
+            refuse_lost(workspace, "tiny")
+    write(database, "insert into experiments values ('tiny');")
+    refuse_lost(workspace, "tiny")
+    write(database, "delete from experiments;")
+    registered("http://elsewhere")
+    refuse_lost(workspace, "tiny")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:1")
+    registered("http://127.0.0.1:1")
+    refuse_lost(workspace, "tiny")
+
+
 def test_looking_changes_nothing(database: Path) -> None:
     aliased("tiny")
     assert not database.exists()
@@ -66,7 +93,7 @@ def test_a_workspace_of_any_name_can_be_looked_into(tmp_path: Path, monkeypatch:
 def test_a_file_that_is_no_database_is_a_store_error(database: Path) -> None:
     database.parent.mkdir(parents=True, exist_ok=True)
     database.write_text("this is not a database, not at all" * 100)
-    with pytest.raises(StoreError, match="registry cannot be read"):
+    with pytest.raises(StoreError, match=r"registry cannot be read: .*: put the file back from a copy"):
         aliased("tiny")
 
 
