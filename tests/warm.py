@@ -136,9 +136,17 @@ class Server:
         atexit.register(self.close)
 
     def start(
-        self, program: Path, arguments: tuple[str, ...], environ: dict[str, str], cwd: Path, files: tuple[int, int, int]
+        self,
+        program: Path | str,
+        arguments: tuple[str, ...],
+        environ: dict[str, str],
+        cwd: Path,
+        files: tuple[int, int, int],
     ) -> Process:
-        """A process that calls the program with these arguments; `files` are its input, output and error."""
+        """A process that calls the program with these arguments; `files` are its input, output and error.
+
+        The program `-c` runs its one argument as Python does.
+        """
         mine, theirs = os.pipe()
         try:
             with self._lock:
@@ -318,6 +326,8 @@ def _main() -> None:
     gc.collect()
     gc.freeze()  # no child walks through what is there now, and thereby copies it
     _serve(caller, parent)
+    if sys.argv[0] == "-c":
+        _end_with(lambda: exec(sys.argv[1], sys.modules["__main__"].__dict__))
     sys.path[0] = str(Path(sys.argv[0]).parent)  # as for a script; `-m` put the folder of then there
     from flows.cli import main
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +13,7 @@ import pytest
 
 from tasks.runtime.gang import Gang
 from tasks.runtime.workspace import Workspace
+from tests import warm
 
 if TYPE_CHECKING:
     from tests.tiny_jobs import MakeJob
@@ -53,24 +54,23 @@ def tracked(workspace: Workspace, empty_store: Path) -> Workspace:
 
 
 @pytest.fixture
-def at_once() -> Iterator[Processes]:
-    """Run pieces of Python in processes of their own, all at the same time."""
-    running: list[subprocess.Popen[str]] = []
+def at_once(tmp_path: Path) -> Iterator[Processes]:
+    """Run pieces of Python in processes of their own, all at the same time; heavy modules are imported already."""
+    running: list[warm.Process] = []
 
-    def run(*codes: str, timeout_s: float = 120) -> list[subprocess.CompletedProcess[str]]:
-        running.extend(
-            subprocess.Popen(
-                [sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-            )
-            for code in codes
-        )
-        done = []
-        for process in running:
-            out, err = process.communicate(timeout=timeout_s)
-            done.append(subprocess.CompletedProcess(process.args, process.returncode, out, err))
+    def run(*codes: str, cwd: Path = ROOT, timeout_s: float = 60) -> list[subprocess.CompletedProcess[str]]:
+        done: list[subprocess.CompletedProcess[str]] = []
+        running.clear()
+        prints = [[tmp_path / f"at-once-{number}.{kind}" for kind in ("out", "err")] for number in range(len(codes))]
+        for code, (out, err) in zip(codes, prints, strict=True):
+            with Path(os.devnull).open("rb") as nothing, out.open("wb") as to_out, err.open("wb") as to_err:
+                files = nothing.fileno(), to_out.fileno(), to_err.fileno()
+                running.append(warm.server().start("-c", (code,), dict(os.environ), cwd, files))
+        for code, process, (out, err) in zip(codes, running, prints, strict=True):
+            returned = process.wait(timeout_s)
+            done.append(subprocess.CompletedProcess(code, returned, out.read_text(), err.read_text()))
         return done
 
     yield run
     for process in running:
         process.kill()
-        process.communicate()

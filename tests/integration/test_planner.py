@@ -1,8 +1,6 @@
 """What the planner reckons against what a process really held: resident memory, all of it."""
 
 import json
-import subprocess
-import sys
 import textwrap
 from pathlib import Path
 
@@ -14,17 +12,18 @@ from models.planner.memory import memory_of
 from models.planner.profile import Profiler
 from models.planner.settings import base_candidate, training_of
 from models.training.job import Job
+from tests.integration.conftest import Processes
 
 ARGUMENTS = {"hidden": 3072, "layers": 4}
 
 TRAINED = """
-    import json, sys
+    import json
     import torch
     from models.training.counters import peak_memory_mb, reset_peak
     from models.training.job import Job
     from models.training.rank import run_job
 
-    small, large = (Job.model_validate_json(text, strict=False) for text in sys.argv[1:])
+    small, large = (Job.model_validate_json(text, strict=False) for text in json.load(open("jobs.json")))
     run_job(small)  # imports, threads and kernels are there before the look
     cpu = torch.device("cpu")
     reset_peak(cpu)
@@ -34,9 +33,11 @@ TRAINED = """
 """
 
 
-def trained(small: Job, large: Job, cwd: Path) -> list[float]:
-    command = [sys.executable, "-c", textwrap.dedent(TRAINED), small.model_dump_json(), large.model_dump_json()]
-    return json.loads(subprocess.run(command, capture_output=True, text=True, check=True, cwd=cwd).stdout)
+def trained(small: Job, large: Job, folder: Path, at_once: Processes) -> list[float]:
+    (folder / "jobs.json").write_text(json.dumps([small.model_dump_json(), large.model_dump_json()]))
+    (done,) = at_once(textwrap.dedent(TRAINED), cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
 
 
 def reckoned_mb(job: Job) -> float:
@@ -46,12 +47,12 @@ def reckoned_mb(job: Job) -> float:
 
 
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="needs Linux's /proc to forget a peak")
-def test_a_process_holds_what_was_reckoned(make_job, tmp_path):
+def test_a_process_holds_what_was_reckoned(make_job, tmp_path, at_once):
     """28 million parameters: 450 MB of weights, gradients and state, and the best weights kept beside them."""
     settings = {"epochs": 2, "batch": 64, "async_checkpoints": False, "job": {"checkpoints": False}}
     small = make_job(folder="small", arguments={"hidden": 8}, **settings)
     large = make_job(folder="large", arguments=ARGUMENTS, **settings)
-    before, peak, reported, parameters = trained(small, large, tmp_path)
+    before, peak, reported, parameters = trained(small, large, tmp_path, at_once)
     assert parameters > 28e6
     assert reported == pytest.approx(peak, rel=0.05), "what the job says of itself"
     assert peak - before == pytest.approx(reckoned_mb(large), rel=0.1)

@@ -14,12 +14,13 @@ from tasks.runtime.prefect_server import Server, is_healthy
 from tasks.runtime.workspace import Workspace
 
 PATIENCE_S = 90
+IDLE_S = 4
 
 
 @pytest.fixture
 def server(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     """The server of an empty workspace, ended whatever happens."""
-    monkeypatch.setenv("LOOPLINE_SERVER_IDLE_S", "4")
+    monkeypatch.setenv("LOOPLINE_SERVER_IDLE_S", str(IDLE_S))
     made = Server(workspace)
     yield made
     made.stop()
@@ -36,11 +37,10 @@ def gone(identity: dict[str, object]) -> Callable[[], bool]:
     return lambda: not processes.is_alive(identity)
 
 
-def test_it_starts_is_reused_and_ends_when_idle(server: Server, workspace: Workspace) -> None:
+def test_it_starts_is_reused_put_right_after_a_kill_and_ends_when_idle(server: Server, workspace: Workspace) -> None:
     with server.lease():
         server.start()
         url = server.wait()
-        assert is_healthy(url)
         assert url.startswith("http://127.0.0.1:")
         assert ask(url, "block_types/filter", {}) == [], "a loop has no use for Prefect's catalogue: it costs seconds"
         state = server.state()
@@ -49,38 +49,33 @@ def test_it_starts_is_reused_and_ends_when_idle(server: Server, workspace: Works
         with other.lease():
             other.start()
             assert other.wait() == url
-            again = other.state()
-            assert again == state, "one keeper, one server"
-        time.sleep(6)
-        assert is_healthy(url), "a living lease keeps it up longer than the idle time"
-    eventually(gone(state["keeper"]))
-    eventually(gone(state["server"]))
-    assert not is_healthy(url)
-    assert server.url() is None
-    with server.lease():
-        server.start()
-        assert server.wait() == url, "the port of last time"
-        assert server.stop()
-        assert server.url() is None
-
-
-def test_a_killed_keeper_takes_the_server_with_it_and_the_next_starts_anew(server: Server) -> None:
-    with server.lease():
-        server.start()
-        server.wait()
-        state = server.state()
-        assert state is not None
+            assert other.state() == state, "one keeper, one server"
         os.kill(state["keeper"]["pid"], signal.SIGKILL)
         eventually(gone(state["server"]))
         assert server.url() is None
+        leased = time.monotonic()
         server.start()
-        assert is_healthy(server.wait())
+        assert server.wait() == url, "the port of last time"
         again = server.state()
         assert again is not None
         children = psutil.Process(again["keeper"]["pid"]).children()
         assert [child.pid for child in children] == [again["server"]["pid"]]
-        assert server.stop()
-        assert not processes.is_alive(again["server"]), "ended by its own pid"
+        eventually(lambda: time.monotonic() > leased + IDLE_S + 2)
+        assert is_healthy(url), "a living lease keeps it up longer than the idle time"
+    eventually(gone(again["keeper"]))
+    eventually(gone(again["server"]))
+    assert not is_healthy(url)
+    assert server.url() is None
+
+
+def test_stop_ends_it_by_its_own_pid(server: Server) -> None:
+    server.start()
+    server.address()
+    state = server.state()
+    assert state is not None
+    assert server.stop()
+    assert server.url() is None
+    assert not processes.is_alive(state["server"])
 
 
 def test_all_runs_without_a_process_are_taken_up_whatever_a_page_holds(
