@@ -17,6 +17,7 @@ from typing import Any
 from models.errors import StoreError
 from models.files import storing, write_text
 from tasks.runtime.dvc_view import STAGES, default_remote, hashes, root_of
+from tasks.runtime.locks import FOREVER_S, held
 from tasks.runtime.workspace import CLONE, Project
 
 COMMAND = 'PATH=".venv/bin:$PATH" loopline stage'
@@ -33,10 +34,9 @@ def commit(project: Project, loop_id: str) -> dict[str, str]:
     Raises:
         StoreError: DVC refused; its words and the cure.
     """
-    import filelock
-
     root = root_of(project)
-    with filelock.FileLock(project.workspace.locks / "dvc.lock"):  # dvc.yaml is one file for all projects
+    lock = project.workspace.locks / "dvc.lock"  # dvc.yaml is one file for all projects
+    with held(lock, lambda: f"{root}: in use", FOREVER_S):
         _ensure_repository(root)
         _ensure_stages(project, root)
         targets = [_address(project, root, stage) for stage in STAGES]

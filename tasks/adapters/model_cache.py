@@ -14,6 +14,7 @@ from models.errors import StoreError, UsageError
 from models.files import read_json, replacing_folder, write_json
 from tasks.adapters.artifacts import FILES, bring_files, damage, download_version, refuse_damage
 from tasks.runtime import registry_view
+from tasks.runtime.locks import FOREVER_S, held
 from tasks.runtime.registry_view import Version
 from tasks.runtime.workspace import Workspace
 
@@ -76,13 +77,10 @@ def kept(
     Raises:
         StoreError: It cannot be had, or the registry's files are not what was registered.
     """
-    import filelock
-
     place = workspace.cache / "models" / model
     hashes: dict[str, str] = json.loads(version.tags.get(FILES, "{}"))
     folder = place / version.number
-    workspace.locks.mkdir(parents=True, exist_ok=True)
-    with filelock.FileLock(workspace.locks / f"cache-{model}.lock"):
+    with held(workspace.locks / f"cache-{model}.lock", lambda: f"{folder}: in use", FOREVER_S):
         whole = hashes and not any(damage(folder, hashes))
         if not whole and not (hashes and _copied(model, version.number, folder, hashes)):
             fetched(workspace, model, version.number, folder)

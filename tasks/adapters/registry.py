@@ -9,9 +9,11 @@ machine that shares the registry shares it.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import time
+import uuid
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -22,6 +24,7 @@ from models.serving.releases import PLAN
 from tasks.runtime import processes, stores
 from tasks.runtime.delivery import client, reaching_store
 from tasks.runtime.events import CHAMPION_MOVED, Event, send
+from tasks.runtime.locks import held
 from tasks.runtime.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
 
 JOURNAL = "loopline.journal."
 KEY = "loopline.key"
+HOLDER = "loopline.holder"
 LOCK_TIMEOUT_S = 60.0
 STALE_LOCK_S = 300.0
 POLL_S = 0.5
@@ -217,18 +221,13 @@ class Registry:
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
         """Hold the registry for this model: between the processes of this machine, and of others where it is shared."""
-        import filelock
-
-        self._workspace.locks.mkdir(parents=True, exist_ok=True)
-        lock = filelock.FileLock(self._workspace.locks / f"registry-{self.model}.lock")
-        try:
-            with lock.acquire(timeout=LOCK_TIMEOUT_S):
-                embedded = stores.is_embedded(os.environ["MLFLOW_TRACKING_URI"])
-                name = f"{self.model}.loopline-lock"
-                with reaching_store(), contextlib.nullcontext() if embedded else _shared_lock(self._store, name):
-                    yield
-        except filelock.Timeout as error:
-            raise StoreError(f"{self.model}: another process holds the registry for {LOCK_TIMEOUT_S:g} s") from error
+        path = self._workspace.locks / f"registry-{self.model}.lock"
+        busy = f"{self.model}: another process holds the registry for {LOCK_TIMEOUT_S:g} s"
+        embedded = stores.is_embedded(os.environ["MLFLOW_TRACKING_URI"])
+        name = f"{self.model}.loopline-lock"
+        between_machines = contextlib.nullcontext() if embedded else _shared_lock(self._store, name)
+        with held(path, lambda: busy, LOCK_TIMEOUT_S), reaching_store(), between_machines:
+            yield
 
     def _move(
         self,
@@ -345,17 +344,16 @@ def _nobody(held: list[str]) -> str:
 def _shared_lock(store: MlflowClient, name: str) -> Iterator[None]:
     """A lock across machines: making a registered model of a name succeeds once until it is deleted.
 
-    It names its holder; one whose holder died on this machine, or that is older than STALE_LOCK_S, is broken.
+    It names its holder; one whose holder died on this machine, or that is older than STALE_LOCK_S, is broken by
+    renaming it (see `_retire`).
     """
     from mlflow.exceptions import MlflowException
 
     deadline = time.monotonic() + LOCK_TIMEOUT_S
-    holder = json.dumps({**processes.identity(), "at": time.time()})
+    holder = json.dumps({**processes.identity(), "at": time.time(), "nonce": uuid.uuid4().hex})
     while True:
         try:
-            store.create_registered_model(
-                name, tags={"loopline.holder": holder}, description="A lock; gone in a moment."
-            )
+            store.create_registered_model(name, tags={HOLDER: holder}, description="A lock; gone in a moment.")
             break
         except MlflowException as error:
             if error.error_code != "RESOURCE_ALREADY_EXISTS":
@@ -367,14 +365,46 @@ def _shared_lock(store: MlflowClient, name: str) -> Iterator[None]:
     try:
         yield
     finally:
-        store.delete_registered_model(name)
+        _end_lock(store, name, holder)
+
+
+def _end_lock(store: MlflowClient, name: str, holder: str) -> None:
+    """Release our own lock; one that was broken meanwhile, and is another's now, stays."""
+    from mlflow.exceptions import MlflowException
+
+    with contextlib.suppress(MlflowException):  # the work is done; a lock left behind is broken as stale
+        if _retire(store, name, holder):
+            store.delete_registered_model(_retired_name(name, holder))
 
 
 def _break_if_stale(store: MlflowClient, name: str) -> None:
     from mlflow.exceptions import MlflowException
 
     with contextlib.suppress(MlflowException):  # gone meanwhile
-        holder: dict[str, Any] = json.loads(store.get_registered_model(name).tags.get("loopline.holder", "{}"))
+        text = store.get_registered_model(name).tags.get(HOLDER, "{}")
+        holder: dict[str, Any] = json.loads(text)
         stale = time.time() - float(holder.get("at", 0)) > STALE_LOCK_S
         if stale or ("pid" in holder and not processes.is_alive(holder)):
-            store.delete_registered_model(name)
+            _retire(store, name, text)
+
+
+def _retire(store: MlflowClient, name: str, holder: str) -> bool:
+    """Rename the lock of one holder away; false if it is no longer that holder's.
+
+    Renaming is the one change of MLflow that succeeds once for a holder: a second attempt finds the new name taken.
+    So whoever saw a stale lock too late cannot take away the lock that another process made since. Therefore the name
+    of a broken lock stays taken.
+    """
+    from mlflow.exceptions import MlflowException
+
+    try:
+        store.rename_registered_model(name, _retired_name(name, holder))
+    except MlflowException as error:
+        if error.error_code not in ("RESOURCE_ALREADY_EXISTS", "RESOURCE_DOES_NOT_EXIST"):
+            raise
+        return False
+    return True
+
+
+def _retired_name(name: str, holder: str) -> str:
+    return f"{name}.broken-{hashlib.sha256(holder.encode()).hexdigest()[:16]}"

@@ -9,6 +9,9 @@ from pathlib import Path
 from models.errors import StoreError
 from models.files import storing
 
+FOREVER_S = -1.0
+"""As a timeout: wait until the lock is free."""
+
 
 @contextlib.contextmanager
 def held(path: Path, busy: Callable[[], str], timeout_s: float = 0.0) -> Iterator[None]:
@@ -40,18 +43,23 @@ def is_held(path: Path) -> bool:
     try:
         with tried(path) as is_free:
             return not is_free
-    except OSError:
+    except (OSError, StoreError):
         return True
 
 
 @contextlib.contextmanager
 def tried(path: Path, timeout_s: float = 0.0) -> Iterator[bool]:
-    """Hold the lock file `path` while in the block; false where another process holds it."""
+    """Hold the lock file `path` while in the block; false where another process holds it.
+
+    Raises:
+        StoreError: The file cannot be opened for writing (a read-only disk, another user's file).
+    """
     import filelock
 
     lock = filelock.FileLock(path)
     try:
-        lock.acquire(timeout=timeout_s)
+        with storing(path):
+            lock.acquire(timeout=timeout_s)
     except filelock.Timeout:
         yield False
         return

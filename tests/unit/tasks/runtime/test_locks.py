@@ -1,7 +1,10 @@
 """One holder at a time; the other is told in the words of the caller."""
 
+import errno
+import os
 from pathlib import Path
 
+import filelock
 import pytest
 
 from models.errors import StoreError
@@ -41,6 +44,22 @@ def test_whether_one_is_held_is_seen_without_making_it(tmp_path: Path) -> None:
     with tried(path):
         assert is_held(path)
     assert not is_held(path)
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EROFS])
+def test_one_that_this_user_cannot_open_names_the_cure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """As another user's file or a read-only disk would; the tests may run as root, who may open all."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(number, os.strerror(number), str(tmp_path / "a.lock"))
+
+    monkeypatch.setattr(filelock.FileLock, "acquire", refuse)
+    with pytest.raises(StoreError, match=r"a\.lock: .*set LOOPLINE_HOME"), held(tmp_path / "a.lock", lambda: "busy"):
+        pass
+    (tmp_path / "a.lock").touch()
+    assert is_held(tmp_path / "a.lock")
 
 
 def test_one_that_cannot_be_opened_is_taken_for_held(tmp_path: Path) -> None:
