@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from models.errors import StoreError
-from models.files import write_json
+from models.files import read_json, write_json
 from models.spec import Spec
 from tasks.runtime import processes
 from tasks.runtime.delivery import Delivery
@@ -105,11 +105,11 @@ def _studies(workspace: Workspace, state: Path) -> Iterator[str]:
         return
     import optuna
 
-    from tasks.adapters.optuna_study import fail_running, storage
+    from tasks.adapters.optuna_study import fail_running, reaching_studies, storage
 
-    for note in notes:
-        name = json.loads(note.read_text())["study"]
-        with contextlib.suppress(KeyError):  # killed before the study was made
+    for name in filter(None, (read_json(note).get("study") for note in notes)):
+        # Killed before the study was made, or its database is away: whoever opens it next puts it right.
+        with contextlib.suppress(KeyError, StoreError), reaching_studies():
             study = optuna.load_study(study_name=name, storage=storage(workspace))
             for trial in study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.RUNNING,)):
                 fail_running(study, trial.number)
@@ -135,8 +135,8 @@ def _flow_runs(state: Path) -> Iterator[str]:
 
 def _of_the_dead(folder: Path) -> dict[Path, dict[str, Any]]:
     """Notes of processes that are gone; one of another host that keeps no loop may be about to begin one."""
-    found = {path: json.loads(path.read_text()) for path in folder.glob("*.json")}
-    return {path: process for path, process in found.items() if _is_over(path, process)}
+    found = {path: read_json(path) for path in folder.glob("*.json")}
+    return {path: process for path, process in found.items() if process and _is_over(path, process)}
 
 
 def _is_over(note: Path, process: dict[str, Any]) -> bool:

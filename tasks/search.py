@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from models.errors import LooplineError, TrainingError, UsageError
-from models.files import write_bytes, write_json
+from models.files import read_json, write_bytes, write_json
 from models.judge.metrics import METRICS, measure, metric_name, resolve_metric
 from models.nets.catalogue import net_name
 from models.records import Record
@@ -44,6 +44,7 @@ def search(loop: Loop) -> tuple[Record, bool]:
         TrainingError: Every trial failed; says the commonest cause.
         UsageError: The space names what the net or `train` does not have.
         DataError: The goal's metric is undefined for what is to be predicted.
+        StoreError: The database of studies is away.
     """
 
     def act(inputs: Inputs, folder: Path) -> Done:
@@ -53,7 +54,8 @@ def search(loop: Loop) -> tuple[Record, bool]:
             begun = begin(loop, inputs)
             space = loop.spec.search.space or usual_space(loop.spec, fixed=begun.origin is not None)
             if space:
-                return _Search(loop, inputs, folder, begun, space).run()
+                with optuna_study.reaching_studies():
+                    return _Search(loop, inputs, folder, begun, space).run()
             loop.report.note("search: the spec itself sets all that is usually searched: name others in search.space")
         settings = loop.spec.search.settings or {}
         write_json(folder / BEST_FILE, settings)
@@ -138,9 +140,14 @@ class _Search:
     def _open_study(self) -> optuna.Study:
         """The study is named after the loop that began it; a later loop that owes the same search goes on with it."""
         note = self._folder / "study.json"
-        if not note.exists():
-            write_json(note, {"study": self._loop.id})
-        name = json.loads(note.read_text())["study"]
+        name = read_json(note).get("study")
+        if not name:
+            if note.exists():
+                self._loop.report.note(
+                    f"search: {note} was damaged, and which study it named is lost: a new one begins"
+                )
+            name = self._loop.id
+            write_json(note, {"study": name})
         attributes = {"loopline.loop_id": self._loop.id, "loopline.project": self._loop.spec.name}
         return optuna_study.open_study(self._loop.workspace, name, self._spec, self._direction, attributes)
 

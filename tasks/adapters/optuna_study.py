@@ -5,16 +5,19 @@ Studies live in a journal file of the workspace, or in the database that LOOPLIN
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import os
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from models.errors import UsageError
+from models.errors import StoreError, UsageError
 from models.search import Trial, grid_point
 from models.spec import Dimension, Search
+from tasks.runtime.store_addresses import OPTUNA_STORAGE as STORAGE
+from tasks.runtime.store_addresses import without_password
 from tasks.runtime.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -25,7 +28,6 @@ KILLED = "killed"
 SECONDS = "loopline.seconds"
 POSITION = "loopline.position"
 COSTS = "loopline.costs"
-STORAGE = "LOOPLINE_OPTUNA_STORAGE"
 
 
 def storage(workspace: Workspace) -> Any:
@@ -36,13 +38,30 @@ def storage(workspace: Workspace) -> Any:
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     url = os.environ.get(STORAGE)
     if url:
-        return optuna.storages.RDBStorage(url)
+        with reaching_studies():
+            return optuna.storages.RDBStorage(url)
     path = workspace.state / "optuna" / "journal.log"
     path.parent.mkdir(parents=True, exist_ok=True)
     lock = _JournalLock(path)
     _mend(lock, path)
     backend = JournalFileBackend(str(path), lock_obj=lock)
     return optuna.storages.JournalStorage(backend)
+
+
+@contextlib.contextmanager
+def reaching_studies() -> Iterator[None]:
+    """Report an absent or broken database of studies as a StoreError."""
+    try:
+        yield
+    except Exception as error:
+        if {kind.__name__ for kind in type(error).__mro__} & {"StorageInternalError", "SQLAlchemyError"}:
+            where = without_password(os.environ.get(STORAGE, "of the workspace"))
+            cause = " ".join(str(error.__cause__ or error).split())[:300]
+            raise StoreError(
+                f"Optuna's storage {where} cannot be used: {cause}. Finished trials stand: "
+                f"run again when it is back, or set {STORAGE} to another"
+            ) from error
+        raise
 
 
 class _JournalLock:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from models.errors import StoreError
 from models.files import write_json
 from tasks.runtime import journal, registry_view, stores
+from tasks.runtime.store_addresses import without_password
 from tasks.runtime.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -54,8 +55,8 @@ def reaching_store() -> Iterator[None]:
             where = os.environ.get("MLFLOW_TRACKING_URI", "")
             said = " ".join(str(error).split())[:300]
             raise StoreError(
-                f"the tracking store {stores.without_password(where)} cannot be used: {said}. What was to be logged is "
-                "kept under .loopline/ and delivered by the next run, or by `loopline reap`"
+                f"the tracking store {without_password(where)} cannot be used: {said}. What was to be logged is kept "
+                "under .loopline/ and delivered by the next run, or by `loopline reap`"
             ) from error
         raise
 

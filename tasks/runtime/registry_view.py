@@ -20,6 +20,7 @@ from pydantic import BaseModel
 from models.errors import StoreError
 from models.records import Records
 from tasks.runtime import stores
+from tasks.runtime.store_addresses import without_password
 from tasks.runtime.workspace import Workspace
 
 _DELETED = "Deleted_Internal"
@@ -116,7 +117,7 @@ def refuse_lost(workspace: Workspace, model: str) -> None:
         if stores.is_embedded(uri):
             raise
         return  # it is away: a loop goes on without it as far as it can
-    where = stores.database_file(uri) if stores.is_embedded(uri) else stores.without_password(uri)
+    where = stores.database_file(uri) if stores.is_embedded(uri) else without_password(uri)
     version, notes = made.result["version"], records.folder_of("register")
     raise StoreError(
         f"{where}: holds nothing of {model}, whose version {version} was registered there: the store was lost or "

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from models.errors import StoreError, UsageError
 from models.files import storing, write_text
+from tasks.runtime.store_addresses import store_addresses, without_password
 from tasks.runtime.workspace import Workspace
 
 LOCK_TIMEOUT_S = 120.0
@@ -55,7 +56,11 @@ QUIET = {
 
 
 def environment(workspace: Workspace) -> dict[str, str]:
-    """The environment every tool is run with in this workspace; what the user has set wins."""
+    """The environment every tool is run with in this workspace; what the user has set wins.
+
+    Raises:
+        UsageError: The user has set an address of a store that cannot be used.
+    """
     state = workspace.state
     own = {
         "PREFECT_HOME": str(state / "prefect"),
@@ -65,7 +70,8 @@ def environment(workspace: Workspace) -> dict[str, str]:
         "DVC_SITE_CACHE_DIR": str(state / "dvc" / "site"),
         "MPLCONFIGDIR": str(state / "cache" / "matplotlib"),
     }
-    settings = {**own, **QUIET, **{key: os.environ[key] for key in (*own, *QUIET) if os.environ.get(key)}}
+    chosen = {key: os.environ[key] for key in (*own, *QUIET) if os.environ.get(key)}
+    settings = {**own, **QUIET, **chosen, **store_addresses(os.environ)}
     return {key: value for key, value in {**settings, **_past_proxies()}.items() if value}
 
 
@@ -97,7 +103,7 @@ def configure(workspace: Workspace) -> None:
 
     Raises:
         StoreError: The workspace was moved, and its tracking store cannot be told so.
-        UsageError: The environment names a proxy that the tools cannot use.
+        UsageError: The environment names a proxy, or an address of a store, that the tools cannot use.
     """
     _refuse_socks_unheard()
     os.environ.update(environment(workspace))
@@ -119,12 +125,6 @@ def name_of(workspace: Workspace, uri: str) -> str:
     return "own" if uri == f"sqlite:///{_own_database(workspace)}" else without_password(uri)
 
 
-def without_password(uri: str) -> str:
-    """An address as it may be shown."""
-    scheme, separator, rest = uri.partition("://")
-    return f"{scheme}{separator}{rest.rpartition('@')[2]}" if "@" in rest else uri
-
-
 def artifact_root(workspace: Workspace) -> Path:
     """Where embedded MLflow keeps artifacts."""
     return workspace.state / "mlflow" / "artifacts"
@@ -144,7 +144,7 @@ def initialise_mlflow(workspace: Workspace, environ: Mapping[str, str] = os.envi
     done = _mark(workspace)
     if done.exists() and database_file(uri).exists():
         return
-    with _alone(workspace), storing(done):
+    with storing(done), _alone(workspace):
         if done.exists() and database_file(uri).exists():
             return
         database_file(uri).parent.mkdir(parents=True, exist_ok=True)

@@ -14,13 +14,14 @@ from pathlib import Path
 
 import pytest
 
-from models.errors import GateRefused
+from models.errors import GateRefused, StoreError
 from models.search import suggest
 from models.spec import Dimension, Search
-from tasks.adapters.optuna_study import STORAGE, ask, open_study, trials_of
+from tasks.adapters.optuna_study import ask, open_study, reaching_studies, trials_of
 from tasks.adapters.registry import Registry
 from tasks.runtime.delivery import client
 from tasks.runtime.registry_view import aliased
+from tasks.runtime.store_addresses import OPTUNA_STORAGE, TRACKING_URI, store_addresses
 from tasks.runtime.workspace import Workspace
 from tests.integration.test_delivery import LOOP, deliver, fill, runs
 from tests.integration.test_registry import register
@@ -108,13 +109,14 @@ def databases(server: str) -> str:
     with psycopg.connect(f"{server}/postgres", autocommit=True) as connection:
         connection.execute("create database mlflow")
         connection.execute("create database optuna")
-    return server.replace("postgresql://", "postgresql+psycopg://")
+    return server
 
 
 @pytest.fixture
 def place(databases: str, workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> Workspace:
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"{databases}/mlflow")
-    monkeypatch.setenv(STORAGE, f"{databases}/optuna")
+    as_the_guide_writes_them = {TRACKING_URI: f"{databases}/mlflow", OPTUNA_STORAGE: f"{databases}/optuna"}
+    for name, address in store_addresses(as_the_guide_writes_them).items():
+        monkeypatch.setenv(name, address)
     monkeypatch.chdir(workspace.root)  # without a server, MLflow puts artifacts under the working directory
     return workspace
 
@@ -152,3 +154,21 @@ def test_a_study_is_resumed(place: Workspace) -> None:
         ask(study, search, space, 0, number + 1)  # killed
     assert len(trials_of(open_study(place, "grown", search, "maximize", {}))) == 3
     assert not (place.state / "optuna").exists()
+
+
+def test_a_database_of_studies_that_goes_away_is_a_short_error(
+    place: Workspace, databases: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import psycopg
+
+    search = Search.model_validate({"sampler": "random"})
+    away = store_addresses({OPTUNA_STORAGE: f"{databases}/away"})[OPTUNA_STORAGE]
+    monkeypatch.setenv(OPTUNA_STORAGE, away)
+    with psycopg.connect(f"{databases}/postgres", autocommit=True) as connection:
+        connection.execute("create database away")
+        study = open_study(place, "grown", search, "maximize", {})
+        connection.execute("drop database away with (force)")
+    with pytest.raises(StoreError, match=r"Optuna's storage .*/away cannot be used: .*run again"), reaching_studies():
+        ask(study, search, {"train.lr": Dimension(low=0.1, high=1.0)}, 0, 0)
+    with pytest.raises(StoreError, match="/away cannot be used"):
+        open_study(place, "grown", search, "maximize", {})

@@ -1,0 +1,80 @@
+"""The addresses of stores elsewhere, checked and normalised where the environment is read.
+
+`postgresql://`, as everybody writes it, makes SQLAlchemy look for psycopg2, which is not installed: the driver that is
+gets named in its place. What no tool could open is refused before anything runs.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Mapping
+
+from models.errors import UsageError
+
+TRACKING_URI = "MLFLOW_TRACKING_URI"
+OPTUNA_STORAGE = "LOOPLINE_OPTUNA_STORAGE"
+PREFECT_DATABASE = "PREFECT_API_DATABASE_CONNECTION_URL"
+PREFECT_API = "PREFECT_API_URL"
+
+_SERVERS = ("http", "https")
+_ACCEPTED: Mapping[str, tuple[str, ...]] = {
+    TRACKING_URI: (*_SERVERS, "postgresql", "mysql", "mssql", "sqlite", "databricks", "file"),
+    OPTUNA_STORAGE: ("postgresql", "mysql", "mssql", "oracle", "sqlite"),
+    PREFECT_DATABASE: ("postgresql", "sqlite"),
+    PREFECT_API: _SERVERS,
+}
+"""The kinds of address that the tool behind each name opens (mlflow 3, optuna 4, prefect 3)."""
+_NOT_SQL = (*_SERVERS, "databricks", "file")
+_POSTGRES_DRIVER = {PREFECT_DATABASE: "asyncpg"}
+_EXAMPLES = {PREFECT_API: "http://host:4200/api", TRACKING_URI: "http://host:5000 or postgresql://user@host/mlflow"}
+_SCHEME = re.compile(r"(?P<dialect>\w+)(\+(?P<driver>\w+))?://.")
+
+
+def store_addresses(environ: Mapping[str, str]) -> dict[str, str]:
+    """The addresses that the environment names, each with a driver that is installed.
+
+    Raises:
+        UsageError: An address of a kind that its tool does not open, or whose driver is not installed.
+    """
+    return {name: normalised(name, environ[name]) for name in _ACCEPTED if environ.get(name)}
+
+
+@functools.cache
+def normalised(name: str, address: str) -> str:
+    """One address, by the name of its variable; see `store_addresses`."""
+    parts = _SCHEME.match(address)
+    dialect = parts["dialect"] if parts else address
+    dialect = "postgresql" if dialect == "postgres" else dialect
+    if dialect not in _ACCEPTED[name] or not (parts or dialect == "databricks"):
+        example = _EXAMPLES.get(name, "postgresql://user@host/database")
+        kinds = ", ".join(f"{kind}://" for kind in _ACCEPTED[name])
+        raise UsageError(f"{name}: got {without_password(address)}, expected {kinds}: as {example}, or unset {name}")
+    if parts is None or dialect in _NOT_SQL:
+        return address
+    driver = parts["driver"]
+    if dialect == "postgresql":
+        driver = driver or _POSTGRES_DRIVER.get(name, "psycopg")
+    if dialect != "sqlite":
+        address = f"{dialect}{f'+{driver}' if driver else ''}://{address.partition('://')[2]}"
+        _check_driver(name, address)
+    return address
+
+
+def without_password(address: str) -> str:
+    """An address as it may be shown: without who asks, and their password."""
+    scheme, separator, rest = address.partition("://")
+    return f"{scheme}{separator}{rest.rpartition('@')[2]}"
+
+
+def _check_driver(name: str, address: str) -> None:
+    from sqlalchemy.engine import make_url
+    from sqlalchemy.exc import ArgumentError
+
+    shown = without_password(address)
+    try:
+        make_url(address).get_dialect().import_dbapi()
+    except ImportError as error:
+        raise UsageError(f"{name}: got {shown}, and its driver is not installed ({error}): install it") from error
+    except (ArgumentError, ValueError) as error:
+        raise UsageError(f"{name}: got {shown}, expected an address that SQLAlchemy reads: {error}") from error
