@@ -7,10 +7,9 @@ import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
-from mlflow import MlflowClient
 
 from models.errors import GateRefused, StoreError, UsageError
 from models.files import sha256
@@ -365,49 +364,6 @@ def test_a_lock_whose_holder_died_is_broken_and_a_living_ones_is_waited_for(
         made.promote("1", "1")
     store.delete_registered_model(name)
     made.promote("1", "1")
-
-
-def test_a_stale_lock_that_two_break_at_once_lets_one_in(
-    tracked: Workspace, model: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Forced order: C looks at a dead machine's lock, B breaks it and holds it, then C breaks what it saw."""
-    stores.initialise_mlflow(tracked)
-    store, name = client(), f"{model}.loopline-lock"
-    dead = {"host": "dead", "pid": 1, "started": 1.0, "at": time.time() - 400}
-    store.create_registered_model(name, tags={"loopline.holder": json.dumps(dead)})
-    seen = store.get_registered_model(name)
-
-    class Late:
-        """C's client: it saw the stale lock."""
-
-        def get_registered_model(self, _: str) -> Any:
-            return seen
-
-        def __getattr__(self, method: str) -> Any:
-            return getattr(store, method)
-
-    shared_lock = registry_module._shared_lock
-    with shared_lock(store, name):
-        held = store.get_registered_model(name).tags
-        monkeypatch.setattr(registry_module, "LOCK_TIMEOUT_S", -1.0)
-        with pytest.raises(StoreError, match="held"), shared_lock(cast("MlflowClient", Late()), name):
-            pass
-        assert store.get_registered_model(name).tags == held
-    assert store.search_registered_models(f"name = '{name}'") == []
-
-
-def test_a_holder_whose_lock_was_broken_releases_nothing_of_the_next_one(
-    tracked: Workspace, model: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    stores.initialise_mlflow(tracked)
-    store, name = client(), f"{model}.loopline-lock"
-    with contextlib.ExitStack() as second:
-        with registry_module._shared_lock(store, name):
-            monkeypatch.setattr(registry_module, "STALE_LOCK_S", -1.0)
-            second.enter_context(registry_module._shared_lock(store, name))
-            held = store.get_registered_model(name).tags
-        assert store.get_registered_model(name).tags == held
-    assert store.search_registered_models(f"name = '{name}'") == []
 
 
 @pytest.mark.parametrize("ask", ["find", "alias", "journal", "promote", "rollback", "create"])

@@ -1,0 +1,58 @@
+"""The lock between machines that share a registry: one holder, whatever the order in which a stale lock is broken."""
+
+import contextlib
+import json
+import time
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+from models.errors import StoreError
+from tasks.adapters import registry as registry_module
+from tasks.runtime import stores
+from tasks.runtime.delivery import client
+from tasks.runtime.workspace import Workspace
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
+
+def test_a_stale_lock_that_two_break_at_once_lets_one_in(tracked: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forced order: C looks at a dead machine's lock, B breaks it and holds it, then C breaks what it saw."""
+    stores.initialise_mlflow(tracked)
+    store, name = client(), "m.loopline-lock"
+    dead = {"host": "dead", "pid": 1, "started": 1.0, "at": time.time() - 400}
+    store.create_registered_model(name, tags={"loopline.holder": json.dumps(dead)})
+    seen = store.get_registered_model(name)
+
+    class Late:
+        """C's client: it saw the stale lock."""
+
+        def get_registered_model(self, _: str) -> Any:
+            return seen
+
+        def __getattr__(self, method: str) -> Any:
+            return getattr(store, method)
+
+    shared_lock = registry_module._shared_lock
+    with shared_lock(store, name):
+        held = store.get_registered_model(name).tags
+        monkeypatch.setattr(registry_module, "LOCK_TIMEOUT_S", -1.0)
+        with pytest.raises(StoreError, match="held"), shared_lock(cast("MlflowClient", Late()), name):
+            pass
+        assert store.get_registered_model(name).tags == held
+    assert store.search_registered_models(f"name = '{name}'") == []
+
+
+def test_a_holder_whose_lock_was_broken_releases_nothing_of_the_next_one(
+    tracked: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stores.initialise_mlflow(tracked)
+    store, name = client(), "m.loopline-lock"
+    with contextlib.ExitStack() as second:
+        with registry_module._shared_lock(store, name):
+            monkeypatch.setattr(registry_module, "STALE_LOCK_S", -1.0)
+            second.enter_context(registry_module._shared_lock(store, name))
+            held = store.get_registered_model(name).tags
+        assert store.get_registered_model(name).tags == held
+    assert store.search_registered_models(f"name = '{name}'") == []
