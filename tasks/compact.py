@@ -1,7 +1,8 @@
 """The compactor: moves what servers wrote down into the logs, merges small parts, forgets what is old, delivers events.
 
 A service of the platform; `loopline serve` brings one of its own where there is no platform. Safe to kill at any
-moment: what it does stands on files that are whole or not there. Idle it lists folders, no more.
+moment: what it does stands on files that are whole or not there. Idle it lists folders, and once a minute asks Prefect
+what crashed before it began.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from pydantic import ValidationError
 from models.errors import LooplineError
 from models.spec import Spec
 from models.specfile import read_spec
-from tasks.runtime import events, json_lines, stores
+from tasks.runtime import events, json_lines, open_signals, stores
 from tasks.runtime.moving import growing, move_held, moving, waits
 from tasks.runtime.part_log import FEWEST_PARTS
 from tasks.runtime.predictions import label_store, prediction_log
@@ -32,6 +33,7 @@ from tasks.runtime.workspace import Workspace
 PAUSE_S = 5.0
 HOUR_S = 3600
 NICE = 10
+ASK_AGAIN_S = 60.0
 SAID_AGAIN_S = 600.0
 TROUBLE = (LooplineError, OSError, ValueError, TypeError, KeyError, NotImplementedError)
 """Arrow's errors are some of these. What could not be moved stays where it is; the other projects go on."""
@@ -150,7 +152,7 @@ def run(workspace: Workspace, stop: StopRequest, pause_s: float = PAUSE_S, *, be
         pause_s: Between two passes.
         beside: Beside a server: leaves all to the platform's compactor while there is a platform, and the events to it.
     """
-    compactor = Compactor(workspace)
+    compactor, asked = Compactor(workspace), float("-inf")
     while not stop.is_set():
         if not (beside and supervisor(workspace)):
             done = compactor.once()
@@ -158,6 +160,9 @@ def run(workspace: Workspace, stop: StopRequest, pause_s: float = PAUSE_S, *, be
                 _log.info("%s", done)
         if not beside:
             _deliver(workspace)
+            if time.monotonic() - asked >= ASK_AGAIN_S:
+                asked = time.monotonic()
+                _ask_again(workspace)
         stop.wait(pause_s)
 
 
@@ -169,6 +174,14 @@ def _deliver(workspace: Workspace) -> None:
     else:
         if taken:
             _log.info("%d events delivered", taken)
+
+
+def _ask_again(workspace: Workspace) -> None:
+    try:
+        for line in open_signals.ask_again(workspace):
+            _log.info("%s", line)
+    except TROUBLE as error:
+        _log.error("signals wait: %s", error)
 
 
 def main() -> None:

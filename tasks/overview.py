@@ -26,7 +26,7 @@ from models.serving.releases import release_of
 from models.spec import Spec
 from models.specfile import read_spec
 from models.watch.findings import Findings
-from tasks.runtime import decisions, processes, registry_story
+from tasks.runtime import decisions, open_signals, processes, registry_story
 from tasks.runtime.history import is_running, newest_loops, read_book
 from tasks.runtime.ledger import Ledger
 from tasks.runtime.registry_story import Story
@@ -139,6 +139,11 @@ def _facts(project: Project, spec: Spec, now: float) -> facts.ProjectFacts:
         watch=_findings(ledger.state),
         decisions=made[:MOST_DECISIONS],
         waiting=_waiting(made, spec.retrain.ask_timeout_s, now),
+        undecided=[
+            signal
+            for signal in open_signals.undecided(project.workspace, spec.name)
+            if signal.kind in ("person", *spec.retrain.on)
+        ],
         next_loop=_next(spec.retrain.schedule, spec.retrain.timezone, now),
         next_watch=_next(spec.watch.schedule, spec.retrain.timezone, now),
         schedule=_schedule(spec),

@@ -2,8 +2,8 @@
 
 A loop is dead when the process that `loop.json` names is gone, or was on another host or under this one's earlier name,
 and nobody holds the project's lock. Then: its open MLflow runs end as KILLED, its running Optuna trials as failed, its
-Prefect runs as Crashed; processes that it started are ended, half-written files removed, and what waits for the
-tracking store is delivered.
+Prefect runs and their tasks as Crashed; processes that it started are ended, half-written files removed, and what
+waits for the tracking store is delivered.
 """
 
 from __future__ import annotations
@@ -26,12 +26,16 @@ from models.spec import Spec
 from tasks.runtime import processes
 from tasks.runtime.delivery import Delivery
 from tasks.runtime.ending import conclude_killed
+from tasks.runtime.flow_runs import close_task_runs, ended_with_open_tasks
 from tasks.runtime.history import LOOP_LOCK, OVER, is_running
 from tasks.runtime.locks import tried
 from tasks.runtime.loop import FLOW_RUNS, RUNNERS, intent_of, read_book, tag_of
 from tasks.runtime.outbox import Outbox
+from tasks.runtime.prefect_server import Server
 from tasks.runtime.processes import OWNER
 from tasks.runtime.segments import KINDS, segments_folder
+from tasks.runtime.services import elsewhere
+from tasks.runtime.worker import pool_of
 from tasks.runtime.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -49,7 +53,7 @@ def reap(workspace: Workspace, only: str | None = None) -> list[str]:
         workspace: Where.
         only: A project's name; default all of them.
     """
-    done = list(_orphans(workspace))
+    done = [*_orphans(workspace), *_task_runs(workspace)]
     for state in sorted((workspace.state / "projects").glob(only or "*")):
         with tried(state / LOOP_LOCK) as free:  # false while a living loop holds it
             if free:
@@ -124,13 +128,26 @@ def _flow_runs(state: Path) -> Iterator[str]:
     from prefect.client.orchestration import get_client
     from prefect.states import Crashed
 
+    crashed: list[str] = []
     with get_client(sync_client=True) as client:
         for path, process in (*notes[FLOW_RUNS].items(), *notes[RUNNERS].items()):
             for run in _run_named(client, path) if path.parent.name == FLOW_RUNS else _runs_begun_by(client, process):
                 if run.state is not None and not run.state.is_final() and run.deployment_id is None:
                     client.set_flow_run_state(run.id, Crashed(message="its process was killed"), force=True)
+                    crashed.append(str(run.id))
                     yield f"{run.name}: Prefect run told as Crashed"
             path.unlink(missing_ok=True)
+    yield from close_task_runs(os.environ["PREFECT_API_URL"], crashed)
+
+
+def _task_runs(workspace: Workspace) -> Iterator[str]:
+    """Tasks that Prefect lists as open in flow runs that ended; a server that is away is asked the next time."""
+    api = Server(workspace).api()
+    if api is None:
+        return
+    pool = pool_of(workspace) if "prefect" in elsewhere(workspace) else None
+    with contextlib.suppress(StoreError):
+        yield from close_task_runs(api, ended_with_open_tasks(api, pool, time.time()))
 
 
 def _of_the_dead(folder: Path) -> dict[Path, dict[str, Any]]:

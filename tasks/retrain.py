@@ -35,6 +35,8 @@ def asked_by(kind: Kind, at: float, flow_run: str, reason: str = "") -> Signal:
 def weigh(project: Project, signal: Signal, flow_run: str) -> Decision:
     """What the policy makes of a signal; a flow run that is run again gets what it got before.
 
+    A signal that was decided for good in another run, for it was asked again, waits; its decision stays the last word.
+
     Raises:
         UsageError: The spec is wrong.
         StoreError: The decision cannot be kept.
@@ -48,8 +50,8 @@ def weigh(project: Project, signal: Signal, flow_run: str) -> Decision:
     past = history.past(project, spec, now)
     if spec.retrain.min_new_labels:
         past = past.model_copy(update={"new_labels": past.new_labels + _new_rows(project, spec, now)})
-    decision = decide(spec.retrain, signal, past, now)
-    return _kept(project, spec.name, decision.model_copy(update={"flow_run": flow_run}))
+    decision = decide(spec.retrain, signal, past, now).model_copy(update={"flow_run": flow_run})
+    return decision if signal.id in past.signals else _kept(project, spec.name, decision)
 
 
 def answered(project: Project, question: Decision, approved: bool, by: str, comment: str = "") -> Decision:

@@ -79,6 +79,7 @@ def _plain_project(one: ProjectFacts) -> dict[str, Any]:
         "owed": one.owed,
         "next_loop": one.next_loop,
         "last_decision": one.decisions[0].model_dump(mode="json") if one.decisions else None,
+        "undecided": [signal.model_dump(mode="json") for signal in one.undecided],
         "waiting": one.waiting.model_dump() if one.waiting else None,
         "data": one.data.model_dump(),
         "backtest": one.backtest or None,

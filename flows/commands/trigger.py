@@ -33,6 +33,7 @@ def command(project: str, kind: str, reason: str, if_grown: bool, as_json: bool)
     from models.retrain.signal import Signal
     from tasks import arrivals
     from tasks.runtime import events
+    from tasks.runtime.services import supervisor
 
     workspace = Workspace.find()
     stores.configure(workspace)
@@ -47,7 +48,7 @@ def command(project: str, kind: str, reason: str, if_grown: bool, as_json: bool)
             Signal.model_validate({"id": f"{kind}-{uuid.uuid4()}", "kind": kind, "at": time.time(), "reason": words})
         ]
         events.send(workspace, events.of_signal(name, signals[0]))
-    waiting = events.waiting(workspace)
+    waiting, is_up = events.waiting(workspace), supervisor(workspace) is not None
     if as_json:
         options.print_json({"signals": [signal.model_dump() for signal in signals], "waiting": waiting})
         return
@@ -56,5 +57,6 @@ def command(project: str, kind: str, reason: str, if_grown: bool, as_json: bool)
     if not signals:
         click.echo(f"{name}: nothing came since the source was last read")
     elif waiting:
-        cure = "`loopline up`, or `loopline deploy` for a project that it has not been told of"
-        click.echo(f"Prefect has not taken it yet: {waiting} events wait until {cure}", err=True)
+        cure = "`loopline deploy`, if it has not been told of the project" if is_up else "`loopline up`"
+        again = "it is asked again by itself" if is_up else "nothing is lost"
+        click.echo(f"Prefect has not taken it yet (events that wait: {waiting}); {again}. Cure: {cure}", err=True)

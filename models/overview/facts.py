@@ -7,7 +7,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from models.judge.verdict import Difference, Estimate, Verdict
-from models.retrain.signal import Decision, Outcome
+from models.retrain.signal import Decision, Outcome, Signal
 from models.watch.findings import Findings, Window
 
 Colour = Literal["green", "amber", "red"]
@@ -154,6 +154,7 @@ class ProjectFacts(_Part):
     watch: Findings | None = None
     decisions: list[Decision] = Field(default_factory=list, description="Newest first.")
     waiting: Waiting | None = None
+    undecided: list[Signal] = Field(default_factory=list, description="Asked and in no decision yet, oldest first.")
     next_loop: float | None = None
     next_watch: float | None = None
     schedule: str = Field("", description="The spec's own words of when it is retrained.")

@@ -6,10 +6,11 @@ Order of the checks: infra/guides/watching.md (broken contract, realised metric,
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from models.overview.facts import Colour, Disk, Light, ProjectFacts, Service, Standing
 from models.report.pages import interval, show
+from models.retrain.signal import clock
 
 RANK: dict[Colour, int] = {"red": 0, "amber": 1, "green": 2}
 LOW_DISK_BYTES = 2 * 10**9
@@ -52,6 +53,9 @@ def _checks(facts: ProjectFacts) -> Iterator[Found]:
             yield "amber", f"the server goes on without it: {trouble}"
     if facts.waiting:
         yield "amber", f"a person is asked whether to retrain: {facts.waiting.reason}"
+    if facts.undecided:
+        first, *more = facts.undecided
+        yield "amber", f"asked at {clock(first.at)}, not decided yet: {first.reason}" + _and_more(more)
     if facts.champion is None:
         yield "amber", "there is no champion" + ("" if facts.loop.state != "never run" else ": no loop was run yet")
     elif not facts.windows:
@@ -86,6 +90,10 @@ def _looped(facts: ProjectFacts) -> Iterator[Found]:
             "amber",
             f"{named} was killed" + (f" at {loop.step}" if loop.step else "") + ": a run goes on where it was",
         )
+
+
+def _and_more(more: Sequence[object]) -> str:
+    return f" (and {len(more)} more)" if more else ""
 
 
 def _value(standing: Standing) -> str:

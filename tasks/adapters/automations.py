@@ -15,13 +15,12 @@ from models.identity import key_of
 from models.retrain.signal import Kind
 from models.spec_care import Retrain
 from tasks.adapters import notifications
-from tasks.runtime.events import SIGNALS, TAG, owner_tag
+from tasks.runtime.events import SIGNALS, STORM_S, TAG, owner_tag
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient
     from prefect.events.schemas.automations import Automation
 
-STORM_S = 10.0
 WORDS: dict[Kind, str] = {
     "new_data": "new data",
     "decay": "the model decayed",

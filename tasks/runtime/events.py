@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 import time
 import urllib.error
 import uuid
@@ -39,6 +40,10 @@ LOOP_ENDED = "loopline.loop.ended"
 CHAMPION_MOVED = "loopline.champion.moved"
 DECISION_MADE = "loopline.decision.made"
 
+STORM_S = 10.0
+"""Signals of one kind and project that come within it begin one run."""
+OPEN = "open"
+"""The folder of the signals that no decision holds yet (`tasks/runtime/open_signals.py`)."""
 BATCH = 50
 TIMEOUT_S = 10.0
 KEPT_SENT = 20_000
@@ -85,13 +90,17 @@ def of_signal(project: str, signal: Signal) -> Event:
 def send(workspace: Workspace, event: Event) -> bool:
     """Keep an event until Prefect has it, and try to deliver all that wait. Whether nothing waits any longer.
 
+    A signal is kept until a decision holds it: `open_signals.ask_again` asks again what Prefect took and lost.
+
     Raises:
         StoreError: The disk is full or not writable.
     """
-    folder = _folder(workspace)
+    folder = folder_of(workspace)
     if not (folder / "sent" / event.id).exists() and not any((folder / "queue").glob(f"*-{event.id}.json")):
         # The name begins with the time: the oldest are found without opening any.
         name = f"{max(0, round(event.at * 1000)):015d}-{event.id}.json"
+        if event.is_signal and event.payload.get("signal"):
+            write_json(folder / OPEN / name, event.model_dump(mode="json"))
         write_json(folder / "queue" / name, event.model_dump(mode="json"))
     deliver(workspace)
     return not waiting(workspace)
@@ -99,7 +108,12 @@ def send(workspace: Workspace, event: Event) -> bool:
 
 def waiting(workspace: Workspace) -> int:
     """How many events Prefect has not taken yet."""
-    return sum(1 for _ in (_folder(workspace) / "queue").glob("*.json"))
+    return sum(1 for _ in (folder_of(workspace) / "queue").glob("*.json"))
+
+
+def waits(workspace: Workspace, event: Event) -> bool:
+    """Whether Prefect has not taken this event yet."""
+    return any((folder_of(workspace) / "queue").glob(f"*-{event.id}.json"))
 
 
 def deliver(workspace: Workspace) -> int:
@@ -109,7 +123,7 @@ def deliver(workspace: Workspace) -> int:
     """
     import filelock
 
-    folder, address = _folder(workspace), Server(workspace).api()
+    folder, address = folder_of(workspace), Server(workspace).api()
     if address is None or not waiting(workspace):
         return 0
     with contextlib.suppress(filelock.Timeout), filelock.FileLock(folder / "deliver.lock", timeout=0):
@@ -134,8 +148,14 @@ def _deliver(folder: Path, address: str) -> int:
 
 def _is_deaf(address: str, project: str) -> bool:
     """Whether the server has no automation of a project: before its first deployment a signal would begin no run."""
-    owned = {"automations": {"tags": {"all_": [TAG, owner_tag(project)]}}, "limit": 1}
-    return not ask(address, "automations/filter", owned, timeout_s=TIMEOUT_S)
+    return not automations_of(address, project)
+
+
+def automations_of(address: str, project: str) -> list[dict[str, Any]]:
+    """The automations that `loopline deploy` made for a project."""
+    owned = {"automations": {"tags": {"all_": [TAG, owner_tag(project)]}}}
+    found: list[dict[str, Any]] = ask(address, "automations/filter", owned, timeout_s=TIMEOUT_S)
+    return found
 
 
 def _unsent(folder: Path, paths: list[Path]) -> Iterator[tuple[Path, Event]]:
@@ -164,7 +184,7 @@ def _hand_over(folder: Path, address: str, batch: list[tuple[Path, Event]]) -> b
     if not batch:
         return True
     try:
-        ask(address, "events", [_told(event) for _, event in batch], timeout_s=TIMEOUT_S)
+        ask(address, "events", [posted(event) for _, event in batch], timeout_s=TIMEOUT_S)
     except StoreError as error:
         refusal = error.__cause__
         if not isinstance(refusal, urllib.error.HTTPError) or refusal.code not in (400, 413, 422):
@@ -177,11 +197,13 @@ def _hand_over(folder: Path, address: str, batch: list[tuple[Path, Event]]) -> b
     (folder / "sent").mkdir(exist_ok=True)
     for path, event in batch:
         (folder / "sent" / event.id).touch()
+        with contextlib.suppress(FileNotFoundError):  # no signal, or decided before it was handed over
+            os.utime(folder / OPEN / path.name)
         path.unlink(missing_ok=True)
     return True
 
 
-def _told(event: Event) -> dict[str, Any]:
+def posted(event: Event) -> dict[str, Any]:
     """As Prefect wants it. It occurs when it is handed over: an automation passes over what is older than its window.
 
     Source: prefect.server.events.triggers.evaluate, "late, out-of-order message".
@@ -209,5 +231,6 @@ def _forget(sent: Path) -> None:
                 mark.unlink()
 
 
-def _folder(workspace: Workspace) -> Path:
+def folder_of(workspace: Workspace) -> Path:
+    """Where a workspace keeps its events."""
     return workspace.state / "events"

@@ -21,11 +21,14 @@ from models.errors import StoreError
 FLOW_RUN = "PREFECT__FLOW_RUN_ID"  # in the environment of every process of a run that a worker began
 MOST_STARTS = 3
 OPEN = ["RUNNING", "PENDING", "CANCELLING"]
+ENDED = ["COMPLETED", "FAILED", "CANCELLED", "CRASHED"]
 ANSWER_S = 30.0
 BUSY = frozenset({429, 502, 503})
 PAUSES_S = (0.2, 1.0, 2.0, 4.0)
 LATE_S = 30.0
 PAGE = 200
+BEGIN_AGAIN_S = 60.0
+MOST_WAIT_S = 3600.0
 
 
 def take_up(api: str, pool: str) -> list[str]:
@@ -42,7 +45,7 @@ def take_up(api: str, pool: str) -> list[str]:
         "work_pools": {"name": {"any_": [pool]}},
         "flow_runs": {"state": {"type": {"any_": OPEN}}},
     }
-    return [_settle(api, run) for run in _all(api, asked) if run["id"] not in living]
+    return [_settle(api, run) for run in all_runs(api, asked) if run["id"] not in living]
 
 
 def pass_over(api: str, pool: str) -> list[str]:
@@ -59,11 +62,84 @@ def pass_over(api: str, pool: str) -> list[str]:
             "expected_start_time": {"before_": (now - timedelta(seconds=LATE_S)).isoformat()},
         },
     }
-    missed = [run for run in _all(api, asked) if is_missed(run)]
+    missed = [run for run in all_runs(api, asked) if is_missed(run)]
     state = {"type": "CANCELLED", "name": "Missed", "message": "the platform was down when it was due"}
     for run in missed:
         ask(api, f"flow_runs/{run['id']}/set_state", {"state": state, "force": True})
     return [f"{run['name']}: was due {run['expected_start_time']}, {state['message']}" for run in missed]
+
+
+def begin_again(api: str, pool: str, now: float) -> list[str]:
+    """Put the pool's runs that crashed before they began back in their turn, for an hour; what was done, in words.
+
+    A server that is killed or busy while a worker submits a run leaves it so, and nothing else begins it again.
+
+    Raises:
+        StoreError: The server does not answer.
+    """
+    asked = {
+        "work_pools": {"name": {"any_": [pool]}},
+        "flow_runs": {
+            "state": {"type": {"any_": ["CRASHED"]}},
+            "expected_start_time": {"after_": datetime.fromtimestamp(now - MOST_WAIT_S, UTC).isoformat()},
+        },
+    }
+    lost = [run for run in all_runs(api, asked) if not run["run_count"] and _is_due(run, now)]
+    for run in lost:
+        state = _in_its_turn(run, "it crashed before it began: it is begun again")
+        ask(api, f"flow_runs/{run['id']}/set_state", {"state": state, "force": True})
+    return [f"{run['name']}: it crashed before it began: it is begun again" for run in lost]
+
+
+def close_task_runs(api: str, ended: list[str]) -> list[str]:
+    """Tell Prefect that the open task runs of these flow runs, which ended, crashed; what was done, in words.
+
+    A process that is killed tells Prefect of no task's end, and who tells of the flow run's does not speak of them.
+
+    Raises:
+        StoreError: The server does not answer.
+    """
+    state = {"type": "CRASHED", "name": "Crashed", "message": "the process of its flow run was killed"}
+    closed = _open_task_runs(api, {"id": {"any_": ended}}) if ended else []
+    for task in closed:
+        ask(api, f"task_runs/{task['id']}/set_state", {"state": state, "force": True})
+    return [f"{task['name']}: its flow run ended; told as Crashed" for task in closed]
+
+
+def ended_with_open_tasks(api: str, pool: str | None, now: float) -> list[str]:
+    """Ids of the flow runs, of that pool if one is named, that ended a minute ago or earlier with task runs open.
+
+    A younger one's tasks may have ended too: Prefect hears of them later than of the flow.
+
+    Raises:
+        StoreError: The server does not answer.
+    """
+    ended = {
+        "state": {"type": {"any_": ENDED}},
+        "end_time": {"before_": datetime.fromtimestamp(now - BEGIN_AGAIN_S, UTC).isoformat()},
+    }
+    found = sorted({task["flow_run_id"] for task in _open_task_runs(api, ended)})
+    if not found or pool is None:
+        return found
+    of_pool = all_runs(api, {"flow_runs": {"id": {"any_": found}}, "work_pools": {"name": {"any_": [pool]}}})
+    return [run["id"] for run in of_pool]
+
+
+def _open_task_runs(api: str, flow_runs: dict[str, Any]) -> list[dict[str, Any]]:
+    asked = {"flow_runs": flow_runs, "task_runs": {"state": {"type": {"any_": [*OPEN, "SCHEDULED", "PAUSED"]}}}}
+    return _every(api, "task_runs", asked)
+
+
+def is_due_again(first: float, last: float, now: float, wait_s: float) -> bool:
+    """Whether what was tried first and last at these times is tried again: the waits double, to an hour. Unix times."""
+    return now - last >= min(max(wait_s, last - first), MOST_WAIT_S)
+
+
+def _is_due(run: dict[str, Any], now: float) -> bool:
+    first, last = (
+        datetime.fromisoformat(text).timestamp() for text in (run["expected_start_time"], run["state"]["timestamp"])
+    )
+    return is_due_again(first, last, now, BEGIN_AGAIN_S)
 
 
 def is_missed(run: dict[str, Any]) -> bool:
@@ -77,12 +153,12 @@ def becomes(run: dict[str, Any]) -> dict[str, Any]:
         return {"type": "CANCELLED", "message": "its process is gone"}
     if run["run_count"] >= MOST_STARTS:
         return {"type": "CRASHED", "message": f"its process was killed {run['run_count']} times"}
-    return {
-        "type": "SCHEDULED",
-        "name": "AwaitingRetry",
-        "message": "its process was killed: it goes on where it was",
-        "state_details": {"scheduled_time": run["expected_start_time"]},
-    }
+    return _in_its_turn(run, "its process was killed: it goes on where it was")
+
+
+def _in_its_turn(run: dict[str, Any], why: str) -> dict[str, Any]:
+    details = {"scheduled_time": run["expected_start_time"]}
+    return {"type": "SCHEDULED", "name": "AwaitingRetry", "message": why, "state_details": details}
 
 
 def ask(api: str, path: str, body: Any, method: str = "POST", timeout_s: float = ANSWER_S) -> Any:
@@ -120,11 +196,16 @@ def _authorization() -> dict[str, str]:
     return {}
 
 
-def _all(api: str, asked: dict[str, Any]) -> list[dict[str, Any]]:
-    """All flow runs that a filter lets through, read before any of them changes: the server gives a page at a time."""
+def all_runs(api: str, asked: dict[str, Any]) -> list[dict[str, Any]]:
+    """All flow runs that a filter lets through, read before any of them changes."""
+    return _every(api, "flow_runs", asked)
+
+
+def _every(api: str, kind: str, asked: dict[str, Any]) -> list[dict[str, Any]]:
+    """The server gives a page at a time."""
     found: list[dict[str, Any]] = []
     page = {"sort": "ID_DESC", "limit": PAGE}
-    while runs := ask(api, "flow_runs/filter", {**asked, **page, "offset": len(found)}):
+    while runs := ask(api, f"{kind}/filter", {**asked, **page, "offset": len(found)}):
         found += runs
     return found
 

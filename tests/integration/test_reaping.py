@@ -7,25 +7,47 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
+from typing import Any
 
+from tasks.runtime.flow_runs import ask, close_task_runs, ended_with_open_tasks
 from tasks.runtime.loop import RUNNERS
 from tasks.runtime.workspace import Workspace
 from tests.running import Loopline, flow_runs
 
 KILLED = """
-import os, signal, sys
+import os, signal, sys, time
 from pathlib import Path
-from prefect import flow, tags
+from prefect import flow, tags, task
+from prefect.client.orchestration import get_client
+from prefect.runtime import task_run
 from tasks.runtime.loop import begun_here
+
+@task(name="step", persist_result=False)
+def step():
+    with get_client(sync_client=True) as client:
+        while True:  # Prefect hears of its tasks a moment later
+            try:
+                if client.read_task_run(task_run.id).state.is_running():
+                    break
+            except Exception:
+                pass
+            time.sleep(.1)
+    os.kill(os.getpid(), signal.SIGKILL)
 
 @flow(name="train", flow_run_name=sys.argv[2])
 def train():
-    os.kill(os.getpid(), signal.SIGKILL)
+    step()
 
 with begun_here(Path(sys.argv[1])) as tag, tags(tag):
     train()
 """
+
+
+def tasks_of(api: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = ask(api, "task_runs/filter", {"flow_runs": {"name": {"like_": "early"}}})
+    return found
 
 
 def test_a_run_whose_process_was_killed_before_its_loop_was_open_is_told_as_crashed(
@@ -39,10 +61,31 @@ def test_a_run_whose_process_was_killed_before_its_loop_was_open_is_told_as_cras
     )
     assert done.returncode == -signal.SIGKILL, done.stderr.decode()[-2000:]
     assert set(flow_runs(api, "early").values()) == {"RUNNING"}
+    assert [task["state_type"] for task in tasks_of(api)] == ["RUNNING"]
     (note,) = (state / RUNNERS).iterdir()
     assert json.loads(note.read_text())["pid"] > 0
     loopline = Loopline(workspace.root, {"PREFECT_API_URL": api})
     assert "early-1: Prefect run told as Crashed" in loopline("reap").ok().out
     assert set(flow_runs(api, "early").values()) == {"CRASHED"}
+    assert [task["state_type"] for task in tasks_of(api)] == ["CRASHED"]
     assert not list((state / RUNNERS).iterdir())
     assert "Crashed" not in loopline("reap").ok().out
+
+
+def test_tasks_that_prefect_lists_as_open_in_a_flow_run_that_ended_are_closed(workspace: Workspace, api: str) -> None:
+    """A worker's run that was killed and told as crashed, and one that came through the second time."""
+    flow = ask(api, "flows/", {"name": "ended"})["id"]
+    made = {}
+    for state in ("CRASHED", "COMPLETED", "RUNNING"):
+        run = ask(api, "flow_runs/", {"flow_id": flow, "state": {"type": "RUNNING"}})["id"]
+        task = {"flow_run_id": run, "task_key": "step", "dynamic_key": "0", "state": {"type": "RUNNING"}}
+        made[state] = ask(api, "task_runs/", task)["id"]
+        if state != "RUNNING":
+            ask(api, f"flow_runs/{run}/set_state", {"state": {"type": state}, "force": True})
+    assert ended_with_open_tasks(api, None, time.time()) == [], "their ends may be on their way"
+    late = ended_with_open_tasks(api, None, time.time() + 90)
+    assert len(close_task_runs(api, late)) == 2
+    found = {name: ask(api, f"task_runs/{task}", None, "GET")["state_type"] for name, task in made.items()}
+    assert found == {"CRASHED": "CRASHED", "COMPLETED": "CRASHED", "RUNNING": "RUNNING"}
+    assert ended_with_open_tasks(api, None, time.time() + 90) == []
+    assert ended_with_open_tasks(api, "other", time.time() + 90) == []

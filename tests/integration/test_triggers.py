@@ -20,12 +20,15 @@ from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.filters import DeploymentFilter, DeploymentFilterId
 from prefect.client.schemas.objects import FlowRun
 from prefect.settings import PREFECT_API_URL, temporary_settings
+from prefect.states import Crashed
 from prefect.utilities.processutils import command_from_string
 
 from flows.deployments import deploy
 from models.retrain.signal import Kind, Signal
 from tasks.runtime import decisions, events
 from tasks.runtime.events import Event, of_signal, send, waiting
+from tasks.runtime.flow_runs import ask
+from tasks.runtime.open_signals import ask_again
 from tasks.runtime.worker import pool_of
 from tasks.runtime.workspace import Project, Workspace
 from tests.conftest import MakeProject
@@ -99,7 +102,7 @@ def test_a_person_may_ask_by_an_event_without_a_signal(client: SyncPrefectClient
 
 
 def test_a_storm_of_events_begins_one_run(client: SyncPrefectClient, project: Project) -> None:
-    posted = [events._told(of_signal(project.folder.name, a_signal(number))) for number in range(STORM)]
+    posted = [events.posted(of_signal(project.folder.name, a_signal(number))) for number in range(STORM)]
     client._client.post("/events", json=posted).raise_for_status()
     eventually(lambda: runs(client, project))
     send(project.workspace, Event(name="loopline.person.asked", project=project.folder.name, text="the last"))
@@ -118,6 +121,31 @@ def test_events_of_the_time_without_a_server_come_late_and_once(
     assert waiting(project.workspace) == 0
     eventually(lambda: runs(client, project))
     assert events.deliver(project.workspace) == 0
+
+
+def test_a_signal_whose_event_prefect_lost_is_asked_again(
+    client: SyncPrefectClient, project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It took the event, and was killed before an automation heard it."""
+    with monkeypatch.context() as lossy:
+        lossy.setattr(events, "ask", lambda api, path, *a, **k: None if path == "events" else ask(api, path, *a, **k))
+        assert send(project.workspace, of_signal(project.folder.name, a_signal()))
+    assert runs(client, project) == []
+    assert "asked again" in ask_again(project.workspace, time.time() + 130)[0]
+    (run,) = eventually(lambda: runs(client, project))
+    assert run.parameters["signal"]["id"] == a_signal().id
+    assert ask_again(project.workspace, time.time() + 9000) == [], "a run that names it is due"
+
+
+def test_a_run_that_crashed_before_it_began_is_begun_again(client: SyncPrefectClient, project: Project) -> None:
+    """So Prefect leaves it when its server is killed, or too busy, while a worker submits it."""
+    send(project.workspace, of_signal(project.folder.name, a_signal()))
+    (run,) = eventually(lambda: runs(client, project))
+    client.set_flow_run_state(run.id, Crashed(message="Failed to submit flow run"), force=True)
+    assert ask_again(project.workspace, time.time() + 5) == []
+    assert "begun again" in ask_again(project.workspace, time.time() + 70)[0]
+    (again,) = runs(client, project)
+    assert (again.id, again.state.name) == (run.id, "AwaitingRetry")
 
 
 def test_a_signal_waits_for_the_deployment_of_its_project(

@@ -15,7 +15,7 @@ from models.overview.facts import ProjectFacts
 from models.records import Record, Records
 from models.retrain.signal import Decision, PastLoop, Signal
 from tasks.overview import known_projects, name_of, overview, project_facts, project_named
-from tasks.runtime import decisions, history, processes
+from tasks.runtime import decisions, events, history, processes
 from tasks.runtime.workspace import Project, Workspace
 from tests.conftest import MakeProject
 from tests.told_facts import findings, window
@@ -63,6 +63,15 @@ def test_a_project_that_was_never_run(project: Project) -> None:
     assert (facts.schedule, facts.triggers) == ("every 7 days", ["decay"])
     assert facts.next_loop is not None
     assert NOW < facts.next_loop <= NOW + 7 * 86400
+
+
+def test_what_was_asked_and_is_not_decided_yet_is_amber(project: Project) -> None:
+    for name, kind in (("w", "person"), ("d", "decay"), ("n", "new_data")):
+        asked = Signal.model_validate({"id": name, "kind": kind, "at": NOW, "reason": f"{name} asks"})
+        events.send(project.workspace, events.of_signal("tiny", asked))
+    facts = told(project)
+    assert {signal.id for signal in facts.undecided} == {"w", "d"}, "new data begins no loop here"
+    assert any("not decided yet" in reason for reason in facts.light.reasons)
 
 
 def test_a_schedule_names_the_clock_that_it_is_read_by(make_project: MakeProject) -> None:

@@ -32,7 +32,15 @@ def test_a_run_that_is_run_again_decides_once(project: Project) -> None:
     assert (first.action, first.flow_run) == ("ask", "run-1")
     assert weigh(project, a_signal(), "run-1") == first
     assert len(decisions.read(project.state("tiny"))) == 1
-    assert weigh(project, a_signal(), "run-2").action == "wait"
+
+
+def test_a_signal_that_is_asked_again_is_decided_once(project: Project) -> None:
+    question = weigh(project, a_signal(), "run-1")
+    again = weigh(project, a_signal(), "run-2")
+    assert again.action == "wait"
+    assert "signal s1 was decided before: it counts once" in again.reasons
+    assert decisions.read(project.state("tiny")) == [question]
+    assert open_question(project) == question, "it still waits for its answer"
 
 
 def test_an_approval_names_the_loop_and_a_refusal_its_author(project: Project) -> None:

@@ -4,9 +4,11 @@ import pytest
 
 from models.overview.facts import Data, Disk, Loop, Service, Waiting
 from models.overview.light import light, workspace_light
+from models.retrain.signal import Signal
 from tests.told_facts import NOW, facts, findings, window
 
 GB = 10**9
+ASKED = Signal(id="s", kind="person", at=NOW, reason="Ada asked")
 ROOM = Disk(free_bytes=50 * GB, total_bytes=100 * GB)
 
 
@@ -52,6 +54,8 @@ def test_a_watch_without_a_whole_window_yet_says_so() -> None:
         ({"data": Data(status="warned", failing=["sex: nulls"])}, "amber", "sex: nulls"),
         ({"loop": Loop(state="failed", loop_id="l-2", step="train")}, "amber", "loop l-2 failed at train"),
         ({"loop": Loop(state="rejected", loop_id="l-2", step="ingest")}, "red", "l-2: the data was rejected at ingest"),
+        ({"undecided": [ASKED]}, "amber", "asked at 2027-01-15 08:00 UTC, not decided yet: Ada asked"),
+        ({"undecided": [ASKED, ASKED]}, "amber", "Ada asked (and 1 more)"),
         ({"champion": None}, "amber", "there is no champion"),
         ({"champion": None, "loop": Loop()}, "amber", "no loop was run yet"),
     ],

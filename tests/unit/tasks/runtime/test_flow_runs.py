@@ -1,6 +1,7 @@
 """What becomes of a flow run whose process is gone."""
 
 import contextlib
+from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from threading import Thread
 
@@ -8,7 +9,7 @@ import pytest
 
 from models.errors import StoreError
 from tasks.runtime import flow_runs
-from tasks.runtime.flow_runs import MOST_STARTS, ask, becomes, is_missed
+from tasks.runtime.flow_runs import MOST_STARTS, ask, becomes, begin_again, is_missed
 
 DUE = "2026-11-21T18:00:00+00:00"
 
@@ -67,3 +68,29 @@ def test_a_server_that_has_no_time_now_is_asked_again(
             assert ask(f"http://127.0.0.1:{server.server_port}", "flow_runs/filter", {}) == []
         server.shutdown()
     assert len(asked) == (3 if heard else 4)
+
+
+@pytest.mark.parametrize(
+    ("count", "crashed_s", "now_s", "begun"),
+    [(0, 1, 30, False), (0, 1, 61, True), (1, 1, 61, False), (0, 600, 1000, False), (0, 600, 1201, True)],
+)
+def test_a_run_that_crashed_before_it_began_is_begun_again_at_growing_intervals(
+    count: int, crashed_s: float, now_s: float, begun: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    due = datetime.fromisoformat(DUE).timestamp()
+    crashed = datetime.fromtimestamp(due + crashed_s, UTC).isoformat()
+    lost = {**run("CRASHED", count), "id": "r1", "name": "r", "state": {"timestamp": crashed}}
+    told: list[tuple[str, dict[str, object]]] = []
+
+    def answer(_: str, path: str, body: dict[str, object]) -> list[object]:
+        if path == "flow_runs/filter":
+            return [] if body["offset"] else [lost]
+        told.append((path, body))
+        return []
+
+    monkeypatch.setattr(flow_runs, "ask", answer)
+    assert bool(begin_again("", "pool", due + now_s)) is begun
+    assert [path for path, _ in told] == ["flow_runs/r1/set_state"] * begun
+    if begun:
+        state = told[0][1]["state"]
+        assert (state["name"], state["state_details"]) == ("AwaitingRetry", {"scheduled_time": DUE})

@@ -1,0 +1,118 @@
+"""Signals that no decision holds yet: `.loopline/events/open/`. They are asked again until one does.
+
+A signal is acknowledged by its decision, not by Prefect's having taken its event: a server that is killed, or busy,
+while the run starts forgets the event, or ends the run as Crashed before it began.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import uuid
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from models.retrain.signal import Decision, Signal
+from tasks.runtime import decisions
+from tasks.runtime.events import OPEN, STORM_S, TIMEOUT_S, Event, automations_of, folder_of, posted, waits
+from tasks.runtime.flow_runs import all_runs, ask, begin_again, is_due_again
+from tasks.runtime.prefect_server import Server
+from tasks.runtime.worker import pool_of
+from tasks.runtime.workspace import Workspace
+
+FIRST_WAIT_S = 120.0
+UNDER_WAY = ["SCHEDULED", "PENDING", "RUNNING", "PAUSED", "CANCELLING"]
+_AGAIN = uuid.UUID("6c6f6f70-6c69-6e65-8000-61736b616765")
+
+
+def undecided(workspace: Workspace, project: str) -> list[Signal]:
+    """The signals of a project that were asked and are in no decision yet, oldest first."""
+    found = [event for _, event in _open(workspace) if event.project == project]
+    signals = [Signal.model_validate(event.payload["signal"]) for event in found]
+    if not signals:
+        return []
+    decided = decisions.read(workspace.state / "projects" / project)
+    return [signal for signal in sorted(signals, key=lambda one: one.at) if not _is_decided(signal, decided)]
+
+
+def ask_again(workspace: Workspace, now: float | None = None) -> list[str]:
+    """Close the signals that are decided, ask again those that Prefect lost; what was done, in words.
+
+    A signal is asked again when no run of Prefect that is under way names it: two minutes after it was handed over,
+    then at growing intervals, at least once an hour. One whose run a person cancelled is closed, as is one that no
+    automation hears: the policy does not name its kind, or a person switched the automation off.
+
+    Raises:
+        StoreError: The server does not answer as it should.
+    """
+    now = time.time() if now is None else now
+    api = Server(workspace).api()
+    done: list[str] = begin_again(api, pool_of(workspace), now) if api else []
+    late = []
+    for path, event in _open(workspace):
+        signal = Signal.model_validate(event.payload["signal"])
+        if _is_decided(signal, decisions.read(workspace.state / "projects" / event.project)):
+            path.unlink(missing_ok=True)
+        elif not waits(workspace, event) and is_due_again(event.at, path.stat().st_mtime, now, FIRST_WAIT_S):
+            late.append((path, event))
+    if not late or api is None:
+        return done
+    runs = all_runs(api, _of_signals(min(event.at for _, event in late)))
+    for path, event in late:
+        heard_by = _heard_by(api, event)
+        states = {run["state_type"] for run in runs if run["deployment_id"] in heard_by and _names(run, event)}
+        if not heard_by or states == {"CANCELLED"}:
+            path.unlink(missing_ok=True)
+            done.append(f"{event.project}: {event.text}: closed, for its run was cancelled or no automation hears it")
+        elif not states:
+            again = {**posted(event), "id": str(uuid.uuid5(_AGAIN, f"{event.id} {now}"))}
+            ask(api, "events", [again], timeout_s=TIMEOUT_S)
+            os.utime(path, (now, now))
+            done.append(f"{event.project}: {event.text}: asked again, for nothing was decided")
+    return done
+
+
+def _open(workspace: Workspace) -> Iterator[tuple[Path, Event]]:
+    for path in sorted((folder_of(workspace) / OPEN).glob("*.json")):
+        try:
+            yield path, Event.model_validate_json(path.read_text())
+        except OSError:  # closed just now
+            continue
+        except ValueError:
+            path.unlink(missing_ok=True)
+
+
+def _is_decided(signal: Signal, decided: list[Decision]) -> bool:
+    """Whether a decision holds it, or one of the same storm: its events are one for the automation that hears them."""
+    return any(
+        made.signal.id == signal.id
+        or (made.signal.kind == signal.kind and abs(made.signal.at - signal.at) <= STORM_S and made.at >= signal.at)
+        for made in decided
+    )
+
+
+def _of_signals(since: float) -> dict[str, Any]:
+    """The filter for the runs that may name a signal of that time or later, and that are under way or cancelled."""
+    after = datetime.fromtimestamp(since - STORM_S, UTC).isoformat()
+    state = {"type": {"any_": [*UNDER_WAY, "CANCELLED"]}}
+    return {
+        "flows": {"name": {"any_": ["retrain"]}},
+        "flow_runs": {"state": state, "expected_start_time": {"after_": after}},
+    }
+
+
+def _names(run: dict[str, Any], event: Event) -> bool:
+    return bool((run["parameters"].get("signal") or {}).get("id") == event.payload["signal"]["id"])
+
+
+def _heard_by(api: str, event: Event) -> set[str]:
+    """Ids of the deployments of which such an event begins a run; an automation that is switched off begins none."""
+    return {
+        action["deployment_id"]
+        for one in automations_of(api, event.project)
+        if one["enabled"] and event.name in (one["trigger"].get("expect") or ())
+        for action in one["actions"]
+        if "deployment_id" in action
+    }

@@ -1,0 +1,73 @@
+"""A wish or an arrival of data outlives Prefect: it stays open until it is decided, and is decided once."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from prefect.settings import PREFECT_API_URL, temporary_settings
+
+from flows.deployments import deploy
+from models.retrain.signal import Signal
+from tasks.runtime import decisions
+from tasks.runtime.events import of_signal, send
+from tasks.runtime.flow_runs import all_runs
+from tasks.runtime.open_signals import ask_again, undecided
+from tasks.runtime.prefect_server import Server
+from tasks.runtime.workspace import Workspace
+from tests.conftest import MakeProject
+
+pytestmark = pytest.mark.fault
+
+PATIENCE_S = 180.0
+LATER_S = 130.0
+"""So much later, by the clock that is handed in, an open signal is asked again."""
+
+
+def eventually(found: Callable[[], Any]) -> Any:
+    deadline = time.monotonic() + PATIENCE_S
+    while not (value := found()):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    return value
+
+
+def test_a_signal_outlives_the_death_of_prefect_while_its_run_starts(
+    workspace: Workspace, make_project: MakeProject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = make_project("tiny", "retrain: {on: [new_data], min_new_labels: 5}\n")  # decided, without a loop
+    asked = Signal(id="data-1", kind="new_data", at=time.time(), reason="60 rows came")
+    state, server = project.state("tiny"), Server(workspace)
+    worker = None
+    try:
+        with server.lease():
+            server.start()
+            url = server.wait()
+            monkeypatch.setenv("PREFECT_API_URL", url)
+            with temporary_settings({PREFECT_API_URL: url}):
+                deploy(workspace, [project], prune=True, note=lambda text: None)
+            worker = subprocess.Popen([sys.executable, "-m", "tasks.runtime.worker", str(workspace.root)])
+            assert send(workspace, of_signal("tiny", asked))
+            eventually(lambda: any(run["state_type"] == "PENDING" for run in all_runs(url, {})))
+            killed = server.state()
+            assert killed is not None
+            os.kill(killed["server"]["pid"], signal.SIGKILL)
+            eventually(lambda: server.state() is None)
+            assert undecided(workspace, "tiny") == [asked]
+            server.start()
+            assert server.wait() == url, "at its address of before"
+            eventually(lambda: ask_again(workspace, time.time() + LATER_S) or decisions.read(state))
+            eventually(lambda: decisions.read(state))
+            assert undecided(workspace, "tiny") == []
+    finally:
+        if worker is not None:
+            worker.kill()
+            worker.wait()
+        server.stop()
+    assert [made.signal.id for made in decisions.read(state)] == ["data-1"]
