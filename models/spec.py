@@ -138,7 +138,8 @@ class Data(Block):
     split: Split = Field(default_factory=Split)
     features: Features = Field(default_factory=Features)
     expectations: list[Expectation] = Field(default_factory=list)
-    deduplicate: bool = True
+    id: str | None = Field(None, description="The column that names a row, for split and feedback. Never an input.")
+    deduplicate: bool = Field(False, description="Drop rows that equal an earlier one in every column.")
     newest: int | None = Field(
         None, ge=100, description="Train on so many of the newest training rows; for a split by time or position."
     )

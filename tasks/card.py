@@ -137,13 +137,19 @@ def _data(loop: Loop, inputs: Inputs, preparation: Preparation) -> dict[str, Any
         "dataset version": version["prepared"],
         "raw data": version["raw"],
         "raw rows": raw["rows"],
+        "labelled predictions": _counts(raw.get("feedback", {})) or "none",
+        "rows left out": _counts(prepared["dropped"]) or "none",
         **{f"{split} examples": count for split, count in preparation.rows.items()},
         "split": loop.spec.data.split.by,
         "target": preparation.target.name,
         "validation, raw": inputs["validate-raw"].result["status"],
         "validation, prepared": inputs["validate-prepared"].result["status"],
-        "left out": ", ".join(prepared["left_out"]) or "nothing",
+        "columns left out": ", ".join(prepared["left_out"]) or "none",
     }
+
+
+def _counts(counts: dict[str, int]) -> str:
+    return ", ".join(f"{count:,} {reason}" for reason, count in counts.items() if count)
 
 
 def _links(inputs: Inputs) -> dict[str, str]:

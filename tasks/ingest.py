@@ -104,11 +104,11 @@ def _of_this_target(loop: Loop, labelled: pa.Table) -> pa.Array:
 def _divided_anew(data: Data, schema: list[dict[str, object]], before: Record) -> Iterator[str]:
     """A row without a key is known by its content: where columns came or went, the rows are divided anew."""
     changed = {str(field["name"]) for field in schema} ^ {str(field["name"]) for field in before.result["schema"]}
-    if changed and is_by_content(data.split):
+    if changed and is_by_content(data):
         yield (
             f"ingest: columns came or went ({', '.join(sorted(changed)[:5])}): rows are divided into training and test "
             "anew, and the champion may have been trained on some of the new test rows: name what a row is known by, "
-            "`data.split: {by: hash, column: KEY}`"
+            "`data.id: COLUMN`"
         )
 
 

@@ -36,8 +36,8 @@ def judge(loop: Loop) -> tuple[Record, bool]:
 
     def act(inputs: Inputs, folder: Path) -> Done:
         rival, champion = inputs.external("champion")
-        evidence = _evidence(loop, inputs, rival)
-        verdict = _verdict(loop, evidence)
+        evidence, num_known = _evidence(loop, inputs, rival)
+        verdict = _verdict(loop, evidence).model_copy(update={"num_known": num_known})
         write_text(folder / VERDICT_FILE, verdict.model_dump_json(indent=1) + "\n")
         _log(loop, verdict)
         _draw(loop, inputs["prepare"].folder, folder, verdict, evidence)
@@ -54,9 +54,21 @@ def judge(loop: Loop) -> tuple[Record, bool]:
             "challenger_cost": verdict.challenger_cost.model_dump(),
             "metrics": {name: values.get("challenger") for name, values in verdict.metrics.items()},
         }
-        return Done([folder / VERDICT_FILE], result)
+        return Done([folder / VERDICT_FILE, _write_known_rows(inputs, folder)], result)
 
     return loop.carry_out("judge", act)
+
+
+def _write_known_rows(inputs: Inputs, folder: Path) -> Path:
+    """Which rows the challenger knows: they travel with its version, for the day on which it is the champion."""
+    import numpy as np
+
+    from models.data.preparation import KNOWN_ROWS_FILE, Preparation
+    from models.judge.held_out import known_rows
+
+    prepared = inputs["prepare"].folder
+    np.save(folder / KNOWN_ROWS_FILE, known_rows(prepared, Preparation.load(prepared)), allow_pickle=False)
+    return folder / KNOWN_ROWS_FILE
 
 
 def _verdict(loop: Loop, evidence: Evidence) -> Verdict:
@@ -74,7 +86,8 @@ def _verdict(loop: Loop, evidence: Evidence) -> Verdict:
     )
 
 
-def _evidence(loop: Loop, inputs: Inputs, rival: str) -> Evidence:
+def _evidence(loop: Loop, inputs: Inputs, rival: str) -> tuple[Evidence, int]:
+    """What is compared, without the test rows that the champion knows, and how many those are."""
     from models.data import feeds
     from models.data.preparation import Preparation
     from models.judge.evidence import Evidence
@@ -83,10 +96,10 @@ def _evidence(loop: Loop, inputs: Inputs, rival: str) -> Evidence:
     prepared, exported = inputs["prepare"].folder, inputs["export"]
     preparation = Preparation.load(prepared)
     graph = exported.file("model.onnx")
-    against, cost = _champion(loop, inputs, rival, preparation)
+    against, cost, known = _champion(loop, inputs, rival, preparation)
     target = feeds.targets(prepared, "test")
     baseline = baseline_of(prepared, preparation, len(target), loop.spec.goal.metric or "mae")
-    return Evidence(
+    evidence = Evidence(
         task=preparation.task,
         target=target,
         challenger=_predictions(inputs, graph, preparation),
@@ -104,6 +117,15 @@ def _evidence(loop: Loop, inputs: Inputs, rival: str) -> Evidence:
             {key: exported.result[key] for key in Parity.model_fields if key in exported.result}
         ),
     )
+    if known is None or not known.any():
+        return evidence, 0
+    told = f"{known.sum():,} of {len(known):,} test rows are among those that the champion was trained or chosen on"
+    if known.all():
+        raise DataError(
+            f"judge: {told}: nothing is left to compare on. Was `data.split` changed? Put it back, or promote by hand"
+        )
+    loop.report.note(f"judge: {told}: they do not count")
+    return evidence.only(~known), int(known.sum())
 
 
 def _references(prepared: Path, preparation: Preparation) -> dict[str, float]:
@@ -117,26 +139,43 @@ def _references(prepared: Path, preparation: Preparation) -> dict[str, float]:
     return {"bz2": bz2_bits_per_char(train, test)}
 
 
-def _champion(loop: Loop, inputs: Inputs, rival: str, own: Preparation) -> tuple[np.ndarray | None, Cost | None]:
-    """The champion's predictions on our test rows, by its own preparation; none if it cannot read them."""
+def _champion(
+    loop: Loop, inputs: Inputs, rival: str, own: Preparation
+) -> tuple[np.ndarray | None, Cost | None, np.ndarray | None]:
+    """The champion's predictions on our test rows, by its own preparation, its cost, and which of the rows it knows.
+
+    None of each if it cannot read them.
+    """
     from models.data.preparation import Preparation
 
     if not rival:
-        return None, None
+        return None, None, None
     number = rival.partition(":")[0]
     with tempfile.TemporaryDirectory(dir=loop.workspace.cache) as place:
         folder = artifacts.download_version(loop.workspace, loop.spec.name, number, Path(place))
         theirs = Preparation.load(folder)
         if (theirs.task, theirs.target.classes) != (own.task, own.target.classes):
             loop.report.note(f"the champion (version {number}) answers another question: judged by goal and baseline")
-            return None, None
+            return None, None, None
         try:
             predictions = _predictions(inputs, folder / "model.onnx", theirs)
             cost = _cost(inputs, folder / "model.onnx", theirs)
         except DataError as error:
             loop.report.note(f"the champion cannot read this data ({error}): judged by goal and baseline")
-            return None, None
-        return predictions, cost
+            return None, None, None
+        return predictions, cost, _known(inputs, folder)
+
+
+def _known(inputs: Inputs, champion: Path) -> np.ndarray | None:
+    """Which test examples the champion knows; None where a version does not say."""
+    import numpy as np
+
+    from models.data.preparation import KNOWN_ROWS_FILE
+    from models.judge.held_out import is_known
+
+    path = champion / KNOWN_ROWS_FILE
+    known = np.load(path) if path.exists() else np.zeros(0, dtype=np.uint64)
+    return is_known(inputs["prepare"].folder, known) if len(known) else None
 
 
 def _predictions(inputs: Inputs, graph: Path, preparation: Preparation) -> np.ndarray:

@@ -28,12 +28,15 @@ def prepare(loop: Loop) -> tuple[Record, bool]:
         project = loop.project
         made = prepare_rows(inputs["ingest"].file("raw.parquet"), loop.spec, project.folder, project.prepared)
         refuse_taken_names(made)  # the graph would refuse them too, but only after the training
+        for reason, count in made.dropped.items():
+            loop.report.note(f"prepare: {count:,} rows left out: {reason}")
         for text in unseen_categories(project.prepared, made):
             loop.report.note(text)
         result = {
             "rows": made.rows,
             "task": made.task,
             "left_out": made.left_out,
+            "dropped": made.dropped,
         }
         files = [project.prepared / "rows.parquet", project.prepared / "preparation.json"]
         unlabelled = project.prepared / UNLABELLED_FILE

@@ -11,6 +11,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from models.data.preparation import KNOWN_ROWS_FILE
 from models.errors import StoreError
 from models.export import pyfunc
 from models.files import sha256, write_text
@@ -80,6 +81,7 @@ def _files(inputs: Inputs) -> dict[str, Path]:
     papers = {
         "reference.json": inputs["validate-prepared"].file("reference.json"),
         "verdict.json": inputs["judge"].file("verdict.json"),
+        KNOWN_ROWS_FILE: inputs["judge"].file(KNOWN_ROWS_FILE),
     }
     trained = inputs["train"].file(inputs["train"].result["weights"])
     weights = {"job.json": trained.with_name("job.json"), trained.name: trained}

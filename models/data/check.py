@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from models.errors import DataError
 from models.spec import Data
@@ -62,6 +63,7 @@ def check_columns(table: pa.Table, data: Data, slices: Sequence[str] = ()) -> No
     features = data.features
     named: dict[str, list[str]] = {
         "data.text.column" if data.kind == "text" else "data.target": [data.target],
+        "data.id": [data.id] if data.id else [],
         "data.split.column": [data.split.column] if data.split.column else [],
         "data.features.columns": features.columns or [],
         "data.features.drop": features.drop,
@@ -73,6 +75,26 @@ def check_columns(table: pa.Table, data: Data, slices: Sequence[str] = ()) -> No
         for column in columns:
             if column not in table.column_names:
                 raise DataError(f"{key}: {no_such_column(column, table.column_names)}")
+
+
+def check_id(table: pa.Table, data: Data) -> None:
+    """Refuse ids that do not tell rows apart. A row without one is known by what it holds.
+
+    Raises:
+        DataError: The column is absent, or one id names several rows.
+    """
+    if data.id is None:
+        return
+    if data.id not in table.column_names:
+        raise DataError(f"data.id: {no_such_column(data.id, table.column_names)}")
+    counts = table.column(data.id).drop_null().value_counts()
+    shared = counts.filter(pc.greater(counts.field("counts"), 1))
+    if len(shared):
+        value, count = shared[0]["values"].as_py(), shared[0]["counts"].as_py()
+        raise DataError(
+            f"data.id {data.id!r}: {value!r} names {count} rows ({len(shared):,} such ids), expected one row for each: "
+            "drop the repeated rows in the source, or name another column"
+        )
 
 
 def no_such_column(column: str, names: list[str]) -> str:

@@ -16,9 +16,11 @@ from models.data.read import read_source
 from models.errors import DataError, UserCodeError
 from models.spec import Data
 
+NO_TARGET, REPEATED = "without a target", "equal to an earlier row in every column"
+
 
 def kept_rows(table: pa.Table, data: Data, columns: list[str] | None = None) -> tuple[pa.Table, np.ndarray]:
-    """Drop rows without target, then rows that repeat an earlier one in every column.
+    """Drop rows without target, and with `data.deduplicate` rows that repeat an earlier one in every column.
 
     A series keeps rows without target: its steps must stay evenly apart.
 
@@ -50,6 +52,13 @@ def kept_rows(table: pa.Table, data: Data, columns: list[str] | None = None) -> 
     mask = np.zeros(num_rows, dtype=bool)
     mask[kept] = True
     return table.filter(pa.array(mask)), kept
+
+
+def dropped_rows(table: pa.Table, data: Data, kept: np.ndarray) -> dict[str, int]:
+    """How many rows `kept_rows` dropped, by the reason; `kept` are the positions that it gave."""
+    num_unanswered = 0 if data.kind == "series" else int(unanswered(table, data).sum())
+    counts = {NO_TARGET: num_unanswered, REPEATED: table.num_rows - num_unanswered - len(kept)}
+    return {reason: count for reason, count in counts.items() if count}
 
 
 def unanswered(table: pa.Table, data: Data) -> np.ndarray:

@@ -157,6 +157,8 @@ def _reason_to_leave_out(name: str, kind: pa.DataType, data: Data) -> str | None
         return "not in data.features.columns"
     if name == data.target:
         return None
+    if name == data.id and not asked:
+        return "it names the row (data.id)"
     if name == data.split.column and not asked:
         return f"it is what the split is by ({data.split.by})"
     if pa.types.is_null(kind):

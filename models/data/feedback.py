@@ -12,7 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from models.data.hashing import hash_rows, missing
+from models.data.columns import as_text
+from models.data.hashing import missing
 from models.data.log_names import INPUT, LABEL, RAW
 from models.errors import DataError
 from models.spec import Data
@@ -40,8 +41,8 @@ def with_feedback(table: pa.Table, labelled: pa.Table, data: Data) -> Joined:
     """The raw table with labelled predictions as further rows.
 
     A column that the predicted rows did not have is missing in theirs; the time by which the data is split is that of
-    the prediction then. A row is known when the source has one that is equal in the target and in every column that
-    the predicted rows had.
+    the prediction then. A row is known when the source has one of its id (`data.id`); without ids none is, for rows
+    that hold the same may be two.
 
     Args:
         table: The source's raw table.
@@ -59,7 +60,7 @@ def with_feedback(table: pa.Table, labelled: pa.Table, data: Data) -> Joined:
             "them out"
         )
     rows, unfit = _as_source(table.schema, labelled, carried, data)
-    known = _known(table, rows, [*carried, data.target])
+    known = _known(table, labelled.column("id"), data.id)
     rows, unfit = _with_time(rows, labelled.column("at"), data, unfit)
     kept = pa.array(~known & ~unfit)
     told = labelled.select(list(_TOLD)).rename_columns(list(_TOLD.values())).filter(kept)
@@ -85,6 +86,9 @@ def _as_source(
     for field in schema:
         column = pa.chunked_array([pa.nulls(labelled.num_rows, field.type)])
         given = [f"{prefix}{field.name}" for prefix in (INPUT, RAW)] if field.name in carried else []
+        if field.name == data.id:  # an id that is not of the column's type is none of the source's
+            given = []
+            column = _cast(labelled.column("id"), field.type)[0]
         for name in [LABEL] if field.name == data.target else given:  # what was given raw wins over what the graph saw
             if name in labelled.column_names:
                 cast, bad = _cast(labelled.column(name), field.type)
@@ -116,11 +120,11 @@ def _value(value: pa.Scalar, kind: pa.DataType) -> pa.Scalar | None:
         return None
 
 
-def _known(table: pa.Table, rows: pa.Table, columns: list[str]) -> np.ndarray:
-    source = np.sort(hash_rows(table, columns))
-    hashes = hash_rows(rows, columns)
-    places = np.minimum(source.searchsorted(hashes), len(source) - 1)
-    known: np.ndarray = source[places] == hashes
+def _known(table: pa.Table, ids: pa.ChunkedArray, id_column: str | None) -> np.ndarray:
+    if id_column is None or id_column not in table.column_names:
+        return np.zeros(len(ids), dtype=bool)
+    named = as_text(table.column(id_column)).combine_chunks()
+    known: np.ndarray = pc.is_in(ids.cast(pa.string()), value_set=named.cast(pa.string())).to_numpy()
     return known
 
 

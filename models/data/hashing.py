@@ -27,6 +27,29 @@ def hash_rows(table: pa.Table, columns: list[str], seed: int = 0) -> Hashes:
     return _mix(total)
 
 
+def row_identities(table: pa.Table, id_column: str | None = None) -> Hashes:
+    """One hash a row by which it is known again, whatever the order: of its id, or, without one, of what it holds.
+
+    Rows that are equal are told apart by a count, so that each is a row of its own.
+    """
+    named = np.zeros(table.num_rows, dtype=bool) if id_column is None else ~missing(table.column(id_column))
+    hashes = hash_rows(table, [id_column]) if id_column else np.zeros(table.num_rows, dtype=np.uint64)
+    if not named.all():
+        hashes = np.where(named, hashes, hash_rows(table, table.column_names))
+    order = np.argsort(hashes, kind="stable")
+    ordered = hashes[order]
+    starts = np.flatnonzero(np.diff(ordered, prepend=~ordered[:1]))
+    repeats = np.arange(len(ordered)) - np.repeat(starts, np.diff(np.append(starts, len(ordered))))
+    again = np.flatnonzero(repeats)
+    hashes[order[again]] = _mix(ordered[again] + repeats[again].astype(np.uint64))
+    return hashes
+
+
+def keyed(hashes: Hashes, seed: int) -> Hashes:
+    """The hashes, drawn anew for a seed."""
+    return _mix(hashes ^ _mix(np.array([seed % 2**64], dtype=np.uint64) * _GOLDEN))
+
+
 def hash_values(column: pa.ChunkedArray, name: str, seed: int = 0) -> Hashes:
     """One hash a value, keyed with the column's name; 0 where the value is missing.
 

@@ -16,6 +16,8 @@ from models.spec import Image, Kind, Task, Window
 ROWS_FILE = "rows.parquet"
 PREPARATION_FILE = "preparation.json"
 ROW_COLUMN = "__row"
+IDENTITY_COLUMN = "__identity"
+KNOWN_ROWS_FILE = "known_rows.npy"
 SPLIT_COLUMN = "__split"
 KEY_COLUMN = "__key"
 SLICE_PREFIX = "__slice:"
@@ -103,6 +105,7 @@ class Preparation(_Part):
     window: Window | None = None
     characters: Characters | None = None
     rows: dict[str, int] = Field(default_factory=dict, description="Examples in train, validation and test.")
+    dropped: dict[str, int] = Field(default_factory=dict, description="Raw rows that are no example, by the reason.")
     left_out: dict[str, str] = Field(default_factory=dict, description="Columns that are no input, and why.")
 
     @property

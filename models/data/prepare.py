@@ -9,12 +9,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from models.data.check import check_columns
-from models.data.clean import kept_rows, made_features
+from models.data.check import check_columns, check_id
+from models.data.clean import dropped_rows, kept_rows, made_features
 from models.data.columns import Columns, all_missing, as_float64, as_text, choose, dtype_of, with_slices
 from models.data.fit import fit_categorical, fit_numeric, fit_pixels, names_each_row
+from models.data.hashing import row_identities
 from models.data.pixels import pixels_of
 from models.data.preparation import (
+    IDENTITY_COLUMN,
     KEY_COLUMN,
     ROW_COLUMN,
     ROWS_FILE,
@@ -28,7 +30,7 @@ from models.data.preparation import (
 )
 from models.data.read import ROW_GROUP, read_table
 from models.data.series import example_splits, time_order
-from models.data.split import TRAIN, assign, check_not_empty, is_by_content, newest, split_key
+from models.data.split import TRAIN, assign, check_not_empty, newest, split_key
 from models.data.target import class_indices, fit_target, infer_task
 from models.data.text import prepare_text
 from models.data.unlabelled import write_unlabelled
@@ -68,32 +70,35 @@ def prepare_table(table: pa.Table, spec: Spec, base: Path) -> tuple[pa.Table, Pr
     data = spec.data
     if data.kind == "text":
         return prepare_text(table, data, spec.judge.slices)
-    came = table if data.features.make and is_by_content(data.split) else None
+    # By what came, not by what was made of it: another feature must not move rows between training and test.
+    check_id(table, data)
+    identities = row_identities(table, data.id)
     if data.features.make:
         table = made_features(table, data.features.make, base)
     check_columns(table, data, spec.judge.slices)
     columns = choose(table.schema, data)
-    table, positions = kept_rows(table, data, _needed(table, spec, columns))
+    raw = table
+    table, positions = kept_rows(raw, data, _needed(raw, spec, columns))
+    dropped = dropped_rows(raw, data, positions)
     if data.kind == "series":
         order = time_order(table, data)
         table, positions = table.take(order), positions[order]
-    # By what came, not by what was made of it: another feature must not move rows between training and test.
-    codes = assign(table, data.split, data.target, None if came is None else came.take(positions))
+    codes = assign(table, data.split, data.target, identities[positions])
     kept = newest(codes, split_key(table, data.split), data.newest)
     if not kept.all():
+        dropped[f"older than the newest {data.newest:,} training rows"] = int((~kept).sum())
         table, positions, codes = table.filter(pa.array(kept)), positions[kept], codes[kept]
     if data.kind == "series":
         codes = example_splits(codes, table, data)
         check_not_empty(codes, data.split)
-    rows, preparation = _fit(table, data, _Rows(codes, positions, split_key(table, data.split)), columns)
-    return with_slices(rows, table, spec.judge.slices), preparation
+    fitted = _Rows(codes, positions, identities[positions], split_key(table, data.split))
+    rows, preparation = _fit(table, data, fitted, columns)
+    return with_slices(rows, table, spec.judge.slices), preparation.model_copy(update={"dropped": dropped})
 
 
 def _needed(table: pa.Table, spec: Spec, columns: Columns) -> list[str]:
     """The columns that decide a row's split, and those that the prepared rows hold."""
     data = spec.data
-    if is_by_content(data.split):
-        return list(table.column_names)
     inputs = [*columns.numeric, *columns.categorical, data.image and data.image.column]
     named = [*inputs, data.target, data.split.column, *spec.judge.slices]
     return [name for name in table.column_names if name in named]
@@ -103,6 +108,7 @@ def _needed(table: pa.Table, spec: Spec, columns: Columns) -> list[str]:
 class _Rows:
     codes: np.ndarray
     positions: np.ndarray
+    identities: np.ndarray
     key: np.ndarray | None = None
 
     @property
@@ -136,6 +142,7 @@ def _fit(table: pa.Table, data: Data, rows: _Rows, columns: Columns) -> tuple[pa
         left_out=columns.left_out,
     )
     made[ROW_COLUMN] = pa.array(rows.positions, pa.int64())
+    made[IDENTITY_COLUMN] = pa.array(rows.identities, pa.uint64())
     made[SPLIT_COLUMN] = pa.array(rows.codes, pa.int8())
     if rows.key is not None:
         made[KEY_COLUMN] = pa.array(rows.key, pa.int64())

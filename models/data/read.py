@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from models.data import r_data
 from models.data.csv_files import SUFFIXES, delimiter_of, suffix_of
-from models.data.preparation import KEY_COLUMN, ROW_COLUMN, SLICE_PREFIX, SPLIT_COLUMN
+from models.data.preparation import IDENTITY_COLUMN, KEY_COLUMN, ROW_COLUMN, SLICE_PREFIX, SPLIT_COLUMN
 from models.data.text_files import is_text_file, read_text, text_files
 from models.data.write import whole_file
 from models.errors import DataError
@@ -198,7 +198,7 @@ def _checked(table: pa.Table, told_as: str) -> pa.Table:
     for position, name in enumerate(table.column_names, start=1):
         if not name.strip():
             raise DataError(f"{told_as}: column {position} has no name: name it, or drop it, in the source")
-        if name in (KEY_COLUMN, ROW_COLUMN, SPLIT_COLUMN) or name.startswith(SLICE_PREFIX):
+        if name in (IDENTITY_COLUMN, KEY_COLUMN, ROW_COLUMN, SPLIT_COLUMN) or name.startswith(SLICE_PREFIX):
             raise DataError(f"{told_as}: column {name!r} has a name that Loopline uses itself: rename it")
     if not table.num_rows:
         raise DataError(f"{told_as}: the table has {table.num_columns} columns and no rows: expected at least ten")

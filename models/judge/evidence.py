@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -47,6 +47,22 @@ class Evidence:
         """Predictions of each model that there is; the challenger first."""
         all_of_them = {"challenger": self.challenger, "champion": self.champion, "baseline": self.baseline}
         return {name: prediction for name, prediction in all_of_them.items() if prediction is not None}
+
+    def only(self, examples: Array) -> Evidence:
+        """The evidence of some examples: `examples` is true where one counts, bool (example,)."""
+
+        def part(values: Array | None) -> Array | None:
+            return None if values is None else values[examples]
+
+        return replace(
+            self,
+            target=self.target[examples],
+            challenger=self.challenger[examples],
+            champion=part(self.champion),
+            baseline=part(self.baseline),
+            clusters=part(self.clusters),
+            slices={column: values[examples] for column, values in self.slices.items()},
+        )
 
     def check(self) -> None:
         """Refuse what cannot be compared.

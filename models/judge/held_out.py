@@ -8,11 +8,15 @@ import numpy as np
 
 from models.data import feeds, text
 from models.data.code_points import code_points
-from models.data.preparation import Preparation
+from models.data.encode import rows_of
+from models.data.hashing import Hashes
+from models.data.preparation import IDENTITY_COLUMN, Preparation
 from models.judge.baseline import Baseline, naive_forecast, trivial_baseline, unigram
 from models.judge.bootstrap import time_blocks
 from models.judge.metrics import Array
 from models.spec import Split
+
+MOST_KNOWN = 1 << 20
 
 
 def baseline_of(prepared: Path, preparation: Preparation, num_examples: int, metric: str) -> Baseline:
@@ -26,6 +30,29 @@ def baseline_of(prepared: Path, preparation: Preparation, num_examples: int, met
         return naive_forecast(series, rows, preparation.window.horizon, middle)
     num_classes = len(preparation.target.classes or ()) or 2
     return trivial_baseline(preparation.task, feeds.targets(prepared, "train"), num_examples, num_classes, metric)
+
+
+def known_rows(prepared: Path, preparation: Preparation) -> Hashes:
+    """The identities of the rows that a model was trained or chosen on, to travel with its version.
+
+    uint64 (row,), sorted; of more than a million the smallest, a sample. Empty for a text.
+    """
+    if preparation.characters is not None:
+        return np.zeros(0, dtype=np.uint64)
+    sides = [_identities(prepared, side) for side in ("train", "validation")]
+    return np.sort(np.concatenate(sides))[:MOST_KNOWN]
+
+
+def is_known(prepared: Path, known: Hashes) -> np.ndarray:
+    """Which test examples are among those that another model knows, bool (example,)."""
+    identities = _identities(prepared, "test")
+    found: np.ndarray = np.isin(identities, known)
+    return found
+
+
+def _identities(prepared: Path, split: str) -> Hashes:
+    found: Hashes = rows_of(prepared, split, [IDENTITY_COLUMN]).column(0).to_numpy()
+    return found
 
 
 def clusters_of(prepared: Path, preparation: Preparation, split: Split, num_examples: int) -> Array | None:

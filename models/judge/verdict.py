@@ -97,6 +97,7 @@ class Verdict(_Part):
     direction: Literal["maximize", "minimize"]
     rules: spec.Judge
     good_enough: Number = None
+    num_known: int = Field(0, description="Test rows that do not count: the champion was trained or chosen on them.")
     max_latency_ms: Number = Field(None, description="The tighter of judge.max_latency_ms and serve.max_latency_ms.")
     seed: int = 0
 

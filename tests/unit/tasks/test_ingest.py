@@ -114,15 +114,15 @@ def _labelled(project: Project, ids: list[str], x: list[float], labels: list[str
 def test_labelled_predictions_become_rows_once_and_are_told_apart_beside_the_table(make_project: MakeProject) -> None:
     project = make_project()
     before, _ = ingested(project)
-    _labelled(project, ["a", "b"], [0.0, 500.0], ["no", "yes"])  # the first is the source's own first row
+    _labelled(project, ["a", "b"], [0.0, 500.0], ["no", "yes"])  # the first holds what the source's own first row holds
     record, was_done = ingested(project)
     assert not was_done
-    assert record.result["feedback"] == {"joined": 1, "known": 1, "unfit": 0, "other": 0}
-    assert record.result["rows"] == 201
+    assert record.result["feedback"] == {"joined": 2, "known": 0, "unfit": 0, "other": 0}
+    assert record.result["rows"] == 202
     assert record.digest != before.digest
-    assert pq.read_table(project.raw).slice(200).to_pylist() == [{"x": 500.0, "c": "u", "y": "yes"}]
-    (origin,) = pq.read_table(project.raw.with_name("feedback.parquet")).to_pylist()
-    assert (origin["row"], origin["id"], origin["labelled_by"]) == (200, "b", "Ada")
+    assert pq.read_table(project.raw).slice(201).to_pylist() == [{"x": 500.0, "c": "u", "y": "yes"}]
+    _, origin = pq.read_table(project.raw.with_name("feedback.parquet")).to_pylist()
+    assert (origin["row"], origin["id"], origin["labelled_by"]) == (201, "b", "Ada")
     assert ingested(project)[1]
     spec = read_spec(project.spec_path)
     assert Ledger(project, spec).plan()[0].state == "done"

@@ -3,8 +3,18 @@ import re
 import pyarrow as pa
 import pytest
 
-from models.data.check import check_columns, check_schema, no_such_column, table_schema
+from models.data.check import check_columns, check_id, check_schema, no_such_column, table_schema
 from models.errors import DataError
+from models.spec import Data
+
+
+def test_an_id_names_one_row_each_and_may_be_missing():
+    data = Data.model_validate({"source": "x.csv", "target": "y", "id": "key"})
+    check_id(pa.table({"key": ["a", None, None]}), data)
+    with pytest.raises(DataError, match=r"data\.id 'key': 'a' names 2 rows \(1 such ids\), expected one row for each"):
+        check_id(pa.table({"key": ["a", "a", "b"]}), data)
+    with pytest.raises(DataError, match=r"data\.id: no column 'key' .* did you mean 'keys'"):
+        check_id(pa.table({"keys": ["a"]}), data)
 
 
 def test_the_schema_is_plain_data():

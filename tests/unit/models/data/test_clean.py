@@ -2,25 +2,30 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from models.data.clean import kept_rows, made_features
+from models.data.clean import NO_TARGET, REPEATED, dropped_rows, kept_rows, made_features
 from models.errors import DataError, UserCodeError
 
 
 def test_rows_without_target_and_repeated_rows_go_and_positions_stay(make_spec):
     table = pa.table({"x": [1, 1, 2, 3, 3], "y": ["a", "a", None, "b", "c"]})
-    kept, positions = kept_rows(table, make_spec().data)
+    data = make_spec(deduplicate=True).data
+    kept, positions = kept_rows(table, data)
     assert kept.to_pylist() == [{"x": 1, "y": "a"}, {"x": 3, "y": "b"}, {"x": 3, "y": "c"}]
     assert positions.tolist() == [0, 3, 4]
+    assert dropped_rows(table, data, positions) == {NO_TARGET: 1, REPEATED: 1}
 
 
-def test_repeated_rows_stay_when_asked_to(make_spec):
-    table = pa.table({"x": [1, 1], "y": ["a", "a"]})
-    assert kept_rows(table, make_spec(deduplicate=False).data)[0].num_rows == 2
+def test_equal_rows_are_rows_of_their_own_unless_the_spec_says_otherwise(make_spec):
+    table = pa.table({"x": [1, 1, 1], "y": ["a", "a", None]})
+    data = make_spec().data
+    kept, positions = kept_rows(table, data)
+    assert kept.num_rows == 2
+    assert dropped_rows(table, data, positions) == {NO_TARGET: 1}
 
 
 def test_a_missing_value_is_no_zero(make_spec):
     table = pa.table({"x": [0, None, 0.0, np.nan], "y": ["a"] * 4})
-    kept, positions = kept_rows(table, make_spec().data)
+    kept, positions = kept_rows(table, make_spec(deduplicate=True).data)
     assert positions.tolist() == [0, 1]
     assert kept.num_rows == 2
 

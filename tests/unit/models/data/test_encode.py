@@ -96,4 +96,4 @@ def test_a_damaged_folder_is_refused_with_the_cure(run_prepare, make_spec, rows)
 def test_an_empty_table_of_numbers_has_no_categories(run_prepare, make_spec, rows):
     folder, _ = run_prepare(rows.select(["count", "y"]), make_spec())
     assert encode(folder, "test")["categorical"].shape[1] == 0
-    assert pq.read_table(folder / ROWS_FILE).column_names == ["count", "y", "__row", "__split"]
+    assert pq.read_table(folder / ROWS_FILE).column_names == ["count", "y", "__row", "__identity", "__split"]

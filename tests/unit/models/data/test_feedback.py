@@ -69,13 +69,21 @@ def test_what_was_given_raw_wins_over_what_the_graph_saw():
     assert with_feedback(SOURCE, rows, data()).table.column("x").to_pylist() == [1.0, 2.0, 7.0, 0.6]
 
 
-def test_a_row_that_the_source_has_by_now_is_left_out():
-    rows = labelled({"input.x": [1.0, 1.0, 2.0], "input.hour": [5.0, 5.0, 6.0]}, ["yes", "no", "no"])
+def test_a_row_that_the_source_has_by_its_id_is_left_out():
+    source = SOURCE.append_column("key", pa.array(["p0", "q"]))
+    rows = labelled({"input.x": [1.5, 2.0]}, ["yes", "no"])
+    found = with_feedback(source, rows, data(id="key"))
+    assert (found.known, found.origin.column("id").to_pylist()) == (1, ["p1"])
+    assert found.table.column("key").to_pylist() == ["p0", "q", "p1"]
+    numbered = SOURCE.append_column("key", pa.array([7, 8]))
+    found = with_feedback(numbered, rows, data(id="key"))
+    assert (found.known, found.unfit, found.table.column("key").to_pylist()) == (0, 0, [7, 8, None, None])
+
+
+def test_rows_that_hold_what_the_source_holds_are_rows_of_their_own():
+    rows = labelled({"input.x": [1.0] * 300, "input.hour": [5.0] * 300}, ["yes"] * 300)
     found = with_feedback(SOURCE, rows, data())
-    assert found.origin.column("id").to_pylist() == ["p1"]  # another outcome of the same inputs is another row
-    assert found.known == 2
-    told_apart = labelled({"input.x": [1.0], "raw.tag": ["other"]}, ["yes"])
-    assert with_feedback(SOURCE, told_apart, data()).known == 0
+    assert (found.known, found.origin.num_rows) == (0, 300)
 
 
 def test_values_that_do_not_fit_leave_their_row_out():

@@ -15,13 +15,13 @@ def joined(batches):
 
 def test_a_table_is_fed_by_column_in_its_own_units(run_prepare, make_spec, rows):
     folder, made = run_prepare(rows, make_spec())
-    fed = joined(feeds(folder, "test", batch=7))
+    fed = joined(feeds(folder, "train", batch=7))
     assert list(fed) == ["number", "count", "when", "city", "flag"]
     assert fed["number"].dtype == np.float64
     assert np.isnan(fed["number"]).any()
     assert set(fed["city"]) == {"Rome", "Oslo", "Bern", ""}
     assert set(fed["flag"]) == {"true", "false"}
-    encoded = encode(folder, "test")["numeric"]
+    encoded = encode(folder, "train")["numeric"]
     for position, part in enumerate(made.numeric):
         assert np.array_equal(encode_numeric(fed[part.name], part), encoded[:, position])
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.data.hashing import hash_rows, hash_values, unit_interval
+from models.data.hashing import hash_rows, hash_values, row_identities, unit_interval
 from models.errors import DataError
 
 
@@ -50,6 +50,15 @@ def test_points_are_uniform():
     points = unit_interval(hash_values(pa.chunked_array([pa.array(range(20_000))]), "id"))
     shares = np.histogram(points, 10, (0, 1))[0] / len(points)
     assert np.all(np.abs(shares - 0.1) < 0.01)
+
+
+def test_equal_rows_have_identities_of_their_own_and_a_row_without_an_id_that_of_its_content():
+    rows = pa.table({"key": ["a", None, None, None], "x": [1, 2, 2, 3]})
+    by_content, by_id = row_identities(rows), row_identities(rows, "key")
+    assert len(set(by_content.tolist())) == len(set(by_id.tolist())) == 4
+    assert np.array_equal(by_content[1:], by_id[1:])
+    assert by_id[0] == row_identities(pa.table({"key": ["a"], "x": [9]}), "key")[0]
+    assert len(row_identities(rows.slice(0, 0))) == 0
 
 
 def test_a_list_column_is_refused_with_the_cure():

@@ -17,8 +17,15 @@ def test_the_prepared_folder_holds_the_rows_and_the_preparation(run_prepare, mak
     assert made.left_out == {"when": "dropped by the spec"}
     assert sum(made.rows.values()) == 200
     table = pq.read_table(folder / ROWS_FILE)
-    assert table.column_names == ["number", "count", "city", "flag", "y", "__row", "__split"]
-    assert [str(kind) for kind in table.schema.types] == ["double", "double", *["string"] * 3, "int64", "int8"]
+    assert table.column_names == ["number", "count", "city", "flag", "y", "__row", "__identity", "__split"]
+    assert [str(kind) for kind in table.schema.types] == [
+        "double",
+        "double",
+        *["string"] * 3,
+        "int64",
+        "uint64",
+        "int8",
+    ]
     assert table.column("city").null_count == sum(city == "" for city in rows.column("city").to_pylist())
 
 
@@ -28,6 +35,8 @@ def test_no_statistic_sees_validation_or_test_rows(run_prepare, make_spec, rows,
     spec = make_spec(split=split, features={"drop": ["when"]})
     if by == "random":
         spec = make_spec(split={"by": "random", "column": "when"}, features={"drop": ["when"]})
+    if by == "stratified":
+        spec = make_spec(split={"by": "stratified"}, id="when")  # by its content a changed row would be another one
     folder, _ = run_prepare(rows, spec)
     before = (folder / "preparation.json").read_bytes()
     held_out = np.zeros(200, dtype=bool)

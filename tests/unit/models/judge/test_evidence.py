@@ -43,3 +43,11 @@ def test_slice_values_read_as_people_write_them():
 def test_a_users_own_words_are_no_missing_values():
     words = np.array(["None", "nan", "", "NaT"], dtype=object)
     assert as_text(words).tolist() == ["None", "nan", "missing", "NaT"]
+
+
+def test_examples_that_do_not_count_leave_every_array():
+    whole = given(champion=np.array([0.1, 0.2, 0.3]), slices={"sex": np.array(["f", "m", "f"])})
+    part = whole.only(np.array([True, False, True]))
+    part.check()
+    assert (len(part.target), part.champion.tolist(), part.slices["sex"].tolist()) == (2, [0.1, 0.3], ["f", "f"])
+    assert part.baseline is None

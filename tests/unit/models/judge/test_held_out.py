@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 from models.data.feeds import targets
 from models.data.prepare import prepare
-from models.judge.held_out import baseline_of, clusters_of
+from models.judge.held_out import baseline_of, clusters_of, is_known, known_rows
 from models.spec import Spec
 
 
@@ -69,3 +69,16 @@ def test_groups_hang_together(tmp_path: Path):
     assert clusters is not None
     assert len(clusters) == count
     assert 1 < clusters.max() + 1 < 60
+
+
+def test_rows_that_another_model_knows_are_found_again_in_whatever_order_they_come(tmp_path: Path):
+    random = np.random.default_rng(0)
+    table = pa.table({"x": random.normal(size=300), "y": random.choice(["a", "b"], 300)})
+    _, preparation = prepared(table, tmp_path)
+    known = known_rows(tmp_path / "prepared", preparation)
+    assert len(known) == preparation.rows["train"] + preparation.rows["validation"]
+    assert not is_known(tmp_path / "prepared", known).any()
+    prepared(table.take(random.permutation(300)), tmp_path)
+    assert not is_known(tmp_path / "prepared", known).any()
+    prepared(table, tmp_path, split={"seed": 1})
+    assert 0.5 < is_known(tmp_path / "prepared", known).mean() < 1
