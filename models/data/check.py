@@ -71,9 +71,10 @@ def check_columns(table: pa.Table, data: Data, slices: Sequence[str] = ()) -> No
         "data.image.column": [data.image.column] if data.image else [],
         "judge.slices": list(slices),
     }
+    there = set(table.column_names)
     for key, columns in named.items():
         for column in columns:
-            if column not in table.column_names:
+            if column not in there:
                 raise DataError(f"{key}: {no_such_column(column, table.column_names)}")
 
 

@@ -30,9 +30,10 @@ class Columns:
 def choose(schema: pa.Schema, data: Data) -> Columns:
     """Divide the columns of a table into inputs and the rest, by the spec and by type alone.
 
-    Numbers are numeric; text and booleans are categorical; dates are left out (a graph takes numbers and
-    text: give their parts with `data.features.make`). The split's own column is left out unless
-    `features.columns` or `features.kinds` names it. A series sees its target's past.
+    They stand in the order of `features.columns`, else of the table. Numbers are numeric; text and booleans are
+    categorical; dates are left out (a graph takes numbers and text: give their parts with `data.features.make`). The
+    split's own column is left out unless `features.columns` or `features.kinds` names it. A series sees its target's
+    past.
 
     Raises:
         DataError: A column was asked for that no net can take, or none is left.
@@ -40,13 +41,15 @@ def choose(schema: pa.Schema, data: Data) -> Columns:
     columns = Columns()
     if data.kind == "image":
         return columns
-    for position in schema:
-        reason = _reason_to_leave_out(position.name, position.type, data)
+    types = {field.name: field.type for field in schema}
+    asked = [name for name in data.features.columns or () if name in types]
+    for name in dict.fromkeys([*asked, *types]):  # an own net counts on the order in which the spec names them
+        reason = _reason_to_leave_out(name, types[name], data)
         if reason:
-            columns.left_out[position.name] = reason
-        elif position.name != data.target or data.kind == "series":
-            kind = _kind(position.name, position.type, data)
-            (columns.numeric if kind == "numeric" else columns.categorical).append(position.name)
+            columns.left_out[name] = reason
+        elif name != data.target or data.kind == "series":
+            kind = _kind(name, types[name], data)
+            (columns.numeric if kind == "numeric" else columns.categorical).append(name)
     if not columns.numeric and not columns.categorical:
         told = "; ".join(f"{name}: {reason}" for name, reason in columns.left_out.items())
         raise DataError(f"data.features leaves no input column ({told}): name some in data.features.columns")

@@ -52,7 +52,8 @@ def with_feedback(table: pa.Table, labelled: pa.Table, data: Data) -> Joined:
     Raises:
         DataError: The predicted rows share no column with the source.
     """
-    carried = [name for name in table.column_names if name != data.target and _held(labelled, name)]
+    held = set(labelled.column_names)
+    carried = [name for name in table.column_names if name != data.target and held & {f"{RAW}{name}", f"{INPUT}{name}"}]
     if not carried:
         raise DataError(
             "labelled predictions: their rows have no column of the source, which has "
@@ -71,10 +72,6 @@ def with_feedback(table: pa.Table, labelled: pa.Table, data: Data) -> Joined:
         int((known & ~unfit).sum()),
         int(unfit.sum()),
     )
-
-
-def _held(labelled: pa.Table, name: str) -> bool:
-    return any(f"{prefix}{name}" in labelled.column_names for prefix in (RAW, INPUT))
 
 
 def _as_source(

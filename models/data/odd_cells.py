@@ -19,11 +19,11 @@ def odd_cells(table: pa.Table, data: Data) -> list[str]:
         table: As it was read.
         data: The spec's; a column whose kind it says is left alone, and so are those that are no features.
 
-    Cost: `LOOKED_AT` rows of each column of text.
+    Cost: `LOOKED_AT` rows of each column of text; linear in the columns.
     """
     left_alone = {data.target, *data.features.drop, *data.features.kinds}
-    wanted = data.features.columns or table.column_names
-    names = [name for name in wanted if name in table.column_names and name not in left_alone]
+    there = dict.fromkeys(table.column_names)
+    names = [name for name in data.features.columns or there if name in there and name not in left_alone]
     found = [_odd(table.column(name).slice(0, LOOKED_AT), name) for name in names]
     return [text for text in found if text]
 

@@ -29,6 +29,7 @@ from models.data.preparation import (
     Target,
 )
 from models.data.read import ROW_GROUP, read_table
+from models.data.row_wise import check_feature_function
 from models.data.series import example_splits, time_order
 from models.data.split import TRAIN, assign, check_not_empty, newest, split_key
 from models.data.target import class_indices, fit_target, infer_task
@@ -74,6 +75,7 @@ def prepare_table(table: pa.Table, spec: Spec, base: Path) -> tuple[pa.Table, Pr
     check_id(table, data)
     identities = row_identities(table, data.id)
     if data.features.make:
+        check_feature_function(table, data, base)
         table = made_features(table, data.features.make, base)
     check_columns(table, data, spec.judge.slices)
     columns = choose(table.schema, data)
@@ -100,7 +102,7 @@ def _needed(table: pa.Table, spec: Spec, columns: Columns) -> list[str]:
     """The columns that decide a row's split, and those that the prepared rows hold."""
     data = spec.data
     inputs = [*columns.numeric, *columns.categorical, data.image and data.image.column]
-    named = [*inputs, data.target, data.split.column, *spec.judge.slices]
+    named = {*inputs, data.target, data.split.column, *spec.judge.slices}
     return [name for name in table.column_names if name in named]
 
 

@@ -1,4 +1,4 @@
-"""Whether a user's feature function looks at one row at a time, so that it may be called on pieces of a table."""
+"""Whether a user's feature function looks at one row at a time and does without the target, as serving must."""
 
 from __future__ import annotations
 
@@ -10,10 +10,52 @@ import pyarrow as pa
 from models.data.clean import made_features
 from models.data.hashing import hash_rows
 from models.errors import UserCodeError
+from models.spec import Data
 
 SAMPLE = 2000
 PIECES = (1, 7, 500)
 """Sizes of the pieces that it is called on, from the start of the sample turned round."""
+
+
+def check_feature_function(table: pa.Table, data: Data, base: Path) -> None:
+    """Refuse a `data.features.make` whose columns cannot be made for the rows that a served model is asked about.
+
+    Those have no target and come alone; what looks at other rows also carries test rows into training. A series is
+    left alone: its target's past is an input, and its rows belong together. Tried on a sample, with a few calls.
+
+    Raises:
+        UserCodeError: It needs the target, or what it makes of a row depends on the target or on other rows.
+    """
+    reference = data.features.make
+    if not reference or data.kind == "series":
+        return
+    sample = table.slice(0, SAMPLE)
+    asked = sample.drop_columns([data.target]) if data.target in sample.column_names else sample
+    cure = "rows to predict have none: make features of the other columns alone"
+    try:
+        alone = made_features(asked, reference, base)
+    except UserCodeError as error:
+        made_features(sample, reference, base)  # a fault of its own is told as such
+        raise UserCodeError(
+            f"data.features.make {reference}: needs the target {data.target!r}; {cure}. Without it: {error}"
+        ) from error
+    whole = made_features(sample, reference, base)
+    names = [name for name in whole.column_names if name != data.target]
+    changed = [name for name in names if name not in alone.column_names or not _is_same(whole, alone, name)]
+    if changed:
+        raise UserCodeError(
+            f"data.features.make {reference}: the column {changed[0]!r} depends on the target {data.target!r}; {cure}"
+        )
+    if not is_row_wise(asked, reference, base):
+        raise UserCodeError(
+            f"data.features.make {reference}: what it makes of a row depends on other rows, which a served model does "
+            "not see, and which lets training see the test rows: make it of the row alone, or of earlier rows in the "
+            "source function"
+        )
+
+
+def _is_same(one: pa.Table, other: pa.Table, name: str) -> bool:
+    return np.array_equal(hash_rows(one, [name]), hash_rows(other, [name]))
 
 
 def is_row_wise(rows: pa.Table, reference: str, base: Path) -> bool:

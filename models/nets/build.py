@@ -43,6 +43,13 @@ def build_net(model: Model, sizes: Sizes, base: Path) -> nn.Module:
     _dry_forward(net, sizes, name)
     if not any(parameter.requires_grad for parameter in net.parameters()):
         raise UserCodeError(f"{name}: no parameter that can be trained: register layers as attributes")
+    empty = [key for key, parameter in net.named_parameters() if not parameter.numel()]
+    if empty and name not in NETS:
+        shape = tuple(net.get_parameter(empty[0]).shape)
+        raise UserCodeError(
+            f"{name}: the layer {empty[0].rpartition('.')[0]!r} is empty, its weight has shape {shape}: "
+            "leave it out where the data has no such inputs"
+        )
     return net
 
 
@@ -68,24 +75,21 @@ def check_arguments(
 
 
 def offered(sizes: Sizes) -> dict[str, Any]:
-    """What a factory of own code may ask for by the names of its parameters."""
-    channels, height, width = sizes.image or (0, 0, 0)
-    length, num_features = sizes.window or (sizes.length, 0)
+    """What a factory of own code is given for parameters of these names that have no default; what the data has."""
+    common = {"sizes": sizes, "kind": sizes.kind, "task": sizes.task, "num_outputs": sizes.num_outputs}
+    if sizes.image is not None:
+        channels, height, width = sizes.image
+        return {**common, "image": sizes.image, "channels": channels, "height": height, "width": width}
+    if sizes.window is not None:
+        length, num_features = sizes.window
+        return {**common, "window": sizes.window, "length": length, "num_features": num_features}
+    if sizes.kind == "text":
+        return {**common, "length": sizes.length}
     return {
-        "sizes": sizes,
-        "kind": sizes.kind,
-        "task": sizes.task,
+        **common,
         "num_numeric": sizes.num_numeric,
         "cardinalities": sizes.cardinalities,
         "num_inputs": sizes.num_numeric + sum(sizes.cardinalities),
-        "image": sizes.image,
-        "channels": channels,
-        "height": height,
-        "width": width,
-        "window": sizes.window,
-        "length": length,
-        "num_features": num_features,
-        "num_outputs": sizes.num_outputs,
     }
 
 
@@ -96,7 +100,8 @@ def _own_net(name: str, factory: Any, arguments: dict[str, Any], sizes: Sizes) -
         )
     parameters = inspect.signature(factory).parameters
     check_arguments(name, factory, arguments)
-    given = {key: value for key, value in offered(sizes).items() if key in parameters} | arguments
+    wanted = {key for key, parameter in parameters.items() if parameter.default is parameter.empty}
+    given = {key: value for key, value in offered(sizes).items() if key in wanted} | arguments
     missing = [
         parameter.name
         for parameter in parameters.values()
@@ -107,7 +112,7 @@ def _own_net(name: str, factory: Any, arguments: dict[str, Any], sizes: Sizes) -
     if missing:
         raise UsageError(
             f"{name} needs {', '.join(missing)}: give {'it' if len(missing) == 1 else 'them'} in model.arguments "
-            f"(given without asking: {', '.join(offered(sizes))})"
+            f"(a {sizes.kind} has {', '.join(offered(sizes))})"
         )
     net = call(factory, name, **given)
     if not isinstance(net, nn.Module):

@@ -33,6 +33,13 @@ def test_the_spec_chooses_columns_and_kinds(make_spec):
     assert chosen.left_out["f"] == "not in data.features.columns"
 
 
+def test_columns_stand_in_the_order_of_the_spec(make_spec):
+    chosen = choose(SCHEMA, make_spec(features={"columns": ["f", "i", "b", "s"]}).data)
+    assert (chosen.numeric, chosen.categorical) == (["f", "i"], ["b", "s"])
+    chosen = choose(SCHEMA, make_spec(features={"columns": ["s", "i", "b", "f"]}).data)
+    assert (chosen.numeric, chosen.categorical) == (["i", "f"], ["s", "b"])
+
+
 def test_the_split_column_is_an_input_only_when_asked_for(make_spec):
     split = {"by": "hash", "column": "i"}
     assert "i" in choose(SCHEMA, make_spec(split=split).data).left_out

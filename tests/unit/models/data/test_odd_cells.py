@@ -29,3 +29,21 @@ def test_all_numbers_or_many_words_are_as_meant(values: list[str | None]) -> Non
 @pytest.mark.parametrize("features", [{"drop": ["a"]}, {"kinds": {"a": "categorical"}}, {"columns": ["n"]}])
 def test_a_column_that_the_spec_decides_about_is_left_alone(features: dict[str, object]) -> None:
     assert odd([*NUMBERS, "oops"], **features) == []
+
+
+def test_the_names_of_the_columns_are_read_once_however_many_there_are() -> None:
+    class Counting:
+        reads = 0
+        table = pa.table({f"c{number}": ["1", "x"] for number in range(300)})
+
+        @property
+        def column_names(self) -> list[str]:
+            self.reads += 1
+            return self.table.column_names
+
+        def column(self, name: str) -> pa.ChunkedArray:
+            return self.table.column(name)
+
+    wide = Counting()
+    odd_cells(wide, Data.model_validate({"source": "x.csv", "target": "y"}))
+    assert wide.reads == 1

@@ -3,7 +3,9 @@
 import pyarrow as pa
 import pytest
 
-from models.data.row_wise import is_row_wise
+from models.data.row_wise import check_feature_function, is_row_wise
+from models.errors import UserCodeError
+from models.spec import Data
 
 ROWS = pa.table({"x": [float(n % 97) for n in range(3000)], "c": [f"k{n % 5}" for n in range(3000)]})
 
@@ -29,3 +31,34 @@ def test_it_is_told_by_calling_it_on_pieces(tmp_path, name):
 def test_few_rows_are_enough(tmp_path):
     (tmp_path / "features.py").write_text("def make(frame):\n    frame['y'] = frame['x'].rank()\n    return frame\n")
     assert is_row_wise(ROWS.slice(0, 3), "./features.py:make", tmp_path) is False
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (
+            "frame['leak'] = (frame.y == 'yes') * 1.0",
+            r"needs the target 'y'; rows to predict have none.*AttributeError",
+        ),
+        ("frame['leak'] = frame['y'].eq('yes') if 'y' in frame else 0.0", "column 'leak' depends on the target 'y'"),
+        ("if 'y' in frame:\n        frame['leak'] = 1.0", "column 'leak' depends on the target 'y'"),
+        ("frame['mean'] = frame.groupby('c')['x'].transform('mean')", "depends on other rows"),
+        ("raise ValueError('no luck')", "raised ValueError: no luck"),
+    ],
+)
+def test_what_serving_cannot_make_is_refused_before_training(tmp_path, body, message):
+    (tmp_path / "features.py").write_text(f"def make(frame):\n    {body}\n    return frame\n")
+    rows = ROWS.append_column("y", pa.array(["yes", "no", "no"] * 1000))
+    with pytest.raises(UserCodeError, match=message):
+        check_feature_function(rows, data("y"), tmp_path)
+
+
+def test_what_is_made_of_the_row_alone_is_taken(tmp_path):
+    (tmp_path / "features.py").write_text(
+        "def make(frame):\n    return frame.assign(square=frame.x**2, y=frame.x > 3)\n"
+    )
+    check_feature_function(ROWS, data("y"), tmp_path)  # the target itself may be made
+
+
+def data(target: str) -> Data:
+    return Data.model_validate({"source": "x", "target": target, "features": {"make": "./features.py:make"}})

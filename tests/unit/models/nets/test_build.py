@@ -36,6 +36,22 @@ class Wide(Net):
     def forward(self, x):
         return self.layers(x).repeat(1, 2)
 
+class Sized(nn.Module):
+    def __init__(self, num_inputs, num_outputs, width=16, length=5, num_numeric=99):
+        super().__init__()
+        self.kept = (width, length, num_numeric)
+        self.layer = nn.Linear(num_inputs, num_outputs)
+    def forward(self, x):
+        return self.layer(x)
+
+def picture(height, num_outputs):
+    return nn.Linear(height, num_outputs)
+
+class Empty(Net):
+    def __init__(self, num_inputs, num_outputs):
+        super().__init__(num_inputs, num_outputs)
+        self.extra = nn.ParameterList([torch.zeros(3, 0)])
+
 class Odd(Net):
     def forward(self, a, b):
         return a
@@ -72,6 +88,11 @@ def test_own_class_and_factory_get_what_they_ask_for(base, table):
     assert not any(isinstance(p, torch.nn.UninitializedParameter) for p in net.parameters())
 
 
+def test_no_default_that_the_user_wrote_is_overridden(base, table):
+    net = build_net(Model(net="./net.py:Sized"), table, base)
+    assert next(module for module in net.modules() if hasattr(module, "kept")).kept == (16, 5, 99)
+
+
 @pytest.mark.parametrize(
     ("attr", "arguments", "error", "says"),
     [
@@ -82,6 +103,8 @@ def test_own_class_and_factory_get_what_they_ask_for(base, table):
         ("raising", {}, UserCodeError, r"raised ValueError: no .*net.py:\d+"),
         ("frozen", {}, UserCodeError, "no parameter that can be trained"),
         ("Wide", {}, UserCodeError, r"forward gave \(2, 6\), expected \(2, 3\)"),
+        ("picture", {}, UsageError, r"needs height: give it in model.arguments \(a table has .*num_numeric"),
+        ("Empty", {}, UserCodeError, r"the layer 'net.extra' is empty, its weight has shape \(3, 0\)"),
         ("Odd", {}, UserCodeError, r"forward takes \(a, b\), expected numeric, categorical by name, or one tensor"),
     ],
 )
