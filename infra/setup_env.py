@@ -30,6 +30,7 @@ def main() -> int:
         return 2
     want = _fingerprint()
     if STAMP.exists() and STAMP.read_text() == want and (VENV / "bin" / "loopline").exists():
+        _put_clone_first()
         return 0
     print("loopline: setting up .venv (locked packages)", flush=True)
     if not _is_sound():
@@ -38,8 +39,15 @@ def main() -> int:
     env = _uv_environment()
     _uv(env, "-r", "requirements.lock", *_torch_backend(env))
     _uv(env, "--no-deps", "--editable", ".")
+    _put_clone_first()
     STAMP.write_text(want)
     return 0
+
+
+def _put_clone_first() -> None:
+    """Have every Python of the environment look here first: PYTHONPATH may lead to other packages named like ours."""
+    (packages,) = VENV.glob("lib/python*/site-packages")
+    (packages / "loopline_first.pth").write_text(f"import sys; sys.path.insert(0, {str(ROOT)!r})\n")
 
 
 def _is_sound() -> bool:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 from collections.abc import Callable
 from importlib import metadata
+from pathlib import Path
 from typing import Literal
 
 from packaging.requirements import Requirement
@@ -21,7 +23,7 @@ from tasks.runtime.ports import holder, taken_ports
 from tasks.runtime.prefect_server import Server, is_healthy
 from tasks.runtime.services import folder, ports, services_of, supervisor
 from tasks.runtime.tied import marked
-from tasks.runtime.workspace import Workspace
+from tasks.runtime.workspace import CLONE, Workspace
 
 SHOWN = 3
 
@@ -40,6 +42,7 @@ def examine(workspace: Workspace) -> list[Finding]:
     looks: tuple[Callable[[Workspace], Finding], ...] = (
         _python,
         _packages,
+        _imports,
         _writable,
         _disk,
         _cores,
@@ -80,6 +83,21 @@ def _packages(_: Workspace) -> Finding:
     if wrong:
         return Finding(what="packages", state="wrong", detail="; ".join(wrong), cure="run `make setup` again")
     return Finding(what="packages", state="ok", detail="all as pyproject.toml wants them")
+
+
+def _imports(_: Workspace) -> Finding:
+    """Folders with packages named like ours, which PYTHONPATH puts before or after the clone."""
+    names = sorted(path.parent.name for path in CLONE.glob("*/__init__.py"))
+    others = [Path(entry).resolve() for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
+    alike = [folder / name for folder in others if folder != CLONE for name in names if (folder / name).is_dir()]
+    if not alike:
+        return Finding(what="imports", state="ok", detail=f"{', '.join(names)} of {CLONE}")
+    order = [Path(entry).resolve() for entry in sys.path]
+    if CLONE not in order or any(other in order[: order.index(CLONE)] for other in others if other != CLONE):
+        cure = f"run `make setup` in {CLONE}, or unset PYTHONPATH"
+        return Finding(what="imports", state="wrong", detail=f"PYTHONPATH hides our own by {alike[0]}", cure=cure)
+    detail = f"PYTHONPATH names {alike[0]}: ours of that name comes first"
+    return Finding(what="imports", state="warn", detail=detail, cure="own code of a project cannot import yours")
 
 
 def _writable(workspace: Workspace) -> Finding:

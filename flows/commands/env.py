@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shlex
+import sys
+from pathlib import Path
 
 import click
 
@@ -23,5 +26,8 @@ def command() -> None:
     url = Server(workspace).url()
     if url:
         variables["PREFECT_API_URL"] = url
+    programs = str(Path(sys.executable).parent)
+    if (before := os.environ.get("PATH", "")).split(os.pathsep)[0] != programs:
+        variables["PATH"] = os.pathsep.join(filter(None, [programs, before]))  # `dvc repro` calls loopline
     for key, value in sorted(variables.items()):
         click.echo(f"export {key}={shlex.quote(value)}")

@@ -60,7 +60,7 @@ def _address(project: Project, root: Path, stage: str) -> str:
 def _dvc(root: Path, command: str, *arguments: str) -> None:
     """Run it. Without `--quiet`, under which DVC does not say either what is wrong."""
     done = subprocess.run(
-        [sys.executable, "-m", "dvc", "--wait-for-lock", command, *arguments],
+        [sys.executable, "-P", "-m", "dvc", "--wait-for-lock", command, *arguments],
         cwd=root,
         capture_output=True,
         text=True,
@@ -151,5 +151,6 @@ def _stage(project: Project, name: str) -> dict[str, Any]:
         code = ["models/data"] if project.inside and project.workspace.root == CLONE else []
         stage["deps"] = [f"{where}data/raw", *code]
     stage["params"] = [{f"{where}project.yaml": ["data.source" if name == "ingest" else "data"]}]
-    stage["outs"] = [f"{where}data/{'raw' if name == 'ingest' else 'prepared'}"]
+    # Kept until the command has made it anew: DVC would remove it first, also where the command cannot start.
+    stage["outs"] = [{f"{where}data/{'raw' if name == 'ingest' else 'prepared'}": {"persist": True}}]
     return stage

@@ -1,12 +1,16 @@
 """The script that makes `.venv`: what it takes for a sound environment, and where it refuses to make one."""
 
 import importlib.util
+import os
+import subprocess
 import sys
 import venv
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+
+from models.parent_death import tied
 
 SCRIPT = Path(__file__).parents[2] / "infra" / "setup_env.py"
 
@@ -49,6 +53,19 @@ def test_a_folder_that_mlflow_cannot_work_in_is_refused(
     monkeypatch.setattr(setup_env, "ROOT", tmp_path / "100%")
     assert setup_env.main() == 2
     assert "rename" in capsys.readouterr().err
+
+
+def test_the_clone_comes_before_packages_of_the_same_names(setup_env: ModuleType, tmp_path: Path) -> None:
+    """As in a repository of machine learning with folders of these names and the usual PYTHONPATH."""
+    setup_env._put_clone_first()
+    for name in ("flows", "tasks", "models"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").touch()
+    environ = {**os.environ, "PYTHONPATH": "."}
+    program = Path(sys.executable).with_name("loopline")
+    for command in ([program, "schema"], tied(["-c", "import flows.cli, models.errors, tasks.runtime.stores"])):
+        done = subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
 
 
 def test_a_wheel_of_torch_counts_for_its_own_python(

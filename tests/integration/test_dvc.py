@@ -152,6 +152,18 @@ def test_a_broken_dvc_yaml_is_a_store_error(workspace: Workspace, make_project: 
         dvc_repo.commit(project, "tiny-1")
 
 
+def test_a_stage_that_cannot_start_leaves_the_data(workspace: Workspace, make_project: MakeProject) -> None:
+    """DVC would have removed it first."""
+    project = make_project("tiny")
+    write_data(project)
+    dvc_repo.commit(project, "tiny-1")
+    write_data(project, "changed")
+    command = [sys.executable, "-m", "dvc", "repro", "--quiet"]
+    done = subprocess.run(command, cwd=workspace.root, env={**os.environ, "PATH": "/usr/bin:/bin"}, check=False)
+    assert done.returncode != 0
+    assert project.raw.read_text() == "changed"
+
+
 def test_dvc_repro_carries_out_our_stages_and_leaves_nothing_to_do(
     workspace: Workspace, make_project: MakeProject
 ) -> None:

@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 from collections import namedtuple
+from pathlib import Path
 
 import pytest
 
@@ -44,6 +45,20 @@ def test_every_trouble_names_a_cure(
     assert states == {"specs": "wrong", "programs": "warn", "tracking": "warn", "prefect": "warn", "disk": "warn"}
     assert all(finding.cure for finding in found.values() if finding.state != "ok")
     assert "project.yaml:1: data.source: missing" in found["specs"].detail
+
+
+def test_packages_named_like_ours_are_told(
+    workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "models").mkdir()
+    assert doctor._imports(workspace).state == "ok"
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setattr(sys, "path", [str(doctor.CLONE), str(tmp_path)])
+    found = doctor._imports(workspace)
+    assert (found.state, str(tmp_path / "models") in found.detail) == ("warn", True)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), str(doctor.CLONE)])
+    found = doctor._imports(workspace)
+    assert (found.state, "make setup" in found.cure) == ("wrong", True)
 
 
 def test_a_package_of_the_wrong_version_is_wrong(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
