@@ -15,6 +15,7 @@ from models.serving.refusals import Refusal
 from models.serving.rows import Rows
 from models.serving.scoring import LONGEST_ID
 from models.serving.served import Answer, Served
+from tasks.serve.bodies import off_loop
 from tasks.serve.book import new_ids
 from tasks.serve.engine import DEADLINE_S
 from tasks.serve.passage import current
@@ -34,6 +35,7 @@ class Question:
         key: What the release picks by: the caller's id of the request; empty for none.
         ids: The caller's names of the rows; None for made ones.
         deadline: When the answer is of no use any more, by `time.monotonic`; None for the usual.
+        is_large: Its rows are read and recorded outside the event loop.
     """
 
     rows: Callable[[Served], Rows]
@@ -42,6 +44,7 @@ class Question:
     key: str = ""
     ids: Sequence[str] | None = None
     deadline: float | None = None
+    is_large: bool = False
 
 
 @dataclass(slots=True)
@@ -73,22 +76,28 @@ async def answer(state: State, question: Question) -> Answered:
     served = picked(state, name, question.version, key)
     passage = current()
     passage.id, passage.model, passage.version = key, name, served.version
-    rows = _read(question, served)
-    ids = _ids(ids, key, rows.num_rows)
+    rows = await off_loop(question.is_large, _read, question, served)
+    ids = await off_loop(question.is_large, _ids, ids, key, rows.num_rows)
     found = await _answered(state, name, served, rows, passage.until(question.deadline, DEADLINE_S))
-    _check(served, found)
+    await off_loop(question.is_large, _check, served, found)
     passage.rows = rows.num_rows
     state.metrics.answered(served, found)
+    is_recorded = await off_loop(question.is_large, _record, state, name, served, ids, rows, found)
+    if not is_recorded:
+        passage.unlogged = True
+        state.metrics.unlogged(name, rows.num_rows)
+    return Answered(served, rows, found, key, ids)
+
+
+def _record(state: State, name: str, served: Served, ids: Sequence[str], rows: Rows, found: Answer) -> bool:
+    """Write an answer into the prediction log; False: the spec says to answer without it."""
     try:
-        if not state.books[name].enter(served, ids, rows, found, whole=state.shelves[name].has_shadow):
-            passage.unlogged = True
-            state.metrics.unlogged(name, rows.num_rows)
+        return state.books[name].enter(served, ids, rows, found, whole=state.shelves[name].has_shadow)
     except StoreError as error:
         raise refusals.busy(f"{name}: the prediction log cannot be written: nothing is answered meanwhile") from error
     except orjson.JSONEncodeError as error:
         words = "a column that is no input is nested too deep to be written down: leave it out"
         raise refusals.unreadable(words) from error
-    return Answered(served, rows, found, key, ids)
 
 
 def model_name(state: State, name: str | None) -> str:

@@ -20,6 +20,7 @@ from models.serving import refusals
 from models.serving.open_inference import EXTENSIONS
 from models.serving.refusals import Refusal
 from tasks.serve.answering import answer, checked_key, model_name, picked
+from tasks.serve.bodies import LARGE_BYTES
 from tasks.serve.door import REQUEST_ID, UNLOGGED, close
 from tasks.serve.grpc_messages import SERVICE, message, read
 from tasks.serve.grpc_tensors import inference_of, response_of
@@ -104,7 +105,8 @@ async def _infer(state: State, request: Any, context: Any) -> Any:
     except DataError as error:
         raise refusals.unreadable(str(error)) from error
     key = checked_key(str(dict(context.invocation_metadata() or ()).get(REQUEST_ID, "")))
-    question = question_of(inference, request.model_name, request.model_version or None, key)
+    is_large = request.ByteSize() > LARGE_BYTES
+    question = question_of(inference, request.model_name, request.model_version or None, key, is_large=is_large)
     left = context.time_remaining()
     if left is not None:
         until = time.monotonic() + left

@@ -16,8 +16,8 @@ from models.serving import refusals
 from models.serving.open_inference import EXTENSIONS, Inference, described, inference_of, written
 from models.serving.rows import Rows
 from models.serving.served import Served
-from tasks.serve.answering import Question, answer, checked_key, model_name, picked
-from tasks.serve.bodies import answered, content_of, told
+from tasks.serve.answering import Answered, Question, answer, checked_key, model_name, picked
+from tasks.serve.bodies import LARGE_BYTES, answered, content_of, off_loop, told
 from tasks.serve.calls import Call, Endpoint, Said, route
 from tasks.serve.health import why_dead, why_not_ready
 from tasks.serve.scoring import VERSION, request_id
@@ -63,13 +63,22 @@ async def metadata(request: Request) -> Response:
 async def infer(call: Call) -> Said:
     """Predict."""
     body = content_of(call.headers, call.body, call.state.settings.most_bytes)
+    is_large = len(body) > LARGE_BYTES
+    inference = await off_loop(is_large, _inference, body, _json_bytes(call))
+    name, version = call.params["name"], call.params.get("version")
+    question = question_of(inference, name, version, request_id(call), is_large=is_large)
+    found = await answer(call.state, question)
+    return await off_loop(is_large, _rendered, call, inference, found)
+
+
+def _inference(body: bytes, json_bytes: int | None) -> Inference:
     try:
-        inference = inference_of(body, _json_bytes(call))
+        return inference_of(body, json_bytes)
     except DataError as error:
         raise refusals.unreadable(str(error)) from error
-    found = await answer(
-        call.state, question_of(inference, call.params["name"], call.params.get("version"), request_id(call))
-    )
+
+
+def _rendered(call: Call, inference: Inference, found: Answered) -> Said:
     served = found.served
     made = written(inference, found.answer.outputs, served.outputs, served.project, served.version, found.key)
     headers = {VERSION: served.version}
@@ -78,7 +87,9 @@ async def infer(call: Call) -> Said:
     return answered(call.headers, made.body, {**headers, JSON_BYTES: str(made.json_bytes)}, OCTETS)
 
 
-def question_of(inference: Inference, name: str, version: str | None, request_id: str) -> Question:
+def question_of(
+    inference: Inference, name: str, version: str | None, request_id: str, *, is_large: bool = False
+) -> Question:
     """What a request of the protocol asks, over any transport."""
 
     def rows(served: Served) -> Rows:
@@ -86,7 +97,8 @@ def question_of(inference: Inference, name: str, version: str | None, request_id
         return served.reader.of_tensors(inference.tensors)
 
     deadline = None if inference.timeout_s is None else time.monotonic() + inference.timeout_s
-    return Question(rows, name, version, key=checked_key(inference.id) or request_id, deadline=deadline)
+    key = checked_key(inference.id) or request_id
+    return Question(rows, name, version, key=key, deadline=deadline, is_large=is_large)
 
 
 def model_metadata(state: State, name: str, version: str | None) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from models.serving.scoring import Scoring, scoring_of_csv, scoring_of_json
 from models.serving.served import Served
 from tasks.serve import explaining
 from tasks.serve.answering import Answered, Question, answer, checked_key
-from tasks.serve.bodies import answered, content_of, kind_of, told
+from tasks.serve.bodies import LARGE_BYTES, answered, content_of, kind_of, off_loop, told
 from tasks.serve.calls import Call, Endpoint, Said, route
 from tasks.serve.door import REQUEST_ID
 
@@ -35,7 +35,8 @@ async def versions(request: Request) -> Response:
 async def score(call: Call) -> Said:
     """Score rows."""
     content = content_of(call.headers, call.body, call.state.settings.most_bytes)
-    scoring = _scoring(kind_of(call.headers), content)
+    is_large = len(content) > LARGE_BYTES
+    scoring = await off_loop(is_large, _scoring, kind_of(call.headers), content)
     explains = explaining.is_asked(call.query)
 
     def rows(served: Served) -> Rows:
@@ -44,12 +45,10 @@ async def score(call: Call) -> Said:
             explaining.check(served, made)
         return made
 
-    question = Question(rows, call.params.get("name"), key=request_id(call), ids=scoring.ids)
+    question = Question(rows, call.params.get("name"), key=request_id(call), ids=scoring.ids, is_large=is_large)
     found = await answer(call.state, question)
-    document = _document(found)
-    if explains:
-        document["explanations"] = await explaining.explanations(call.state, found)
-    return answered(call.headers, orjson.dumps(document), {VERSION: found.served.version})
+    explanations = await explaining.explanations(call.state, found) if explains else None
+    return await off_loop(is_large, _rendered, call, found, explanations)
 
 
 def _scoring(kind: str, body: bytes) -> Scoring:
@@ -61,10 +60,13 @@ def _scoring(kind: str, body: bytes) -> Scoring:
         raise refusals.unreadable(str(error)) from error
 
 
-def _document(found: Answered) -> dict[str, Any]:
+def _rendered(call: Call, found: Answered, explanations: Any) -> Said:
     served = found.served
     predictions = served.records(found.answer)
-    return {"predictions": predictions, "ids": found.ids, "model": served.project, "version": served.version}
+    document = {"predictions": predictions, "ids": found.ids, "model": served.project, "version": served.version}
+    if explanations is not None:
+        document["explanations"] = explanations
+    return answered(call.headers, orjson.dumps(document), {VERSION: served.version})
 
 
 def request_id(call: Call) -> str:

@@ -1,7 +1,9 @@
 """One way for every protocol: the version that is picked reads the rows, answers, and the answer is written down."""
 
 import asyncio
+import threading
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import orjson
@@ -12,7 +14,10 @@ from models.serving.frames import unframed
 from models.serving.refusals import Refusal
 from models.serving.served import Answer, Served
 from tasks.runtime.segments import segments_folder
+from tasks.serve import scoring
 from tasks.serve.answering import Answered, Question, answer
+from tasks.serve.book import Book
+from tasks.serve.calls import Call
 from tasks.serve.settings import Settings
 from tasks.serve.shelf import Shelf
 from tasks.serve.state import State
@@ -53,6 +58,54 @@ def test_the_stable_version_answers_and_it_is_written_down(state: State, setting
     ((_, payload),) = unframed(segment.read_bytes())
     record = orjson.loads(payload)
     assert (record["ids"], record["version"], record["raw"]) == (list(answered.ids), "2", {"why": ["a", "b"]})
+
+
+@pytest.mark.parametrize(("num_rows", "is_large"), [(2, False), (6000, True)])
+def test_a_large_body_is_read_recorded_and_rendered_outside_the_event_loop(
+    state: State, monkeypatch: pytest.MonkeyPatch, num_rows: int, is_large: bool
+) -> None:
+    body = orjson.dumps([{"x": 1.0, "c": "u"}] * num_rows)
+    in_loop: dict[str, bool] = {}
+
+    def watch(owner: object, name: str) -> None:
+        function = getattr(owner, name)
+
+        def watched(*args: Any, **kwargs: Any) -> Any:
+            in_loop[name] = threading.current_thread() is threading.main_thread()
+            return function(*args, **kwargs)
+
+        monkeypatch.setattr(owner, name, watched)
+
+    for owner, name in ((scoring, "_scoring"), (Book, "enter"), (Served, "records"), (scoring, "answered")):
+        watch(owner, name)
+    watch(type(state.shelves["tiny"].pick("").reader), "of_records")  # type: ignore[union-attr]
+    said = asyncio.run(scoring.score(Call(state, {}, body, {"name": "tiny"})))
+    document = orjson.loads(said.body)
+    assert (len(document["predictions"]), len(document["ids"])) == (num_rows, num_rows)
+    assert in_loop == dict.fromkeys(("_scoring", "of_records", "enter", "records", "answered"), not is_large)
+
+
+def test_the_event_loop_goes_on_while_a_large_body_is_read(state: State, monkeypatch: pytest.MonkeyPatch) -> None:
+    body = orjson.dumps([{"x": 1.0, "c": "u"}] * 6000)
+    begun, may_end = threading.Event(), threading.Event()
+    read = scoring._scoring
+
+    def slow(kind: str, body: bytes) -> Any:
+        begun.set()
+        assert may_end.wait(20), "the event loop waited for the large body"
+        return read(kind, body)
+
+    async def run() -> int:
+        monkeypatch.setattr(scoring, "_scoring", slow)
+        large = asyncio.create_task(scoring.score(Call(state, {}, body, {"name": "tiny"})))
+        while not begun.is_set():
+            await asyncio.sleep(0)
+        assert not large.done()
+        assert (await answer(state, asked(name="tiny"))).answer.num_rows == 2
+        may_end.set()
+        return (await large).status
+
+    assert asyncio.run(run()) == 200
 
 
 def test_while_there_is_a_shadow_all_that_it_needs_is_written_down(settings: Settings) -> None:
