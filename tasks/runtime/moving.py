@@ -112,10 +112,10 @@ def _move_labels(state: Path) -> int:
     if not waiting(segments_folder(state, "labels")):
         return 0
     from models.data.served_rows import label_rows
-    from tasks.runtime.taking import take_in
+    from tasks.runtime.taking import add_labels
 
     def add(records: list[Any], _: Mapping[str, int]) -> int:
-        return take_in(state, label_rows(records))["taken"]
+        return add_labels(state, label_rows(records))[1]["taken"]
 
     return _move(segments_folder(state, "labels"), dict, add)
 

@@ -99,10 +99,21 @@ def rows_of(
                 yield table.drop_columns([SEQUENCE]) if unasked else table
 
 
-def by_append(table: pa.Table, batch: int) -> Iterator[pa.Table]:
-    """A compacted part's rows in the order of their appends again, at most `batch` at a time."""
+def by_append(table: pa.Table, batch: int, first: int | None = None) -> Iterator[pa.Table]:
+    """A part's rows in the order of their appends again, at most `batch` at a time.
+
+    Args:
+        table: The rows; those of several appends have the column SEQUENCE.
+        batch: Rows of each table that is yielded.
+        first: The part's first append, to keep or add the column SEQUENCE; None leaves it out.
+    """
+    import pyarrow as pa
+
     if SEQUENCE in table.column_names:
-        table = table.take(table.column(SEQUENCE).to_numpy().argsort(kind="stable")).drop_columns([SEQUENCE])
+        table = table.take(table.column(SEQUENCE).to_numpy().argsort(kind="stable"))
+        table = table.drop_columns([SEQUENCE]) if first is None else table
+    elif first is not None:
+        table = table.append_column(SEQUENCE, pa.array([first] * table.num_rows, pa.int64()))
     for start in range(0, table.num_rows, batch):
         yield table.slice(start, batch)
 

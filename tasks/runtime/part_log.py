@@ -123,12 +123,19 @@ class PartLog:
         raise StoreError(f"{self.folder}: {gap or 'files come and go'}: was a file deleted? Put it back, or remove all")
 
     def scan(
-        self, since: int = 0, upto: int | None = None, columns: Sequence[str] | None = None, batch: int = BATCH_ROWS
+        self,
+        since: int = 0,
+        upto: int | None = None,
+        columns: Sequence[str] | None = None,
+        batch: int = BATCH_ROWS,
+        *,
+        numbered: bool = False,
     ) -> Iterator[pa.Table]:
         """The rows of the appends after cursor `since`, up to cursor `upto`, in the order of the appends.
 
         Each table has those of `columns` that its part has (default: all), and at most `batch` rows. Take `cursor()`
-        before, pass it as `upto` and keep it: the next scan goes on from there, and no row is seen twice.
+        before, pass it as `upto` and keep it: the next scan goes on from there, and no row is seen twice. `numbered`
+        adds the number of each row's append, column `SEQUENCE`.
         """
         upto = self.cursor() if upto is None else upto
         while since < upto and (parts := self.parts(since)):  # none: all were removed, and `upto` is of before
@@ -141,7 +148,7 @@ class PartLog:
                     break  # compacted meanwhile: listed anew, from where we are
                 names = [*(file.schema_arrow.names if columns is None else columns), SEQUENCE]
                 for table in rows_of(file, part, since, upto, names, batch if part.first == part.last else MOST_ROWS):
-                    yield from by_append(table, batch)
+                    yield from by_append(table, batch, part.first if numbered else None)
                 since = part.last
 
     def in_time_order(

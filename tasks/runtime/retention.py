@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tasks.runtime import label_index
+from tasks.runtime.part_log import PartLog
 from tasks.runtime.predictions import are_known, id_hashes, label_store, latest_labels, prediction_log
 
 if TYPE_CHECKING:
@@ -32,7 +34,17 @@ def forget_old(state: Path, before_us: int, *, spare_labelled: bool) -> int:
         StoreError: The disk is full; what was dropped so far stays so.
     """
     dropped = prediction_log(state).forget(before_us, (lambda old: _labelled(state, old)) if spare_labelled else None)
-    return dropped + label_store(state).forget(before_us, (lambda old: _known(state, old)) if spare_labelled else None)
+    labels = label_store(state)
+    if not _reaches_back(labels, before_us):
+        return dropped
+    label_index.renew(labels.folder)
+    dropped += labels.forget(before_us, (lambda old: _known(state, old)) if spare_labelled else None)
+    label_index.renew(labels.folder)
+    return dropped
+
+
+def _reaches_back(labels: PartLog, before_us: int) -> bool:
+    return any(part.times[0] < before_us for part in labels.parts())
 
 
 def _labelled(state: Path, predictions: pa.Table) -> NDArray[np.bool_]:

@@ -15,6 +15,21 @@ if TYPE_CHECKING:
 
 
 def take_in(state: Path, given: pa.Table) -> dict[str, int]:
+    """`add_labels`, and how many wait for their prediction.
+
+    Returns:
+        What `add_labels` counts, and `waiting`: ids that were added and have no prediction yet.
+
+    Cost: reads the prediction log from its end until it has found every id.
+    """
+    import numpy as np
+
+    new, counts = add_labels(state, given)
+    ids = np.unique(id_hashes(new.column("id"))) if new.num_rows else np.zeros(0, np.uint64)
+    return {**counts, "waiting": len(ids) - count_known(state, ids)}
+
+
+def add_labels(state: Path, given: pa.Table) -> tuple[pa.Table, dict[str, int]]:
     """Add what is new among labels, durably, all of it or none; the same ones again add nothing. Call it in `moving`.
 
     Args:
@@ -25,8 +40,10 @@ def take_in(state: Path, given: pa.Table) -> dict[str, int]:
         StoreError: The disk is full; nothing was taken in.
 
     Returns:
-        `taken`: labels that were added, of which `corrected` replace another one; `repeated`: said before, or
-        older than what is known, not kept again; `waiting`: ids that were added and have no prediction yet.
+        The labels that were added, and counts: `taken`: as many; of which `corrected` replace another one; `repeated`:
+        said before, or older than what is known, not kept again.
+
+    Cost: a look-up an id (`latest_labels`), however many labels there are.
     """
     import numpy as np
     import pyarrow as pa
@@ -35,13 +52,8 @@ def take_in(state: Path, given: pa.Table) -> dict[str, int]:
     places, corrected = _new(given, store) if given.num_rows else (np.zeros(0, np.int64), 0)
     new = given.take(pa.array(places, pa.int64()))
     store.append(new)
-    ids = np.unique(id_hashes(new.column("id"))) if new.num_rows else np.zeros(0, np.uint64)
-    return {
-        "taken": new.num_rows,
-        "corrected": corrected,
-        "repeated": given.num_rows - new.num_rows,
-        "waiting": len(ids) - count_known(state, ids),
-    }
+    counts = {"taken": new.num_rows, "corrected": corrected, "repeated": given.num_rows - new.num_rows}
+    return new, counts
 
 
 def _new(given: pa.Table, store: PartLog) -> tuple[np.ndarray, int]:
