@@ -11,6 +11,7 @@ from flows import reporting
 from flows.backtesting import as_markdown, replay
 from tasks.backtest import Asked, page
 from tasks.runtime import stores
+from tasks.runtime.report_pages import address_of
 from tasks.runtime.workspace import Workspace
 
 
@@ -39,5 +40,6 @@ def backtest(
     found = replay(chosen, overrides or [], Asked(policies or (), begin, period, label_delay), reporting.current())
     key = found.project.replace("_", "-")
     create_markdown_artifact(as_markdown(found), key=f"{key}-backtest", description="What other policies would do")
-    create_link_artifact(page(chosen, found.project).resolve().as_uri(), key=f"{key}-backtest-page")
+    address = address_of(workspace, found.project, page(chosen, found.project))
+    create_link_artifact(address, link_text="backtest.html", key=f"{key}-backtest-page")
     return found.model_dump(mode="json")

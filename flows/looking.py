@@ -13,6 +13,7 @@ from models.records import Record
 from models.training.costs import of_results
 from tasks.runtime.ledger import Ledger
 from tasks.runtime.loop import Loop
+from tasks.runtime.report_pages import address_of
 from tasks.runtime.workspace import Project
 
 
@@ -88,7 +89,11 @@ def _publish(loop: Loop) -> None:
     if "card" in loop.done:
         pages["card"] = loop.state / "card.html"
     for name, page in pages.items():
-        create_link_artifact(page.resolve().as_uri(), link_text=page.name, key=f"{key}-{name.replace('_', '-')}")
+        address = address_of(loop.workspace, loop.spec.name, page)
+        what = f"{loop.spec.name}: {page.stem} of loop {loop.id}"
+        create_link_artifact(
+            address, link_text=page.name, key=f"{key}-{name.replace('_', '-')}", description=f"[{what}]({address})"
+        )
 
 
 def _markdown(loop: Loop) -> str:

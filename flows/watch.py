@@ -13,6 +13,7 @@ from prefect.states import Completed
 from flows import reporting
 from models.specfile import read_spec
 from tasks.runtime import stores
+from tasks.runtime.report_pages import address_of
 from tasks.runtime.workspace import Project, Workspace
 
 if TYPE_CHECKING:
@@ -77,7 +78,8 @@ def publish(project: Project, findings: Findings) -> None:
     if windows:
         create_table_artifact([_row(window) for window in windows], key=f"{key}-windows")
     page = project.state(findings.project) / "watch" / "watch.html"
-    create_link_artifact(page.resolve().as_uri(), link_text=page.name, key=f"{key}-page")
+    address = address_of(project.workspace, findings.project, page)
+    create_link_artifact(address, link_text=page.name, key=f"{key}-page", description=findings.reason)
 
 
 def in_words(findings: Findings) -> str:

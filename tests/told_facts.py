@@ -16,6 +16,7 @@ DAY = 86400.0
 
 def verdict(**told: Any) -> Verdict:
     given: dict[str, Any] = {
+        "decision": "promote",
         "reasons": ["Promoted. First model."],
         "task": "binary",
         "metric": "roc_auc",
@@ -77,7 +78,10 @@ def facts(**told: Any) -> ProjectFacts:
         Move(number=1, action="promote", before=None, after="1", at=NOW - 9 * DAY, reason="First model"),
     ]
     lost = verdict(
-        champion_id="2", difference=Difference(value=-0.01, low=-0.02, high=0.001), reasons=["Kept. It lost."]
+        champion_id="2",
+        difference=Difference(value=-0.01, low=-0.02, high=0.001),
+        reasons=["Kept. It lost."],
+        decision="keep",
     )
     given: dict[str, Any] = {
         "name": "flights",

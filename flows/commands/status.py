@@ -8,7 +8,7 @@ import click
 
 from flows.commands import options
 from models.overview.facts import Overview, ProjectFacts
-from models.report.overview_page import TITLES, ago, clock, coverage, measured, size, upcoming
+from models.report.overview_page import TITLES, ago, clock, coverage, front_page, measured, size, upcoming
 from models.report.pages import interval, show
 from tasks.overview import overview
 from tasks.runtime import stores
@@ -157,4 +157,5 @@ def _print_platform(console: Console, told: Overview) -> None:
         console.print("platform  down: `loopline up` starts it", markup=False)
     for name, service in up.items():
         detail = f"   {service.detail}" if service.detail else ""
-        console.print(f"{TITLES.get(name, name):<9} {service.state:<12} {service.url or ''}{detail}", markup=False)
+        url = front_page(name, service.url) if service.url else ""
+        console.print(f"{TITLES.get(name, name):<9} {service.state:<12} {url}{detail}", markup=False)

@@ -11,6 +11,7 @@ import click
 
 from flows.commands import options
 from models.errors import UsageError
+from models.report.overview_page import front_page
 from tasks.runtime import stores
 from tasks.runtime.services import ServiceState, services_of, supervisor
 from tasks.runtime.workspace import Workspace
@@ -80,7 +81,9 @@ def _wish(text: str) -> tuple[str, int]:
 
 
 def _line(state: ServiceState | str) -> None:
-    click.echo(state if isinstance(state, str) else f"{state.name:<10} {state.url or state.state}")
+    if not isinstance(state, str):
+        state = f"{state.name:<10} {front_page(state.name, state.url) if state.url else state.state}"
+    click.echo(state)
 
 
 def _note(text: ServiceState | str) -> None:

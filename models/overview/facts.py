@@ -165,10 +165,14 @@ class ProjectFacts(_Part):
     backtest: str = Field("", description="What the last backtest advises, in its own first sentence.")
 
     @property
+    def watched(self) -> Findings | None:
+        """The last look, if it was at the version that is champion now: of another one it says nothing."""
+        return self.watch if self.watch and self.champion and self.watch.champion == self.champion.version else None
+
+    @property
     def windows(self) -> list[Window]:
         """The whole windows of today's champion, oldest first; none before the watch has looked at that version."""
-        champion = self.champion.version if self.champion else None
-        return self.watch.of_champion() if self.watch and self.watch.champion == champion else []
+        return self.watched.of_champion() if self.watched else []
 
     @property
     def champion_since(self) -> Move | None:

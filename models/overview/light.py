@@ -59,18 +59,20 @@ def _checks(facts: ProjectFacts) -> Iterator[Found]:
     if facts.champion is None:
         yield "amber", "there is no champion" + ("" if facts.loop.state != "never run" else ": no loop was run yet")
     elif not facts.windows:
-        yet = facts.watch.reason if facts.watch and _is_of_champion(facts) else "not watched yet"
-        yield "green", f"champion {facts.champion.version} holds its verdict{_value(facts.champion)}; {yet}"
+        yield _unwatched(facts.champion, facts.watched.reason if facts.watched else "not watched yet")
 
 
 def _watched(facts: ProjectFacts) -> Iterator[Found]:
-    if facts.watch and _is_of_champion(facts) and (facts.windows or facts.watch.state != "green"):
-        yield facts.watch.state, facts.watch.reason
+    if facts.watched and (facts.windows or facts.watched.state != "green"):
+        yield facts.watched.state, facts.watched.reason
 
 
-def _is_of_champion(facts: ProjectFacts) -> bool:
-    """Whether the last look was at the version that is champion now: of another one it says nothing."""
-    return bool(facts.watch and facts.champion and facts.watch.champion == facts.champion.version)
+def _unwatched(champion: Standing, yet: str) -> Found:
+    """Of a champion with no whole window: what its verdict said, if a person did not promote it against that."""
+    if champion.verdict and not champion.verdict.promoted:
+        why = champion.verdict.reasons[0] if champion.verdict.reasons else champion.verdict.summary
+        return "amber", f"champion {champion.version} was promoted by hand against its verdict ({why}); {yet}"
+    return "green", f"champion {champion.version} holds its verdict{_value(champion)}; {yet}"
 
 
 def _looped(facts: ProjectFacts) -> Iterator[Found]:

@@ -27,6 +27,8 @@ OUTCOMES: dict[Outcome, tuple[str, str]] = {
     "rejected": ("red", "data rejected"),
     "failed": ("amber", "failed"),
 }
+OF_MODELS = "workflowType=machine_learning"
+"""What an address of MLflow's page needs to show runs and models: it begins with the traces of language models."""
 UNITS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"))
 
 
@@ -79,6 +81,11 @@ def render_message(title: str, lines: Sequence[str], back: str = "/") -> str:
 def render_login(token: str, onward: str, *, wrong: bool) -> str:
     """The form that asks for the workspace's token."""
     return _render("login", token=token, next=onward, wrong=wrong, logout="")
+
+
+def front_page(service: str, address: str) -> str:
+    """Where a person begins to look at a service. `address`: where it listens."""
+    return f"{address.rstrip('/')}/#/experiments?{OF_MODELS}" if service == "mlflow" else address
 
 
 def ago(seconds: float, now: float) -> str:
@@ -138,6 +145,7 @@ def _render(template: str, **values: Any) -> str:
         latest=latest,
         measured=measured,
         coverage=coverage,
+        front_page=front_page,
         upcoming=upcoming,
         drift_colour=_drift_colour,
         data_colour=_data_colour,

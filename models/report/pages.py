@@ -52,8 +52,9 @@ def interval(low: float | None, high: float | None) -> str:
 
 
 def safe_link(address: str) -> str:
-    """The address if it can only lead somewhere, `#` if it could run code."""
-    return address if address.startswith(_SAFE_LINKS) else "#"
+    """The address if it can only lead somewhere, `#` if it could run code or leads to a server without saying so."""
+    is_ours = address.startswith("/") and address[1:2] not in ("/", "\\")  # `//x` and `/\x` are other servers
+    return address if is_ours or address.startswith(_SAFE_LINKS) else "#"
 
 
 def data_uri(image: bytes) -> str:

@@ -159,6 +159,6 @@ def sum_up(project: str, at: float, windows: Sequence[Window], watched: Watched 
         **counts,
     )
     if watched is None:
-        return told.model_copy(update={"reason": "there is no champion to watch"})
+        return told.model_copy(update={"state": "amber", "reason": "there is no champion to watch"})
     state, reason = overall(told, watched.watch)
     return told.model_copy(update={"state": state, "reason": reason})

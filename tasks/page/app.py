@@ -25,7 +25,7 @@ from tasks.page import api, buttons, login
 from tasks.page.guard import API, REPORT_POLICY, Guard
 from tasks.page.security import Gate
 from tasks.page.session import html, logout_token
-from tasks.runtime.report_pages import known_pages
+from tasks.runtime.report_pages import known_pages, path_of
 from tasks.runtime.store_sizes import measure
 from tasks.runtime.workspace import Workspace
 
@@ -103,15 +103,17 @@ def report(request: Request) -> Response:
     text = path.read_text()
     for other, place in pages.items():  # pages name each other as files, which a browser does not follow from here
         text = text.replace(escape(place.resolve().as_uri()), other)
+    back = f'<nav><a href="/projects/{quote(name, safe="")}">{escape(name)}</a> <a href="/">all projects</a></nav>'
+    text = text.replace("<main>", f"<main>{back}", 1)
     return HTMLResponse(text, headers={"Content-Security-Policy": REPORT_POLICY})
 
 
 def _links(told: Overview, facts: ProjectFacts) -> list[Link]:
-    base = f"/projects/{quote(facts.name, safe='')}/pages"
-    links = [Link(PAGE_NAMES[page], f"{base}/{page}") for page in facts.pages]
+    links = [Link(PAGE_NAMES[page], path_of(facts.name, page)) for page in facts.pages]
     where = {name: service.url.rstrip("/") for name, service in told.services.items() if service.url}
-    if "mlflow" in where:
-        links.append(Link("versions in MLflow", f"{where['mlflow']}/#/models/{quote(facts.name, safe='')}"))
+    if "mlflow" in where and (facts.champion or facts.challenger):
+        model = f"{where['mlflow']}/#/models/{quote(facts.name, safe='')}"
+        links.append(Link("versions in MLflow", f"{model}?{overview_page.OF_MODELS}"))
     if "prefect" in where:
         links.append(Link("runs in Prefect", f"{where['prefect']}/runs"))
         if facts.waiting:

@@ -82,6 +82,8 @@ def _ask_retrain(project: ProjectFacts) -> Question | None:
     lines.append(
         f"It would begin at {project.owed[0]}." if project.owed else "Nothing has changed since the last loop."
     )
+    if project.windows and project.windows[-1].breaches:
+        lines.append("Its input's contract is broken: mend the source first. Retraining now would teach the fault.")
     if project.loop.state == "running":
         lines.append(f"Loop {project.loop.loop_id} runs now: the wish will be told to wait.")
     return Question(f"Retrain {project.name}?", lines, "Retrain")

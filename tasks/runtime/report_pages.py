@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
+from urllib.parse import quote
+
+from tasks.runtime.services import services_of
+from tasks.runtime.workspace import Workspace
 
 PAGES = {
     "card": "card.html",
@@ -16,3 +20,21 @@ PAGES = {
 def known_pages(state: Path) -> dict[str, Path]:
     """The pages of a project that are there, by name."""
     return {name: path for name, inside in PAGES.items() if (path := state / inside).is_file()}
+
+
+def path_of(project: str, page: str) -> str:
+    """Where the overview page shows a page of a project, by the name that its spec has."""
+    return f"/projects/{quote(project, safe='')}/pages/{page}"
+
+
+def address_of(workspace: Workspace, project: str, path: Path) -> str:
+    """Where a browser finds a page: at the overview page while it is up, for it follows no `file://` from a server's.
+
+    Args:
+        workspace: Where.
+        project: The name in the project's spec.
+        path: The page's file.
+    """
+    name = next((name for name, inside in PAGES.items() if Path(inside).name == path.name), None)
+    url = next((found.url for found in services_of(workspace) if found.name == "overview"), None)
+    return f"{url}{path_of(project, name)}" if name and url else path.resolve().as_uri()

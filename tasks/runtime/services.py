@@ -161,7 +161,8 @@ def services_of(workspace: Workspace) -> list[ServiceState]:
 def _state(name: str, told: dict[str, Any], url: str | None, exits: list[str]) -> ServiceState:
     state = STATES.get(told["statename"], "unknown")
     up = state in ("running", "starting")
-    detail = told.get("spawnerr") or (exits[-1] if exits else "")
+    last = told.get("spawnerr") or (exits[-1] if exits else "")
+    detail = f"started again after: {last}" if last and state == "running" else last
     return ServiceState(
         name,
         state,

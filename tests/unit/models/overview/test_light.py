@@ -2,10 +2,10 @@
 
 import pytest
 
-from models.overview.facts import Data, Disk, Loop, Service, Waiting
+from models.overview.facts import Data, Disk, Loop, Service, Standing, Waiting
 from models.overview.light import light, workspace_light
 from models.retrain.signal import Signal
-from tests.told_facts import NOW, facts, findings, window
+from tests.told_facts import NOW, facts, findings, verdict, window
 
 GB = 10**9
 ASKED = Signal(id="s", kind="person", at=NOW, reason="Ada asked")
@@ -17,6 +17,15 @@ def test_a_champion_that_nobody_watches_is_green_by_its_verdict() -> None:
     assert (told.colour, told.reason) == (
         "green",
         "champion 2 holds its verdict (roc_auc 0.73, 0.72 to 0.74); not watched yet",
+    )
+
+
+def test_a_champion_that_a_person_promoted_against_its_verdict_does_not_hold_it() -> None:
+    refused = verdict(decision="keep", reasons=["Not promoted. Refused by: champion"])
+    told = light(facts(champion=Standing(version="3", verdict=refused)))
+    assert (told.colour, told.reason) == (
+        "amber",
+        "champion 3 was promoted by hand against its verdict (Not promoted. Refused by: champion); not watched yet",
     )
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from models.overview.facts import Data, Ended, Service, Store, Waiting
 from models.report import overview_page as page
-from models.report.overview_page import Link
+from models.report.overview_page import Link, front_page, render_project
 from models.retrain.signal import Decision, Signal
 from tests.told_facts import NOW, facts, findings, window, workspace
 
@@ -169,3 +169,16 @@ def test_the_last_whole_window_of_the_champion_counts() -> None:
     assert last is not None
     assert (last.id, page.coverage(last)) == ("2/1", "80 %")
     assert page.latest(facts()) is None
+
+
+def test_mlflows_page_is_asked_for_runs_and_models() -> None:
+    """It begins with the traces of language models otherwise."""
+    assert front_page("prefect", "http://h:4200") == "http://h:4200"
+    assert front_page("mlflow", "http://h:5000/") == "http://h:5000/#/experiments?workflowType=machine_learning"
+
+
+def test_a_look_at_another_version_is_not_shown_as_the_champions() -> None:
+    before = findings(champion=None, reason="there is no champion to watch")
+    html = render_project(facts(watch=before), NOW, [])
+    assert "there is no champion to watch" not in html
+    assert "version 2 has not been watched yet" in html

@@ -32,9 +32,16 @@ def test_intervals():
     assert interval(None, 1.0) == "–"
 
 
-@pytest.mark.parametrize("address", ["javascript:alert(1)", "data:text/html,x", " https://x", "JAVASCRIPT:x"])
+@pytest.mark.parametrize(
+    "address", ["javascript:alert(1)", "data:text/html,x", " https://x", "JAVASCRIPT:x", "//x", "/\\x"]
+)
 def test_an_address_that_could_run_code_leads_nowhere(address):
     assert safe_link(address) == "#"
+
+
+@pytest.mark.parametrize("address", ["/", "/projects/a/pages/card", "https://x", "#part"])
+def test_an_address_of_ours_is_left_as_it_is(address):
+    assert safe_link(address) == address
 
 
 def test_pictures_are_told_apart_by_content():

@@ -93,7 +93,11 @@ def test_crashes_are_counted_from_supervisords_log(tmp_path: Path) -> None:
     assert exits == {"mlflow": ["terminated by SIGKILL", "exit status 1"]}
     told = {"statename": "RUNNING", "pid": 7, "start": 100, "spawnerr": ""}
     state = _state("mlflow", told, "http://127.0.0.1:5000", exits["mlflow"])
-    assert (state.state, state.restarts, state.detail) == ("running", 2, "exit status 1")
+    assert (state.state, state.restarts, state.detail) == (
+        "running",
+        2,
+        "started again after: exit status 1",
+    )
 
 
 @pytest.mark.parametrize(
