@@ -20,7 +20,7 @@ from tasks.runtime.tied import marked
 from tasks.runtime.workspace import Workspace
 from tests.running import Loopline
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]  # months, and platforms killed, take longer than a test may
 
 PATIENCE_S = 240
 SPEC = """\

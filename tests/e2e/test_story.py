@@ -21,7 +21,7 @@ from tasks.runtime.tied import marked
 from tasks.runtime.workspace import Workspace
 from tests.running import ROOT, assert_gone, assert_unlocked
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]  # months, and platforms killed, take longer than a test may
 
 ROWS = 900
 PATIENCE_S = 240.0
