@@ -27,6 +27,7 @@ from tasks.serve.settings import Settings
 from tasks.serve.state import State
 
 LOOK_S = 1.0
+WAITING_LOOKS = 10
 
 
 def application() -> ASGIApp:
@@ -85,8 +86,14 @@ def _state(app: Starlette) -> State:
 
 async def _look(state: State) -> None:
     """Keep the metrics of what is no event up to date: another worker may be the one that is asked."""
+    looks = 0
     while True:
         state.metrics.look(state.engine, state.shelves)
+        if looks % WAITING_LOOKS == 0:
+            for name, book in state.books.items():
+                with contextlib.suppress(OSError):
+                    state.metrics.waiting_bytes(name, await asyncio.to_thread(book.waiting_bytes))
+        looks += 1
         await asyncio.sleep(LOOK_S)
 
 

@@ -13,10 +13,9 @@ from models.serving.records import Recorder, label_record, part_of, sampled
 from models.serving.rows import Rows
 from models.serving.served import Answer, Served
 from models.spec_serve import Log
-from tasks.runtime.segments import SegmentWriter, segments_folder
+from tasks.runtime.segments import KINDS, SegmentWriter, segments, segments_folder
+from tasks.serve.logs import Repeated
 from tasks.serve.settings import Settings
-
-SAID_AGAIN_S = 60.0
 
 _log = logging.getLogger("loopline.serve")
 
@@ -46,10 +45,10 @@ class Book:
         state = settings.state(project)
         self._project = project
         self._given = settings.logs.get(project)
-        self._predictions = SegmentWriter(segments_folder(state, "predictions"))
-        self._labels = SegmentWriter(segments_folder(state, "labels"))
+        self._folders = [segments_folder(state, kind) for kind in KINDS]
+        self._predictions, self._labels = map(SegmentWriter, self._folders)
         self._rules: dict[str, tuple[Log, Recorder]] = {}
-        self._said = float("-inf")
+        self._trouble = Repeated(_log)
 
     def enter(self, served: Served, ids: Sequence[str], rows: Rows, answer: Answer, *, whole: bool = False) -> bool:
         """Write down an answer, as the version's spec has it; `whole`: with all that a shadow needs.
@@ -87,6 +86,11 @@ class Book:
             self._say(error)
             raise
 
+    def waiting_bytes(self) -> int:
+        """How much of this project's log, of all its servers' processes, waits for the compactor."""
+        held = [segment for folder in self._folders for segment in segments(folder)]
+        return sum(max(0, segment.size - segment.moved) for segment in held)
+
     def close(self) -> None:
         """Leave the segments to the compactor."""
         self._predictions.close()
@@ -99,7 +103,4 @@ class Book:
         return self._rules[served.version]
 
     def _say(self, error: StoreError) -> None:
-        now = time.monotonic()
-        if now - self._said >= SAID_AGAIN_S:
-            self._said = now
-            _log.error("%s: the log cannot be written: %s", self._project, error)
+        self._trouble.log(logging.ERROR, f"{self._project}: the log cannot be written", error)

@@ -1,18 +1,23 @@
 """A connection that does not wait for ever: slow heads and bodies, endless heads, too many connections at once.
 
-uvicorn ends only connections that are idle between requests. What it says itself in plain text is said as JSON here.
+When there are too many, those that have waited longest for their caller are closed, of the address that has most; one
+that finds no room still gets answers to probes. uvicorn ends only connections that are idle between requests. What it
+says itself in plain text is said as JSON here.
 """
 
 from __future__ import annotations
 
 import asyncio
+import heapq
 import sys
 import time
+from collections import Counter
 from typing import Any, cast
 
 import httptools
 import orjson
 
+from tasks.serve.door import OPEN
 from tasks.serve.short import ShortWay
 
 HEAD_S = 20.0
@@ -21,6 +26,11 @@ BODY_BYTES_PER_S = 1 << 16
 """A body may take this much longer, by what has arrived of it."""
 HEAD_BYTES = 1 << 16
 MOST_CONNECTIONS = 2000
+PROBE_CONNECTIONS = 100
+"""Beyond these: while each is at work, a further one is heard for probes alone, such as `/health`."""
+PROBES = frozenset({*OPEN, "/metrics"})
+CLOSED_AT_ONCE = 20
+"""Connections that are closed to make room: looking at all of them for each that comes would cost too much."""
 DISCARDED_BYTES = 1 << 26
 """What is still read of a body that was refused: a caller who sends first and reads then hears the answer."""
 LOOK_S = 1.0
@@ -44,17 +54,21 @@ class Connection(ShortWay):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._waits_since: float | None = None
+        self._heard_at = 0.0
+        self._is_for_probes = False
         self._in_head = False
         self._got = 0
         self._data = self._again = b""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Take a connection, or say that there are too many."""
+        """Take a connection, and make room for it; or say that there are too many."""
         super().connection_made(transport)
-        self._waits_since = time.monotonic()
+        self._waits_since = self._heard_at = time.monotonic()
         self._in_head = True
         if len(self.connections) > MOST_CONNECTIONS:
-            self._refuse(503, "too many connections: ask again", b"retry-after: 1\r\n")
+            self._is_for_probes = not self._make_room()
+        if len(self.connections) > MOST_CONNECTIONS + PROBE_CONNECTIONS:
+            self._refuse_as_too_many()
         elif Connection._watched is not self.loop:
             Connection._watched = self.loop
             self.loop.call_later(LOOK_S, self._look_at_all)
@@ -63,6 +77,7 @@ class Connection(ShortWay):
         """Read on, within bounds."""
         if self.transport.is_closing():
             return
+        self._heard_at = time.monotonic()
         self._got += len(data)
         self._again = data
         while self._again:
@@ -83,6 +98,12 @@ class Connection(ShortWay):
         """Its head is here."""
         if len(self.url) >= HEAD_BYTES:  # more than the parser of addresses reads
             self._refuse(414, f"the address is longer than {HEAD_BYTES - 1:,} bytes")
+            return
+        if sum(name == b"host" for name, _ in self.headers) > 1:  # RFC 9112, section 3.2
+            self._refuse(400, "the request names more than one Host")
+            return
+        if self._is_for_probes and self.url.partition(b"?")[0].decode("latin-1") not in PROBES:
+            self._refuse_as_too_many()
             return
         self._in_head = False
         if not self._asks_for_another_protocol():
@@ -109,6 +130,37 @@ class Connection(ShortWay):
     def _rest(self) -> None:
         if not self._is_under_way():
             self.transport.close()
+
+    def _make_room(self) -> bool:
+        """Close the connections that have waited longest for their caller, of the address that has most of them.
+
+        Of those between requests and in a head first, then of those whose body does not come. False: all are at work.
+        """
+        waiting = [cast("Connection", one) for one in self.connections if cast("Connection", one)._waits_for_caller()]
+        waiting.remove(self)
+        if not waiting:
+            return False
+        most, _ = Counter(one._address for one in waiting).most_common(1)[0]
+        own = [one for one in waiting if one._address == most]
+        closed = heapq.nsmallest(CLOSED_AT_ONCE, own, key=Connection._place_in_line)
+        for one in closed:
+            one.transport.close()
+            self.connections.discard(one)  # else it counts until the loop turns
+        self._door.closed_to_make_room(len(closed))
+        return True
+
+    @property
+    def _address(self) -> str:
+        return self.client[0] if self.client else ""
+
+    def _waits_for_caller(self) -> bool:
+        return not self.transport.is_closing() and (self._waits_since is not None or not self._is_under_way())
+
+    def _place_in_line(self) -> tuple[bool, float]:
+        """Who is closed first: a body that arrives is closed last; a head that comes in drops is as old as it is."""
+        if self._waits_since is None:
+            return False, self._heard_at
+        return not self._in_head, self._waits_since
 
     def _look_at_all(self) -> None:
         """End the connections that are too slow; looks again while there is any."""
@@ -162,10 +214,14 @@ class Connection(ShortWay):
         self.parser = httptools.HttpRequestParser(self)
         self._again = b"\r\n".join([*lines, b"", rest])
 
+    def _refuse_as_too_many(self) -> None:
+        self._refuse(503, "too many connections: ask again", b"retry-after: 1\r\n")
+
     def _refuse(self, status: int, said: str, headers: bytes = b"") -> None:
         """Say why, unless an answer is under way, and close."""
         if self.transport.is_closing():
             return
+        self._door.refused(status, said)
         if self._may_write():
             body = orjson.dumps({"error": said})
             head = (

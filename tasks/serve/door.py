@@ -18,6 +18,7 @@ from models.serving import open_api, refusals
 from models.serving.refusals import Refusal
 from tasks.runtime.doors import FORWARDED, is_foreign
 from tasks.serve.calls import Call, Said, Way, named
+from tasks.serve.logs import Repeated
 from tasks.serve.passage import Passage, begin
 from tasks.serve.state import State
 
@@ -51,6 +52,7 @@ class Door:
     def __init__(self, app: ASGIApp, state: State, ways: Mapping[bytes, Way]) -> None:
         self._app, self._state, self.ways = app, state, ways
         self._bodies = Bodies(state.settings.most_bytes)
+        self._full = Repeated(_log)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer what is refused, pass on the rest, note both."""
@@ -101,6 +103,15 @@ class Door:
             close(self._state, passage, way.said)
         said.headers.update(_noted(passage))
         return said
+
+    def refused(self, status: int, why: str) -> None:
+        """Count and log what a connection refused before there was a request."""
+        close(self._state, Passage(status=status), why)
+
+    def closed_to_make_room(self, count: int) -> None:
+        """Count and log connections that were closed because there were too many."""
+        self._state.metrics.closed_connections(count)
+        self._full.log(logging.WARNING, "too many connections", "those that waited longest for their caller are closed")
 
     async def _pass(self, passage: Passage, scope: Scope, receive: Receive, send: Send) -> None:
         headers = named(scope["headers"])

@@ -20,6 +20,7 @@ from tasks.serve.background import Background
 from tasks.serve.board import Board
 from tasks.serve.bringing import bring, from_cache, try_out
 from tasks.serve.guard import Guard
+from tasks.serve.logs import Repeated
 from tasks.serve.lookout import Lookout
 from tasks.serve.settings import Settings
 
@@ -235,11 +236,12 @@ class Lead:
 
 def follow(lead: Lead, stop: threading.Event) -> None:
     """Look again and again, at once when nudged, until `stop` is set."""
+    trouble = Repeated(_log)
     while not stop.is_set():
         try:
             lead.step()
-        except Exception:  # noqa: BLE001 - one look that fails must not be the last
-            _log.exception("%s: what answers goes on", lead.project)
+        except Exception as error:  # noqa: BLE001 - one look that fails must not be the last
+            trouble.log(logging.ERROR, f"{lead.project}: what answers goes on", error, exc_info=True)
         lead.looked.set()
         waited = 0.0
         while waited < lead.lookout.pause_s and not lead.board.was_nudged() and not stop.wait(NUDGE_S):

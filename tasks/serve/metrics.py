@@ -60,6 +60,10 @@ class Metrics:
         self._deviations = self._histogram(
             "standard_prediction", "Predictions, as deviations from the training target's mean", model, DEVIATIONS
         )
+        self._closed = self._counter("closed_connections", "Connections closed to make room for others", [])
+        self._waiting_bytes = self._gauge(
+            "waiting_bytes", "Bytes of answers and labels that wait for the compactor", ["model"], "livemax"
+        )
         self._waiting = self._gauge("queue_waiting", "Calls that wait for the engine", [], "livesum")
         self._is_ready = self._gauge("ready", "1 where a version of the model is loaded", ["model"], "livemin")
         self._role = self._gauge("version", "1 for each version that is loaded", [*model, "role"], "livemax")
@@ -80,6 +84,14 @@ class Metrics:
     def unlogged(self, model: str, count: int) -> None:
         """Count rows that were answered and could not be written down."""
         self._child(self._unlogged, model).inc(count)
+
+    def closed_connections(self, count: int) -> None:
+        """Count connections that were closed to make room."""
+        self._closed.inc(count)
+
+    def waiting_bytes(self, model: str, count: int) -> None:
+        """Note how much of a model's log waits for the compactor."""
+        self._child(self._waiting_bytes, model).set(count)
 
     def passed(self, passage: Passage, seconds: float) -> None:
         """Count a request that is over."""

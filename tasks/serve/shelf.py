@@ -17,6 +17,7 @@ from models.serving.served import Served
 from tasks.adapters.artifacts import damage
 from tasks.runtime import processes
 from tasks.serve.board import Board, Report, Tally
+from tasks.serve.logs import Repeated
 from tasks.serve.settings import Settings
 
 LOOK_S = 0.05
@@ -49,6 +50,7 @@ class Shelf:
         self._me = processes.identity()
         self._seen: tuple[object, object] = (None, None)
         self._said: Report | None = None
+        self._trouble = Repeated(_log)
 
     @property
     def is_ready(self) -> bool:
@@ -89,8 +91,8 @@ class Shelf:
                     if looks % round(REPORT_S / LOOK_S) == 0:
                         self._try_again()
                         self._report()
-                except (LooplineError, OSError, ValueError):
-                    _log.exception("%s: going on with what is loaded", self.project)
+                except (LooplineError, OSError, ValueError) as error:
+                    self._trouble.log(logging.ERROR, f"{self.project}: going on with what is loaded", error)
                 looks += 1
                 await asyncio.sleep(LOOK_S)
         finally:

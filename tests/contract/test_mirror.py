@@ -30,7 +30,6 @@ ELSEWHERE: dict[str, str] = {
     "tasks/register.py": "tests/integration/test_loop.py: needs the steps before it and the real tools",
     "tasks/serve/__main__.py": "tests/integration/test_server.py: a real server",
     "tasks/serve/app.py": "tests/integration/test_server.py: a real server",
-    "tasks/serve/connection.py": "tests/fault/test_bad_clients.py: connections of a real server",
     "tasks/search.py": "tests/integration/test_loop.py: needs the steps before it and the real tools",
     "tasks/serve/beside.py": "tests/integration/test_served_log.py: a real server and its compactor",
     "tasks/serve/feedback.py": "tests/integration/test_served_log.py: a real server",

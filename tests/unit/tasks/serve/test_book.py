@@ -121,3 +121,13 @@ def test_what_the_projects_spec_says_now_counts_before_what_the_version_came_wit
     assert enter(replace(settings, logs={"tiny": {"redact": ["c"]}, "other": {"share": 0.1}}), found)
     (record,) = written(settings)
     assert (record["texts"], record["raw"]) == ({}, EXTRA)
+
+
+def test_what_waits_for_the_compactor_is_known_in_bytes(settings, served):
+    book = Book(settings, "tiny")
+    assert book.waiting_bytes() == 0
+    enter(settings, served())
+    (segment,) = segments(segments_folder(settings.state("tiny")))
+    assert book.waiting_bytes() == segment.size > 0
+    segment.note_moved(segment.size - 7)
+    assert book.waiting_bytes() == 7

@@ -5,6 +5,8 @@ import json
 import os
 import shutil
 import sqlite3
+import threading
+from types import SimpleNamespace
 
 import pytest
 
@@ -14,7 +16,7 @@ from tasks.adapters.artifacts import FILES
 from tasks.runtime import processes, stores
 from tasks.serve import follower
 from tasks.serve.board import Report, Tally
-from tasks.serve.follower import SWAPS_FILE, Lead
+from tasks.serve.follower import SWAPS_FILE, Lead, follow
 from tasks.serve.settings import Settings
 from tests.served_models import write_served
 from tests.serving import register
@@ -161,3 +163,24 @@ def test_a_worker_that_does_not_answer_is_waited_for_only_so_long(lead, enrol, m
     enrol("2")
     assert after(lead).stable == "2"
     assert "swapping without the workers" in caplog.text
+
+
+def test_a_look_that_fails_again_and_again_is_one_line_a_minute(monkeypatch, caplog):
+    stop, looks = threading.Event(), []
+
+    class Failing:
+        project, looked = "tiny", threading.Event()
+        lookout = SimpleNamespace(pause_s=0.0)
+
+        def step(self):
+            looks.append(1)
+            if len(looks) == 5:
+                stop.set()
+            raise OSError(24, "Too many open files", f"file-{len(looks)}")
+
+        def end(self):
+            """Nothing works in the background."""
+
+    follow(Failing(), stop)
+    (record,) = [one for one in caplog.records if one.levelname == "ERROR"]
+    assert "tiny: what answers goes on: [Errno 24]" in record.getMessage()

@@ -7,7 +7,7 @@ import pytest
 
 from tasks.runtime.json_lines import JsonLines
 from tasks.serve import logs
-from tasks.serve.logs import ORDINARY_PER_S, REFUSED_PER_S, SLOW_S, RequestLog
+from tasks.serve.logs import ORDINARY_PER_S, REFUSED_PER_S, SLOW_S, Repeated, RequestLog
 from tasks.serve.passage import Passage
 
 
@@ -67,3 +67,14 @@ def test_the_configuration_is_one_that_python_takes() -> None:
     finally:
         root.handlers[:] = before
         root.setLevel(level)
+
+
+def test_trouble_that_comes_again_and_again_is_a_line_a_minute(
+    caplog: pytest.LogCaptureFixture, clock: list[float]
+) -> None:
+    trouble = Repeated(logging.getLogger("loopline.serve"))
+    for after_s, where, why in ((0, "a", "x"), (1, "a", "y"), (0, "b", "z"), (1, "a", "x"), (59, "a", "w")):
+        clock[0] += after_s
+        trouble.log(logging.ERROR, where, why)
+    assert [record.getMessage() for record in caplog.records] == ["a: x", "b: z", "a: w"]
+    assert [record.told for record in caplog.records] == [{}, {}, {"passed_over": 2}]  # type: ignore[attr-defined]

@@ -6,6 +6,7 @@ import pytest
 
 from models.files import sha256, write_json
 from models.serving.releases import Canary, Release
+from tasks.serve import shelf as module
 from tasks.serve.board import Board
 from tasks.serve.settings import Settings
 from tasks.serve.shelf import Shelf
@@ -133,3 +134,22 @@ def test_answers_are_counted_by_the_limit_of_their_version(settings, board, vers
     shelf._report()
     told = board.reports()[0].tallies["1"]
     assert (told.answers, told.slow, told.failed) == (3, 1, 1)
+
+
+def test_a_report_that_cannot_be_written_is_one_line_a_minute(settings, monkeypatch, caplog):
+    shelf, looks = Shelf(settings, "tiny"), []
+
+    async def full():
+        looks.append(1)
+        if len(looks) == 5:
+            raise asyncio.CancelledError
+        raise OSError(28, "No space left on device", f".report-{len(looks)}.tmp")
+
+    monkeypatch.setattr(shelf, "refresh", full)
+    monkeypatch.setattr(module, "LOOK_S", 0)
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(shelf.follow())
+    assert len(looks) == 5
+    (record,) = caplog.records
+    assert "tiny: going on with what is loaded: [Errno 28]" in record.getMessage()
+    assert not record.exc_info
