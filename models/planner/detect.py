@@ -45,6 +45,7 @@ def _gpus() -> Machine:
         "device": known.name if known else name,
         "devices": torch.cuda.device_count(),
         "memory_gb": torch.cuda.get_device_properties(0).total_memory / _GB,
+        "host_memory_gb": psutil.virtual_memory().total / _GB,
     }
     links = {} if known else {"within_gb_per_s": 25.0, "between_gb_per_s": 1.4}
     return Machine.model_validate({**fields, **links})

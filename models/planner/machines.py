@@ -40,6 +40,7 @@ class Machine(BaseModel):
     nodes: int = Field(1, ge=1)
     devices: int = Field(8, ge=1, description="In each node.")
     memory_gb: float = Field(gt=0, description="Of one device, 1e9 bytes; of a CPU, each rank's share.")
+    host_memory_gb: float | None = Field(None, gt=0, description="Of one node's own memory; None: not known.")
     peak_tflops: dict[Literal["fp32", "tf32", "bf16", "fp16", "fp8"], float] = Field(
         default_factory=dict, description="Without that of the spec's precision no times are given."
     )

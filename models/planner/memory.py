@@ -25,6 +25,7 @@ class Memory:
         activations: All that a micro-batch holds at the moment of the peak.
         gathered: Weights and gradients that sharding puts together for a while.
         host: The best weights, kept aside in the memory of a CPU.
+        whole: The whole net, which every rank makes before a plan cuts it.
     """
 
     weights: int
@@ -33,11 +34,13 @@ class Memory:
     activations: int
     gathered: int = 0
     host: int = 0
+    whole: int = 0
 
     @property
     def total(self) -> int:
-        """All of it."""
-        return self.weights + self.gradients + self.optimiser + self.activations + self.gathered + self.host
+        """All of it while it trains, or the whole net before that."""
+        training = self.weights + self.gradients + self.optimiser + self.activations + self.gathered + self.host
+        return max(training, self.whole)
 
 
 @dataclass(frozen=True)
@@ -86,20 +89,13 @@ def memory_of(profiler: Profiler, candidate: Candidate, training: Training, exac
     shards = candidate.shards
     shared_state = candidate.data if training.shard_optimiser and candidate.parallel.startswith("ddp") else shards
     state = round(training.state_ratio * size / shared_state)
+    whole = _FULL * profiler.weights().total + profiler.weights().buffers
     host = _FULL * profiler.weights().total if training.on_cpu else 0
     if alone:
         # A gradient comes to be as what it was made from goes.
         held = max(found.peak + found.inputs - size, 0)
     gathered = _gathered(weights, training) if shards > 1 else 0
-    return Memory(size // shards + weights.buffers, size // shards, state, held, gathered, host)
-
-
-def least(parameters: int, candidate: Candidate, training: Training) -> int:
-    """What a rank holds at the very least, from the number of parameters alone: weights, gradients, optimiser."""
-    size = _FULL * parameters
-    shards = candidate.shards * candidate.tensor * candidate.stages
-    state = size * training.state_ratio / (candidate.data if training.shard_optimiser else shards)
-    return round(2 * size / shards + state)
+    return Memory(size // shards + weights.buffers, size // shards, state, held, gathered, host, whole)
 
 
 def _stage(weights: Weights, found: Activations, candidate: Candidate) -> tuple[Weights, int]:

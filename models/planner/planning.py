@@ -36,7 +36,7 @@ class Estimate:
         """Plain data."""
         told: dict[str, Any] = {"overrides": self.candidate.overrides(), "fits": self.fits, "obstacle": self.obstacle}
         if self.memory:
-            parts = ("weights", "gradients", "optimiser", "activations", "gathered", "host")
+            parts = ("weights", "gradients", "optimiser", "activations", "gathered", "host", "whole")
             told["memory_bytes"] = {name: getattr(self.memory, name) for name in parts} | {"total": self.memory.total}
             told["needed_gb"] = round(self.needed_gb, 3)
         if self.duration:
@@ -138,11 +138,25 @@ def _estimate(
         return Estimate(candidate, against)
     memory = memory_of(profiler, candidate, training, exact=machine.world_size == 1)
     needed, peak = needed_gb(memory, machine), machine.peak(training.precision)
-    estimate = Estimate(candidate, "", memory, needed, needed <= machine.memory_gb)
+    estimate = Estimate(candidate, "", memory, needed, needed <= machine.memory_gb and _can_start(memory, machine))
     if flops is None or peak is None:
         return estimate
     duration = duration_of(profiler, candidate, training, machine, flops, peak)
     return replace(estimate, duration=duration, samples_per_s=training.batch / max(duration.step_s, 1e-12))
+
+
+def _can_start(memory: Memory, machine: Machine) -> bool:
+    """Whether a device holds the whole net, and a node's own memory that of all its ranks, which make it there."""
+    whole, host = memory.whole / 1e9, machine.host_memory_gb
+    return whole <= machine.memory_gb and (host is None or machine.devices * whole <= host)
+
+
+def _cannot_start(memory: Memory, machine: Machine) -> str:
+    host = f" and {machine.host_memory_gb:,.4g} GB of the node" if machine.host_memory_gb else ""
+    return (
+        f"Nothing can start: each of the {machine.devices} ranks of a node makes the whole net before a plan cuts it, "
+        f"{memory.whole / 1e9:,.1f} GB each, of {machine.memory_gb:.3g} GB on a device{host}: take a smaller net."
+    )
 
 
 def _rank(one: Estimate) -> tuple[bool, bool, float, int]:
@@ -166,6 +180,8 @@ def _reasons(machine: Machine, training: Training, found: list[Estimate], best: 
         least = min((one for one in found if one.memory), key=lambda one: one.needed_gb, default=None)
         if least is None:
             return [f"No plan can be run: {found[0].obstacle}."]
+        if least.memory and not _can_start(least.memory, machine):
+            return [_cannot_start(least.memory, machine)]
         return [
             f"Nothing fits: the least is {least.candidate.parallel} with {least.needed_gb:,.1f} GB for each of "
             f"{least.candidate.ranks} ranks, of {machine.memory_gb:.3g} GB: take more devices, a smaller net or batch."

@@ -25,8 +25,9 @@ _PLANS = ("fsdp", "tp", "pp")
 def refuse_what_cannot_fit(net: nn.Module, train: Train, world: World) -> None:
     """Compare what a plan holds at the very least with the whole memory that there is.
 
-    Weights, gradients and optimiser state alone are counted, against all the memory of the GPU, or of this machine and
-    its swap for all ranks on it: what is refused could never have run.
+    Weights, gradients and optimiser state alone are counted, or the whole net, which every rank makes before it is cut,
+    against all the memory of the GPU, or of this machine and its swap for all ranks on it: what is refused could never
+    have run.
 
     Raises:
         TrainingError: It cannot fit; names the plans that would.
@@ -39,13 +40,21 @@ def refuse_what_cannot_fit(net: nn.Module, train: Train, world: World) -> None:
     together = min(world.size, train.ranks) if world.device.type == "cpu" else 1
     learnt = _NUMBER * trained * (1 + state_ratio(train))
 
+    whole = together * _NUMBER * numbers
+
     def needed(layout: Layout) -> float:
         parts = layout.shard * layout.tensor * layout.pipeline
-        return together * (_NUMBER * numbers + learnt) / parts
+        return max(whole, together * (_NUMBER * numbers + learnt) / parts)
 
     needs = needed(world.layout)
     if train.shard_optimiser and world.layout.plan == "ddp":
         needs -= together * learnt * (1 - 1 / world.data_size) * state_ratio(train) / (1 + state_ratio(train))
+    where = "the GPU's" if world.device.type == "cuda" else "this machine's"
+    if whole > memory:
+        raise TrainingError(
+            f"model: {numbers:,} parameters are {whole / 1e9:,.3g} GB for {together} rank(s), and each makes the whole "
+            f"net before a plan cuts it, but {where} memory is {memory / 1e9:,.3g} GB: take a smaller net"
+        )
     if needs <= memory:
         return
     others = {
@@ -53,7 +62,6 @@ def refuse_what_cannot_fit(net: nn.Module, train: Train, world: World) -> None:
         for name in (_PLANS if world.size > 1 else ())
     }
     fitting = [f"train.parallel={name} ({size / 1e9:,.3g} GB)" for name, size in others.items() if size <= memory]
-    where = "the GPU's" if world.device.type == "cuda" else "this machine's"
     cure = " or ".join(fitting) or "more devices with train.parallel=fsdp, an optimiser with less state, a smaller net"
     raise TrainingError(
         f"train.parallel: {world.layout.plan} over {world.size} rank(s) holds {needs / 1e9:,.3g} GB of weights, "

@@ -154,10 +154,10 @@ def open_session(job: Job, world: World) -> Session:
     seed_everything("weights", job.train.seed)
     counted = train.targets() if job.train.class_weights == "balanced" else train.target
     purpose = make_purpose(job, preparation, counted)
+    if world.is_first:
+        refuse_what_cannot_fit(purpose.net, job.train, world)
     net, loss = purpose.net.to(world.device), purpose.loss
     batches = Batches(job, train, purpose.hiding)
-    if world.is_first:
-        refuse_what_cannot_fit(net, job.train, world)
     meter = open_meter(job, world, net, train)
     example = train.gather(torch.arange(2, device=world.device))
     plan = make_plan(net, job.train, world, example, _rehearsal(net, loss, batches, world.device))

@@ -3,7 +3,7 @@ from types import SimpleNamespace
 import pytest
 
 from models.planner.candidates import Candidate
-from models.planner.memory import Training, least, memory_of
+from models.planner.memory import Training, memory_of
 from models.planner.profile import Activations, Weights
 from tests.unit.models.planner.conftest import IMAGE, SERIES, TABLE
 
@@ -85,6 +85,7 @@ def test_on_a_cpu_the_best_weights_are_in_the_same_memory():
     assert memory_of(NET, Candidate("ddp", data=8), Training(64, on_cpu=True)).host == WHOLE
 
 
-def test_the_least_is_less_than_any_estimate():
-    for candidate in (Candidate("ddp", data=8), Candidate("fsdp", data=8), Candidate("tp", tensor=8)):
-        assert least(8500, candidate, TRAINING) <= memory_of(NET, candidate, TRAINING).total
+def test_a_rank_holds_the_whole_net_before_it_is_cut():
+    cut = memory_of(NET, Candidate("fsdp", data=64), Training(64))
+    assert cut.whole == WHOLE
+    assert cut.total >= WHOLE > cut.weights

@@ -56,10 +56,23 @@ def test_when_nothing_fits_as_it_is_memory_is_spared(profiler):
     assert {"train.accumulate", "train.recompute"} & set(found.best.candidate.overrides())
 
 
+def test_a_net_that_no_rank_can_make_whole_is_no_plan(profiler):
+    """Whatever would hold a part of it: every rank makes the whole net first."""
+    small = read_machine("8xH100").model_copy(update={"memory_gb": 28.0})
+    assert not any(one.fits for one in plan(profiler, small, Training(8, "bf16"), BASE).estimates)
+    host = read_machine("8xH100").model_copy(update={"host_memory_gb": 200.0})
+    found = plan(profiler, host, Training(256, "bf16"), BASE)
+    assert found.best is None
+    assert "each of the 8 ranks of a node makes the whole net" in found.reasons[0]
+    assert "80 GB on a device and 200 GB of the node: take a smaller net" in found.reasons[0]
+
+
 def test_what_can_never_fit_says_what_is_needed(profiler):
     found = plan(profiler, read_machine("2xL4"), Training(64, "bf16"), BASE)
     assert found.best is None
-    assert found.reasons[0].startswith("Nothing fits: the least is")
+    assert found.reasons[0].startswith("Nothing can start: each of the 2 ranks of a node makes the whole net")
+    larger = read_machine("2xL4").model_copy(update={"memory_gb": 33.0})
+    assert plan(profiler, larger, Training(64, "bf16"), BASE).reasons[0].startswith("Nothing fits: the least is")
 
 
 def test_without_a_peak_there_are_no_times_but_memory(make_profiler):

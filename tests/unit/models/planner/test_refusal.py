@@ -40,6 +40,13 @@ def test_ranks_of_one_machine_share_its_memory_and_are_told_what_would_fit(memor
     refuse_what_cannot_fit(MILLION, sharded, world(sharded))
 
 
+def test_a_net_that_cannot_be_made_whole_is_refused_whatever_the_plan(memory):
+    memory(7e6)
+    train = Train(ranks=2, parallel="fsdp")
+    with pytest.raises(TrainingError, match=r"0.008 GB for 2 rank\(s\), and each makes the whole net"):
+        refuse_what_cannot_fit(MILLION, train, world(train))
+
+
 def test_less_state_and_frozen_layers_need_less(memory):
     memory(12e6)
     with pytest.raises(TrainingError, match="a smaller net"):
