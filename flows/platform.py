@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 from typing import Literal
 
 from models.errors import StoreError
 from tasks.reap import reap
-from tasks.runtime import platform
+from tasks.runtime import platform, prefect_access
 from tasks.runtime.prefect_server import Server
 from tasks.runtime.services import ServiceState
 from tasks.runtime.workspace import Workspace
@@ -101,7 +100,7 @@ def tell_prefect(workspace: Workspace) -> None:
     url = Server(workspace).api()
     if not url:
         raise StoreError("no Prefect server runs for this workspace: `loopline up` starts one")
-    os.environ["PREFECT_API_URL"] = url
+    prefect_access.use(workspace, url)
 
 
 def _let_end(workspace: Workspace, note: Callable[[str], None]) -> None:

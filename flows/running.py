@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from flows import reporting
 from models.errors import LooplineError, StoreError
 from tasks.reap import reap
-from tasks.runtime import processes
+from tasks.runtime import prefect_access, processes
 from tasks.runtime.loop import begun_here, read_book
 from tasks.runtime.prefect_server import Server, is_healthy
 from tasks.runtime.workspace import Project, Workspace
@@ -91,7 +91,7 @@ def _prefect(workspace: Workspace) -> Iterator[None]:
     if named:
         reporting.current().note(f"no Prefect server answers at {named}: going on with the workspace's own")
     with Server(workspace).kept_up() as address:
-        os.environ["PREFECT_API_URL"] = address
+        prefect_access.use(workspace, address)
         yield
 
 

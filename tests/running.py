@@ -11,7 +11,6 @@ import sqlite3
 import subprocess
 import sys
 import time
-import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,7 +20,8 @@ import filelock
 import psutil
 import pytest
 
-from tasks.runtime import processes
+from tasks.runtime import prefect_access, processes
+from tasks.runtime.flow_runs import ask
 from tasks.runtime.loop import OWNER
 from tasks.runtime.prefect_server import Server
 from tasks.runtime.workspace import Workspace
@@ -235,17 +235,18 @@ def prefect_server(home: Path) -> Iterator[str]:
     with server.lease():
         server.start()
         try:
-            yield server.wait()
+            address = server.wait()
+            prefect_access.use(workspace, address)
+            del os.environ["PREFECT_API_URL"]  # who is to use it names it; its secret helps nowhere else
+            yield address
         finally:
             server.stop()
 
 
 def flow_runs(api: str, name: str) -> dict[str, str]:
     """Id and state of every Prefect flow run whose name begins so."""
-    body = json.dumps({"flow_runs": {"name": {"like_": name}}, "limit": 200}).encode()
-    request = urllib.request.Request(f"{api}/flow_runs/filter", body, {"Content-Type": "application/json"})
-    with urllib.request.urlopen(request, timeout=30) as answer:
-        return {run["id"]: run["state_type"] for run in json.load(answer)}
+    runs = ask(api, "flow_runs/filter", {"flow_runs": {"name": {"like_": name}}, "limit": 200})
+    return {run["id"]: run["state_type"] for run in runs}
 
 
 def is_there(process: psutil.Process) -> bool:

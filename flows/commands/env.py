@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from tasks.runtime import stores
+from tasks.runtime.prefect_access import credentials
 from tasks.runtime.prefect_server import Server
 from tasks.runtime.workspace import HOME, Workspace
 
@@ -25,7 +26,7 @@ def command() -> None:
     variables = {**stores.environment(workspace), HOME: str(workspace.root)}
     url = Server(workspace).url()
     if url:
-        variables["PREFECT_API_URL"] = url
+        variables |= {"PREFECT_API_URL": url, **credentials(workspace, url)}
     programs = str(Path(sys.executable).parent)
     if (before := os.environ.get("PATH", "")).split(os.pathsep)[0] != programs:
         variables["PATH"] = os.pathsep.join(filter(None, [programs, before]))  # `dvc repro` calls loopline

@@ -7,7 +7,7 @@ import os
 import click
 
 from flows.commands import options
-from tasks.runtime import stores
+from tasks.runtime import prefect_access, stores
 from tasks.runtime.prefect_server import Server
 from tasks.runtime.workspace import Workspace
 
@@ -26,8 +26,8 @@ def command(as_json: bool) -> None:
     workspace = Workspace.find()
     stores.configure(workspace)
     url = Server(workspace).url()
-    if url:
-        os.environ.setdefault("PREFECT_API_URL", url)
+    if url and not os.environ.get("PREFECT_API_URL"):
+        prefect_access.use(workspace, url)
     done = reap(workspace)
     if as_json:
         options.print_json(done)

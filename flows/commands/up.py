@@ -13,7 +13,8 @@ from flows.commands import options
 from models.errors import UsageError
 from models.report.overview_page import front_page
 from tasks.runtime import stores
-from tasks.runtime.services import ServiceState, services_of, supervisor
+from tasks.runtime.prefect_access import secret_path
+from tasks.runtime.services import ServiceState, elsewhere, services_of, supervisor
 from tasks.runtime.workspace import Workspace
 
 LOOK_S = 0.5
@@ -47,6 +48,8 @@ def command(wishes: tuple[str, ...], foreground: bool, as_json: bool) -> None:
     asked = dict(_wish(text) for text in wishes)
     with _ended_by_hand(workspace) if foreground else contextlib.nullcontext():
         bring_up(workspace, asked, _note, _note if as_json else _line)
+        if "prefect" not in elsewhere(workspace):
+            _say(f"Prefect's page asks for a secret: the line in {secret_path(workspace)}")
         if as_json:
             options.print_json({"services": {state.name: state.told() for state in services_of(workspace)}})
         while foreground and supervisor(workspace):  # until `loopline down` elsewhere, too

@@ -57,20 +57,28 @@ def token_of(workspace: Workspace) -> str:
         if len(given) < LEAST_TOKEN:
             raise UsageError(f"{TOKEN}: got {len(given)} characters, expected {LEAST_TOKEN} or more; or leave it unset")
         return given
-    path = token_path(workspace)
+    return secret_in(token_path(workspace))
+
+
+def secret_in(path: Path, user: str = "") -> str:
+    """The secret in a file that its owner alone can read, made at first use; `user` comes before a new one.
+
+    Raises:
+        StoreError: The file cannot be written.
+    """
     with storing(path), contextlib.suppress(FileNotFoundError):
         return path.read_text().strip()
-    return _make_token(path)
+    return _make_secret(path, user)
 
 
-def _make_token(path: Path) -> str:
+def _make_secret(path: Path, user: str) -> str:
     """A link makes it appear whole, and only for the first of several that make it at once."""
     with storing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         new = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
         try:
             with os.fdopen(os.open(new, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w") as file:
-                file.write(secrets.token_urlsafe(32) + "\n")
+                file.write(f"{user}{secrets.token_urlsafe(32)}\n")
             with contextlib.suppress(FileExistsError):
                 path.hardlink_to(new)
         finally:

@@ -164,7 +164,7 @@ def _in_its_turn(run: dict[str, Any], why: str) -> dict[str, Any]:
 def ask(api: str, path: str, body: Any, method: str = "POST", timeout_s: float = ANSWER_S) -> Any:
     """Ask a Prefect server without importing Prefect, which costs a second.
 
-    As Prefect's own client it says who asks by PREFECT_API_KEY or PREFECT_API_AUTH_STRING, and asks again where the
+    As Prefect's own client it says who asks by PREFECT_API_AUTH_STRING or PREFECT_API_KEY, and asks again where the
     server has no time for it now (SQLite under load: 503).
 
     Raises:
@@ -189,10 +189,10 @@ def ask(api: str, path: str, body: Any, method: str = "POST", timeout_s: float =
 
 
 def _authorization() -> dict[str, str]:
-    if key := os.environ.get("PREFECT_API_KEY"):
-        return {"Authorization": f"Bearer {key}"}
     if secret := os.environ.get("PREFECT_API_AUTH_STRING"):
         return {"Authorization": "Basic " + base64.b64encode(secret.encode()).decode()}
+    if key := os.environ.get("PREFECT_API_KEY"):
+        return {"Authorization": f"Bearer {key}"}
     return {}
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from models.errors import StoreError, UsageError
 from models.files import write_text
-from tasks.runtime import ports, processes, services, stores, supervision
+from tasks.runtime import ports, prefect_access, processes, services, stores, supervision
 from tasks.runtime.flow_runs import FLOW_RUN, ask
 from tasks.runtime.history import is_running, read_book
 from tasks.runtime.locks import held
@@ -56,6 +56,7 @@ def start(workspace: Workspace, asked: dict[str, int]) -> list[str]:
         chosen, notes = ports.choose(memory, {k: v for k, v in usual.items() if not _serves(workspace, k)}, asked)
         if "prefect" in chosen:
             Server(workspace).want_port(chosen["prefect"])
+            prefect_access.make_secret(workspace)
         write_text(folder(workspace) / services.FRESH, "")
         environ = {**processes.unmarked(os.environ), **stores.environment(workspace), **pool_environment(workspace)}
         supervision.start(workspace, folder(workspace), [service.name for service in ours], environ)

@@ -25,7 +25,7 @@ from typing import Any
 from models.errors import StoreError
 from models.files import write_json, write_text
 from models.parent_death import tied
-from tasks.runtime import processes, stores
+from tasks.runtime import prefect_access, processes, stores
 from tasks.runtime.ports import any_free
 from tasks.runtime.signals import exit_on
 from tasks.runtime.workspace import Workspace
@@ -56,7 +56,7 @@ class Server:
     def start(self) -> None:
         """Start it in the background unless it runs; returns at once."""
         if self.url() is None:
-            self._folder.mkdir(parents=True, exist_ok=True)
+            prefect_access.make_secret(self._workspace)
             with (self._folder / "server.log").open("ab") as log:
                 keeper = subprocess.Popen(
                     [sys.executable, "-m", __name__, str(self._workspace.root)],
@@ -112,8 +112,7 @@ class Server:
 
     def own_url(self) -> str | None:
         """The address of the running server, or of the last one; None if there never was one."""
-        port = self._folder / "port"
-        return f"http://127.0.0.1:{port.read_text().strip()}/api" if port.exists() else None
+        return prefect_access.own_url(self._workspace)
 
     def state(self) -> dict[str, Any] | None:
         """What the living keeper says of itself: port, keeper and server processes.
@@ -208,12 +207,13 @@ def _keep(workspace: Workspace, for_good: bool) -> None:
     lock = filelock.FileLock(folder / KEEPER_LOCK, timeout=-1 if for_good else TURN_S)
     lease = Server(workspace).lease() if for_good else contextlib.nullcontext()
     with lease, contextlib.suppress(filelock.Timeout), lock:  # without the lock: another keeper was first
-        _own(folder, {} if for_good else WITHOUT_CATALOGUE)
+        _own(workspace, {} if for_good else WITHOUT_CATALOGUE)
 
 
-def _own(folder: Path, settings: Mapping[str, str]) -> None:
+def _own(workspace: Workspace, settings: Mapping[str, str]) -> None:
+    folder = workspace.state / "prefect"
     port = _free_port(folder / "port")
-    server = _launch(port, settings)
+    server = _launch(workspace, port, settings)
     try:
         write_json(
             folder / "server.json",
@@ -229,7 +229,7 @@ def _own(folder: Path, settings: Mapping[str, str]) -> None:
         server.wait()
 
 
-def _launch(port: int, settings: Mapping[str, str]) -> subprocess.Popen[bytes]:
+def _launch(workspace: Workspace, port: int, settings: Mapping[str, str]) -> subprocess.Popen[bytes]:
     environment = {
         **settings,
         **os.environ,
@@ -237,6 +237,7 @@ def _launch(port: int, settings: Mapping[str, str]) -> subprocess.Popen[bytes]:
         "PREFECT_UI_API_URL": f"http://127.0.0.1:{port}/api",
         "PREFECT_SERVER_UI_API_URL": f"http://127.0.0.1:{port}/api",
         "PREFECT_LOGGING_LEVEL": "WARNING",
+        **prefect_access.server_environment(workspace, port),
     }
     arguments = ["-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port", str(port)]
     return subprocess.Popen(tied(arguments), env=environment)

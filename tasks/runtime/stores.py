@@ -12,6 +12,7 @@ from pathlib import Path
 
 from models.errors import StoreError, UsageError
 from models.files import storing, write_text
+from tasks.runtime.prefect_access import credentials
 from tasks.runtime.store_addresses import store_addresses, without_password
 from tasks.runtime.workspace import Workspace
 
@@ -72,7 +73,8 @@ def environment(workspace: Workspace) -> dict[str, str]:
     }
     chosen = {key: os.environ[key] for key in (*own, *QUIET) if os.environ.get(key)}
     settings = {**own, **QUIET, **chosen, **store_addresses(os.environ)}
-    return {key: value for key, value in {**settings, **_past_proxies()}.items() if value}
+    secret = credentials(workspace, os.environ.get("PREFECT_API_URL"))
+    return {key: value for key, value in {**settings, **secret, **_past_proxies()}.items() if value}
 
 
 def _past_proxies() -> dict[str, str]:

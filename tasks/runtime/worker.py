@@ -10,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 
+from tasks.runtime import prefect_access
 from tasks.runtime.flow_runs import pass_over, take_up
 from tasks.runtime.prefect_server import Server, is_healthy
 from tasks.runtime.services import FRESH, elsewhere, folder
@@ -37,7 +38,8 @@ def main() -> None:
     """Be the worker of Prefect's server. Prefect is imported, for a second or two, while the server does so too."""
     workspace = Workspace(Path(sys.argv[1]))
     given, pool, url = dict(os.environ), pool_of(workspace), _address(workspace)
-    os.environ.update({**pool_environment(workspace), "PREFECT_API_URL": url})
+    os.environ.update(pool_environment(workspace))
+    prefect_access.use(workspace, url)
     import prefect.workers.process  # noqa: F401
     from prefect.cli import app
 

@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,8 +15,9 @@ from typing import Any
 import psutil
 import pytest
 
+from tasks.runtime import prefect_access
 from tasks.runtime.flow_runs import ask
-from tasks.runtime.services import folder, services_of, supervisor
+from tasks.runtime.services import SERVICES, folder, services_of, supervisor
 from tasks.runtime.tied import marked
 from tasks.runtime.workspace import Workspace
 from tests.running import Loopline
@@ -71,6 +73,34 @@ class Platform(Loopline):
         return str(self.run(run)["state_name"])
 
 
+CHANGES = {
+    "prefect": "/api/flows/",
+    "mlflow": "/api/2.0/mlflow/experiments/create",
+    "overview": "/trigger/tiny",
+    "optuna": "/api/studies",
+    "serve": "/invocations",
+}
+"""Of each service that listens, an address that changes or computes something."""
+REFUSALS = {400, 401, 403, 421}
+
+
+def refusal(url: str, **headers: str) -> int:
+    """The status of a request that should be refused."""
+    request = urllib.request.Request(url, b"{}", {"Content-Type": "application/json", **headers})
+    try:
+        with urllib.request.urlopen(request, timeout=60) as answered:
+            return int(answered.status)
+    except urllib.error.HTTPError as error:
+        error.close()
+        return error.code
+
+
+@pytest.fixture(autouse=True)
+def _prefects_secret(home: Platform) -> None:
+    """These tests speak to the platform's own Prefect server."""
+    os.environ.update(prefect_access.credentials(home.workspace, None))
+
+
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory, empty_store: Path) -> Iterator[Platform]:
     made = Platform(tmp_path_factory.mktemp("platform") / "home")
@@ -82,7 +112,11 @@ def home(tmp_path_factory: pytest.TempPathFactory, empty_store: Path) -> Iterato
 
 
 def test_up_says_where_everything_is_and_again_changes_nothing(home: Platform):
-    told = home("up", "--json").ok().json["services"]
+    up = home("up", "--json").ok()
+    told = up.json["services"]
+    secret = prefect_access.secret_path(home.workspace)
+    assert str(secret) in up.err, "Prefect's page asks for it"
+    os.environ.update(prefect_access.credentials(home.workspace, None))
     assert {one["state"] for one in told.values()} <= {"running", "starting"}
     for name in ("prefect", "mlflow", "overview", "optuna"):
         assert told[name]["url"].startswith("http://127.0.0.1:")
@@ -96,6 +130,20 @@ def test_up_says_where_everything_is_and_again_changes_nothing(home: Platform):
     assert {name: status[name]["url"] for name in ("prefect", "mlflow", "overview")} == {
         name: told[name]["url"] for name in ("prefect", "mlflow", "overview")
     }
+
+
+def test_every_service_refuses_a_foreign_page_and_those_that_begin_loops_ask_for_a_secret(home: Platform):
+    """A name that is rebound to this machine, a page of another site, another user of this machine."""
+    assert {service.name for service in SERVICES if service.port} == set(CHANGES)
+    services = home.services()
+    for name, path in CHANGES.items():
+        if name not in services:  # served by wish, and asked in its own tests: tests/unit/tasks/serve/test_door.py
+            continue
+        url = f"{services[name].url}{path}"
+        assert refusal(url, Host="evil.example") in REFUSALS, name
+        assert refusal(url, Origin="https://evil.example") in REFUSALS, name
+        if name in ("prefect", "overview"):
+            assert refusal(url) == 401, name
 
 
 def test_another_port_while_it_is_up_is_refused(home: Platform):

@@ -21,7 +21,7 @@ block = contextlib.nullcontext(Background(workspace, "tiny")._start("tasks.serve
 """,
     "the keeper and Prefect's server": """
 from tasks.runtime import ports, prefect_server
-block = contextlib.nullcontext(prefect_server._launch(ports.any_free([]), {}))
+block = contextlib.nullcontext(prefect_server._launch(workspace, ports.any_free([]), {}))
 """,
     "a caller of MLflow's server": """
 from tasks.runtime import mlflow_server, stores

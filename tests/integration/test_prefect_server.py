@@ -3,12 +3,14 @@
 import os
 import signal
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Iterator
 
 import psutil
 import pytest
 
-from tasks.runtime import flow_runs, processes
+from tasks.runtime import flow_runs, prefect_access, processes
 from tasks.runtime.flow_runs import ask
 from tasks.runtime.prefect_server import Server, is_healthy
 from tasks.runtime.workspace import Workspace
@@ -37,12 +39,37 @@ def gone(identity: dict[str, object]) -> Callable[[], bool]:
     return lambda: not processes.is_alive(identity)
 
 
+def lets_nobody_in(url: str) -> None:
+    """Whoever may create runs has a command line: no page of another site may, nor a local user without the secret."""
+    assert answer(url) == 401
+    assert answer(url, Authorization="Basic bG9vcGxpbmU6d3Jvbmc=") == 401
+    assert answer(url, Host="evil.example") == 401
+    asks = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization"}
+    assert answer(url, "OPTIONS", Origin="https://evil.example", **asks) == 400
+    assert answer(url, "OPTIONS", Origin=url.removesuffix("/api"), **asks) == 200
+
+
+def answer(url: str, method: str = "POST", **headers: str) -> int:
+    """The status of a request that reads flow runs, or of a browser's question whether a page may do so."""
+    body = None if method == "OPTIONS" else b"{}"
+    kind = {"Content-Type": "application/json"}
+    request = urllib.request.Request(f"{url}/flow_runs/filter", body, {**kind, **headers}, method=method)
+    try:
+        with urllib.request.urlopen(request, timeout=30) as answered:
+            return int(answered.status)
+    except urllib.error.HTTPError as error:
+        error.close()
+        return error.code
+
+
 def test_it_starts_is_reused_put_right_after_a_kill_and_ends_when_idle(server: Server, workspace: Workspace) -> None:
     with server.lease():
         server.start()
         url = server.wait()
         assert url.startswith("http://127.0.0.1:")
+        prefect_access.use(workspace, url)
         assert ask(url, "block_types/filter", {}) == [], "a loop has no use for Prefect's catalogue: it costs seconds"
+        lets_nobody_in(url)
         state = server.state()
         assert state is not None
         other = Server(workspace)

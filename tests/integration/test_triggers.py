@@ -19,7 +19,7 @@ import pytest
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.filters import DeploymentFilter, DeploymentFilterId
 from prefect.client.schemas.objects import FlowRun
-from prefect.settings import PREFECT_API_URL, temporary_settings
+from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
 from prefect.states import Crashed
 from prefect.utilities.processutils import command_from_string
 
@@ -42,7 +42,8 @@ STORM = 100  # a thousand cost the server a minute; the policy is tested with th
 @pytest.fixture
 def client(api: str, workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> Iterator[SyncPrefectClient]:
     monkeypatch.setenv("PREFECT_API_URL", api)
-    with temporary_settings({PREFECT_API_URL: api}), get_client(sync_client=True) as client:
+    settings = {PREFECT_API_URL: api, PREFECT_API_AUTH_STRING: os.environ["PREFECT_API_AUTH_STRING"]}
+    with temporary_settings(settings), get_client(sync_client=True) as client:
         yield client
 
 

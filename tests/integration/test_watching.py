@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import secrets
 from collections.abc import Iterator
 
@@ -10,7 +11,12 @@ import pytest
 from click.testing import CliRunner
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.filters import ArtifactCollectionFilter, ArtifactCollectionFilterKey
-from prefect.settings import PREFECT_API_URL, PREFECT_LOGGING_TO_API_ENABLED, temporary_settings
+from prefect.settings import (
+    PREFECT_API_AUTH_STRING,
+    PREFECT_API_URL,
+    PREFECT_LOGGING_TO_API_ENABLED,
+    temporary_settings,
+)
 
 from flows.commands.watch import command
 from flows.watch import in_words, watch
@@ -21,7 +27,8 @@ from tests.watched import SPEC, World
 @pytest.fixture
 def client(api: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[SyncPrefectClient]:
     monkeypatch.setenv("PREFECT_API_URL", api)
-    quiet = {PREFECT_API_URL: api, PREFECT_LOGGING_TO_API_ENABLED: False}
+    secret = os.environ["PREFECT_API_AUTH_STRING"]
+    quiet = {PREFECT_API_URL: api, PREFECT_API_AUTH_STRING: secret, PREFECT_LOGGING_TO_API_ENABLED: False}
     with temporary_settings(quiet), get_client(sync_client=True) as client:
         yield client
 

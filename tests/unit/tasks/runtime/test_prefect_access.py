@@ -1,0 +1,58 @@
+"""The secret of the workspace's own Prefect server: who makes it, who hears it."""
+
+import os
+import stat
+
+import pytest
+
+from models.files import write_text
+from tasks.runtime import prefect_access, stores
+from tasks.runtime.prefect_access import credentials, make_secret, own_url, secret_path, server_environment
+from tasks.runtime.workspace import Workspace
+
+OWN = "http://127.0.0.1:4200/api"
+
+
+@pytest.fixture
+def secret(workspace: Workspace) -> str:
+    made = make_secret(workspace)
+    write_text(workspace.state / "prefect" / "port", "4200")
+    return made
+
+
+def test_it_is_made_once_for_its_owner_alone(workspace: Workspace, secret: str) -> None:
+    assert secret.startswith("loopline:")
+    assert len(secret) > 40
+    assert make_secret(workspace) == secret
+    assert stat.S_IMODE(secret_path(workspace).stat().st_mode) == 0o600
+
+
+def test_who_speaks_to_the_own_server_knows_it_and_no_other_server_hears_it(workspace: Workspace, secret: str) -> None:
+    ours = {"PREFECT_API_AUTH_STRING": secret}
+    assert own_url(workspace) == OWN
+    for api in (None, "", OWN, f"{OWN}/", "http://localhost:4200/api"):
+        assert credentials(workspace, api) == ours
+    for api in ("https://prefect.example/api", "http://127.0.0.1:4201/api"):
+        assert credentials(workspace, api) == {}
+
+
+def test_without_a_server_there_is_none(workspace: Workspace) -> None:
+    assert credentials(workspace, None) == {}
+    assert not secret_path(workspace).exists()
+
+
+def test_every_tool_gets_it_and_it_wins_over_that_of_a_server_elsewhere(
+    workspace: Workspace, secret: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PREFECT_API_AUTH_STRING", "of another server")
+    assert stores.environment(workspace)["PREFECT_API_AUTH_STRING"] == secret
+    monkeypatch.setenv("PREFECT_API_URL", "https://prefect.example/api")
+    assert "PREFECT_API_AUTH_STRING" not in stores.environment(workspace)
+    prefect_access.use(workspace, OWN)
+    assert (os.environ["PREFECT_API_URL"], os.environ["PREFECT_API_AUTH_STRING"]) == (OWN, secret)
+
+
+def test_the_server_asks_for_it_and_answers_no_page_but_its_own(workspace: Workspace, secret: str) -> None:
+    told = server_environment(workspace, 4200)
+    assert told["PREFECT_SERVER_API_AUTH_STRING"] == told["PREFECT_API_AUTH_STRING"] == secret
+    assert told["PREFECT_SERVER_CORS_ALLOWED_ORIGINS"] == "http://127.0.0.1:4200,http://localhost:4200"
