@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import signal
 import time
@@ -11,14 +10,15 @@ import time
 import psutil
 import pytest
 
+from tests.conftest import SEED
 from tests.fault.aftermath import assert_as_if_whole, assert_put_right, assert_survives, counted_trials
 from tests.fault.conftest import TWO_RANKS
 from tests.running import Loopline, Running, assert_gone, assert_unlocked
 
 pytestmark = pytest.mark.fault
 
-SEED = int(os.environ.get("FAULT_SEED", "0"))
 LONGEST_RUN_S = 8.0
+DRAWS = 12
 
 
 def epochs_told(home: Loopline, name: str, run: str) -> int:
@@ -106,7 +106,8 @@ def drawn(make_home) -> Loopline:
     return make_home("drawn")
 
 
-@pytest.mark.parametrize("turn", range(4))
+@pytest.mark.soak
+@pytest.mark.parametrize("turn", range(DRAWS))
 def test_a_kill_at_a_moment_drawn_by_lot(drawn: Loopline, turn: int):
     """The loop itself, or any process under it; by SIGKILL or SIGTERM."""
     draw = random.Random(f"{SEED}/{turn}")
@@ -129,5 +130,6 @@ def test_a_kill_at_a_moment_drawn_by_lot(drawn: Loopline, turn: int):
     assert_survives(before, drawn.records("drawn"))
 
 
+@pytest.mark.soak
 def test_killed_by_lot_it_ends_as_if_never_killed(drawn: Loopline, whole: Loopline, api: str):
     finish(drawn, "drawn", whole, api)
