@@ -70,7 +70,7 @@ def test_checkpoints_keep_to_their_share_of_the_time(make_job):
 
 
 def test_a_plan_that_cannot_fit_ends_before_anything_is_written(make_job, monkeypatch):
-    monkeypatch.setattr(refusal, "memory_bytes", lambda device: 5e4)  # the whole net is 19 kB, with AdamW four times as much
+    monkeypatch.setattr(refusal, "memory_bytes", lambda device: 5e4)  # net 19 kB, AdamW four times that
     job = make_job(arguments={"hidden": 64})
     with pytest.raises(TrainingError, match="what would fit"):
         run_job(job)
