@@ -53,7 +53,7 @@ def reap(workspace: Workspace, only: str | None = None) -> list[str]:
         workspace: Where.
         only: A project's name; default all of them.
     """
-    done = [*_orphans(workspace), *_task_runs(workspace)]
+    done = [*_orphans(workspace), *_half_cached(workspace), *_task_runs(workspace)]
     for state in sorted((workspace.state / "projects").glob(only or "*")):
         with tried(state / LOOP_LOCK) as free:  # false while a living loop holds it
             if free:
@@ -209,6 +209,13 @@ def _half_written(state: Path) -> Iterator[str]:
     found = {path for folder in of_loops for path in folder.rglob(".*.tmp")}
     found |= {path for path in state.rglob(".*.tmp") if _is_left(path, path.parent not in logs)}
     for path in sorted(found):
+        shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
+        yield f"{path.name}: half-written; removed"
+
+
+def _half_cached(workspace: Workspace) -> Iterator[str]:
+    """The cache is every project's, and loops may run: what goes is what its writer cannot go on with."""
+    for path in sorted(path for path in workspace.cache.rglob(".*.tmp") if _is_left(path, by_pid=True)):
         shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
         yield f"{path.name}: half-written; removed"
 

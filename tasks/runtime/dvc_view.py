@@ -5,6 +5,7 @@ from __future__ import annotations
 import configparser
 from pathlib import Path
 
+from models.errors import StoreError
 from tasks.runtime.workspace import Project
 
 STAGES = {"ingest": "raw", "prepare": "prepared"}
@@ -19,9 +20,19 @@ def root_of(project: Project) -> Path:
 
 
 def default_remote(root: Path) -> str:
-    """The name of the remote that DVC pushes to; empty without one."""
-    config = configparser.ConfigParser()
-    config.read([root / ".dvc" / "config", root / ".dvc" / "config.local"])
+    """The name of the remote that DVC pushes to; empty without one.
+
+    Raises:
+        StoreError: DVC's configuration cannot be read.
+    """
+    config = configparser.ConfigParser(interpolation=None)
+    for path in (root / ".dvc" / "config", root / ".dvc" / "config.local"):
+        try:
+            config.read(path)
+        except (configparser.Error, UnicodeDecodeError) as error:
+            reason = " ".join(str(error).split())[:200]
+            cure = "correct it, or move it away and run `dvc init --force` and `dvc remote add` again"
+            raise StoreError(f"{path}: expected DVC's configuration, got: {reason}: {cure}") from error
     return config.get("core", "remote", fallback="").strip()
 
 

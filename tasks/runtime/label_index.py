@@ -36,7 +36,9 @@ create table if not exists state (
 insert or ignore into state values (1, 0, 0, '');
 pragma user_version = 1;
 """
-_LATEST = f"select {LABEL}, at, by from labels where id = ? and append <= ? order by append desc, row desc limit 1"  # noqa: S608
+_MATCHES = f"""
+select place, {LABEL}, at, by from temp.wanted cross join labels using (id)
+where append <= ? order by place, append, row"""  # noqa: S608 - names of ours
 _log = logging.getLogger("loopline.labels")
 
 
@@ -63,8 +65,7 @@ def latest(store: PartLog, ids: Sequence[str | None], upto: int) -> list[Label |
             num_rows = _catch_up(index, store, upto)
             if num_rows < SCAN_FACTOR * len(ids):
                 return None
-            found = (index.execute(_LATEST, (name, upto)).fetchone() for name in ids)
-            return [Label(*row) if row else None for row in found]
+            return _look_up(index, ids, upto)
     except sqlite3.OperationalError as error:  # read-only, or another process fills it
         _log.warning("%s: not used: %s", store.folder / FILE, error)
     except sqlite3.DatabaseError as error:
@@ -99,6 +100,18 @@ def _opened(folder: Path) -> Iterator[sqlite3.Connection]:
         if not connection.execute("pragma user_version").fetchone()[0]:
             connection.executescript(_SCHEMA)
         yield connection
+
+
+def _look_up(index: sqlite3.Connection, ids: Sequence[str | None], upto: int) -> list[Label | None]:
+    index.execute("pragma temp_store = memory")
+    index.execute("create temp table wanted (place integer primary key, id text)")
+    index.execute("begin")
+    index.executemany("insert into temp.wanted values (?, ?)", enumerate(ids))
+    index.execute("commit")
+    found: list[Label | None] = [None] * len(ids)
+    for place, *label in index.execute(_MATCHES, (upto,)):
+        found[place] = Label(*label)
+    return found
 
 
 def _catch_up(index: sqlite3.Connection, store: PartLog, upto: int) -> int:

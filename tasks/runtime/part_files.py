@@ -26,6 +26,10 @@ _NEVER = (2**63 - 1, -(2**63))
 """Times of a part without rows: no span of time overlaps it."""
 
 
+class DamagedPartError(StoreError):
+    """A part's file cannot be read, and reading it again will not help."""
+
+
 @dataclass(frozen=True)
 class Part:
     """A file of the log: the appends `first` to `last`."""
@@ -66,7 +70,7 @@ def opened(path: Path) -> pq.ParquetFile:
     """A part, to be read.
 
     Raises:
-        StoreError: It is no whole file.
+        DamagedPartError: It is no whole file.
         FileNotFoundError: It was compacted into another meanwhile.
     """
     import pyarrow as pa
@@ -75,28 +79,47 @@ def opened(path: Path) -> pq.ParquetFile:
     try:
         return pq.ParquetFile(path)
     except pa.ArrowInvalid as error:
-        raise StoreError(f"{path}: no whole Parquet file ({error}): put it back from a copy of the disk") from error
+        raise DamagedPartError(f"{path}: no whole Parquet file ({error})") from error
 
 
 def rows_of(
     file: pq.ParquetFile, part: Part, since: int, upto: int, columns: Sequence[str] | None, batch: int
 ) -> Iterator[pa.Table]:
-    """The rows of an open part that belong to the appends after `since`, up to `upto`."""
-    import pyarrow as pa
+    """The rows of an open part that belong to the appends after `since`, up to `upto`.
+
+    Raises:
+        DamagedPartError: Its rows cannot be decoded.
+    """
     import pyarrow.compute as pc
 
     with file:
         is_cut = part.first <= since or part.last > upto
         there = file.schema_arrow.names
         wanted = [name for name in there if (columns is None or name in columns or (is_cut and name == SEQUENCE))]
-        for record in file.iter_batches(batch, columns=wanted, use_threads=False):
-            table = pa.Table.from_batches([record]).replace_schema_metadata(None)
+        for decoded in _decoded(file, part, batch, wanted):
+            table = decoded
             if is_cut:
                 numbers = table.column(SEQUENCE)
                 table = table.filter(pc.and_(pc.greater(numbers, since), pc.less_equal(numbers, upto)))
             unasked = SEQUENCE in table.column_names and (columns is None or SEQUENCE not in columns)
             if table.num_rows:
                 yield table.drop_columns([SEQUENCE]) if unasked else table
+
+
+def _decoded(file: pq.ParquetFile, part: Part, batch: int, columns: list[str]) -> Iterator[pa.Table]:
+    import pyarrow as pa
+
+    batches = file.iter_batches(batch, columns=columns, use_threads=False)
+    while True:
+        try:
+            record = next(batches, None)
+        except (pa.ArrowInvalid, OSError) as error:
+            if isinstance(error, OSError) and error.errno is not None:  # the disk's, not of what it holds
+                raise
+            raise DamagedPartError(f"{part.path}: its rows cannot be decoded ({error})") from error
+        if record is None:
+            return
+        yield pa.Table.from_batches([record]).replace_schema_metadata(None)
 
 
 def by_append(table: pa.Table, batch: int, first: int | None = None) -> Iterator[pa.Table]:
@@ -118,7 +141,7 @@ def by_append(table: pa.Table, batch: int, first: int | None = None) -> Iterator
         yield table.slice(start, batch)
 
 
-def numbered(part: Part) -> list[pa.Table]:
+def numbered_rows(part: Part) -> list[pa.Table]:
     """The rows of a part, each with the number of its append."""
     import pyarrow as pa
 

@@ -5,12 +5,17 @@ file under a lock, so what was acknowledged is on disk and numbers have no gaps.
 parts into one whose name spans theirs; from its rename on the parts it spans count for nothing, and are deleted. So a
 reader, whatever it lists while files come and go, sees each row once: a wider part hides those within it, and a gap
 means that the listing is older than the disk, and is made again. Within a part rows are in the order of `at`.
+
+A part that cannot be read is set aside: its file goes to `damaged/`, and an empty part takes its place, so that its
+rows are gone and nothing else is.
 """
 
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
+import shutil
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -23,10 +28,11 @@ from tasks.runtime.part_files import (
     BATCH_ROWS,
     MOST_ROWS,
     SEQUENCE,
+    DamagedPartError,
     Part,
     by_append,
     in_order,
-    numbered,
+    numbered_rows,
     opened,
     overlapping,
     rows_of,
@@ -42,7 +48,10 @@ if TYPE_CHECKING:
 FEWEST_PARTS = 8
 """Neighbours that are worth writing anew; each row is then written about log8(rows) times in all."""
 STALE_S = 3600.0
+DAMAGED = "damaged"
+"""The folder within a log to which unreadable parts are moved."""
 _TRIES, _TRY_S = 200, 0.01
+_log = logging.getLogger("loopline.log")
 
 
 class PartLog:
@@ -116,9 +125,10 @@ class PartLog:
             gap = _gap(cover)
             if not gap:
                 with contextlib.suppress(FileNotFoundError):
-                    for part in cover:
-                        _ = part.metadata
-                    return [part for part in cover if part.last > since]
+                    wanted = [part for part in cover if part.last > since]
+                    for part in wanted:
+                        self._check(part)
+                    return wanted
             time.sleep(_TRY_S)
         raise StoreError(f"{self.folder}: {gap or 'files come and go'}: was a file deleted? Put it back, or remove all")
 
@@ -147,8 +157,10 @@ class PartLog:
                 except FileNotFoundError:
                     break  # compacted meanwhile: listed anew, from where we are
                 names = [*(file.schema_arrow.names if columns is None else columns), SEQUENCE]
-                for table in rows_of(file, part, since, upto, names, batch if part.first == part.last else MOST_ROWS):
-                    yield from by_append(table, batch, part.first if numbered else None)
+                size = batch if part.first == part.last else MOST_ROWS
+                with self._decoding(part):
+                    for table in rows_of(file, part, since, upto, names, size):
+                        yield from by_append(table, batch, part.first if numbered else None)
                 since = part.last
 
     def in_time_order(
@@ -248,7 +260,10 @@ class PartLog:
     def _merge(self, run: list[Part], growing: Collection[str] | None) -> None:
         from models.data.row_batches import concatenated
 
-        tables = [table for part in run for table in numbered(part)]
+        tables = []
+        for part in run:
+            with self._decoding(part):
+                tables += numbered_rows(part)
         keys = [key for part in run for key in part.keys]
         offsets: dict[str, int] = {}
         for part in run:
@@ -266,7 +281,9 @@ class PartLog:
         from models.data.row_batches import concatenated
 
         kept, dropped = [], 0
-        for table in numbered(part):
+        with self._decoding(part):
+            tables = numbered_rows(part)
+        for table in tables:
             stays = times_of(table) >= before_us
             if spared is not None and not stays.all():
                 stays[~stays] = spared(table.filter(pa.array(~stays)))
@@ -284,6 +301,43 @@ class PartLog:
                 self._publish(temporary, first, last)
         finally:
             temporary.unlink(missing_ok=True)
+
+    def _check(self, part: Part) -> None:
+        """Read the footer of a part; set the part aside if that cannot be read."""
+        try:
+            _ = part.metadata
+        except DamagedPartError as error:
+            self._set_aside(part, error)
+            _ = part.metadata
+
+    @contextlib.contextmanager
+    def _decoding(self, part: Part) -> Iterator[None]:
+        """Set the part aside if its rows cannot be decoded; whoever reads has had some of them, and begins anew."""
+        try:
+            yield
+        except DamagedPartError as error:
+            raise StoreError(f"{self._set_aside(part, error)}: run again") from error
+
+    def _set_aside(self, part: Part, error: DamagedPartError) -> str:
+        """Put an empty part in place of a damaged one, whose file is kept; what is gone, in words."""
+        aside = self.folder / DAMAGED / part.path.name
+        with storing(self.folder), self._locked():
+            if not self._is_empty(part):  # as it is once another process has set it aside
+                aside.parent.mkdir(exist_ok=True)
+                shutil.copy2(part.path, aside)
+                self._publish(written(self.folder, self._fields.empty_table(), [], {}), part.first, part.last)
+        self._known.pop(part.path.name, None)
+        part.__dict__.pop("metadata", None)
+        what = f"the append {part.first}" if part.first == part.last else f"the appends {part.first} to {part.last}"
+        message = f"{error}; the rows of {what} are gone; the file was moved to {aside}"
+        _log.warning("%s", message)
+        return message
+
+    def _is_empty(self, part: Part) -> bool:
+        try:
+            return Part(part.first, part.last, part.path).rows == 0
+        except DamagedPartError:
+            return False
 
     def _sweep(self) -> None:
         """Delete parts that a wider one holds, and what killed writers left."""
@@ -304,7 +358,8 @@ class PartLog:
                 file = opened(holder.path)
             except FileNotFoundError:
                 continue  # compacted meanwhile: its rows are in a wider part now
-            yield from rows_of(file, holder, part.first - 1, min(part.last, upto), columns, batch)
+            with self._decoding(holder):
+                yield from rows_of(file, holder, part.first - 1, min(part.last, upto), columns, batch)
             return
         raise StoreError(f"{self.folder}: {part.path.name} cannot be opened")
 

@@ -177,3 +177,21 @@ def test_a_process_of_a_living_loop_is_left_alone(workspace: Workspace) -> None:
         assert alive.poll() is None
     finally:
         alive.communicate(b"\n")
+
+
+def test_what_a_killed_writer_left_in_the_cache_goes(workspace: Workspace) -> None:
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    for pid in (1, dead.pid):
+        (workspace.cache / f".peaks.json.{pid}-abcdefgh.tmp").write_text("")
+    assert reap(workspace) == [f".peaks.json.{dead.pid}-abcdefgh.tmp: half-written; removed"]
+    assert len(list(workspace.cache.glob(".*.tmp"))) == 1
+
+
+@pytest.mark.parametrize("content", ["", "[]", '{"study"'])
+def test_a_damaged_note_holds_up_nothing(workspace: Workspace, state: Path, content: str) -> None:
+    for name in ("work/search/key/study.json", "runners/1.json"):
+        path = state / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content)
+    assert reap(workspace) == ["tiny-1: was killed; marked so (`loopline run` goes on with it)"]

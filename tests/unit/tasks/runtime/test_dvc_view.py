@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from models.errors import StoreError
 from tasks.runtime import dvc_view
 from tasks.runtime.workspace import Workspace
 from tests.conftest import MakeProject
@@ -35,3 +36,10 @@ def test_a_lock_file_that_does_not_name_the_data_names_nothing(
     if text is not None:
         (workspace.root / "dvc.lock").write_text(text)
     assert dvc_view.hashes(make_project("tiny")) == {}
+
+
+def test_a_damaged_configuration_is_named_with_the_cure(tmp_path: Path) -> None:
+    (tmp_path / ".dvc").mkdir()
+    (tmp_path / ".dvc" / "config").write_bytes(b"\x00\xffremote = shared\n")
+    with pytest.raises(StoreError, match=r"config: expected DVC's configuration, got: .*: correct it"):
+        dvc_view.default_remote(tmp_path)

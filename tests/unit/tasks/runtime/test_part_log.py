@@ -150,19 +150,45 @@ def test_a_full_disk_adds_nothing_and_says_so(tmp_path, monkeypatch):
     assert [path.name for path in log.folder.glob(".*.tmp")] == []
 
 
-def test_a_lost_or_damaged_part_is_told_not_passed_over(tmp_path, monkeypatch):
+def test_a_lost_part_is_told_not_passed_over(tmp_path, monkeypatch):
     monkeypatch.setattr(part_log, "_TRIES", 2)
     log = log_in(tmp_path)
     for number in range(3):
         log.append(rows(number, 1))
     middle = log.folder / "000000000002-000000000002.parquet"
-    content = middle.read_bytes()
     middle.unlink()
     with pytest.raises(StoreError, match="the appends 2 to 2 are in no file"):
         list(log_in(tmp_path).scan())
-    middle.write_bytes(content[:-20])
-    with pytest.raises(StoreError, match="no whole Parquet file"):
-        list(log_in(tmp_path).scan())
+
+
+@pytest.mark.parametrize("keep", [0, -20])
+def test_a_part_without_a_whole_footer_is_set_aside_and_the_rest_is_read(tmp_path, caplog, keep):
+    log = log_in(tmp_path)
+    for number in range(3):
+        log.append(rows(number, 1), key=f"k{number}")
+    middle = log.folder / "000000000002-000000000002.parquet"
+    content = middle.read_bytes()[:keep]
+    middle.write_bytes(content)
+    log = log_in(tmp_path)
+    assert ids(log.scan()) == ids(log.in_time_order()) == ["0", "2"]
+    assert "the rows of the append 2 are gone; the file was moved to" in caplog.text
+    assert (log.folder / "damaged" / middle.name).read_bytes() == content
+    assert (log.cursor(), log.has("k1"), log.append(rows(1, 1), key="k1")) == (3, False, 4)
+    assert ids(log_in(tmp_path).scan()) == ["0", "2", "1"]
+
+
+def test_a_part_whose_rows_cannot_be_decoded_is_set_aside_once(tmp_path):
+    log = log_in(tmp_path)
+    for number in range(3):
+        log.append(rows(number, 100))
+    path = log.folder / "000000000002-000000000002.parquet"
+    content = bytearray(path.read_bytes())
+    content[4:400] = bytes(396)  # pages, not the footer
+    path.write_bytes(content)
+    with pytest.raises(StoreError, match=r"the rows of the append 2 are gone; the file was moved to .*: run again"):
+        list(log.scan())
+    assert len(ids(log.scan())) == len(ids(log_in(tmp_path).in_time_order())) == 200
+    assert (log.folder / "damaged" / path.name).read_bytes() == content
 
 
 def test_what_killed_writers_left_is_removed_when_it_is_old(tmp_path):
