@@ -7,7 +7,9 @@ import click
 
 @click.command()
 @click.argument("endpoint", metavar="HOST:PORT")
-@click.option("--token", envvar="LOOPLINE_TOKEN", required=True, help="As the loop there shows it; or LOOPLINE_TOKEN.")
+@click.option(
+    "--token", envvar="LOOPLINE_NODES_TOKEN", required=True, help="As the loop there shows it; or LOOPLINE_NODES_TOKEN."
+)
 @click.option("--wait", "wait_s", default=600.0, show_default=True, help="Seconds to wait for somebody to be there.")
 def command(endpoint: str, token: str, wait_s: float) -> None:
     """Train with the machine at HOST:PORT, whose `train.nodes` allows more than one, until it is done.
@@ -15,7 +17,7 @@ def command(endpoint: str, token: str, wait_s: float) -> None:
     Workspace and data must lie in a folder that both machines share under the same path, and both must have the same
     code. A machine that is lost may come back by the same command.
 
-    Example: loopline join 10.0.0.1:29400 --token 1f8e
+    Example: loopline join 10.0.0.1:29400 --token 1f8e93c0a7b24d56
     """
     from tasks.runtime.nodes import join
 

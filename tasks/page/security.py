@@ -78,7 +78,7 @@ def gate(workspace: Workspace, host: str, names: Iterable[str] = ()) -> Gate:
     """The gate of a page that listens on `host`; `names` are further Host names, such as a proxy's.
 
     Raises:
-        UsageError: LOOPLINE_TOKEN is too short to keep anybody out.
+        UsageError: LOOPLINE_DASHBOARD_TOKEN is too short to keep anybody out.
         StoreError: The token's file cannot be written.
     """
     mark = hashlib.sha256(str(workspace.root).encode()).hexdigest()[:8]

@@ -18,7 +18,8 @@ from models.errors import UsageError
 from models.files import storing
 from tasks.runtime.workspace import Workspace
 
-TOKEN = "LOOPLINE_TOKEN"  # noqa: S105 - the variable's name
+DASHBOARD_TOKEN, SERVE_TOKEN, NODES_TOKEN = "LOOPLINE_DASHBOARD_TOKEN", "LOOPLINE_SERVE_TOKEN", "LOOPLINE_NODES_TOKEN"
+"""Names of variables: who may promote, who may predict, and who may lend a machine are not the same."""
 LEAST_TOKEN = 16
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip")
@@ -40,24 +41,41 @@ def own_names(host: str, names: Iterable[str] = ()) -> frozenset[str]:
     return frozenset({*own, *(name.lower() for name in names)})
 
 
-def token_path(workspace: Workspace) -> Path:
-    """Where the token of a workspace lies, readable by its owner alone."""
-    return workspace.state / "overview" / "token"
+def token_path(workspace: Workspace, variable: str = DASHBOARD_TOKEN) -> Path:
+    """Where the dashboard's or the server's token of a workspace lies, readable by its owner alone."""
+    return workspace.state / ("serving" if variable == SERVE_TOKEN else "overview") / "token"
 
 
-def token_of(workspace: Workspace) -> str:
-    """The token of LOOPLINE_TOKEN, else the one of the workspace, made at first use.
+def environment_token(variable: str) -> str | None:
+    """The token that a variable holds; None where it is not set.
 
     Raises:
-        UsageError: LOOPLINE_TOKEN is too short to keep anybody out.
+        UsageError: It is too short to keep anybody out.
+    """
+    token = os.environ.get(variable, "").strip()
+    return checked_token(token, variable) if token else None
+
+
+def checked_token(token: str, name: str) -> str:
+    """A token that is long enough.
+
+    Raises:
+        UsageError: It is too short to keep anybody out; says what `name` expects.
+    """
+    if len(token) < LEAST_TOKEN:
+        raise UsageError(f"{name}: got {len(token)} characters, expected {LEAST_TOKEN} or more")
+    return token
+
+
+def token_of(workspace: Workspace, variable: str = DASHBOARD_TOKEN) -> str:
+    """The token of DASHBOARD_TOKEN or SERVE_TOKEN, else the one in the workspace's file, made at first use.
+
+    Raises:
+        UsageError: The variable's is too short to keep anybody out.
         StoreError: The token's file cannot be written.
     """
-    given = os.environ.get(TOKEN, "").strip()
-    if given:
-        if len(given) < LEAST_TOKEN:
-            raise UsageError(f"{TOKEN}: got {len(given)} characters, expected {LEAST_TOKEN} or more; or leave it unset")
-        return given
-    return secret_in(token_path(workspace))
+    token = environment_token(variable)
+    return secret_in(token_path(workspace, variable)) if token is None else token
 
 
 def secret_in(path: Path, user: str = "") -> str:

@@ -27,9 +27,9 @@ from typing import Any
 from models.errors import StoreError, UsageError
 from models.files import write_text
 from models.training.job import Job, Meeting
+from tasks.runtime.doors import NODES_TOKEN, checked_token, environment_token
 
 ENDPOINT = "LOOPLINE_ENDPOINT"
-TOKEN = "LOOPLINE_TOKEN"  # noqa: S105  the name of a variable
 _PROOF = ".shared"
 _RETRY_S = 0.5
 # How long a node whose ranks have ended waits to be told that all is done.
@@ -76,7 +76,8 @@ class Door:
     def __init__(self, job: Job, say: Callable[[str], None]) -> None:
         self._job = job
         self.host, port = endpoint()
-        token = os.environ.get(TOKEN) or secrets.token_urlsafe(16)
+        own = environment_token(NODES_TOKEN)
+        token = own or secrets.token_urlsafe(16)
         self._key = token.encode()
         try:
             self._listener = Listener((self.host, port), backlog=16)
@@ -89,7 +90,7 @@ class Door:
         self.heard, self._told = multiprocessing.Pipe(duplex=False)
         self._lock = threading.Lock()
         threading.Thread(target=self._admit, daemon=True).start()
-        shown = "" if os.environ.get(TOKEN) else f"{TOKEN}={token} "
+        shown = "" if own else f"{NODES_TOKEN}={token} "
         say(
             f"{job.train.nodes} node(s) may train this: on each other machine run "
             f"`{shown}loopline join {self.host}:{self._listener.address[1]}`"
@@ -165,12 +166,13 @@ def join(text: str, token: str, wait_s: float, say: Callable[[str], None]) -> No
         say: Told what happens.
 
     Raises:
-        UsageError: The token is wrong, or this machine has other code or does not share the folder.
+        UsageError: The token is wrong or too short, or this machine has other code or does not share the folder.
         StoreError: Nobody is there.
     """
     from tasks.runtime.gang import Gang
 
     where = endpoint(text)
+    checked_token(token, f"--token or {NODES_TOKEN}")
     while True:
         host = _knock(where, token, wait_s)
         address = _own_address(host)

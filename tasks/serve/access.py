@@ -14,7 +14,7 @@ from pathlib import Path
 from models.errors import UsageError
 from models.files import storing
 from models.serving.refusals import Refusal
-from tasks.runtime.doors import LEAST_TOKEN, is_loopback, names_us, own_names, token_of
+from tasks.runtime.doors import LEAST_TOKEN, SERVE_TOKEN, is_loopback, names_us, own_names, token_of
 from tasks.runtime.workspace import Workspace
 from tasks.serve.buckets import Buckets
 from tasks.serve.settings import Settings
@@ -114,14 +114,14 @@ class Access:
 
 
 def tokens_of(workspace: Workspace) -> list[str]:
-    """The workspace's token, and those of `.loopline/serving/tokens`: one a line, with a note behind it.
+    """The server's token, and those of `.loopline/serving/tokens`: one a line, with a note behind it.
 
     Raises:
         UsageError: One is too short to keep anybody out.
         StoreError: The file cannot be read.
     """
     path = workspace.state / "serving" / "tokens"
-    found = [token_of(workspace)]
+    found = [token_of(workspace, SERVE_TOKEN)]
     if path.exists():
         with storing(path):
             lines = path.read_text().splitlines()

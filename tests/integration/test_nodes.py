@@ -17,11 +17,13 @@ import pytest
 
 from models.errors import UsageError
 from tasks.runtime import nodes
+from tasks.runtime.doors import NODES_TOKEN
 from tasks.runtime.nodes import Door, endpoint, interface
 
 pytestmark = pytest.mark.integration
 
 PROGRAM = Path(sys.executable).with_name("loopline")
+TOKEN = "sesame-open-sesame"
 
 SLOW = """
 import time
@@ -66,7 +68,7 @@ class Lead:
         self.job = job
         self.process = subprocess.Popen(
             [*prefix, sys.executable, folder / "lead.py", folder / "job.json"],
-            stdout=subprocess.PIPE, text=True, env={**os.environ, "LOOPLINE_TOKEN": "sesame", **environment},
+            stdout=subprocess.PIPE, text=True, env={**os.environ, NODES_TOKEN: TOKEN, **environment},
         )  # fmt: skip
 
     def until(self, word, within_s=60):
@@ -100,10 +102,10 @@ def address_in(said):
     return said.rstrip("`\n").split()[-1]
 
 
-def come(address, *prefix, token="sesame"):
+def come(address, *prefix, token=TOKEN):
     return subprocess.Popen(
         [*prefix, PROGRAM, "join", address],
-        env={**os.environ, "LOOPLINE_TOKEN": token},
+        env={**os.environ, "LOOPLINE_NODES_TOKEN": token},
         stderr=subprocess.PIPE,
         text=True,
     )
@@ -174,7 +176,7 @@ def test_what_a_rank_raises_on_another_node_reaches_the_one_that_leads(slow_job,
     )
     done = subprocess.run(
         [sys.executable, "-c", code, tmp_path / "job.json", PROGRAM],
-        capture_output=True, text=True, timeout=100, check=True, env={**os.environ, "LOOPLINE_TOKEN": "sesame"},
+        capture_output=True, text=True, timeout=100, check=True, env={**os.environ, NODES_TOKEN: TOKEN},
     )  # fmt: skip
     assert "the sky is falling there" in done.stdout
     assert 'raise ValueError("the sky is falling there")' in done.stdout
@@ -246,7 +248,7 @@ def test_a_cable_is_pulled_and_put_back(slow_job, tmp_path, namespaces):
 @pytest.fixture
 def opened(make_job, monkeypatch):
     """A job whose door is open to who knows the token, and what it said of that."""
-    monkeypatch.setenv("LOOPLINE_TOKEN", "sesame")
+    monkeypatch.setenv("LOOPLINE_NODES_TOKEN", TOKEN)
     job, said = make_job(nodes="2"), []
     with Door(job, said.append) as door:
         door.open()
@@ -255,9 +257,17 @@ def opened(make_job, monkeypatch):
 
 def test_who_does_not_know_the_token_stays_outside(opened):
     _, _, said = opened
-    assert "sesame" not in said, "it was chosen by the user, who knows it"
+    assert TOKEN not in said, "it was chosen by the user, who knows it"
     with pytest.raises(UsageError, match="the token is another"):
-        nodes.join(address_in(said), "wrong", 5, print)
+        nodes.join(address_in(said), "another-open-sesame", 5, print)
+    with pytest.raises(UsageError, match=r"--token or LOOPLINE_NODES_TOKEN: got 4 characters, expected 16 or more"):
+        nodes.join(address_in(said), "1f8e", 5, print)
+
+
+def test_a_token_that_keeps_nobody_out_is_refused_before_anybody_is_let_in(make_job, monkeypatch):
+    monkeypatch.setenv("LOOPLINE_NODES_TOKEN", "short")
+    with pytest.raises(UsageError, match=r"LOOPLINE_NODES_TOKEN: got 5 characters, expected 16 or more"):
+        Door(make_job(nodes="2"), print)
 
 
 def test_who_connects_and_says_nothing_keeps_nobody_waiting(opened):
@@ -265,8 +275,8 @@ def test_who_connects_and_says_nothing_keeps_nobody_waiting(opened):
     address = address_in(said)
     with socket.create_connection(endpoint(address)):
         with pytest.raises(UsageError, match="the token is another"):
-            nodes.join(address, "wrong", 5, print)
-        with Client(endpoint(address), authkey=b"sesame") as node:
+            nodes.join(address, "another-open-sesame", 5, print)
+        with Client(endpoint(address), authkey=TOKEN.encode()) as node:
             assert node.poll(10)
             assert json.loads(node.recv_bytes())["job"]["folder"] == str(job.folder)
 
@@ -279,12 +289,12 @@ def test_a_machine_with_other_code_or_another_folder_is_refused(opened, monkeypa
         answers = iter([real, {**real, "code": "old"}])
         patched.setattr(nodes, "versions", lambda: next(answers))
         with pytest.raises(UsageError, match="code: got old, expected"):
-            nodes.join(address, "sesame", 5, print)
+            nodes.join(address, TOKEN, 5, print)
     (job.folder / ".shared").write_text("another folder")
     door._proof = job.folder.parent / "elsewhere"
     door._proof.write_text("this one")
     with pytest.raises(UsageError, match="not shared with the machine that leads"):
-        nodes.join(address, "sesame", 5, print)
+        nodes.join(address, TOKEN, 5, print)
 
 
 def test_addresses_are_checked():

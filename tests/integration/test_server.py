@@ -22,7 +22,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tasks.runtime import ports
-from tasks.runtime.doors import token_of
+from tasks.runtime.doors import SERVE_TOKEN, token_of
 from tasks.runtime.workspace import Workspace
 from tasks.serve.grpc_messages import message
 from tests.bench.load import Load, http_request, load
@@ -168,7 +168,7 @@ def test_workers_do_not_outlive_a_parent_that_was_killed(tiny: Workspace, serve:
 
 def test_off_loopback_a_token_is_asked_of_all_but_the_probes(tiny: Workspace, serve: Serve) -> None:
     server = serve("tiny", arguments=("--host", "0.0.0.0", "--rate", "2"))
-    bearer = {"Authorization": f"Bearer {token_of(tiny)}"}
+    bearer = {"Authorization": f"Bearer {token_of(tiny, SERVE_TOKEN)}"}
     assert [server.get(path).status for path in ("/ping", "/health", "/metrics", "/v2")] == [200, 200, 401, 401]
     refused = server.post("/invocations", GOOD, Authorization="Bearer wrong")
     assert (refused.status, list(refused.json), refused.headers["www-authenticate"]) == (401, ["error"], "Bearer")
@@ -177,7 +177,7 @@ def test_off_loopback_a_token_is_asked_of_all_but_the_probes(tiny: Workspace, se
     limited = [reply for reply in statuses if reply.status == 429]
     assert limited
     assert limited[0].headers["retry-after"] == "1"
-    assert token_of(tiny) not in server.printed
+    assert token_of(tiny, SERVE_TOKEN) not in server.printed
 
 
 def test_over_tls(tiny: Workspace, serve: Serve, tmp_path: Path) -> None:

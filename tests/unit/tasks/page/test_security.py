@@ -63,7 +63,7 @@ def test_a_form_counts_for_its_session_and_address_alone() -> None:
 
 
 def test_the_gate_knows_the_given_token(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LOOPLINE_TOKEN", "long-enough-to-count")
+    monkeypatch.setenv("LOOPLINE_DASHBOARD_TOKEN", "long-enough-to-count")
     assert gate(workspace, "127.0.0.1").knows("long-enough-to-count")
     assert not gate(workspace, "127.0.0.1").knows("long-enough-to-counT")
 

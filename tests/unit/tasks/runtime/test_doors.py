@@ -19,9 +19,9 @@ def test_the_token_is_made_once_for_its_owner_alone(workspace: Workspace) -> Non
 
 
 def test_a_given_token_wins_and_must_keep_people_out(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LOOPLINE_TOKEN", "long-enough-to-count")
+    monkeypatch.setenv("LOOPLINE_DASHBOARD_TOKEN", "long-enough-to-count")
     assert token_of(workspace) == "long-enough-to-count"
-    monkeypatch.setenv("LOOPLINE_TOKEN", "short")
+    monkeypatch.setenv("LOOPLINE_DASHBOARD_TOKEN", "short")
     with pytest.raises(UsageError, match="16 or more"):
         token_of(workspace)
 

@@ -6,7 +6,7 @@ import pytest
 
 from models.errors import UsageError
 from models.serving.refusals import Refusal
-from tasks.runtime.doors import token_of
+from tasks.runtime.doors import DASHBOARD_TOKEN, SERVE_TOKEN, token_of
 from tasks.runtime.workspace import Workspace
 from tasks.serve.access import Access, tokens_of
 from tasks.serve.settings import Settings
@@ -86,11 +86,10 @@ def test_the_rate_counts_for_a_token_and_not_for_a_wrong_one() -> None:
 
 
 def test_further_tokens_stand_in_a_file(workspace: Workspace) -> None:
-    assert tokens_of(workspace) == [token_of(workspace)]
+    assert tokens_of(workspace) == [token_of(workspace, SERVE_TOKEN)]
     path = workspace.state / "serving" / "tokens"
-    path.parent.mkdir()
     path.write_text(f"# teams\n{OTHER}  # the other team\n\n{TOKEN} ours\n")
-    assert tokens_of(workspace) == [token_of(workspace), OTHER, TOKEN]
+    assert tokens_of(workspace) == [token_of(workspace, SERVE_TOKEN), OTHER, TOKEN]
     path.write_text("short\n")
     with pytest.raises(UsageError, match="tokens:1: got a token of 5 characters, expected 16 or more"):
         tokens_of(workspace)
@@ -101,6 +100,7 @@ def test_the_access_of_a_server_is_as_it_was_started(workspace: Workspace) -> No
     assert status_of(Access.of(home)) == 200
     away = replace(home, host="0.0.0.0")
     assert status_of(Access.of(away)) == 401
-    assert status_of(Access.of(away), f"Bearer {token_of(workspace)}") == 200
+    assert status_of(Access.of(away), f"Bearer {token_of(workspace, SERVE_TOKEN)}") == 200
+    assert status_of(Access.of(away), f"Bearer {token_of(workspace, DASHBOARD_TOKEN)}") == 401
     assert status_of(Access.of(replace(away, tls_client_ca="ca.pem"))) == 200
     assert status_of(Access.of(replace(home, names=("ml.example.org",)))) == 401
