@@ -42,6 +42,18 @@ def client() -> MlflowClient:
     return MlflowClient()
 
 
+_UNREACHABLE = {
+    "MlflowException",
+    "ConnectionError",
+    "SQLAlchemyError",
+    "OSError",
+    "BotoCoreError",
+    "ClientError",
+    "Boto3Error",
+}
+"""Names of errors (the last three of S3's client) with which a store, or what holds its artifacts, refuses."""
+
+
 @contextlib.contextmanager
 def reaching_store() -> Iterator[None]:
     """Tell an absent or broken tracking store as a StoreError."""
@@ -51,7 +63,7 @@ def reaching_store() -> Iterator[None]:
         raise
     except Exception as error:
         kinds = {kind.__name__ for kind in type(error).__mro__}
-        if kinds & {"MlflowException", "ConnectionError", "SQLAlchemyError", "OSError"}:
+        if kinds & _UNREACHABLE:
             where = os.environ.get("MLFLOW_TRACKING_URI", "")
             said = " ".join(str(error).split())[:300]
             raise StoreError(

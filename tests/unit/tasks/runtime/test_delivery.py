@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from boto3.exceptions import S3UploadFailedError
+from botocore.exceptions import ClientError, NoCredentialsError
 
 from models.errors import GateRefused, StoreError
 from tasks.runtime import delivery
@@ -66,7 +68,16 @@ def test_a_store_that_came_back_is_no_trouble(monkeypatch: pytest.MonkeyPatch) -
     assert courier.finish() is None
 
 
-@pytest.mark.parametrize("error", [ConnectionError("refused"), PermissionError("denied")])
+@pytest.mark.parametrize(
+    "error",
+    [
+        ConnectionError("refused"),
+        PermissionError("denied"),
+        NoCredentialsError(),
+        ClientError({"Error": {"Code": "403"}}, "PutObject"),
+        S3UploadFailedError("no"),
+    ],
+)
 def test_what_a_store_says_is_a_store_error_without_the_password(
     monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
