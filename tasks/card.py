@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from models.data.log_names import FEEDBACK_WORDS
 from models.data.preparation import Preparation
 from models.files import write_text
 from models.records import Record
@@ -137,7 +138,10 @@ def _data(loop: Loop, inputs: Inputs, preparation: Preparation) -> dict[str, Any
         "dataset version": version["prepared"],
         "raw data": version["raw"],
         "raw rows": raw["rows"],
-        "labelled predictions": _counts(raw.get("feedback", {})) or "none",
+        "labelled predictions": _counts(
+            {FEEDBACK_WORDS[name]: count for name, count in raw.get("feedback", {}).items()}
+        )
+        or "none",
         "rows left out": _counts(prepared["dropped"]) or "none",
         **{f"{split} examples": count for split, count in preparation.rows.items()},
         "split": loop.spec.data.split.by,

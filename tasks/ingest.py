@@ -6,11 +6,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from models.data.check import check_columns, check_schema, table_schema
-from models.data.feedback import FEEDBACK_FILE, with_feedback
+from models.data.expectations import row_checks
+from models.data.feedback import Joined, with_feedback
+from models.data.log_names import FEEDBACK_FILE, FEEDBACK_WORDS
 from models.data.odd_cells import odd_cells
 from models.data.read import write_table
 from models.data.row_batches import concatenated
@@ -18,24 +21,18 @@ from models.data.split import is_by_content
 from models.errors import DataError
 from models.records import Record
 from models.spec import Data
-from tasks.adapters import sources
+from tasks.adapters import expectations, sources
 from tasks.runtime import registry_view
 from tasks.runtime.feedback import labelled_rows
 from tasks.runtime.loop import Done, Inputs, Loop
-
-_WORDS = {
-    "joined": "become rows",
-    "known": "are in the source by now",
-    "unfit": "do not fit the source's columns",
-    "other": "are of another target",
-}
 
 
 def ingest(loop: Loop) -> tuple[Record, bool]:
     """Fetch and read the source; `data/raw/raw.parquet` is the step's output.
 
     Labelled predictions are further rows of it, unless `retrain.feedback` is off; `data/raw/feedback.parquet` then says
-    which rows they are, of which prediction, and who labelled it when.
+    which rows they are, of which prediction, and who labelled it when. One that breaks what the spec expects of a row
+    is set aside, so that no caller's mistake stops the training.
 
     Raises:
         DataError: The source cannot be read, lacks the target, or a column changed its type since the last time.
@@ -76,19 +73,44 @@ def _with_feedback(loop: Loop, inputs: Inputs, table: pa.Table) -> tuple[pa.Tabl
     labelled = concatenated(list(labelled_rows(loop.state, feedback)))
     fitting = labelled.filter(pc.is_in(labelled.column("version"), value_set=_of_this_target(loop, labelled)))
     joined = with_feedback(table, fitting, loop.spec.data)
+    rejected = _rejected(loop, joined)
+    joined = joined.without(rejected)
     told = {
         "joined": joined.origin.num_rows,
         "known": joined.known,
         "unfit": joined.unfit,
+        "rejected": int(rejected.sum()),
         "other": labelled.num_rows - fitting.num_rows,
     }
-    shown = ", ".join(f"{told[name]:,} {text}" for name, text in _WORDS.items() if told[name])
+    shown = ", ".join(f"{told[name]:,} {text}" for name, text in FEEDBACK_WORDS.items() if told[name])
     loop.report.note(f"ingest: of {labelled.num_rows:,} labelled predictions {shown}")
     if not joined.origin.num_rows:
         origin.unlink(missing_ok=True)
         return table, {"feedback": told}, []
     write_table(joined.origin, origin)
     return joined.table, {"feedback": told}, [origin]
+
+
+def _rejected(loop: Loop, joined: Joined) -> np.ndarray:
+    """Which labelled predictions break an expectation of the spec, bool (labelled prediction,); they are set aside."""
+    rows = joined.table.slice(joined.table.num_rows - joined.origin.num_rows)
+    rejected = np.zeros(rows.num_rows, dtype=bool)
+    checks = row_checks(loop.spec.data)
+    if not rows.num_rows or not checks:
+        return rejected
+    outcome = expectations.run_checks(rows, checks, loop.spec.name, f"{loop.spec.name}/labelled predictions")
+    for failed in outcome.failing_rows.values():
+        rejected[failed] = True
+    if rejected.any():
+        place = loop.state / "quarantine" / loop.id / "feedback" / "failing_rows.parquet"
+        kept = outcome.quarantine(rows).append_column("id", joined.origin.column("id").filter(pa.array(rejected)))
+        place.parent.mkdir(parents=True, exist_ok=True)
+        write_table(kept, place)
+        loop.report.note(
+            f"ingest: {rejected.sum():,} labelled predictions are set aside in {place}; "
+            f"`loopline label {loop.spec.name} --forget ID` forgets a label for good"
+        )
+    return rejected
 
 
 def _of_this_target(loop: Loop, labelled: pa.Table) -> pa.Array:

@@ -222,6 +222,7 @@ def _data(ledger: Ledger, book: dict[str, Any], records: dict[str, Record]) -> f
     return facts.Data(
         ingested=ingest.finished if ingest else None,
         rows=ingest.result.get("rows") if ingest else None,
+        feedback=ingest.result.get("feedback", {}) if ingest else {},
         dataset=str(version.result.get("prepared", "")) if version else "",
         status=status,
         failing=[line for report in reports for line in failing(report)],

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from models.data.log_names import FEEDBACK_FILE
 from models.data.preparation import Preparation
 from models.errors import DataError, GateRefused, StoreError
 from models.files import write_json, write_text
@@ -25,7 +26,7 @@ SHOWN = 3
 
 
 def validate_raw(loop: Loop) -> tuple[Record, bool]:
-    """Check the raw table.
+    """Check the raw table: the source's own rows.
 
     Raises:
         GateRefused: A rejecting expectation failed: nothing is trained, the champion stays, the rows are in quarantine.
@@ -36,9 +37,12 @@ def validate_raw(loop: Loop) -> tuple[Record, bool]:
     def act(inputs: Inputs, folder: Path) -> Done:
         from models.data.read import read_table
 
-        return _validate(
-            loop, folder, "raw", read_table(inputs["ingest"].file("raw.parquet")), raw_checks(loop.spec.data)
-        )
+        # Labelled predictions were judged one by one as they came: what callers sent does not stop the training.
+        files = inputs["ingest"].files
+        num_labelled = read_table(files[FEEDBACK_FILE], ["row"]).num_rows if FEEDBACK_FILE in files else 0
+        table = read_table(files["raw.parquet"])
+        source = table.slice(0, table.num_rows - num_labelled)
+        return _validate(loop, folder, "raw", source, raw_checks(loop.spec.data))
 
     return loop.carry_out("validate-raw", act)
 

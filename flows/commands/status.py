@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from flows.commands import options
+from models.overview.data import labelled
 from models.overview.facts import Overview, ProjectFacts
 from models.report.overview_page import TITLES, ago, clock, coverage, front_page, measured, size, upcoming
 from models.report.pages import interval, show
@@ -128,6 +129,7 @@ def _lines(one: ProjectFacts, now: float, *, at_length: bool) -> list[tuple[str,
 def _more(one: ProjectFacts, now: float) -> list[tuple[str, str]]:
     """What only the look at one project tells."""
     lines = [("data", f"{one.data.dataset or 'none'}{f', {one.data.status}' if one.data.status else ''}")]
+    lines += [("", line) for line in [labelled(one.data.feedback)] if line]
     lines += [("failing", line) for line in one.data.failing]
     if one.challenger:
         lines.append(("challenger", f"version {one.challenger.version} ({one.challenger.metric.replace('=', ' ')})"))

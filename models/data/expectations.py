@@ -57,6 +57,14 @@ def raw_checks(data: Data) -> list[Check]:
     ]
 
 
+def row_checks(data: Data) -> list[Check]:
+    """Of the spec's rejecting checks of raw data those that judge a row by itself, whatever share may fail."""
+    each = ("column_values_", "column_pair_values_", "column_value_", "multicolumn_", "select_column_values_")
+    return [
+        check for check in _of_spec(data, "raw") if check.severity == "reject" and check.expectation.startswith(each)
+    ]
+
+
 def prepared_checks(
     data: Data,
     preparation: Preparation,

@@ -6,7 +6,7 @@ Which rows they are is told beside the table, not in it, so that no model can le
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +18,6 @@ from models.data.log_names import INPUT, LABEL, RAW
 from models.errors import DataError
 from models.spec import Data
 
-FEEDBACK_FILE = "feedback.parquet"
 _TOLD = {"id": "id", "version": "version", "at": "predicted_at", "labelled_at": "labelled_at", "by": "labelled_by"}
 
 
@@ -36,11 +35,20 @@ class Joined:
     known: int
     unfit: int
 
+    def without(self, rejected: np.ndarray) -> Joined:
+        """The same without some of the labelled predictions: bool (labelled prediction,)."""
+        first, kept = self.table.num_rows - self.origin.num_rows, pa.array(~rejected)
+        origin = self.origin.filter(kept)
+        places = pa.array(np.arange(first, first + origin.num_rows), pa.int64())
+        table = pa.concat_tables([self.table.slice(0, first), self.table.slice(first).filter(kept)])
+        return replace(self, table=table, origin=origin.set_column(0, "row", places))
+
 
 def with_feedback(table: pa.Table, labelled: pa.Table, data: Data) -> Joined:
     """The raw table with labelled predictions as further rows.
 
-    A column that the predicted rows did not have is missing in theirs; the time by which the data is split is that of
+    A column of whole numbers becomes one of decimals where a predicted row has one there. A column that the predicted
+    rows did not have is missing in theirs; the time by which the data is split is that of
     the prediction then. A row is known when the source has one of its id (`data.id`); without ids none is, for rows
     that hold the same may be two.
 
@@ -60,6 +68,7 @@ def with_feedback(table: pa.Table, labelled: pa.Table, data: Data) -> Joined:
             f"{', '.join(table.column_names)}: were they made by another project? `retrain.feedback: false` leaves "
             "them out"
         )
+    table = table.cast(_widened(table.schema, labelled, carried, data))
     rows, unfit = _as_source(table.schema, labelled, carried, data)
     known = _known(table, labelled.column("id"), data.id)
     rows, unfit = _with_time(rows, labelled.column("at"), data, unfit)
@@ -72,6 +81,22 @@ def with_feedback(table: pa.Table, labelled: pa.Table, data: Data) -> Joined:
         int((known & ~unfit).sum()),
         int(unfit.sum()),
     )
+
+
+def _widened(schema: pa.Schema, labelled: pa.Table, carried: Sequence[str], data: Data) -> pa.Schema:
+    """The source's columns; those of whole numbers of which callers sent decimals as decimals."""
+    for position, field in enumerate(schema):
+        if field.name not in carried or field.name == data.id or not pa.types.is_integer(field.type):
+            continue
+        given = [labelled.column(f"{prefix}{field.name}") for prefix in (INPUT, RAW)
+                 if f"{prefix}{field.name}" in labelled.column_names]  # fmt: skip
+        if any(pc.any(_are_broken(_cast(column, pa.float64())[0])).as_py() for column in given):
+            schema = schema.set(position, field.with_type(pa.float64()))
+    return schema
+
+
+def _are_broken(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    return pc.and_(pc.is_finite(values), pc.not_equal(values, pc.floor(values)))
 
 
 def _as_source(

@@ -5,9 +5,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from models.data.log_names import FEEDBACK_WORDS
 from models.report.pages import show
 
 OF_CHAMPION = "champion"
+MANY_UNUSABLE = 0.05
+"""A larger share of labelled predictions that cannot be used is a fault to look at."""
+
+
+def labelled(counts: Mapping[str, int]) -> str:
+    """What became of the labelled predictions of the last ingest, in words; empty without any."""
+    parts = [f"{counts[name]:,} {words}" for name, words in FEEDBACK_WORDS.items() if counts.get(name)]
+    return f"labelled predictions: {', '.join(parts)}" if parts else ""
+
+
+def has_many_unusable(counts: Mapping[str, int]) -> bool:
+    """Whether a person should hear that labelled predictions are lost."""
+    lost = counts.get("unfit", 0) + counts.get("rejected", 0)
+    return lost > MANY_UNUSABLE * sum(counts.values())
 
 
 def failing(report: Mapping[str, Any]) -> list[str]:

@@ -94,6 +94,7 @@ class Data(_Part):
 
     ingested: float | None = None
     rows: int | None = None
+    feedback: dict[str, int] = Field(default_factory=dict, description="What became of labelled predictions, counted.")
     dataset: str = ""
     status: str = Field("", description="valid, warned, rejected or error; of raw and prepared the worse.")
     failing: list[str] = Field(default_factory=list, description="The expectations that failed, in words.")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from models.overview.data import has_many_unusable, labelled
 from models.overview.facts import Colour, Disk, Light, ProjectFacts, Service, Standing
 from models.report.pages import interval, show
 from models.retrain.signal import clock
@@ -87,6 +88,8 @@ def _looped(facts: ProjectFacts) -> Iterator[Found]:
         yield "amber", f"{named} failed" + (f" at {loop.step}" if loop.step else "")
     if data.status == "warned" and data.failing:
         yield "amber", f"the last data is not all it should be: {data.failing[0]}"
+    if has_many_unusable(data.feedback):
+        yield "amber", labelled(data.feedback)
     if loop.state == "killed":
         yield (
             "amber",

@@ -11,6 +11,7 @@ from typing import Any
 from markupsafe import Markup
 
 from models.judge.gates import signed
+from models.overview.data import labelled
 from models.overview.facts import Data, Loop, Overview, ProjectFacts, Service
 from models.overview.light import RANK
 from models.report import pages
@@ -149,6 +150,7 @@ def _render(template: str, **values: Any) -> str:
         upcoming=upcoming,
         drift_colour=_drift_colour,
         data_colour=_data_colour,
+        labelled=labelled,
         loop_colour=_loop_colour,
         service_colour=_service_colour,
         outcome_colour=lambda ended: OUTCOMES[ended.outcome][0],

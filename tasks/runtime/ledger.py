@@ -292,7 +292,9 @@ class Ledger:
         if self.feedback is None:
             return {}
         data = self.spec.data
-        rows_of = " ".join(filter(None, [data.target, "by", data.split.by, data.split.column]))
+        rows_of = " ".join(filter(None, [data.target, "by", data.split.by, data.split.column, data.id]))
+        if data.expectations:
+            rows_of += f", expected {key_of(data.model_dump(mode='json', include={'expectations'}))[:8]}"
         return {"feedback:labelled predictions": f"{self.feedback.rows} ({self.feedback.digest}) for {rows_of}"}
 
 

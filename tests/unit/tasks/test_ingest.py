@@ -117,7 +117,7 @@ def test_labelled_predictions_become_rows_once_and_are_told_apart_beside_the_tab
     _labelled(project, ["a", "b"], [0.0, 500.0], ["no", "yes"])  # the first holds what the source's own first row holds
     record, was_done = ingested(project)
     assert not was_done
-    assert record.result["feedback"] == {"joined": 2, "known": 0, "unfit": 0, "other": 0}
+    assert record.result["feedback"] == {"joined": 2, "known": 0, "unfit": 0, "rejected": 0, "other": 0}
     assert record.result["rows"] == 202
     assert record.digest != before.digest
     assert pq.read_table(project.raw).slice(201).to_pylist() == [{"x": 500.0, "c": "u", "y": "yes"}]
@@ -128,6 +128,20 @@ def test_labelled_predictions_become_rows_once_and_are_told_apart_beside_the_tab
     assert Ledger(project, spec).plan()[0].state == "done"
     _labelled(project, ["c"], [600.0], ["no"])
     assert "labelled predictions: 2 (" in Ledger(project, spec).plan()[0].reasons[0]
+
+
+def test_a_labelled_prediction_that_breaks_an_expectation_is_set_aside_and_counted(make_project: MakeProject) -> None:
+    expected = "  expectations:\n    - {expect: column_values_to_be_between, arguments: {column: x, max_value: 1000}}\n"
+    project = make_project(spec=expected)
+    _labelled(project, ["a", "b"], [4.5e6, 500.0], ["no", "yes"])
+    record, _ = ingested(project)
+    assert (record.result["feedback"]["joined"], record.result["feedback"]["rejected"]) == (1, 1)
+    assert pq.read_table(project.raw).column("x").to_pylist()[200:] == [500.0]
+    (path,) = project.state("tiny").glob("quarantine/*/feedback/failing_rows.parquet")
+    (row,) = pq.read_table(path).to_pylist()
+    assert (row["id"], row["x"]) == ("a", 4.5e6)
+    spec = read_spec(project.spec_path, ("data.expectations=[]",))
+    assert "labelled predictions" in Ledger(project, spec).plan()[0].reasons[0]
 
 
 def test_labels_of_another_target_are_no_rows_and_another_target_is_another_table(

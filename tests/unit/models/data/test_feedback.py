@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -87,10 +88,26 @@ def test_rows_that_hold_what_the_source_holds_are_rows_of_their_own():
 
 
 def test_values_that_do_not_fit_leave_their_row_out():
-    rows = labelled({"raw.hour": ["9", "late", "10.5"]}, ["yes", "yes", "no"])
+    rows = labelled({"raw.hour": ["9", "late", "10"]}, ["yes", "yes", "no"])
     found = with_feedback(SOURCE, rows, data())
-    assert found.unfit == 2
-    assert found.table.column("hour").to_pylist() == [5, 6, 9]
+    assert found.unfit == 1
+    assert found.table.column("hour").to_pylist() == [5, 6, 9, 10]
+
+
+@pytest.mark.parametrize("hours", [[9.0, 10.5], ["9", "10.5"]], ids=["numbers", "text"])
+def test_a_column_of_whole_numbers_takes_decimals_that_callers_sent(hours):
+    found = with_feedback(SOURCE, labelled({"input.hour": hours}, ["yes", "no"]), data())
+    assert (found.unfit, found.table.column("hour").to_pylist()) == (0, [5.0, 6.0, 9.0, 10.5])
+    whole = with_feedback(SOURCE, labelled({"input.hour": [9.0, float("nan")]}, ["yes", "no"]), data())
+    assert whole.table.schema.field("hour").type == pa.int64()
+
+
+def test_labelled_predictions_can_be_left_out_one_by_one():
+    joined = with_feedback(SOURCE, labelled({"input.x": [1.0, 2.0, 3.0]}, ["yes", "no", "yes"]), data())
+    left = joined.without(np.array([False, True, False]))
+    assert left.origin.column("id").to_pylist() == ["p0", "p2"]
+    assert left.origin.column("row").to_pylist() == [2, 3]
+    assert left.table.column("x").to_pylist() == [1.0, 2.0, 1.0, 3.0]
 
 
 def test_a_row_without_its_time_has_that_of_its_prediction():

@@ -61,6 +61,11 @@ def test_a_watch_without_a_whole_window_yet_says_so() -> None:
         ({"error": "project.yaml:3: data.sorce: unknown"}, "red", "project.yaml:3"),
         ({"data": Data(status="rejected", failing=["delay: too long (3 rows break it)"])}, "red", "delay: too long"),
         ({"data": Data(status="warned", failing=["sex: nulls"])}, "amber", "sex: nulls"),
+        (
+            {"data": Data(feedback={"joined": 94, "unfit": 5, "rejected": 1})},
+            "amber",
+            "5 do not fit the source's columns",
+        ),
         ({"loop": Loop(state="failed", loop_id="l-2", step="train")}, "amber", "loop l-2 failed at train"),
         ({"loop": Loop(state="rejected", loop_id="l-2", step="ingest")}, "red", "l-2: the data was rejected at ingest"),
         ({"undecided": [ASKED]}, "amber", "asked at 2027-01-15 08:00 UTC, not decided yet: Ada asked"),
@@ -108,3 +113,7 @@ def test_a_service_that_does_not_stay_up_is_named() -> None:
     services = {"worker": Service(state="failed", detail="exited 1"), "mlflow": Service(state="stopped")}
     told = workspace_light([facts()], services, ROOM)
     assert (told.colour, told.reasons) == ("red", ["the service worker is failed: exited 1"])
+
+
+def test_few_labelled_predictions_that_cannot_be_used_are_no_alarm():
+    assert light(facts(data=Data(feedback={"joined": 95, "unfit": 5}))).colour == "green"
