@@ -96,7 +96,7 @@ def _validate(loop: Loop, folder: Path, stage: str, table: pa.Table, checks: lis
         kept = _quarantine(loop, stage, outcome, table)
         raise GateRefused(
             f"{loop.spec.name}: the {stage} data was rejected: {_failures(report)}. Nothing was trained, the "
-            f"champion stays; the failing rows are in {kept}, the report is {page}"
+            f"champion stays; the failing rows are in {kept}, the report is {page}{_cure(report)}"
         )
     if report["status"] == "warned":
         loop.report.note(f"validate-{stage}: {_failures(report)} (warning)")
@@ -127,6 +127,13 @@ def _quarantine(loop: Loop, stage: str, outcome: expectations.Outcome, table: pa
     write_table(outcome.quarantine(table), folder / "failing_rows.parquet")
     write_json(folder / REPORT_FILE, outcome.report)
     return folder / "failing_rows.parquet"
+
+
+def _cure(report: dict[str, Any]) -> str:
+    """What to do where many rows have no target: that check is ours, so the spec does not name it."""
+    failed = {(each["expectation"], each["origin"]) for each in report["results"] if not each["success"]}
+    missing = ("column_values_to_not_be_null", "default") in failed
+    return ". If many rows are meant to have no target, say `data.unlabelled: true`" if missing else ""
 
 
 def _failures(report: dict[str, Any]) -> str:

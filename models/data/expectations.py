@@ -42,7 +42,10 @@ class Check(BaseModel):
 
 
 def raw_checks(data: Data) -> list[Check]:
-    """The checks of the raw table: rows, the columns that the spec names, a target in nine rows of ten, the spec's."""
+    """The checks of the raw table: rows, the columns that the spec names, a target, the spec's own.
+
+    Nine rows of ten must have a target, unless the spec says that many have none (`data.unlabelled`).
+    """
     needed = [data.target, data.split.column, *(data.features.columns or []), data.image and data.image.column]
     made = bool(data.features.make)
     return [
@@ -52,7 +55,7 @@ def raw_checks(data: Data) -> list[Check]:
             for column in dict.fromkeys(needed)
             if column and not made
         ),
-        *([] if made else [_present(data.target, TARGET_PRESENT, "reject", "default")]),
+        *([] if made or data.unlabelled else [_present(data.target, TARGET_PRESENT, "reject", "default")]),
         *_of_spec(data, "raw"),
     ]
 

@@ -30,12 +30,13 @@ def hash_rows(table: pa.Table, columns: list[str], seed: int = 0) -> Hashes:
 def row_identities(table: pa.Table, id_column: str | None = None) -> Hashes:
     """One hash a row by which it is known again, whatever the order: of its id, or, without one, of what it holds.
 
-    Rows that are equal are told apart by a count, so that each is a row of its own.
+    Rows that are equal are told apart by a count, so that each is a row of its own. Lists and structs do not count.
     """
     named = np.zeros(table.num_rows, dtype=bool) if id_column is None else ~missing(table.column(id_column))
     hashes = hash_rows(table, [id_column]) if id_column else np.zeros(table.num_rows, dtype=np.uint64)
     if not named.all():
-        hashes = np.where(named, hashes, hash_rows(table, table.column_names))
+        plain = [field.name for field in table.schema if not pa.types.is_nested(field.type)]
+        hashes = np.where(named, hashes, hash_rows(table, plain))
     order = np.argsort(hashes, kind="stable")
     ordered = hashes[order]
     starts = np.flatnonzero(np.diff(ordered, prepend=~ordered[:1]))

@@ -13,7 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from models.data.check import no_such_column
+from models.data.clean import unanswered
 from models.data.columns import as_text, is_number, is_text
+from models.data.expectations import TARGET_PRESENT
 from models.data.fit import MIN_ROWS_OF_IDENTITY
 from models.data.read import read_source
 from models.data.target import infer_task
@@ -43,16 +45,20 @@ def guess_spec(path: Path, name: str, target: str | None = None, source: str | N
         source: What to write as `data.source`; default: the path.
 
     Raises:
-        DataError: The file cannot be read.
-        UsageError: No such target.
+        DataError: The file cannot be read, or the target is of a type that cannot be predicted.
+        UsageError: No such target, or it holds nothing to learn.
     """
     table = read_source(path)
     target = target or guess_target(table)
     if target not in table.column_names:
         raise UsageError(f"--target: {no_such_column(target, table.column_names)}")
     data = Data(source=source or str(path), target=target)
-    known = table.filter(pc.is_valid(table.column(target)))
+    known = table.filter(pc.invert(pa.array(unanswered(table, data))))
+    if not known.num_rows:
+        raise UsageError(f"--target: {target!r} has no value at all in {table.num_rows} rows: name another column")
     task = infer_task(known.column(target), data)
+    if task != "regression" and _num_values(known.column(target)) < 2:
+        raise UsageError(f"--target: every row has the same {target!r}: name a column that differs")
     drop = dict(_not_features(table, target))
     kept = [column for column in table.column_names if column not in drop and column != target]
     lines = [
@@ -64,6 +70,7 @@ def guess_spec(path: Path, name: str, target: str | None = None, source: str | N
         f"  source: {_text(data.source)}",
         f"  target: {_text(target)}",
         f"  task: {task}  # {_why(known.column(target), task)}",
+        *_unlabelled_lines(table.num_rows - known.num_rows, table.num_rows),
         *_split_lines(table, task),
         *_drop_lines(drop),
         *_expectation_lines(table, kept),
@@ -101,15 +108,22 @@ def _not_features(table: pa.Table, target: str) -> Iterator[tuple[str, str]]:
         column = table.column(name)
         if name == target:
             continue
-        num_values = pc.count_distinct(column).as_py() if not pa.types.is_nested(column.type) else None
         if column.null_count == len(column):
             yield name, "no value at all"
-        elif num_values is None:
+            continue
+        num_values = None if pa.types.is_nested(column.type) else _num_values(column)
+        if num_values is None:
             yield name, f"of type {column.type}"
         elif num_values == 1 and not column.null_count:
             yield name, "always the same"
         elif _is_id(name, column, num_values):
             yield name, "an id: every row has another value"
+
+
+def _num_values(column: pa.ChunkedArray) -> int:
+    kind = column.type
+    plain = column.cast(kind.value_type) if pa.types.is_dictionary(kind) else column
+    return int(pc.count_distinct(plain).as_py())
 
 
 def _is_id(name: str, column: pa.ChunkedArray, num_values: int) -> bool:
@@ -120,8 +134,14 @@ def _is_id(name: str, column: pa.ChunkedArray, num_values: int) -> bool:
 
 
 def _why(column: pa.ChunkedArray, task: str) -> str:
-    num_values = pc.count_distinct(column).as_py()
+    num_values = _num_values(column)
     return f"{num_values} different values" if task == "regression" else f"{num_values} classes"
+
+
+def _unlabelled_lines(num_unanswered: int, num_rows: int) -> Iterator[str]:
+    if num_unanswered > (1 - TARGET_PRESENT) * num_rows:
+        yield f"  # {num_unanswered} of {num_rows} rows have no target: without this the loop refuses such data."
+        yield "  unlabelled: true"
 
 
 def _split_lines(table: pa.Table, task: str) -> Iterator[str]:
@@ -190,7 +210,7 @@ def _expectation(name: str, arguments: dict[str, Any], severity: str = "warn") -
 
 def _slice_lines(table: pa.Table, columns: list[str]) -> Iterator[str]:
     few = [name for name in columns if is_text(table.schema.field(name).type)]
-    few = [name for name in few if 2 <= pc.count_distinct(table.column(name)).as_py() <= _MAX_SLICE]
+    few = [name for name in few if 2 <= _num_values(table.column(name)) <= _MAX_SLICE]
     if few:
         yield "judge:"
         yield "  # Each value of these is judged by itself, so that no group pays for the average."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
@@ -104,7 +105,10 @@ class TableReader:
     def record_schema(self) -> Schema:
         """An object with each column."""
         kinds: dict[str, Schema] = {name: {"type": ["number", "boolean", "null"], **FINITE} for name in self.numbers}
-        texts = {part.name: {"type": ["string", "integer", "boolean", "null"]} for part in self._texts}
+        texts = {
+            part.name: {"type": ["string", "number" if part.dtype == "integer" else "integer", "boolean", "null"]}
+            for part in self._texts
+        }
         properties = {**kinds, **texts}
         return {"type": "object", "properties": properties, "required": list(properties)}
 
@@ -152,6 +156,8 @@ def _text(value: Any, part: Categorical, at: int) -> str:
         return value.lower() if part.dtype == "boolean" else _whole(value) if part.dtype == "integer" else value
     if isinstance(value, int) or (isinstance(value, float) and value.is_integer()):
         return str(int(value))
+    if isinstance(value, float) and part.dtype == "integer" and math.isfinite(value):
+        return repr(value)  # numbers may be categories, fractions too
     raise DataError(f"row {at}, column {part.name!r}: got {shown(value)}, expected text, or null for missing")
 
 

@@ -6,12 +6,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
+from models.data.expectations import raw_checks
 from models.data.prepare import prepare_table
+from models.data.read import read_source
 from models.data.scaffold import _text, guess_spec, guess_target
-from models.errors import UsageError
+from models.errors import DataError, UsageError
 from models.spec import Spec
+from tests.column_types import typed_columns
 
 ROWS = 120
+UNFIT_TARGETS = {
+    **dict.fromkeys(("null", "all_nan"), "has no value at all in 60 rows"),
+    **dict.fromkeys(("binary", "date", "timestamp", "time", "duration", "list", "struct"), "expected numbers, text or"),
+    "constant": "every row has the same 'constant'",
+}
 
 
 @pytest.fixture
@@ -107,3 +115,39 @@ def test_without_a_usual_name_the_last_column_is_the_target():
 @given(st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"]), min_size=1, max_size=12))
 def test_any_text_is_read_back_as_it_was(text):
     assert YAML(typ="safe").load(f"x: {_text(text)}") == {"x": text}
+
+
+@pytest.mark.parametrize("target", [name for name in typed_columns().column_names if name not in UNFIT_TARGETS])
+def test_every_spec_that_is_proposed_passes_its_own_gate(tmp_path, target):
+    """Whatever types the columns have, and whichever of them is the target."""
+    table = typed_columns()
+    pq.write_table(table, tmp_path / "typed.parquet")
+    raw = read_source(tmp_path / "typed.parquet")
+    spec = read(guess_spec(tmp_path / "typed.parquet", "typed", target))
+    rejecting = [check for check in raw_checks(spec.data) if check.severity == "reject"]
+    for check in rejecting:
+        if check.expectation == "column_values_to_not_be_null":
+            column = raw.column(check.arguments["column"])
+            assert 1 - column.null_count / len(column) >= check.arguments["mostly"]
+        elif check.expectation == "table_row_count_to_be_between":
+            assert raw.num_rows >= check.arguments["min_value"]
+        else:
+            assert check.expectation == "column_to_exist"
+            assert check.arguments["column"] in raw.column_names
+    prepare_table(raw, spec, tmp_path)
+
+
+@pytest.mark.parametrize("target", UNFIT_TARGETS)
+def test_a_target_that_cannot_be_predicted_is_refused(tmp_path, target):
+    pq.write_table(typed_columns(), tmp_path / "typed.parquet")
+    with pytest.raises((UsageError, DataError), match=UNFIT_TARGETS[target]):
+        guess_spec(tmp_path / "typed.parquet", "typed", target)
+
+
+def test_rows_without_a_target_are_proposed_to_be_kept(tmp_path):
+    table = pa.table({"x": range(100), "y": [None if n % 5 == 0 else "ab"[n % 2] for n in range(100)]})
+    pq.write_table(table, tmp_path / "some.parquet")
+    spec = read(guess_spec(tmp_path / "some.parquet", "some", "y"))
+    assert spec.data.unlabelled
+    assert not [check for check in raw_checks(spec.data) if check.expectation == "column_values_to_not_be_null"
+                and check.origin == "default"]  # fmt: skip

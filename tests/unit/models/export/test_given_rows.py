@@ -1,12 +1,24 @@
 """Rows as people give them: what a graph takes of them, and what is told of those that it cannot."""
 
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from numpy.testing import assert_array_equal
+from ruamel.yaml import YAML
 
 from models.data.preparation import Characters
+from models.data.prepare import prepare_table
+from models.data.read import read_source
+from models.data.scaffold import guess_spec
 from models.errors import DataError
 from models.export.given_rows import check_names, csv_types, feed_of_rows, lines_of, series_feeds
+from models.serving.table import TableReader
+from models.spec import Spec
+from tests.column_types import typed_columns
 from tests.unit.models.export.conftest import image_preparation, series_preparation, table_preparation
 
 TABLE = table_preparation()
@@ -99,3 +111,23 @@ def test_lines_are_texts():
     assert lines_of(pa.table({"text": ["ab", None]}), characters) == ["ab", ""]
     with pytest.raises(DataError, match="column 'text' is int64, expected text"):
         lines_of(pa.table({"text": [1]}), characters)
+
+
+def test_every_type_of_column_is_read_alike_by_batch_and_server(tmp_path: Path) -> None:
+    """From a proposed spec on: both hand the same to the graph, missing values too."""
+    pq.write_table(typed_columns(), tmp_path / "typed.parquet")
+    raw = read_source(tmp_path / "typed.parquet")
+    text = guess_spec(tmp_path / "typed.parquet", "typed", "y")
+    _, preparation = prepare_table(raw, Spec.model_validate(YAML(typ="safe").load(text)), tmp_path)
+    names = [part.name for part in (*preparation.numeric, *preparation.categorical)]
+    assert {"int8", "uint64", "float16", "decimal", "bool", "large_string", "dictionary"} <= set(names)
+
+    def plain(value: Any) -> Any:
+        number = value if value is None or isinstance(value, str | bool | int) else float(value)
+        return None if number != number else number
+
+    batch = feed_of_rows(raw.drop_columns(["y"]), preparation, 1, "typed.parquet")
+    records = [{name: plain(value) for name, value in row.items()} for row in raw.select(names).to_pylist()]
+    served = TableReader(preparation).of_records(records).feed
+    for name in names:
+        assert_array_equal(np.asarray(batch[name]), np.asarray(served[name]), err_msg=name)

@@ -131,3 +131,10 @@ def test_the_schema_of_a_record_names_each_column() -> None:
     schema = READER.record_schema()
     assert schema["required"] == ["x", "c"]
     assert schema["properties"]["c"]["type"] == ["string", "integer", "boolean", "null"]
+
+
+def test_fractions_are_categories_where_numbers_were() -> None:
+    part = Categorical(name="engine", categories=["1.2", "1.6", "2"], dtype="integer")
+    reader = TableReader(Preparation(kind="table", task="regression", target=Target(name="y"), categorical=[part]))
+    answers = [reader.of_records([{"engine": value}]).feed["engine"][0] for value in (1.6, "1.6", 2.0, 2)]
+    assert answers == ["1.6", "1.6", "2", "2"]
