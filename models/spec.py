@@ -20,7 +20,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticKnownError
 
-from models.spec_block import Block, Fraction, Reference
+from models.spec_block import Block, Fraction, NumberText, Reference
 from models.spec_care import Retrain, Watch
 from models.spec_methods import Augment, Optimiser, Pretrain, PseudoLabels, Recent, Schedule, Start
 from models.spec_serve import Serve
@@ -337,7 +337,7 @@ class Train(Block):
     threads: int | None = Field(None, ge=1, description="Threads a rank; default: cores / (ranks x search workers).")
     seed: int = Field(0, ge=0)
     max_restarts: int = Field(3, ge=0, description="How often a gang is started again when a rank or node dies.")
-    nodes: str = Field(
+    nodes: NumberText = Field(
         "1",
         pattern=r"^[1-9]\d*(:[1-9]\d*)?$",
         description="Machines, each with `ranks` ranks: a number, or min:max to go on with fewer and take more.",

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator
 
-from models.spec_block import Block, Fraction, Reference
+from models.spec_block import Block, Fraction, NumberText, Reference
 
 Optimiser = Literal["adamw", "adam", "sgd", "rmsprop", "adagrad", "nadam", "radam", "adafactor", "muon"]
 Schedule = Literal["constant", "linear", "cosine", "restarts", "one_cycle", "step", "exponential", "plateau"]
@@ -29,7 +29,7 @@ class Augment(Block):
 class Start(Block):
     """Weights to begin with, from a model trained before, and what of it stays as it was."""
 
-    weights: str = Field(
+    weights: NumberText = Field(
         "champion",
         min_length=1,
         description="champion, previous, a version number, or the path of a safetensors file. No champion yet: fresh.",
@@ -41,11 +41,6 @@ class Start(Block):
         default_factory=dict, description="Pattern of layers -> their learning rate as a share of train.lr."
     )
     partial: bool = Field(False, description="Layers that do not fit begin fresh; default: they are an error.")
-
-    @field_validator("weights", mode="before")
-    @classmethod
-    def _number_as_text(cls, value: object) -> object:
-        return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
     @field_validator("lr_scale")
     @classmethod

@@ -18,6 +18,9 @@ from models.files import SPEC_FILE
 from models.spec import NAME_PATTERN, Spec
 
 COMMAND_LINE = "command line"
+MOST_BYTES = 1 << 20
+MOST_VALUES = 100_000
+"""A spec has hundreds of values: aliases that name each other make billions of them of a few lines."""
 
 
 def read_spec(path: Path, overrides: Sequence[str] = (), shown_as: str | None = None) -> Spec:
@@ -67,8 +70,15 @@ def _load(path: Path, name: str) -> tuple[dict[str, Any], Any]:
         raise UsageError(
             f"{name}: no such file: a project is a folder with a {SPEC_FILE}; `loopline new NAME` writes one"
         )
+    if path.stat().st_size > MOST_BYTES:
+        raise UsageError(
+            f"{name}: got {path.stat().st_size:,} bytes, expected {MOST_BYTES:,} at most: name data in `data.source`"
+        )
     try:
         loaded = YAML(typ="rt").load(path.read_text(encoding="utf-8"))
+        _refuse_bomb(loaded, name)
+    except RecursionError as error:
+        raise UsageError(f"{name}: the keys are nested too deeply: expected blocks of a few levels") from error
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = mark.line + 1 if mark else 1
@@ -79,6 +89,18 @@ def _load(path: Path, name: str) -> tuple[dict[str, Any], Any]:
         got = "an empty file" if loaded is None else type(loaded).__name__
         raise UsageError(f"{name}:1: got {got}, expected keys such as `data:`")
     return _plain(loaded), loaded
+
+
+def _refuse_bomb(loaded: Any, name: str) -> None:
+    """Count the values with each alias as often as it stands; as soon as there are too many nothing more is walked."""
+    left, waiting = MOST_VALUES, [loaded]
+    while waiting:
+        value = waiting.pop()
+        inner = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
+        left -= 1 + len(inner)
+        if left < 0:
+            raise UsageError(f"{name}: more than {MOST_VALUES:,} values, aliases counted: write what each key needs")
+        waiting.extend(inner)
 
 
 def _check_for_dvc(path: Path, name: str) -> None:

@@ -16,6 +16,7 @@ from pydantic import BaseModel
 
 from models.cores import usable_cores
 from models.errors import LooplineError
+from models.spec_check import check_spec
 from models.specfile import read_spec
 from tasks.runtime import stores
 from tasks.runtime.platform import LEAST_FREE_BYTES
@@ -214,7 +215,7 @@ def _specs(workspace: Workspace) -> Finding:
     wrong = []
     for project in workspace.projects():
         try:
-            read_spec(project.spec_path, (), project.shown_spec)
+            check_spec(read_spec(project.spec_path, (), project.shown_spec), project.folder)
         except LooplineError as error:
             wrong.append(str(error).splitlines()[0])
     if wrong:

@@ -220,7 +220,7 @@ def _make_parts(work: Work, report: Reporter) -> list[Part]:
 def _reading(work: Work, preparation: Any) -> Reading:
     import pyarrow.parquet as pq
 
-    from models.data.check import no_such_column
+    from models.data.header import no_such_column
     from models.data.row_batches import column_names
     from models.export.batch import Reading
     from models.export.given_rows import check_names, csv_types

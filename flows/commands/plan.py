@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 
 from flows.commands import options
-from models.own_code import check_own_code
 from models.spec import Spec
+from models.spec_check import check_spec
 from models.specfile import read_spec
 from tasks.runtime import stores
 from tasks.runtime.ledger import Ledger
@@ -42,7 +42,7 @@ def command(project: str, overrides: tuple[str, ...], cluster: str | None, as_js
     if cluster:
         _weigh(found, spec, cluster, project, as_json)
         return
-    check_own_code(spec, found.folder)
+    check_spec(spec, found.folder)
     planned = Ledger(found, spec).plan()
     if as_json:
         options.print_json([{"step": item.step, "state": item.state, "reasons": item.reasons} for item in planned])

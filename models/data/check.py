@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from models.data.header import check_names, no_such_column
 from models.errors import DataError
 from models.spec import Data
 
@@ -60,22 +60,7 @@ def check_columns(table: pa.Table, data: Data, slices: Sequence[str] = ()) -> No
     """
     if table.num_rows < least_rows(data):
         raise DataError(f"the table has {table.num_rows} rows, expected at least {least_rows(data)}: give more data")
-    features = data.features
-    named: dict[str, list[str]] = {
-        "data.text.column" if data.kind == "text" else "data.target": [data.target],
-        "data.id": [data.id] if data.id else [],
-        "data.split.column": [data.split.column] if data.split.column else [],
-        "data.features.columns": features.columns or [],
-        "data.features.drop": features.drop,
-        "data.features.kinds": list(features.kinds),
-        "data.image.column": [data.image.column] if data.image else [],
-        "judge.slices": list(slices),
-    }
-    there = set(table.column_names)
-    for key, columns in named.items():
-        for column in columns:
-            if column not in there:
-                raise DataError(f"{key}: {no_such_column(column, table.column_names)}")
+    check_names(table.column_names, data, slices)
 
 
 def check_id(table: pa.Table, data: Data) -> None:
@@ -96,13 +81,6 @@ def check_id(table: pa.Table, data: Data) -> None:
             f"data.id {data.id!r}: {value!r} names {count} rows ({len(shared):,} such ids), expected one row for each: "
             "drop the repeated rows in the source, or name another column"
         )
-
-
-def no_such_column(column: str, names: list[str]) -> str:
-    """What to tell of a column that is not there: the nearest name, or all of them."""
-    near = difflib.get_close_matches(column, names, 1)
-    cure = f"did you mean {near[0]!r}?" if near else "correct the name, or add the column to the source"
-    return f"no column {column!r} in the data, which has {', '.join(names[:40])}: {cure}"
 
 
 def _is_unread(name: str, data: Data) -> bool:

@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 
 from models import refs
-from models.data.check import no_such_column
 from models.data.columns import as_text, is_text
 from models.data.hashing import hash_rows, missing
+from models.data.header import no_such_column
 from models.data.read import read_source
 from models.errors import DataError, UserCodeError
 from models.spec import Data

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import re
+import zlib
 from pathlib import Path
-
-import pyarrow as pa
 
 SUFFIXES = (".csv", ".tsv")
 _SEPARATORS = ",;\t|"  # the first of those that occur equally often
@@ -18,6 +18,19 @@ def suffix_of(path: Path) -> str:
     return (path.with_suffix("") if path.suffix == ".gz" else path).suffix.lower()
 
 
+def first_bytes(path: Path) -> bytes:
+    """What a file begins with, unpacked.
+
+    Raises:
+        OSError: It cannot be read, or is packed and cut short.
+    """
+    try:
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+            return file.read(_HEADER_BYTES)
+    except (EOFError, zlib.error) as error:
+        raise OSError(f"{path}: {error}") from error
+
+
 def delimiter_of(path: Path) -> str:
     """A tab of a .tsv file; of a .csv file what separates the names in its header, in doubt a comma.
 
@@ -26,6 +39,5 @@ def delimiter_of(path: Path) -> str:
     """
     if suffix_of(path) == ".tsv":
         return "\t"
-    with pa.input_stream(str(path), compression="detect") as stream:
-        header = _QUOTED.sub(b"", stream.read(_HEADER_BYTES)).partition(b"\n")[0]
+    header = _QUOTED.sub(b"", first_bytes(path)).partition(b"\n")[0]
     return max(_SEPARATORS, key=lambda separator: header.count(separator.encode()))

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from models.data.check import no_such_column
 from models.data.code_points import code_points
 from models.data.columns import as_float64, as_text, is_number
 from models.data.encode import rows_of
+from models.data.header import no_such_column
 from models.data.pixels import pixels_of
 from models.data.preparation import (
     KEY_COLUMN,

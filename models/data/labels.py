@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from models.data.check import no_such_column
 from models.data.columns import as_text, is_number, is_text
+from models.data.header import no_such_column
 from models.data.log_names import LABEL
 from models.data.preparation import Preparation, Target
 from models.errors import DataError, UsageError

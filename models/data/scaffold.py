@@ -12,11 +12,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from models.data.check import no_such_column
 from models.data.clean import unanswered
 from models.data.columns import as_text, is_number, is_text
 from models.data.expectations import TARGET_PRESENT
 from models.data.fit import MIN_ROWS_OF_IDENTITY
+from models.data.header import no_such_column
 from models.data.read import read_source
 from models.data.target import infer_task
 from models.errors import UsageError

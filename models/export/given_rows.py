@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from models.data.check import no_such_column
 from models.data.columns import as_text, is_number, is_text
+from models.data.header import no_such_column
 from models.data.pixels import pixels_of
 from models.data.preparation import Categorical, Characters, Pixels, Preparation
 from models.errors import DataError

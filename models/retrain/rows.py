@@ -97,7 +97,7 @@ def _names(preparation: Preparation) -> list[str]:
 
 
 def _check_columns(table: pa.Table, preparation: Preparation) -> None:
-    from models.data.check import no_such_column
+    from models.data.header import no_such_column
 
     for name in _names(preparation):
         if name not in table.column_names:

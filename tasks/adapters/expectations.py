@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from models.data.check import no_such_column
 from models.data.expectations import Check
+from models.data.header import no_such_column
 from models.errors import UsageError
 
 NUM_EXAMPLES = 10

@@ -16,9 +16,9 @@ from typing import Any, Protocol
 
 from models.files import storing, write_json
 from models.identity import key_of
-from models.own_code import check_own_code
 from models.records import Record, digest_of
 from models.spec import Spec
+from models.spec_check import check_spec
 from models.specfile import read_spec
 from models.steps import BY_NAME
 from tasks.runtime import old_work, processes, registry_view
@@ -173,7 +173,7 @@ def open_loop(
         StoreError: Another loop of the project runs, or the registry was lost.
     """
     spec = read_spec(project.spec_path, overrides, project.shown_spec)
-    check_own_code(spec, project.folder)
+    check_spec(spec, project.folder)
     days = old_work.keep_days()
     project.workspace.make()
     state = project.state(spec.name)

@@ -108,7 +108,8 @@ TABLES = [
     Case(
         "target absent", ("data.target: no column 'species'",), **csv("other.csv", TEXT.replace("species", "kind", 1))
     ),
-    Case("target misspelt", ("'specie'", "did you mean 'species'?"), ("target: species", "target: specie"), code=3),
+    Case("target misspelt", ("'specie'", "did you mean 'species'?"), ("target: species", "target: specie")),
+    Case("target misspelt in plan", ("'specie'",), ("target: species", "target: specie"), command=PLAN),
     Case(
         "drop absent",
         ("data.features.drop", "'yaer'", "'year'"),

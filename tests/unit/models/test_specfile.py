@@ -295,3 +295,16 @@ def test_schema_and_pydantic_agree_on_every_leaf_made_wrong(path: Path) -> None:
     document = loaded(path)
     for made in broken(document):
         assert VALIDATOR.is_valid(made) == accepts(made), made
+
+
+def test_a_spec_that_is_no_spec_is_refused_at_once(tmp_path):
+    path = tmp_path / "project.yaml"
+    levels = [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9) if n else 'x'}]" for n in range(12)]
+    for text, message in (
+        ("\n".join(levels), "more than 100,000 values, aliases counted"),
+        ("# " + "x" * (2 << 20) + "\nname: a\n", "bytes, expected 1,048,576 at most"),
+        ("a: " + "[" * 5000 + "]" * 5000, "nested too deeply"),
+    ):
+        path.write_text(text)
+        with pytest.raises(UsageError, match=message):
+            read_spec(path)

@@ -3,7 +3,8 @@ import re
 import pyarrow as pa
 import pytest
 
-from models.data.check import check_columns, check_id, check_schema, no_such_column, table_schema
+from models.data.check import check_columns, check_id, check_schema, table_schema
+from models.data.header import no_such_column
 from models.errors import DataError
 from models.spec import Data
 

@@ -1,0 +1,63 @@
+"""The names of a table's columns, without its rows: do they hold what the spec names?"""
+
+from __future__ import annotations
+
+import csv
+import difflib
+from collections.abc import Sequence
+from pathlib import Path
+
+from models.data.csv_files import SUFFIXES, delimiter_of, first_bytes, suffix_of
+from models.errors import DataError
+from models.spec import Data
+
+
+def header_of(path: Path) -> list[str] | None:
+    """The names of the columns of a CSV or Parquet file; None for other files, and for one that is not whole.
+
+    Raises:
+        OSError: It cannot be read.
+    """
+    if path.suffix.lower() == ".parquet":
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        try:
+            return list(pq.read_schema(path).names)
+        except pa.ArrowInvalid:
+            return None
+    if suffix_of(path) not in SUFFIXES:
+        return None
+    lines = first_bytes(path).decode("utf-8-sig", errors="replace").splitlines()
+    return next(csv.reader(lines[:1], delimiter=delimiter_of(path)), []) if len(lines) > 1 else None
+
+
+def check_names(names: Sequence[str], data: Data, slices: Sequence[str] = ()) -> None:
+    """Refuse columns of these names if one is missing that the spec names.
+
+    Raises:
+        DataError: Names the key of the spec, the column and the nearest one there is.
+    """
+    features = data.features
+    named: dict[str, list[str]] = {
+        "data.text.column" if data.kind == "text" else "data.target": [data.target],
+        "data.id": [data.id] if data.id else [],
+        "data.split.column": [data.split.column] if data.split.column else [],
+        "data.features.columns": features.columns or [],
+        "data.features.drop": features.drop,
+        "data.features.kinds": list(features.kinds),
+        "data.image.column": [data.image.column] if data.image else [],
+        "judge.slices": list(slices),
+    }
+    there = set(names)
+    for key, columns in named.items():
+        for column in columns:
+            if column not in there:
+                raise DataError(f"{key}: {no_such_column(column, list(names))}")
+
+
+def no_such_column(column: str, names: list[str]) -> str:
+    """What to tell of a column that is not there: the nearest name, or all of them."""
+    near = difflib.get_close_matches(column, names, 1)
+    cure = f"did you mean {near[0]!r}?" if near else "correct the name, or add the column to the source"
+    return f"no column {column!r} in the data, which has {', '.join(names[:40])}: {cure}"

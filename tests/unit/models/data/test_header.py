@@ -1,0 +1,37 @@
+"""Names of columns, read without the rows."""
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from models.data.header import check_names, header_of
+from models.errors import DataError
+from models.spec import Data
+
+
+def test_names_are_read_as_the_table_will_have_them(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text('\ufeff"x, y";z\n1;2\n')
+    with gzip.open(tmp_path / "b.csv.gz", "wt") as file:
+        file.write("x\ty\n1\t2\n")
+    assert header_of(tmp_path / "a.csv") == ["x, y", "z"]
+    assert header_of(tmp_path / "b.csv.gz") == ["x", "y"]
+    assert header_of(tmp_path / "c.rda") is None
+    (tmp_path / "empty.csv").write_text("x\n")
+    assert header_of(tmp_path / "empty.csv") is None  # no rows: ingest says so
+    (tmp_path / "cut.parquet").write_bytes(b"PAR1")
+    assert header_of(tmp_path / "cut.parquet") is None
+
+
+def test_a_file_that_is_cut_short_cannot_be_read(tmp_path: Path) -> None:
+    packed = gzip.compress(b"x,y\n" * 9)
+    (tmp_path / "cut.csv.gz").write_bytes(packed[: len(packed) - 9])
+    with pytest.raises(OSError, match=r"cut\.csv\.gz"):
+        header_of(tmp_path / "cut.csv.gz")
+
+
+def test_every_column_that_the_spec_names_must_be_there() -> None:
+    data = Data.model_validate({"source": "a.csv", "target": "y", "features": {"columns": ["x", "z"]}})
+    check_names(["x", "y", "z"], data)
+    with pytest.raises(DataError, match=r"data.features.columns: no column 'z' in the data, which has x, y"):
+        check_names(["x", "y"], data)

@@ -1,0 +1,92 @@
+"""What is known to fail from spec, code and header is refused before anything runs."""
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from models.errors import LooplineError
+from models.nets.catalogue import CATALOGUE
+from models.spec import Spec
+from models.spec_check import _parameters, check_spec
+
+HEADER = "age,town,left\n"
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> Path:
+    (tmp_path / "data.csv").write_text(HEADER + "1,a,yes\n")
+    pq.write_table(pa.table({"age": [1], "town": ["a"], "left": ["yes"]}), tmp_path / "data.parquet")
+    (tmp_path / "semi.csv").write_text(HEADER.replace(",", ";") + "1;a;yes\n")
+    (tmp_path / "own.py").write_text("def make(frame):\n    raise SystemExit('never run')\n")
+    return tmp_path
+
+
+def spec_of(blocks: dict[str, Any]) -> Spec:
+    data = {"source": "data.csv", "target": "left", **blocks.get("data", {})}
+    return Spec.model_validate({"name": "t", **blocks, "data": data})
+
+
+@pytest.mark.parametrize(
+    ("blocks", "message"),
+    [
+        ({"model": {"net": "mpl"}}, "model.net: .*'mpl'.*mlp"),
+        ({"model": {"net": "cnn"}}, "model.net: cnn does not take data of kind table"),
+        (
+            {"model": {"arguments": {"hiden": 8}}},
+            r"model.arguments: mlp has no argument 'hiden': did you mean 'hidden'",
+        ),
+        ({"goal": {"metric": "acuracy"}}, r"goal.metric: got 'acuracy', did you mean 'accuracy'"),
+        ({"goal": {"metric": "rmse"}, "data": {"task": "binary"}}, "goal.metric: got 'rmse', which is for regression"),
+        ({"search": {"space": {"train.optimiser": {"choices": ["adam", "foo"]}}}}, "train.optimiser: got 'foo'"),
+        ({"search": {"space": {"train.lr": {"low": -1.0, "high": 1.0}}}}, "train.lr: got -1.0"),
+        ({"search": {"space": {"train.epoch": {"choices": [1]}}}}, "did you mean train.epochs"),
+        ({"search": {"space": {"model.hiden": {"choices": [8]}}}}, "search.space: mlp has no argument 'hiden'"),
+        ({"train": {"precision": "fp8"}}, "train.precision: got fp8, expected fp32, bf16 or fp16"),
+        ({"data": {"target": "lfet"}}, "data.target: no column 'lfet' .* did you mean 'left'"),
+        ({"data": {"source": "data.parquet", "target": "lfet"}}, "data.target: no column 'lfet'"),
+        ({"data": {"source": "semi.csv", "target": "lfet"}}, "which has age, town, left: did you mean 'left'"),
+        ({"data": {"features": {"drop": ["agee"]}}}, "data.features.drop: no column 'agee'"),
+        ({"data": {"split": {"by": "group", "column": "twon"}}}, "data.split.column: no column 'twon'"),
+        ({"data": {"id": "key"}}, "data.id: no column 'key'"),
+        ({"judge": {"slices": ["twon"]}}, "judge.slices: no column 'twon'"),
+        ({"data": {"source": "./own.py:lod"}}, "data.source: .*has no 'lod'"),
+    ],
+)
+def test_what_is_known_to_fail_is_refused(base: Path, blocks: dict[str, Any], message: str) -> None:
+    with pytest.raises(LooplineError, match=message):
+        check_spec(spec_of(blocks), base)
+
+
+@pytest.mark.parametrize(
+    "blocks",
+    [
+        {},
+        {"goal": {"metric": "rmse"}},  # the task is only known from the data
+        {"data": {"source": "nosuch.csv"}},  # ingest says so
+        {"data": {"target": "made", "features": {"make": "./own.py:make"}}},
+        {"model": {"net": "trees"}},
+        {
+            "search": {
+                "space": {"train.batch": {"low": 16, "high": 64, "integer": True}, "model.hidden": {"choices": [8]}}
+            }
+        },
+        {"train": {"nodes": 2}},
+        {"train": {"nodes": "1:4"}},
+    ],
+)
+def test_what_may_be_right_is_let_through(base: Path, blocks: dict[str, Any]) -> None:
+    check_spec(spec_of(blocks), base)
+
+
+def test_the_arguments_of_every_ready_net_can_be_seen() -> None:
+    for name, net in CATALOGUE.items():
+        assert _parameters(net.reference), name
+
+
+@pytest.mark.parametrize("value", [float("inf"), float("nan")])
+def test_numbers_are_finite(value: float) -> None:
+    with pytest.raises(ValueError, match="finite number"):
+        spec_of({"train": {"lr": value}})
