@@ -243,8 +243,10 @@ def prefect_server(home: Path) -> Iterator[str]:
             server.stop()
 
 
-def flow_runs(api: str, name: str) -> dict[str, str]:
-    """Id and state of every Prefect flow run whose name begins so."""
+def flow_runs(api: str, name: str, home: Path | None = None) -> dict[str, str]:
+    """Id and state of every Prefect flow run whose name begins so; of the own server of `home`, if it is given."""
+    if home is not None:
+        prefect_access.use(Workspace(home), api)
     runs = ask(api, "flow_runs/filter", {"flow_runs": {"name": {"like_": name}}, "limit": 200})
     return {run["id"]: run["state_type"] for run in runs}
 

@@ -53,7 +53,9 @@ def test_one_loop_id_names_it_in_every_tool(home: Loopline):
     assert {record["loop_id"] for record in home.records("penguins").values()} == {loop_id}
     runs = home.runs()
     assert runs == {loop_id: "FINISHED", f"{loop_id}/trial-0": "FINISHED", f"{loop_id}/trial-1": "FINISHED"}
-    assert set(flow_runs(json.loads(home("status", "--json").out)["prefect"], loop_id).values()) == {"COMPLETED"}
+    assert set(flow_runs(json.loads(home("status", "--json").out)["prefect"], loop_id, home.home).values()) == {
+        "COMPLETED"
+    }
     assert home.record("penguins", "search")["result"]["study"] == loop_id
     tags = home.tags("penguins", 1)
     assert tags["loopline.loop_id"] == loop_id

@@ -192,7 +192,7 @@ def test_a_loop_through_a_deployment_outlives_kills_of_worker_server_and_store(h
     after = home.services()
     restarts = {name: state.restarts for name, state in after.items()}
     assert restarts == {name: int(name in ("worker", "prefect", "mlflow")) for name in after}
-    assert after["mlflow"].detail == "terminated by SIGKILL"
+    assert after["mlflow"].detail == "started again after: terminated by SIGKILL"
     assert after["prefect"].url == before["prefect"].url
     eventually(lambda: home.run_state(run) == "Completed", f"the run ended as {home.run_state(run)}")
     assert home.run(run)["name"] == loop_id, "it went on where it was"

@@ -11,11 +11,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from prefect.settings import PREFECT_API_URL, temporary_settings
+from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
 
 from flows.deployments import deploy
 from models.retrain.signal import Signal
-from tasks.runtime import decisions
+from tasks.runtime import decisions, prefect_access
 from tasks.runtime.events import of_signal, send
 from tasks.runtime.flow_runs import all_runs
 from tasks.runtime.open_signals import ask_again, undecided
@@ -39,7 +39,7 @@ def eventually(found: Callable[[], Any]) -> Any:
 
 
 def test_a_signal_outlives_the_death_of_prefect_while_its_run_starts(
-    workspace: Workspace, make_project: MakeProject, monkeypatch: pytest.MonkeyPatch
+    workspace: Workspace, make_project: MakeProject
 ) -> None:
     project = make_project("tiny", "retrain: {on: [new_data], min_new_labels: 5}\n")  # decided, without a loop
     asked = Signal(id="data-1", kind="new_data", at=time.time(), reason="60 rows came")
@@ -49,8 +49,9 @@ def test_a_signal_outlives_the_death_of_prefect_while_its_run_starts(
         with server.lease():
             server.start()
             url = server.wait()
-            monkeypatch.setenv("PREFECT_API_URL", url)
-            with temporary_settings({PREFECT_API_URL: url}):
+            prefect_access.use(workspace, url)
+            secret = os.environ["PREFECT_API_AUTH_STRING"]
+            with temporary_settings({PREFECT_API_URL: url, PREFECT_API_AUTH_STRING: secret}):
                 deploy(workspace, [project], prune=True, note=lambda text: None)
             worker = subprocess.Popen([sys.executable, "-m", "tasks.runtime.worker", str(workspace.root)])
             assert send(workspace, of_signal("tiny", asked))

@@ -59,9 +59,9 @@ def test_the_prefect_server_may_die_under_a_run(make_home):
         assert home.versions("server") == [1, 2]
         url = json.loads(home("status", "--json").out)["prefect"]
         deadline = time.monotonic() + 10
-        while "RUNNING" in flow_runs(url, "server").values() and time.monotonic() < deadline:
+        while "RUNNING" in flow_runs(url, "server", home.home).values() and time.monotonic() < deadline:
             time.sleep(0.2)
-        assert set(flow_runs(url, "server").values()) <= {"COMPLETED", "CRASHED"}
+        assert set(flow_runs(url, "server", home.home).values()) <= {"COMPLETED", "CRASHED"}
     finally:
         home.stop()
 

@@ -86,10 +86,11 @@ def test_a_series_has_its_windows_reach_back_before_the_period(tmp_path: Path):
 
 
 def test_features_made_by_the_users_code_see_no_later_row(tmp_path: Path):
-    (tmp_path / "own.py").write_text("def make(frame):\n    return frame.assign(most=frame.x.max())\n")
+    (tmp_path / "own.py").write_text("def make(frame):\n    return frame.assign(most=frame.x)\n")
     spec = spec_of(features={"make": "./own.py:make"})
     table = rows(mark=True)
     preparation = prepare_known(table, Rows(0, 200), spec, tmp_path, tmp_path / "p")
+    (tmp_path / "own.py").write_text("def make(frame):\n    return frame.assign(most=frame.x.max())\n")
     write_period(table, Rows(200, KNOWN), spec.data, tmp_path, preparation, tmp_path / "period")
     assert next(feeds(tmp_path / "period", "test", preparation))["most"].max() < 10
     write_period(table, Rows(200, KNOWN + 1), spec.data, tmp_path, preparation, tmp_path / "period")

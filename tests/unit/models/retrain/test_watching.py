@@ -120,10 +120,11 @@ def test_a_window_is_the_same_whatever_comes_later(tmp_path: Path, watched: Watc
 
 
 def test_features_made_by_the_users_code_are_made_of_what_had_come(tmp_path: Path):
-    (tmp_path / "own.py").write_text("def make(frame):\n    return frame.assign(most=frame.x.max())\n")
+    (tmp_path / "own.py").write_text("def make(frame):\n    return frame.assign(most=frame.x)\n")
     data = SPEC.data.model_copy(update={"features": SPEC.data.features.model_copy(update={"make": "./own.py:make"})})
     spec = SPEC.model_copy(update={"data": data})
     preparation = prepare_known(rows(), Rows(0, KNOWN), spec, tmp_path, tmp_path / "made")
+    (tmp_path / "own.py").write_text("def make(frame):\n    return frame.assign(most=frame.x.max())\n")
     table = inputs_of(rows(mark=True), np.arange(600, 650), data, preparation, 700, tmp_path)
     assert table is not None
     assert max(table["input.most"].to_pylist()) < 10

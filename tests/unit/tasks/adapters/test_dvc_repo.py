@@ -20,7 +20,8 @@ def test_projects_inside_share_one_matrix(workspace: Workspace, make_project: Ma
     assert set(found) == {"ingest", "prepare"}
     assert all(stage["matrix"] == {"project": ["one", "two"]} for stage in found.values())
     assert found["prepare"]["deps"] == ["projects/${item.project}/data/raw"]
-    assert found["ingest"]["outs"] == ["projects/${item.project}/data/raw"]
+    # Kept until the stage has run: one that cannot start leaves the data.
+    assert found["ingest"]["outs"] == [{"projects/${item.project}/data/raw": {"persist": True}}]
 
 
 def test_a_project_outside_has_its_own_stages(make_project: MakeProject, tmp_path: Path) -> None:
@@ -29,7 +30,7 @@ def test_a_project_outside_has_its_own_stages(make_project: MakeProject, tmp_pat
     found = stages(project.folder)
     assert found["ingest"]["cmd"].endswith("loopline stage ingest .")
     assert "matrix" not in found["ingest"]
-    assert found["prepare"]["outs"] == ["data/prepared"]
+    assert found["prepare"]["outs"] == [{"data/prepared": {"persist": True}}]
 
 
 def test_what_the_user_wrote_stays(workspace: Workspace, make_project: MakeProject) -> None:
