@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from models.data.labels import checked_labels
+from models.data.log_names import LABEL
 from models.data.preparation import PREPARATION_FILE, Preparation
 from models.errors import UsageError
 from models.spec import Spec
 from tasks.runtime.moving import PATIENCE_S, move_held, moving
-from tasks.runtime.taking import take_in
+from tasks.runtime.predictions import label_store, latest_labels
+from tasks.runtime.taking import add_labels, take_in
 from tasks.runtime.workspace import Project
 
 if TYPE_CHECKING:
@@ -62,6 +65,37 @@ def accept_file(project: Project, spec: Spec, path: Path, *, by: str, id_column:
     if not tables:
         return dict.fromkeys(("taken", "corrected", "repeated", "waiting", "empty"), 0)
     return accept(project, spec, concatenated(tables), by=by, id_column=id_column, told_as=str(path))
+
+
+def forget(project: Project, spec: Spec, ids: Sequence[str], *, by: str) -> int:
+    """Withdraw the labels of some ids: their predictions have none from now on, and are no rows of the next dataset.
+
+    What was trained or counted with them stays as it was.
+
+    Raises:
+        UsageError: One of the ids has no label; nothing was forgotten.
+        StoreError: The disk is full, or another process goes on moving labels; nothing was forgotten.
+
+    Returns:
+        How many labels were forgotten.
+    """
+    import pyarrow as pa
+
+    state, unique = project.state(spec.name), list(dict.fromkeys(ids))
+    with moving(state, PATIENCE_S):
+        move_held(state)
+        column = pa.chunked_array([unique], pa.string())
+        known = latest_labels(label_store(state), column).column(LABEL).is_valid().to_pylist()
+        if not all(known):
+            raise UsageError(f"{spec.name}: {unique[known.index(False)]!r} has no label: nothing was forgotten")
+        now = datetime.fromtimestamp(time.time(), UTC)
+        columns = {"id": column, LABEL: pa.nulls(len(unique), pa.string())}
+        columns |= {
+            "at": pa.array([now] * len(unique), pa.timestamp("us", tz="UTC")),
+            "by": pa.array([by] * len(unique)),
+        }
+        add_labels(state, pa.table(columns))
+    return len(unique)
 
 
 def _preparation(project: Project, spec: Spec) -> Preparation:

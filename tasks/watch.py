@@ -108,7 +108,8 @@ class _Looking:
             if self._store.num_waiting():
                 keys, texts = self._store.waiting()
                 self._store.no_longer_wait(keys[self._give(keys, pa.chunked_array([texts], pa.string()))])
-            for table in log.scan(place, end, ["id", predictions.LABEL], batch=1 << 18):
+            for rows in log.scan(place, end, ["id", predictions.LABEL], batch=1 << 18):
+                table = rows.filter(rows.column(predictions.LABEL).is_valid())  # a withdrawn one was counted
                 keys, labels = keys_of(table.column("id")), table.column(predictions.LABEL)
                 found = self._give(keys, labels)
                 waits = ~found & sampled(keys, self._spec.watch.window)  # the rest was predicted, and not kept

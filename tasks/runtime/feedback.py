@@ -97,15 +97,15 @@ def _with_later_labels(state: Path, known: Feedback, predictions: int, labels: i
     ids = ids.take(order)
     before, after = (latest_labels(store, ids, upto).column(LABEL) for upto in (known.labels, labels))
     predicted = are_known(state, id_hashes(ids))
-    had = predicted & before.is_valid().to_numpy()
-    for texts, counted, add in ((before, had, False), (after, predicted, True)):
+    had, has = (predicted & labels.is_valid().to_numpy() for labels in (before, after))
+    for texts, counted, add in ((before, had, False), (after, has, True)):
         table = pa.table({"id": ids, LABEL: texts}).filter(pa.array(counted))
         change = hash_rows(table, ["id", LABEL]).sum(dtype=np.uint64, keepdims=True)
         total = total + change if add else total - change
     return Feedback(
         predictions=predictions,
         labels=labels,
-        rows=known.rows + int(predicted.sum()) - int(had.sum()),
+        rows=known.rows + int(has.sum()) - int(had.sum()),
         digest=f"{int(total[0]):016x}",
         waiting=known.waiting or not predicted.all(),
     )

@@ -9,9 +9,10 @@ import pytest
 
 from models.errors import DataError, StoreError, UsageError
 from models.specfile import read_spec
-from tasks.label import accept, accept_file
+from tasks.label import accept, accept_file, forget
 from tasks.predict import predict
 from tasks.runtime import taking
+from tasks.runtime.feedback import feedback_of
 from tasks.runtime.moving import move
 from tasks.runtime.predictions import joined, label_store, unmatched
 from tasks.runtime.segments import SegmentWriter, segments_folder
@@ -108,3 +109,34 @@ def test_a_project_that_was_never_prepared_cannot_say_what_a_label_may_be(make_p
         take(project, ["a"], ["yes"])
     write_served(project.prepared)
     assert take(project, ["a"], ["yes"]) == {**NONE, "taken": 1, "waiting": 1}
+
+
+def test_a_label_can_be_withdrawn_and_given_again(project):
+    spec, state = read_spec(project.spec_path), project.state("tiny")
+    take(project, ["a", "b"], ["yes", "no"])
+    before = feedback_of(state)
+    assert before.rows == 2
+    assert forget(project, spec, ["a", "a"], by="Ada") == 1
+    assert known(project) == {"b": "no"}
+    after = feedback_of(state)
+    assert (after.rows, after.digest == before.digest) == (1, False)
+    with pytest.raises(UsageError, match="'a' has no label: nothing was forgotten"):
+        forget(project, spec, ["b", "a"], by="Ada")
+    assert known(project) == {"b": "no"}
+    take(project, ["a"], ["yes"])
+    again = feedback_of(state)
+    assert (again.rows, again.digest) == (before.rows, before.digest)
+
+
+def test_the_command_takes_a_file_or_ids_to_forget(project):
+    from click.testing import CliRunner
+
+    from flows.cli import loopline
+
+    take(project, ["a"], ["yes"])
+    told = CliRunner().invoke(loopline, ["label", str(project.folder), "--forget", "a"])
+    assert (told.exit_code, told.output) == (0, "tiny: labels forgotten: 1; what was trained with them stays\n")
+    assert known(project) == {}
+    for wrong in ((), ("labels.csv", "--forget", "a")):
+        refused = CliRunner().invoke(loopline, ["label", str(project.folder), *wrong])
+        assert (refused.exit_code, "give a FILE of labels, or --forget ID" in refused.output) == (2, True)
