@@ -213,18 +213,24 @@ class Gang:
         """Make sure that a child is gone, its own children with it; gives its exit code if it is known."""
         child.close()
         with self._lock:
-            if self._children.pop(child.pid, None) is None or self._nursery is None:
+            if self._children.pop(child.pid, None) is None or self._nursery is None or self._socket is None:
+                return None
+            if self._nursery.poll() is not None:  # the child died with it, and its pid may be another's by now
+                self._drop_nursery()
                 return None
             # Not reaped yet, so the pid cannot have become another's.
             with contextlib.suppress(ProcessLookupError):
                 os.kill(child.pid, signal.SIGKILL)
             try:
-                return int(self._request(("wait", child.pid), ()))
+                return int(self._exchange(self._socket, ("wait", child.pid), ()))
             except TrainingError:
                 return None
 
     def _request(self, request: tuple[Any, ...], descriptors: tuple[int, ...]) -> Any:
-        sock = self._ensure_nursery()
+        return self._exchange(self._ensure_nursery(), request, descriptors)
+
+    def _exchange(self, sock: socket.socket, request: tuple[Any, ...], descriptors: tuple[int, ...]) -> Any:
+        """Ask the nursery behind the socket, and no other: only it knows its children."""
         try:
             send(sock, request, descriptors)
             return receive(sock)[0]

@@ -342,3 +342,14 @@ def test_a_main_module_of_any_kind_is_not_imported_again(make_job, tmp_path):
             capture_output=True, text=True, check=True, cwd=tmp_path,
         )  # fmt: skip
         assert done.stdout.count("main") == 1
+
+
+def test_of_a_nursery_that_is_killed_as_its_child_works_no_stranger_is_asked():
+    """The child died with it: nobody else is waited for or killed in its name, and the next call begins a new one."""
+    with Gang() as gang:
+        nursery = gang.call("os:getppid")
+        threading.Timer(0.5, lambda: os.kill(nursery, signal.SIGKILL)).start()
+        with pytest.raises(TrainingError, match="its process was ended"):
+            gang.call("signal:pause")
+        assert gang._nursery is None
+        assert gang.call("os:getppid") != nursery
