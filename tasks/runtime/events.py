@@ -193,6 +193,7 @@ def _hand_over(folder: Path, address: str, batch: list[tuple[Path, Event]]) -> b
             return all(_hand_over(folder, address, [one]) for one in batch)
         (folder / "refused").mkdir(exist_ok=True)
         batch[0][0].replace(folder / "refused" / batch[0][0].name)
+        (folder / OPEN / batch[0][0].name).unlink(missing_ok=True)  # asked again it would be refused again
         return True
     (folder / "sent").mkdir(exist_ok=True)
     for path, event in batch:

@@ -150,10 +150,16 @@ def test_what_prefect_calls_wrong_is_laid_aside_and_stops_nothing(
     receiver.bad = {"wrong"}
     for number in range(4):
         send(workspace, an_event(number, "wrong" if number == 1 else "loopline.loop.ended"))
+    folder = workspace.state / "events"
+    (folder / "open").mkdir(exist_ok=True)
+    for path in (folder / "queue").iterdir():
+        (folder / "open" / path.name).touch()
     monkeypatch.setenv("PREFECT_API_URL", receiver.url)
     deliver(workspace)
     assert [event["payload"]["n"] for event in receiver.events] == [0, 2, 3]
-    assert len(list((workspace.state / "events" / "refused").iterdir())) == 1
+    (refused,) = (folder / "refused").iterdir()
+    assert not (folder / "open" / refused.name).exists(), "it is not asked again"
+    assert len(list((folder / "open").iterdir())) == 3
     assert waiting(workspace) == 0
 
 
