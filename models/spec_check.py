@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import difflib
 import importlib.util
+import re
+import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,7 @@ from models.nets.catalogue import CATALOGUE, net_name
 from models.own_code import check_own_code
 from models.refs import is_own_code
 from models.search import check_space, with_params
-from models.spec import Dimension, Spec
+from models.spec import Dimension, Spec, Train
 
 _TASK_OF_KIND = {"series": "regression", "text": "language"}
 
@@ -39,9 +41,10 @@ def check_spec(spec: Spec, base: Path) -> None:
     _check_arguments(net, "model.arguments", list(spec.model.arguments))
     _check_metric(spec, base)
     _check_search(spec, net)
-    if spec.train.precision == "fp8":
-        raise UsageError("train.precision: got fp8, expected fp32, bf16 or fp16: products in fp8 are not built in yet")
-    _check_columns(spec, base)
+    _check_precision(spec.train, "train.precision")
+    path = _local_path(spec.data.source, base)
+    if path is not None:
+        _check_columns(spec, path)
 
 
 def _check_arguments(net: str, key: str, names: Sequence[str]) -> None:
@@ -90,7 +93,7 @@ def _check_search(spec: Spec, net: str) -> None:
     _check_arguments(net, "search.space", [path.partition(".")[2] for path in space if path.startswith("model.")])
     for path, dimension in space.items():
         for value in _values(dimension):
-            with_params(spec.model, spec.train, {path: value})
+            _check_precision(with_params(spec.model, spec.train, {path: value})[1], f"search.space.{path}")
 
 
 def _values(dimension: Dimension) -> Iterator[Any]:
@@ -100,16 +103,40 @@ def _values(dimension: Dimension) -> Iterator[Any]:
             yield int(end) if dimension.integer else end
 
 
-def _check_columns(spec: Spec, base: Path) -> None:
+def _check_precision(train: Train, key: str) -> None:
+    if train.precision == "fp8":
+        raise UsageError(f"{key}: got fp8, expected fp32, bf16 or fp16: products in fp8 are not built in yet")
+
+
+def _local_path(source: str, base: Path) -> Path | None:
+    """The file or folder that a source names; None where it is none of this machine, or not there yet.
+
+    Raises:
+        UsageError: It is an address, or neither a file nor a folder: reading a pipe or a device would never end.
+    """
+    if is_own_code(source) or re.match(r"(pypi|npm|debian):", source):
+        return None
+    if re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", source):
+        raise UsageError(
+            f"data.source: got {source!r}, expected a file, a folder, a package (pypi:, npm:, debian:) or your own "
+            "function `./source.py:load`, which may fetch it"
+        )
+    try:
+        path = base / Path(source).expanduser()
+        mode = path.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return None  # ingest says so
+    except (RuntimeError, ValueError, OSError) as error:  # no such user, no such name, links that name each other
+        raise UsageError(f"data.source: got {source!r}, which cannot be looked at: {error}: name a file") from error
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+        raise UsageError(f"data.source: {path} is neither a file nor a folder, expected a table: copy it into a file")
+    return path
+
+
+def _check_columns(spec: Spec, path: Path) -> None:
     """The columns that the spec names, in a local CSV or Parquet file; others are read first."""
     data = spec.data
-    path = base / data.source
-    if data.features.make or data.kind == "text" or is_own_code(data.source):
-        return
-    try:
-        if not path.is_file():
-            return
-    except (OSError, ValueError):  # a name that no file can have: reading the source says so
+    if data.features.make or data.kind == "text" or not path.is_file():
         return
     try:
         names = header_of(path)

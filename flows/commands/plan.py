@@ -39,10 +39,10 @@ def command(project: str, overrides: tuple[str, ...], cluster: str | None, as_js
     stores.configure(workspace)
     found = workspace.project(project)
     spec = read_spec(found.spec_path, overrides, found.shown_spec)
+    check_spec(spec, found.folder)
     if cluster:
         _weigh(found, spec, cluster, project, as_json)
         return
-    check_spec(spec, found.folder)
     planned = Ledger(found, spec).plan()
     if as_json:
         options.print_json([{"step": item.step, "state": item.state, "reasons": item.reasons} for item in planned])

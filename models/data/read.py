@@ -158,7 +158,7 @@ def _refuse_if_not_utf8(path: Path) -> None:
                 raise DataError(
                     f"{path}:{line}: byte 0x{data[error.start]:02x} at offset {byte} is not UTF-8: save "
                     "the file as "
-                    "UTF-8, or convert it: iconv -f latin1 -t utf-8"
+                    "UTF-8, or convert it: iconv -f latin1 -t utf-8, or of UTF-16: iconv -f utf-16 -t utf-8"
                 ) from error
             line += block.count(b"\n")
             offset += len(block)

@@ -1,5 +1,6 @@
 """What is known to fail from spec, code and header is refused before anything runs."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,8 @@ def base(tmp_path: Path) -> Path:
     (tmp_path / "data.csv").write_text(HEADER + "1,a,yes\n")
     pq.write_table(pa.table({"age": [1], "town": ["a"], "left": ["yes"]}), tmp_path / "data.parquet")
     (tmp_path / "semi.csv").write_text(HEADER.replace(",", ";") + "1;a;yes\n")
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "loop.csv").symlink_to("loop.csv")
     (tmp_path / "own.py").write_text("def make(frame):\n    raise SystemExit('never run')\n")
     return tmp_path
 
@@ -44,6 +47,15 @@ def spec_of(blocks: dict[str, Any]) -> Spec:
         ({"search": {"space": {"train.lr": {"low": -1.0, "high": 1.0}}}}, "train.lr: got -1.0"),
         ({"search": {"space": {"train.epoch": {"choices": [1]}}}}, "did you mean train.epochs"),
         ({"search": {"space": {"model.hiden": {"choices": [8]}}}}, "search.space: mlp has no argument 'hiden'"),
+        ({"search": {"space": {"train.precision": {"choices": ["fp8"]}}}}, "search.space.train.precision: got fp8"),
+        (
+            {"data": {"source": "~nobody-here/x.csv"}},
+            "data.source: got '~nobody-here/x.csv', which cannot be looked at",
+        ),
+        ({"data": {"source": "loop.csv"}}, "data.source: got 'loop.csv', which cannot be looked at"),
+        ({"data": {"source": "pipe"}}, "pipe is neither a file nor a folder"),
+        ({"data": {"source": "/dev/zero"}}, "data.source: /dev/zero is neither a file nor a folder"),
+        ({"data": {"source": "s3://bucket/x.csv"}}, "data.source: got 's3://bucket/x.csv', expected a file, a folder"),
         ({"train": {"precision": "fp8"}}, "train.precision: got fp8, expected fp32, bf16 or fp16"),
         ({"data": {"target": "lfet"}}, "data.target: no column 'lfet' .* did you mean 'left'"),
         ({"data": {"source": "data.parquet", "target": "lfet"}}, "data.target: no column 'lfet'"),
@@ -66,6 +78,7 @@ def test_what_is_known_to_fail_is_refused(base: Path, blocks: dict[str, Any], me
         {},
         {"goal": {"metric": "rmse"}},  # the task is only known from the data
         {"data": {"source": "nosuch.csv"}},  # ingest says so
+        {"data": {"source": "pypi:palmerpenguins==0.1.4!palmerpenguins/data/penguins.csv"}},
         {"data": {"target": "made", "features": {"make": "./own.py:make"}}},
         {"model": {"net": "trees"}},
         {
