@@ -68,7 +68,7 @@ def with_feedback(table: pa.Table, labelled: pa.Table, data: Data) -> Joined:
             f"{', '.join(table.column_names)}: were they made by another project? `retrain.feedback: false` leaves "
             "them out"
         )
-    table = table.cast(_widened(table.schema, labelled, carried, data))
+    table = table.cast(_widened(table, labelled, carried, data))
     rows, unfit = _as_source(table.schema, labelled, carried, data)
     known = _known(table, labelled.column("id"), data.id)
     rows, unfit = _with_time(rows, labelled.column("at"), data, unfit)
@@ -83,16 +83,29 @@ def with_feedback(table: pa.Table, labelled: pa.Table, data: Data) -> Joined:
     )
 
 
-def _widened(schema: pa.Schema, labelled: pa.Table, carried: Sequence[str], data: Data) -> pa.Schema:
-    """The source's columns; those of whole numbers of which callers sent decimals as decimals."""
+def _widened(table: pa.Table, labelled: pa.Table, carried: Sequence[str], data: Data) -> pa.Schema:
+    """The source's columns; those of whole numbers of which callers sent decimals as decimals.
+
+    One with numbers that no float64 holds exactly stays as it is: the rows with decimals do not fit it.
+    """
+    schema = table.schema
     for position, field in enumerate(schema):
         if field.name not in carried or field.name == data.id or not pa.types.is_integer(field.type):
             continue
         given = [labelled.column(f"{prefix}{field.name}") for prefix in (INPUT, RAW)
                  if f"{prefix}{field.name}" in labelled.column_names]  # fmt: skip
-        if any(pc.any(_are_broken(_cast(column, pa.float64())[0])).as_py() for column in given):
+        decimals = any(pc.any(_are_broken(_cast(column, pa.float64())[0])).as_py() for column in given)
+        if decimals and _fits_float64(table.column(field.name)):
             schema = schema.set(position, field.with_type(pa.float64()))
     return schema
+
+
+def _fits_float64(whole: pa.ChunkedArray) -> bool:
+    try:
+        whole.cast(pa.float64())
+    except pa.ArrowInvalid:
+        return False
+    return True
 
 
 def _are_broken(values: pa.ChunkedArray) -> pa.ChunkedArray:

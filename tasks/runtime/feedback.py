@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from models.data.log_names import LABEL
 from models.files import write_text
-from tasks.runtime.predictions import are_known, id_hashes, label_store, latest_labels, prediction_log
+from tasks.runtime.predictions import are_known, id_hashes, label_store, labelled_ids, latest_labels, prediction_log
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -78,7 +78,7 @@ def _counted(state: Path, predictions: int, labels: int) -> Feedback:
     for table in labelled_rows(state, upto, ["id"]):
         total += hash_rows(table, ["id", LABEL]).sum(dtype=np.uint64)
         rows += table.num_rows
-    waiting = rows < _labelled_ids(state, labels)
+    waiting = rows < len(labelled_ids(label_store(state).scan(upto=labels, columns=["id", LABEL])))
     return upto.model_copy(update={"rows": rows, "digest": f"{int(total[0]):016x}", "waiting": waiting})
 
 
@@ -109,15 +109,6 @@ def _with_later_labels(state: Path, known: Feedback, predictions: int, labels: i
         digest=f"{int(total[0]):016x}",
         waiting=known.waiting or not predicted.all(),
     )
-
-
-def _labelled_ids(state: Path, upto: int) -> int:
-    from models.data.hashing import hash_values
-    from models.data.seen import Seen
-
-    seen = Seen()
-    tables = label_store(state).scan(upto=upto, columns=["id"])
-    return sum(len(seen.first_places(hash_values(table.column("id"), "id"))) for table in tables)
 
 
 def _any_labelled(state: Path, since: int, upto: int) -> bool:

@@ -27,7 +27,7 @@ null when parts are read together, one whose type changed is text.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -188,16 +188,27 @@ def id_hashes(ids: pa.ChunkedArray) -> np.ndarray:
     return hashes
 
 
-def _ids_labelled_since(state: Path, since: float | None) -> np.ndarray:
+def labelled_ids(labels: Iterable[pa.Table]) -> np.ndarray:
+    """`id_hashes`, sorted, of the ids that have a label: of which the last one was not withdrawn.
+
+    Args:
+        labels: `id` and `label`, in the order in which they came.
+
+    Cost: nine bytes for each label.
+    """
     import numpy as np
 
-    from models.data.seen import Seen
+    hashes, valid = [np.zeros(0, np.uint64)], [np.zeros(0, bool)]
+    for table in labels:
+        hashes.append(id_hashes(table.column("id")))
+        valid.append(table.column(LABEL).is_valid().to_numpy())
+    ids, last = np.unique(np.concatenate(hashes)[::-1], return_index=True)
+    found: np.ndarray = ids[np.concatenate(valid)[::-1][last]]
+    return found
 
-    seen, found = Seen(), [np.zeros(0, np.uint64)]
-    for table in label_store(state).in_time_order(_micros(since), None, ["id"]):
-        hashes = id_hashes(table.column("id"))
-        found.append(hashes[seen.first_places(hashes)])
-    return np.sort(np.concatenate(found))
+
+def _ids_labelled_since(state: Path, since: float | None) -> np.ndarray:
+    return labelled_ids(label_store(state).in_time_order(_micros(since), None, ["id", LABEL]))
 
 
 def _labelled(block: pa.Table, labels: PartLog, upto: int, only: bool) -> pa.Table:

@@ -14,7 +14,7 @@ from tasks.predict import predict
 from tasks.runtime import taking
 from tasks.runtime.feedback import feedback_of
 from tasks.runtime.moving import move
-from tasks.runtime.predictions import joined, label_store, unmatched
+from tasks.runtime.predictions import joined, label_store, new_labels, unmatched
 from tasks.runtime.segments import SegmentWriter, segments_folder
 from tests.served_models import put_in_cache, write_served
 
@@ -120,6 +120,9 @@ def test_a_label_can_be_withdrawn_and_given_again(project):
     assert known(project) == {"b": "no"}
     after = feedback_of(state)
     assert (after.rows, after.digest == before.digest) == (1, False)
+    (state / "feedback.json").unlink()
+    assert feedback_of(state) == after  # counted anew too: the withdrawn label does not wait for a prediction
+    assert (new_labels(state, 0), unmatched(state)) == (1, 0)
     with pytest.raises(UsageError, match="'a' has no label: nothing was forgotten"):
         forget(project, spec, ["b", "a"], by="Ada")
     assert known(project) == {"b": "no"}

@@ -102,6 +102,13 @@ def test_a_column_of_whole_numbers_takes_decimals_that_callers_sent(hours):
     assert whole.table.schema.field("hour").type == pa.int64()
 
 
+def test_whole_numbers_that_no_decimal_holds_stay_as_they_are():
+    source = SOURCE.set_column(1, "hour", pa.array([2**60, 2**60 + 1]))
+    joined = with_feedback(source, labelled({"input.hour": [1.5, 7.0]}, ["yes", "no"]), data())
+    assert joined.unfit == 1
+    assert joined.table.column("hour").to_pylist() == [2**60, 2**60 + 1, 7]
+
+
 def test_labelled_predictions_can_be_left_out_one_by_one():
     joined = with_feedback(SOURCE, labelled({"input.x": [1.0, 2.0, 3.0]}, ["yes", "no", "yes"]), data())
     left = joined.without(np.array([False, True, False]))
