@@ -108,7 +108,7 @@ def _rejected(loop: Loop, joined: Joined) -> np.ndarray:
         write_table(kept, place)
         loop.report.note(
             f"ingest: {rejected.sum():,} labelled predictions are set aside in {place}; "
-            f"`loopline label {loop.spec.name} --forget ID` forgets a label for good"
+            f"`loopline label {loop.spec.name} --forget ID` withdraws a label"
         )
     return rejected
 
