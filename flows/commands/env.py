@@ -26,7 +26,8 @@ def command() -> None:
     variables = {**stores.environment(workspace), HOME: str(workspace.root)}
     url = Server(workspace).url()
     if url:
-        variables |= {"PREFECT_API_URL": url, **credentials(workspace, url)}
+        variables["PREFECT_API_URL"] = url
+        variables |= credentials(workspace, {**os.environ, **variables})
     programs = str(Path(sys.executable).parent)
     if (before := os.environ.get("PATH", "")).split(os.pathsep)[0] != programs:
         variables["PATH"] = os.pathsep.join(filter(None, [programs, before]))  # `dvc repro` calls loopline

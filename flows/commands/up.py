@@ -13,8 +13,9 @@ from flows.commands import options
 from models.errors import UsageError
 from models.report.overview_page import front_page
 from tasks.runtime import stores
+from tasks.runtime.doors import SERVE_TOKEN, token_path
 from tasks.runtime.prefect_access import secret_path
-from tasks.runtime.services import ServiceState, elsewhere, services_of, supervisor
+from tasks.runtime.services import ServiceState, asking, services_of, supervisor
 from tasks.runtime.workspace import Workspace
 
 LOOK_S = 0.5
@@ -48,8 +49,12 @@ def command(wishes: tuple[str, ...], foreground: bool, as_json: bool) -> None:
     asked = dict(_wish(text) for text in wishes)
     with _ended_by_hand(workspace) if foreground else contextlib.nullcontext():
         bring_up(workspace, asked, _note, _note if as_json else _line)
-        if "prefect" not in elsewhere(workspace):
-            _say(f"Prefect's page asks for a secret: the line in {secret_path(workspace)}")
+        _say(
+            f"Prefect, MLflow and Optuna ask for the secret in {secret_path(workspace)}: Prefect's page for the whole "
+            "line, the others for user and password, before and after its colon"
+        )
+        if asking(workspace):
+            _say(f"The served models ask for the token in {token_path(workspace, SERVE_TOKEN)}")
         if as_json:
             options.print_json({"services": {state.name: state.told() for state in services_of(workspace)}})
         while foreground and supervisor(workspace):  # until `loopline down` elsewhere, too

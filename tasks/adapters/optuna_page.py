@@ -3,7 +3,8 @@
 Optuna and its dashboard are imported when somebody first looks: that takes seconds, and most days nobody does.
 
 The `optuna-dashboard` program would open the journal with a lock of its own, beside the one that searches hold; here it
-gets the storage that they use. It knows no login: loopback alone, and no Host that is not ours (DNS rebinding).
+gets the storage that they use. The program knows no login; here the workspace's secret is asked for, and no Host that
+is not ours is answered (DNS rebinding).
 """
 
 from __future__ import annotations
@@ -16,12 +17,14 @@ from socketserver import ThreadingMixIn
 from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
-from tasks.runtime import stores
+from tasks.runtime import prefect_access, stores
+from tasks.runtime.doors import CHALLENGE, bears_secret
 from tasks.runtime.workspace import Workspace
 
 Start = Callable[..., Any]
 Wsgi = Callable[[dict[str, Any], Start], Iterable[bytes]]
-NAMES = ("127.0.0.1", "localhost")
+HEALTH = "/health"
+PLAIN = ("Content-Type", "text/plain")
 
 
 class _Server(ThreadingMixIn, WSGIServer):
@@ -33,15 +36,21 @@ class _Quiet(WSGIRequestHandler):
         """Say nothing of each request."""
 
 
-def guarded(app: Wsgi) -> Wsgi:
-    """Refuse a Host that is not this machine's own name, and forms sent by another site's page."""
+def guarded(app: Wsgi, secret: str) -> Wsgi:
+    """Refuse a Host that is not this machine's own name, forms sent by another site's page, and who lacks the secret.
+
+    The supervisor's `/health` needs no secret.
+    """
 
     def ask(environ: dict[str, Any], start: Start) -> Iterable[bytes]:
-        is_ours = environ.get("HTTP_HOST", "").rpartition(":")[0] in NAMES
+        is_ours = environ.get("HTTP_HOST", "").rpartition(":")[0] in prefect_access.NAMES
         is_looking = environ["REQUEST_METHOD"] in ("GET", "HEAD")  # which a link from elsewhere does
         if not is_ours or (environ.get("HTTP_SEC_FETCH_SITE") in ("cross-site", "same-site") and not is_looking):
-            start("403 Forbidden", [("Content-Type", "text/plain")])
+            start("403 Forbidden", [PLAIN])
             return [b"not asked from this page"]
+        if environ["PATH_INFO"] != HEALTH and not bears_secret(environ.get("HTTP_AUTHORIZATION", ""), secret):
+            start("401 Unauthorized", [PLAIN, ("WWW-Authenticate", CHALLENGE)])
+            return [prefect_access.MISSING.encode()]
         return app(environ, start)
 
     return ask
@@ -52,8 +61,8 @@ def when_asked(make: Callable[[], Wsgi]) -> Wsgi:
     lock, made = threading.Lock(), list[Wsgi]()
 
     def ask(environ: dict[str, Any], start: Start) -> Iterable[bytes]:
-        if environ["PATH_INFO"] == "/health":
-            start("200 OK", [("Content-Type", "text/plain")])
+        if environ["PATH_INFO"] == HEALTH:
+            start("200 OK", [PLAIN])
             return [b"ok"]
         with lock:
             if not made:
@@ -82,7 +91,7 @@ def main() -> None:
     workspace = Workspace(given.root.resolve())
     workspace.make()
     stores.configure(workspace)
-    app = guarded(when_asked(lambda: dashboard(workspace)))
+    app = guarded(when_asked(lambda: dashboard(workspace)), prefect_access.make_secret(workspace))
     with make_server("127.0.0.1", given.port, app, server_class=_Server, handler_class=_Quiet) as server:
         server.serve_forever()
 

@@ -5,7 +5,9 @@ A name that somebody else owns may be made to resolve here (DNS rebinding), so a
 
 from __future__ import annotations
 
+import base64
 import contextlib
+import hmac
 import ipaddress
 import os
 import secrets
@@ -24,6 +26,8 @@ LEAST_TOKEN = 16
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip")
 """What a proxy adds: behind it stands somebody else than the one at this machine."""
+CHALLENGE = 'Basic realm="loopline", charset="UTF-8"'
+"""The `WWW-Authenticate` header of an answer 401, at which a browser asks for user and password (RFC 7617)."""
 
 
 def names_us(host_header: str, names: Collection[str], *, any_address: bool) -> bool:
@@ -102,6 +106,14 @@ def _make_secret(path: Path, user: str) -> str:
         finally:
             new.unlink(missing_ok=True)
         return path.read_text().strip()
+
+
+def bears_secret(authorization: str, secret: str) -> bool:
+    """Whether an Authorization header holds a secret `user:password` (HTTP Basic), in a time that tells nothing."""
+    scheme, _, credentials = authorization.partition(" ")
+    expected = base64.b64encode(secret.encode())
+    is_equal = hmac.compare_digest(credentials.strip().encode("utf-8", "surrogateescape"), expected)
+    return is_equal and scheme.lower() == "basic"
 
 
 def is_loopback(host: str) -> bool:

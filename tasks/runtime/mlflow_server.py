@@ -17,15 +17,39 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from models.errors import StoreError
 from models.parent_death import tied
-from tasks.runtime import stores
+from tasks.runtime import prefect_access, stores
+from tasks.runtime.doors import CHALLENGE, bears_secret
 from tasks.runtime.workspace import Workspace
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Receive, Scope, Send
 
 START_TIMEOUT_S = 60.0
 POLL_S = 0.2
+HEALTH = "/health"
+
+
+class SecretMiddleware:
+    """Lets in who bears the workspace's secret, and the supervisor to `/health`."""
+
+    def __init__(self, app: ASGIApp, secret: str) -> None:
+        self._app, self._secret = app, secret
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass on, or answer 401."""
+        from starlette.datastructures import Headers
+        from starlette.responses import PlainTextResponse
+
+        app = self._app
+        if scope["type"] != "lifespan" and scope["path"] != HEALTH:
+            authorization = Headers(scope=scope).get("authorization", "")
+            if not bears_secret(authorization, self._secret):
+                app = PlainTextResponse(prefect_access.MISSING, 401, {"WWW-Authenticate": CHALLENGE})
+        await app(scope, receive, send)
 
 
 @contextlib.contextmanager
@@ -70,10 +94,13 @@ def _environment(workspace: Workspace) -> dict[str, str]:
 
 
 def _serve_here(command: list[str], extra_env: dict[str, str], **_: Any) -> None:
-    """Do in this process what MLflow would begin another one for: `python -m uvicorn ...`."""
+    """Do in this process what MLflow would begin another one for, `python -m uvicorn ...`; and ask for the secret."""
     from uvicorn.main import main as uvicorn
 
     os.environ.update(extra_env)
+    from mlflow.server.fastapi_app import app  # which reads that environment
+
+    app.add_middleware(SecretMiddleware, secret=prefect_access.make_secret(Workspace(Path(sys.argv[1]))))
     uvicorn(command[command.index("uvicorn") + 1 :])
 
 
@@ -90,7 +117,7 @@ def _wait(url: str, process: subprocess.Popen[bytes], log: str) -> None:
     deadline = time.monotonic() + START_TIMEOUT_S
     while time.monotonic() < deadline and process.poll() is None:
         with contextlib.suppress(urllib.error.URLError, OSError):
-            urllib.request.urlopen(f"{url}/health", timeout=5).close()  # noqa: S310 - our own server
+            urllib.request.urlopen(f"{url}{HEALTH}", timeout=5).close()  # noqa: S310 - our own server
             return
         time.sleep(POLL_S)
     raise StoreError(f"MLflow's server at {url} did not come up: see {log}")

@@ -56,7 +56,7 @@ def start(workspace: Workspace, asked: dict[str, int]) -> list[str]:
         chosen, notes = ports.choose(memory, {k: v for k, v in usual.items() if not _serves(workspace, k)}, asked)
         if "prefect" in chosen:
             Server(workspace).want_port(chosen["prefect"])
-            prefect_access.make_secret(workspace)
+        prefect_access.make_secret(workspace)
         write_text(folder(workspace) / services.FRESH, "")
         environ = {**processes.unmarked(os.environ), **stores.environment(workspace), **pool_environment(workspace)}
         supervision.start(workspace, folder(workspace), [service.name for service in ours], environ)

@@ -1,26 +1,37 @@
-"""The secret of the workspace's own Prefect server: without it any page and any local user could run commands here.
+"""The secret of the workspace's own servers: without it any page and any local user could run commands here.
 
-Prefect's API creates runs with commands of the caller's choice. The server asks for the secret, and lets no page of
-another origin read its answers; every process that `stores.configure` prepares knows it.
+Prefect's API creates runs with commands of the caller's choice, and MLflow's and Optuna's pages rename and delete what
+was made. Each asks for the secret. Prefect's, started by `python -m tasks.runtime.prefect_access PORT`, also answers no
+foreign Host and lets no page of another origin read its answers. Every process that `stores.configure` prepares knows
+the secret.
 """
 
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Mapping
 from pathlib import Path
 
+from models.files import read_json
 from tasks.runtime.doors import secret_in
 from tasks.runtime.workspace import Workspace
 
 USER = "loopline"
+NAMES = ("127.0.0.1", "localhost")
+"""By which the own servers are spoken to."""
+MISSING = "the workspace's secret is needed: user and password are the line in .loopline/prefect/secret"
+"""What a request without it is answered."""
 API = "PREFECT_API_URL"
 CLIENT = "PREFECT_API_AUTH_STRING"
 SERVER = "PREFECT_SERVER_API_AUTH_STRING"
 ORIGINS = "PREFECT_SERVER_CORS_ALLOWED_ORIGINS"
+MLFLOW_USER, MLFLOW_PASSWORD, MLFLOW_TOKEN = (f"MLFLOW_TRACKING_{name}" for name in ("USERNAME", "PASSWORD", "TOKEN"))
+"""How MLflow's client says who it is; a token gives way to user and password."""
 
 
 def secret_path(workspace: Workspace) -> Path:
-    """Where the secret lies, readable by its owner alone: what Prefect's page asks a person for, `loopline:...`."""
+    """Where the secret lies, readable by its owner alone: `loopline:...`, user and password."""
     return workspace.state / "prefect" / "secret"
 
 
@@ -33,31 +44,72 @@ def make_secret(workspace: Workspace) -> str:
     return secret_in(secret_path(workspace), f"{USER}:")
 
 
-def own_url(workspace: Workspace) -> str | None:
-    """The address of the running server, or of the last one; None if there never was one."""
-    port = workspace.state / "prefect" / "port"
-    return f"http://127.0.0.1:{port.read_text().strip()}/api" if port.exists() else None
+def is_own(workspace: Workspace, api: str) -> bool:
+    """Whether an address of Prefect's API is that of the workspace's own server, the running one or the last."""
+    folder = workspace.state / "prefect"
+    memory = folder / "port"  # where the next one is to listen, which the running one need not do
+    ports = [read_json(folder / "server.json").get("port"), memory.read_text().strip() if memory.exists() else None]
+    return _on_loopback(api).removesuffix("/api") in {f"http://127.0.0.1:{port}" for port in ports if port}
 
 
-def credentials(workspace: Workspace, api: str | None) -> dict[str, str]:
-    """The variable with which Prefect's client gets in, if `api` is the workspace's own server and has a secret.
+def _on_loopback(url: str) -> str:
+    return url.rstrip("/").replace("//localhost:", "//127.0.0.1:")
+
+
+def credentials(workspace: Workspace, environ: Mapping[str, str]) -> dict[str, str]:
+    """The variables with which Prefect's and MLflow's clients get into the workspace's own servers.
 
     Args:
-        workspace: Whose.
-        api: Where the client speaks to; None for the own server. A server elsewhere never hears our secret.
+        workspace: Whose. One whose servers never ran has no secret.
+        environ: Names the servers that are used: one elsewhere never hears our secret. To MLflow's the user's own
+            name and token go first.
     """
     path = secret_path(workspace)
-    is_own = not api or api.rstrip("/").replace("//localhost:", "//127.0.0.1:") == own_url(workspace)
-    return {CLIENT: path.read_text().strip()} if is_own and path.exists() else {}
+    if not path.exists():
+        return {}
+    secret = path.read_text().strip()
+    api, store = environ.get(API, ""), _on_loopback(environ.get("MLFLOW_TRACKING_URI", ""))
+    found = {CLIENT: secret} if not api or is_own(workspace, api) else {}
+    port = read_json(workspace.state / "platform" / "ports.json").get("ports", {}).get("mlflow")
+    is_elsewhere = store.startswith(("http://", "https://")) and store != f"http://127.0.0.1:{port}"
+    if is_elsewhere or (environ.get(MLFLOW_USER) or USER) != USER or environ.get(MLFLOW_TOKEN):
+        return found
+    return {**found, MLFLOW_USER: USER, MLFLOW_PASSWORD: secret.removeprefix(f"{USER}:")}
 
 
 def use(workspace: Workspace, api: str) -> None:
     """Have this process speak to a server; to be called before Prefect is imported."""
-    os.environ.update({API: api, **credentials(workspace, api)})
+    os.environ[API] = api
+    os.environ.update(credentials(workspace, os.environ))
 
 
 def server_environment(workspace: Workspace, port: int) -> dict[str, str]:
     """What has the server ask for the secret, and answer no page but its own."""
     secret = make_secret(workspace)
-    origins = ",".join(f"http://{name}:{port}" for name in ("127.0.0.1", "localhost"))
+    origins = ",".join(f"http://{name}:{port}" for name in NAMES)
     return {CLIENT: secret, SERVER: secret, ORIGINS: origins}
+
+
+def serve(port: int) -> None:
+    """Be Prefect's server on loopback, as `prefect server start` is, which answers to any Host.
+
+    Its settings come from the environment, `server_environment` among them.
+    """
+    import uvicorn
+    from prefect.server.api.server import create_app
+    from prefect.settings import PREFECT_SERVER_API_KEEPALIVE_TIMEOUT, PREFECT_SERVER_LOGGING_LEVEL
+    from starlette.middleware.trustedhost import TrustedHostMiddleware
+
+    app = create_app(final=True)
+    app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(NAMES))
+    uvicorn.run(
+        app,
+        host="127.0.0.1",
+        port=port,
+        timeout_keep_alive=PREFECT_SERVER_API_KEEPALIVE_TIMEOUT.value(),
+        log_level=PREFECT_SERVER_LOGGING_LEVEL.value().lower(),
+    )
+
+
+if __name__ == "__main__":
+    serve(int(sys.argv[1]))

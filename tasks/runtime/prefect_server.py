@@ -110,10 +110,6 @@ class Server:
         """The API to speak to: the one that PREFECT_API_URL names, else the running own one."""
         return os.environ.get("PREFECT_API_URL", "").rstrip("/") or self.url()
 
-    def own_url(self) -> str | None:
-        """The address of the running server, or of the last one; None if there never was one."""
-        return prefect_access.own_url(self._workspace)
-
     def state(self) -> dict[str, Any] | None:
         """What the living keeper says of itself: port, keeper and server processes.
 
@@ -239,8 +235,7 @@ def _launch(workspace: Workspace, port: int, settings: Mapping[str, str]) -> sub
         "PREFECT_LOGGING_LEVEL": "WARNING",
         **prefect_access.server_environment(workspace, port),
     }
-    arguments = ["-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port", str(port)]
-    return subprocess.Popen(tied(arguments), env=environment)
+    return subprocess.Popen(tied(["-m", prefect_access.__name__, str(port)]), env=environment)
 
 
 def _watch(leases: Path, server: subprocess.Popen[bytes]) -> None:

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from models.errors import LooplineError
 from models.files import read_json
-from tasks.runtime import processes
+from tasks.runtime import prefect_access, processes
 from tasks.runtime.prefect_server import Server
 from tasks.runtime.workspace import Workspace
 
@@ -64,7 +64,15 @@ SERVICES = (
     Service("mlflow", "tasks.runtime.mlflow_server", SERVED, health="/health", port=5000, title="MLflow"),
     Service("overview", "tasks.page", SERVED, health="/health", port=4300, title="Overview"),
     Service("optuna", "tasks.adapters.optuna_page", SERVED, health="/health", port=4301, title="Optuna"),
-    Service("serve", "tasks.serve", SERVED, health="/v2/health/live", port=8000, title="Served models", by_wish=True),
+    Service(
+        "serve",
+        "tasks.serve",
+        (*SERVED, "--needs-token"),
+        health="/v2/health/live",
+        port=8000,
+        title="Served models",
+        by_wish=True,
+    ),
     Service("worker", "tasks.runtime.worker", title="Worker"),
     Service("compactor", "tasks.compact", title="Compactor"),
 )
@@ -112,8 +120,11 @@ def folder(workspace: Workspace) -> Path:
 def elsewhere(workspace: Workspace) -> dict[str, str]:
     """Services that the environment names on other servers, and their addresses: those are used, not started."""
     named = {"prefect": os.environ.get("PREFECT_API_URL", ""), "mlflow": os.environ.get("MLFLOW_TRACKING_URI", "")}
-    ours = Server(workspace).own_url()
-    return {name: url for name, url in named.items() if url.startswith(("http://", "https://")) and url != ours}
+    return {
+        name: url
+        for name, url in named.items()
+        if url.startswith(("http://", "https://")) and not prefect_access.is_own(workspace, url)
+    }
 
 
 def ports(workspace: Workspace) -> dict[str, int]:

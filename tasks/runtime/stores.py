@@ -73,7 +73,7 @@ def environment(workspace: Workspace) -> dict[str, str]:
     }
     chosen = {key: os.environ[key] for key in (*own, *QUIET) if os.environ.get(key)}
     settings = {**own, **QUIET, **chosen, **store_addresses(os.environ)}
-    secret = credentials(workspace, os.environ.get("PREFECT_API_URL"))
+    secret = credentials(workspace, {**os.environ, **settings})
     return {key: value for key, value in {**settings, **secret, **_past_proxies()}.items() if value}
 
 

@@ -150,6 +150,7 @@ def main() -> None:
     parser.add_argument("--tls-cert", help="The server's certificate with its chain, PEM.")
     parser.add_argument("--tls-key", help="Its key, PEM.")
     parser.add_argument("--tls-client-ca", help="The authority of the clients' certificates; then no token is asked.")
+    parser.add_argument("--needs-token", action="store_true", help="Ask for a token on loopback too.")
     parser.add_argument("--rate", type=float, help="Requests a second for each token.")
     given = vars(parser.parse_args())
     root, projects, names = given.pop("root").resolve(), tuple(given.pop("projects")), tuple(given.pop("name"))

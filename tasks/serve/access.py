@@ -1,7 +1,8 @@
 """Who may ask, for every protocol: Host, token, rate. HTTP asks by way of `tasks.serve.door`, gRPC calls `admit`.
 
-On loopback nobody else can reach the server, and no token is asked. Elsewhere each request bears one, unless the
-server's TLS demands a certificate of its clients. A request that a proxy passed on comes from elsewhere too.
+On loopback nobody else can reach the server, and no token is asked, unless the platform runs it. Elsewhere each request
+bears one, unless the server's TLS demands a certificate of its clients. A request that a proxy passed on comes from
+elsewhere too.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ class Access:
         tokens: Any of them lets in.
         names: Further Host names.
         is_certified: Whether TLS lets only clients in whose certificate it knows.
+        needs_token: Whether a token is asked on loopback too.
         rate: Requests a second for each token, or for each address where none is asked; None for any number.
         shared: Where several workers count them together; see `Buckets`.
     """
@@ -41,10 +43,11 @@ class Access:
         names: Sequence[str] = (),
         *,
         is_certified: bool = False,
+        needs_token: bool = False,
         rate: float | None = None,
         shared: Path | None = None,
     ) -> None:
-        self.is_open = is_certified or (is_loopback(host) and not names)
+        self.is_open = is_certified or (is_loopback(host) and not names and not needs_token)
         self._names = own_names(host, names)
         self._any_address = not is_loopback(host) or bool(names)
         self._digests = [_digest(token) for token in tokens]
@@ -64,7 +67,15 @@ class Access:
         certified = settings.tls_client_ca is not None
         tokens = tokens_of(settings.workspace)
         shared = settings.rates_path if settings.workers > 1 else None
-        return cls(settings.host, tokens, settings.names, is_certified=certified, rate=rate, shared=shared)
+        return cls(
+            settings.host,
+            tokens,
+            settings.names,
+            is_certified=certified,
+            needs_token=settings.needs_token,
+            rate=rate,
+            shared=shared,
+        )
 
     def check_host(self, header: str) -> None:
         """Let pass what was sent to one of our names.

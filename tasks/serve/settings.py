@@ -31,6 +31,7 @@ class Settings:
         tls_key: Of its key.
         tls_client_ca: Of the authority whose certificates clients must have; None: they bear a token.
         rate: Requests a second for each token, of all workers; None: see `tasks.serve.access`.
+        needs_token: Whether a token is asked on loopback too, as of all that the platform starts.
         logs: `serve.log` of those projects whose spec is at hand; of others it is that of the version that answers.
     """
 
@@ -46,6 +47,7 @@ class Settings:
     tls_key: str | None = None
     tls_client_ca: str | None = None
     rate: float | None = None
+    needs_token: bool = False
     logs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @property

@@ -15,7 +15,7 @@ from typing import Any
 import psutil
 import pytest
 
-from tasks.runtime import prefect_access
+from tasks.runtime import prefect_access, registry_view
 from tasks.runtime.flow_runs import ask
 from tasks.runtime.services import SERVICES, folder, services_of, supervisor
 from tasks.runtime.tied import marked
@@ -32,6 +32,7 @@ train: {epochs: 4, batch: 32}
 judge: {min_samples: 10}
 watch: {schedule: null}
 retrain: {schedule: "0 3 * * MON", timezone: Europe/Vienna}
+serve: {up: true}
 """
 
 
@@ -82,6 +83,8 @@ CHANGES = {
 }
 """Of each service that listens, an address that changes or computes something."""
 REFUSALS = {400, 401, 403, 421}
+SHOWN = ("prefect", "mlflow", "overview", "optuna")
+"""Services with a page."""
 
 
 def refusal(url: str, **headers: str) -> int:
@@ -96,9 +99,9 @@ def refusal(url: str, **headers: str) -> int:
 
 
 @pytest.fixture(autouse=True)
-def _prefects_secret(home: Platform) -> None:
-    """These tests speak to the platform's own Prefect server."""
-    os.environ.update(prefect_access.credentials(home.workspace, None))
+def _secret(home: Platform) -> None:
+    """These tests speak to the platform's own servers."""
+    os.environ.update(prefect_access.credentials(home.workspace, {}))
 
 
 @pytest.fixture(scope="module")
@@ -116,12 +119,13 @@ def test_up_says_where_everything_is_and_again_changes_nothing(home: Platform):
     told = up.json["services"]
     secret = prefect_access.secret_path(home.workspace)
     assert str(secret) in up.err, "Prefect's page asks for it"
-    os.environ.update(prefect_access.credentials(home.workspace, None))
+    os.environ.update(prefect_access.credentials(home.workspace, {}))
     assert {one["state"] for one in told.values()} <= {"running", "starting"}
-    for name in ("prefect", "mlflow", "overview", "optuna"):
+    for name in SHOWN:
         assert told[name]["url"].startswith("http://127.0.0.1:")
-        with urllib.request.urlopen(told[name]["url"], timeout=60) as page:
-            assert page.status == 200
+        page = urllib.request.Request(told[name]["url"], headers=registry_view.authorization())
+        with urllib.request.urlopen(page, timeout=60) as answered:
+            assert answered.status == 200
     kinds = {one["slug"] for one in ask(home.api, "block_types/filter", {})}
     assert {"slack-webhook", "custom-webhook"} <= kinds, "Prefect's UI has its catalogue"
     again = home("up", "--json").ok().json["services"]
@@ -132,18 +136,16 @@ def test_up_says_where_everything_is_and_again_changes_nothing(home: Platform):
     }
 
 
-def test_every_service_refuses_a_foreign_page_and_those_that_begin_loops_ask_for_a_secret(home: Platform):
+def test_every_service_refuses_a_foreign_page_and_asks_for_a_secret(home: Platform):
     """A name that is rebound to this machine, a page of another site, another user of this machine."""
     assert {service.name for service in SERVICES if service.port} == set(CHANGES)
     services = home.services()
     for name, path in CHANGES.items():
-        if name not in services:  # served by wish, and asked in its own tests: tests/unit/tasks/serve/test_door.py
-            continue
         url = f"{services[name].url}{path}"
         assert refusal(url, Host="evil.example") in REFUSALS, name
+        assert refusal(services[name].url, Host="evil.example") in REFUSALS, name
         assert refusal(url, Origin="https://evil.example") in REFUSALS, name
-        if name in ("prefect", "overview"):
-            assert refusal(url) == 401, name
+        assert refusal(url) == 401, name
 
 
 def test_another_port_while_it_is_up_is_refused(home: Platform):

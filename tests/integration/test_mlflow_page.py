@@ -10,19 +10,25 @@ import psutil
 import pytest
 from mlflow.tracking import MlflowClient
 
+from tasks.runtime import prefect_access
 from tasks.runtime.mlflow_server import serving
+from tasks.runtime.registry_view import authorization
 from tasks.runtime.workspace import Workspace
 
 
-def test_one_process_serves_the_page_and_artifacts_and_refuses_foreign_names(
-    workspace: Workspace, tmp_path: Path
+def test_one_process_serves_the_page_and_artifacts_and_refuses_strangers(
+    workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with serving(workspace) as (url, process):
         assert not psutil.Process(process.pid).children(), "it began another process to serve"
-        with urllib.request.urlopen(url, timeout=60) as page:
+        with pytest.raises(urllib.error.HTTPError, match="401"):
+            urllib.request.urlopen(url, timeout=60)
+        for name, value in prefect_access.credentials(workspace, {}).items():
+            monkeypatch.setenv(name, value)
+        with urllib.request.urlopen(urllib.request.Request(url, headers=authorization()), timeout=60) as page:
             assert page.headers["X-Frame-Options"] == "SAMEORIGIN"
         foreign = urllib.request.Request(
-            f"{url}/ajax-api/2.0/mlflow/experiments/search", headers={"Host": "evil.example"}
+            f"{url}/ajax-api/2.0/mlflow/experiments/search", headers={"Host": "evil.example", **authorization()}
         )
         with pytest.raises(urllib.error.HTTPError, match="403"):
             urllib.request.urlopen(foreign, timeout=60)

@@ -16,7 +16,7 @@ from models.files import sha256
 from tasks.adapters import registry as registry_module
 from tasks.adapters.artifacts import FILES, download_version
 from tasks.adapters.registry import Registry
-from tasks.runtime import processes, stores
+from tasks.runtime import prefect_access, processes, stores
 from tasks.runtime.delivery import client, experiment_id
 from tasks.runtime.mlflow_server import serving
 from tasks.runtime.registry_story import Story, story
@@ -35,21 +35,24 @@ def _module_environment() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def served(empty_store: Path, tmp_path_factory: pytest.TempPathFactory, _module_environment: None) -> Iterator[str]:
-    """The address of MLflow's own server over a store of its own."""
+def served(
+    empty_store: Path, tmp_path_factory: pytest.TempPathFactory, _module_environment: None
+) -> Iterator[dict[str, str]]:
+    """The variables that lead to MLflow's own server over a store of its own."""
     workspace = Workspace(tmp_path_factory.mktemp("served"))
     workspace.make()
     shutil.copytree(empty_store, workspace.state / "mlflow")
     stores.configure(workspace)
     with serving(workspace) as (url, _):
-        yield url
+        yield {"MLFLOW_TRACKING_URI": url, **prefect_access.credentials(workspace, {})}
 
 
 @pytest.fixture(params=["embedded", "served"])
 def place(request: pytest.FixtureRequest, tracked: Workspace, monkeypatch: pytest.MonkeyPatch) -> Workspace:
     """A workspace whose registry is its own file, or is shared through a server."""
     if request.param == "served":
-        monkeypatch.setenv("MLFLOW_TRACKING_URI", request.getfixturevalue("served"))
+        for name, value in request.getfixturevalue("served").items():
+            monkeypatch.setenv(name, value)
     return tracked
 
 
@@ -344,9 +347,10 @@ def test_of_two_promotions_at_once_exactly_one_wins(
 
 
 def test_a_lock_whose_holder_died_is_broken_and_a_living_ones_is_waited_for(
-    tracked: Workspace, served: str, model: str, monkeypatch: pytest.MonkeyPatch
+    tracked: Workspace, served: dict[str, str], model: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", served)
+    for name, value in served.items():
+        monkeypatch.setenv(name, value)
     monkeypatch.setattr(registry_module, "LOCK_TIMEOUT_S", 1.0)
     made = register(tracked, model)
     store, name = client(), f"{model}.loopline-lock"

@@ -26,6 +26,7 @@ from models.serving.releases import Canary, Plan, Release
 from tasks.adapters.artifacts import FILES
 from tasks.adapters.registry import Registry
 from tasks.adapters.release_plans import change, end, entries, plan_of
+from tasks.runtime import prefect_access
 from tasks.runtime.delivery import client
 from tasks.runtime.mlflow_server import serving
 from tasks.runtime.predictions import label_store
@@ -197,6 +198,8 @@ def registry_of(kind: str, workspace: Workspace, empty_store: Path, monkeypatch:
     monkeypatch.setenv("MLFLOW_WEBHOOK_CACHE_TTL", "0")
     with serving(other) as (url, process):
         monkeypatch.setenv("MLFLOW_TRACKING_URI", url)
+        for name, value in prefect_access.credentials(other, {}).items():
+            monkeypatch.setenv(name, value)
         yield process
 
 
@@ -209,8 +212,8 @@ def test_a_real_registry_is_followed_and_may_go_away(
             register_served(workspace, "tiny", number)
         registry = Registry(workspace, "tiny")
         registry.promote("1", None)
-        uri = {"MLFLOW_TRACKING_URI": os.environ["MLFLOW_TRACKING_URI"]}
-        with live_server(workspace, "tiny", LOOPLINE_WEBHOOK_SECRET="s3cret", **uri) as server:
+        store = {name: value for name, value in os.environ.items() if name.startswith("MLFLOW_TRACKING_")}
+        with live_server(workspace, "tiny", LOOPLINE_WEBHOOK_SECRET="s3cret", **store) as server:
             assert answering(server) == "1"
             if process is not None:
                 hook = f"{server.url}/webhooks/mlflow"
@@ -237,7 +240,7 @@ def test_a_real_registry_is_followed_and_may_go_away(
                 server.wait_until(lambda: "what answers goes on" in server.printed)
                 assert answering(server) == "1"
         if process is not None:
-            with live_server(workspace, "tiny", **uri) as server:
+            with live_server(workspace, "tiny", **store) as server:
                 assert answering(server) == "1", "a cold start without the registry"
 
 

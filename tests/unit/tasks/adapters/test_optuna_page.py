@@ -1,10 +1,13 @@
-"""Optuna's dashboard knows no login, so strangers' names and forms do not reach it."""
+"""Optuna's dashboard knows no login, so strangers' names and forms do not reach it, nor who lacks the secret."""
 
 from typing import Any
 
 import pytest
 
 from tasks.adapters.optuna_page import guarded, when_asked
+
+SECRET = "loopline:the-secret"
+BASIC = "Basic bG9vcGxpbmU6dGhlLXNlY3JldA=="
 
 
 def ask(method: str = "GET", **environ: str) -> str:
@@ -14,8 +17,8 @@ def ask(method: str = "GET", **environ: str) -> str:
         start("200 OK", [])
         return [b""]
 
-    given = {"HTTP_HOST": "127.0.0.1:4301", "REQUEST_METHOD": method, **environ}
-    list(guarded(app)(given, lambda status, _: statuses.append(status)))
+    ours = {"HTTP_HOST": "127.0.0.1:4301", "REQUEST_METHOD": method, "PATH_INFO": "/", "HTTP_AUTHORIZATION": BASIC}
+    list(guarded(app, SECRET)({**ours, **environ}, lambda status, _: statuses.append(status)))
     return statuses[0]
 
 
@@ -31,6 +34,11 @@ def test_a_strange_host_is_refused(environ: dict[str, str]) -> None:
 @pytest.mark.parametrize("site", ["cross-site", "same-site"])
 def test_a_form_of_another_page_is_refused(site: str) -> None:
     assert ask("DELETE", HTTP_SEC_FETCH_SITE=site) == "403 Forbidden"
+
+
+def test_who_lacks_the_secret_learns_no_more_than_that_it_is_up() -> None:
+    assert ask(HTTP_AUTHORIZATION="") == ask(HTTP_AUTHORIZATION="Basic eDp5") == "401 Unauthorized"
+    assert ask(HTTP_AUTHORIZATION="", PATH_INFO="/health") == "200 OK"
 
 
 def test_the_dashboard_is_made_once_and_not_to_say_that_all_is_well() -> None:

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from models.errors import UsageError
-from tasks.runtime.doors import host_name, is_loopback, names_us, own_names, token_of, token_path
+from tasks.runtime.doors import bears_secret, host_name, is_loopback, names_us, own_names, token_of, token_path
 from tasks.runtime.workspace import Workspace
 
 
@@ -24,6 +24,23 @@ def test_a_given_token_wins_and_must_keep_people_out(workspace: Workspace, monke
     monkeypatch.setenv("LOOPLINE_DASHBOARD_TOKEN", "short")
     with pytest.raises(UsageError, match="16 or more"):
         token_of(workspace)
+
+
+@pytest.mark.parametrize(
+    ("header", "is_let_in"),
+    [
+        ("Basic bG9vcGxpbmU6dGhlLXNlY3JldA==", True),
+        ("basic  bG9vcGxpbmU6dGhlLXNlY3JldA==", True),
+        ("Bearer bG9vcGxpbmU6dGhlLXNlY3JldA==", False),
+        ("Basic loopline:the-secret", False),
+        ("Basic", False),
+        ("", False),
+        ("Basic \udcff", False),
+        ("Basic \u00e9", False),
+    ],
+)
+def test_who_bears_the_secret_is_known_by_it_alone(header: str, is_let_in: bool) -> None:
+    assert bears_secret(header, "loopline:the-secret") is is_let_in
 
 
 @pytest.mark.parametrize(
