@@ -35,9 +35,9 @@ _ERRORS = {
     504: "the deadline passed before there was an answer",
 }
 _ELEMENTS: dict[str, Schema] = {
-    "BYTES": {"type": "string"},
+    "BYTES": {"type": ["string", "null"]},
     "BOOL": {"type": "boolean"},
-    "UINT8": {"type": "integer", "minimum": 0, "maximum": 255},
+    "UINT8": {"type": ["integer", "boolean"], "minimum": 0, "maximum": 255},
 }
 _DOUBLE = {"minimum": -sys.float_info.max, "maximum": sys.float_info.max}
 _NUMBER: Schema = {"type": ["number", "null"], **_DOUBLE}
@@ -206,7 +206,7 @@ def _tensor(port: Port) -> Schema:
     """An input of one row."""
     shape = [1, *port.shape[1:]]
     count = math.prod(shape)
-    element = _ELEMENTS.get(port.dtype, {"type": ["number", "null"], **FINITE})
+    element = _ELEMENTS.get(port.dtype, {"type": ["number", "boolean", "null"], **FINITE})
     data = {"type": "array", "items": element, "minItems": count, "maxItems": count}
     fixed = {"name": port.name, "shape": shape, "datatype": port.dtype}
     tensor: dict[str, Schema] = {**{key: {"const": value} for key, value in fixed.items()}, "data": data}

@@ -1,12 +1,12 @@
 """The Open Inference Protocol (v2) over HTTP: requests read, answers written, models described.
 
 Source: Open Inference Protocol, specification/protocol/inference_rest.md; Triton's "Binary Tensor Data Extension",
-"Schedule Policy Extension" (`timeout`).
+"Schedule Policy Extension" (`timeout`), "Classification Extension" and "Shared-Memory Extension" (both refused).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,6 +22,11 @@ PLATFORM = "onnx_onnxv1"
 EXTENSIONS = ["binary_tensor_data"]
 PREDICTION_ID = "prediction_id"
 """The parameter of an answer that names what it says, for `/feedback`: of one row; of several the start of each's."""
+_NOT_SUPPORTED = {
+    "classification": "ask for the output as it is: an output of probabilities has one for each class",
+    "shared_memory_region": "send and ask for data in the body",
+}
+"""Parameters of tensors that would change the answer, and what to do instead."""
 
 
 @dataclass(frozen=True)
@@ -97,14 +102,28 @@ def timeout_of(micros: Any) -> float | None:
     """Seconds of the parameter `timeout`; None where there is none.
 
     Raises:
-        DataError: It is no whole number of microseconds.
+        DataError: It is no whole number of microseconds, or below 0.
     """
     if micros is None:
         return None
     try:
-        return int(micros) / 1e6 or None
-    except (TypeError, ValueError):
-        raise DataError(f"parameter `timeout`: got {shown(micros)}, expected whole microseconds") from None
+        found = int(micros) / 1e6
+    except (TypeError, ValueError, OverflowError):
+        found = -1.0
+    if found < 0:
+        raise DataError(f"parameter `timeout`: got {shown(micros)}, expected whole microseconds, 0 for no limit")
+    return found or None
+
+
+def check_supported(parameters: Collection[str], tensor: str) -> None:
+    """Say no to a parameter of a tensor that would change what the answer means.
+
+    Raises:
+        DataError: Names the parameter, and what to do instead.
+    """
+    for name, cure in _NOT_SUPPORTED.items():
+        if name in parameters:
+            raise DataError(f"{tensor[:60]!r}: parameter `{name}` is not supported: {cure}")
 
 
 def written(
@@ -163,7 +182,9 @@ def _tensors(inputs: list[Any], tail: memoryview) -> dict[str, np.ndarray]:
             raise DataError(f"input {name[:60]!r} stands there twice")
         dtype = given.get("datatype")
         shape = checked_shape(given.get("shape"), dtype, name[:60])
-        size = _object(given.get("parameters", {}), f"parameters of {name[:60]!r}").get("binary_data_size")
+        parameters = _object(given.get("parameters", {}), f"parameters of {name[:60]!r}")
+        check_supported(parameters, name)
+        size = parameters.get("binary_data_size")
         if size is None:
             tensors[name] = tensor_of_json(given.get("data"), str(dtype), shape, name[:60])
             continue
@@ -180,6 +201,7 @@ def _output(value: Any, binary: bool) -> tuple[str, bool]:
     given = _object(value, "an output")
     name = _text(given.get("name"), "name of an output")
     parameters = _object(given.get("parameters", {}), f"parameters of {name[:60]!r}")
+    check_supported(parameters, name)
     return name, parameters.get("binary_data", binary) is True
 
 

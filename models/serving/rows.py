@@ -113,10 +113,11 @@ def check_complete(records: Sequence[dict[str, Any]], names: Iterable[str], *, o
     Raises:
         DataError: Names row and column.
     """
+    names = list(names)
     for at, record in enumerate(records):
         for name in names:
             try:
-                column_of(record, name)
+                column_of(record, name, names)
             except DataError as error:
                 cure = "; give null for a missing value" if or_null else ""
                 raise DataError(f"row {at}: {error}{cure}") from None
@@ -145,15 +146,20 @@ def check_columns(columns: Columns) -> None:
         raise DataError("got no rows, expected one or more")
 
 
-def column_of(columns: Mapping[str, Any], name: str) -> Any:
+def column_of(columns: Mapping[str, Any], name: str, inputs: Collection[str] = ()) -> Any:
     """The column of that name.
+
+    Args:
+        columns: By name.
+        name: Which.
+        inputs: All columns that the model takes: none of them was meant by another's name.
 
     Raises:
         DataError: There is none; names the nearest.
     """
     if name in columns:
         return columns[name]
-    near = difflib.get_close_matches(name, list(columns), 1)
+    near = difflib.get_close_matches(name, [other for other in columns if other not in inputs], 1)
     hint = f"did you mean it by {near[0][:60]!r}?" if near else f"got {listed(columns) or 'none'}"
     raise DataError(f"the model takes {name!r}: {hint}")
 

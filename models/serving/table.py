@@ -72,9 +72,9 @@ class TableReader:
         check_columns(columns)
         feed: dict[str, np.ndarray] = {}
         for name in self.numbers:
-            feed[name] = numbers_of(column_of(columns, name), name)
+            feed[name] = numbers_of(column_of(columns, name, self._names), name)
         for part in self._texts:
-            feed[part.name] = _texts(column_of(columns, part.name), part)
+            feed[part.name] = _texts(column_of(columns, part.name, self._names), part)
         return Rows(feed, {name: values for name, values in columns.items() if name not in self._known})
 
     def of_array(self, values: Any) -> Rows:
@@ -87,7 +87,7 @@ class TableReader:
     def of_tensors(self, tensors: Mapping[str, np.ndarray]) -> Rows:
         """Rows from one tensor (rows,) a column; (rows, 1) will do."""
         check_names(tensors, self.inputs)
-        columns = {port.name: _flat(column_of(tensors, port.name), port.name) for port in self.inputs}
+        columns = {port.name: _flat(column_of(tensors, port.name, self._names), port.name) for port in self.inputs}
         lengths = {len(values) for values in columns.values()}
         if len(lengths) > 1:
             raise DataError(f"inputs have {sorted(lengths)} rows: expected as many in each")

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from models.errors import DataError
-from models.serving.rows import shown
+from models.serving.rows import NUMBERS, shown
 
 BYTES = "BYTES"
 DTYPES: dict[str, Any] = {
@@ -33,13 +33,13 @@ DTYPES: dict[str, Any] = {
 }
 _LENGTH = struct.Struct("<I")
 _INTEGERS = frozenset((int,))
-_NUMBERS = frozenset((float, int, type(None)))
+_WHOLE = frozenset((int, bool))
 _EXPECTED = {
-    **{name: _NUMBERS if name.startswith("FP") else _INTEGERS for name in DTYPES},
+    **{name: NUMBERS if name.startswith("FP") else _WHOLE for name in DTYPES},
     "BOOL": frozenset((bool,)),
-    BYTES: frozenset((str,)),
+    BYTES: frozenset((str, type(None))),
 }
-"""What the elements of JSON are in Python."""
+"""What the elements of JSON are in Python: null and a boolean mean what they mean to `/invocations`."""
 
 
 def checked_shape(shape: Any, dtype: Any, name: str) -> tuple[int, ...]:
@@ -58,7 +58,7 @@ def checked_shape(shape: Any, dtype: Any, name: str) -> tuple[int, ...]:
 
 
 def tensor_of_json(data: Any, dtype: str, shape: tuple[int, ...], name: str) -> np.ndarray:
-    """An array from JSON, flat or nested as the shape says; null is a missing number.
+    """An array from JSON, flat or nested as the shape says; null is a missing number or text, a boolean 0 or 1.
 
     Raises:
         DataError: Other elements, or more or fewer, than type and shape say.
@@ -69,7 +69,7 @@ def tensor_of_json(data: Any, dtype: str, shape: tuple[int, ...], name: str) -> 
     if len(flat) != math.prod(shape):
         raise _wrong_size(name, shape, dtype, f"{len(flat)} elements")
     expected = _EXPECTED[dtype]
-    if expected is _INTEGERS and float in map(type, flat):
+    if expected is _WHOLE and float in map(type, flat):
         flat = [int(value) if type(value) is float and value.is_integer() else value for value in flat]
     if not expected.issuperset(map(type, flat)):
         wrong = next(value for value in flat if type(value) not in expected)

@@ -53,7 +53,8 @@ class SeriesReader:
         check_columns(columns)
         if set(columns) == {INPUT} and INPUT not in self.numbers:
             return self.of_array(columns[INPUT])
-        steps = np.stack([numbers_of(column_of(columns, name), name, "step") for name in self.numbers], axis=1)
+        features = {name: column_of(columns, name, self.numbers) for name in self.numbers}
+        steps = np.stack([numbers_of(values, name, "step") for name, values in features.items()], axis=1)
         if len(steps) < self._length:
             raise DataError(f"got {len(steps)} steps, expected at least {self._length}: the model looks at so many")
         windows = np.lib.stride_tricks.sliding_window_view(steps, self._length, axis=0).swapaxes(1, 2)

@@ -1,4 +1,6 @@
-"""The Open Inference Protocol (v2) over gRPC, in the loop of each worker: they share the port by SO_REUSEPORT.
+"""The Open Inference Protocol (v2) and health checks over gRPC, in the loop of each worker.
+
+The workers share the port by SO_REUSEPORT.
 
 Imported only where a port for it is asked for.
 """
@@ -14,6 +16,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from models.errors import DataError
 from models.serving import refusals
@@ -54,6 +57,7 @@ async def start(state: State) -> grpc.aio.Server:
     server = grpc.aio.server(options=options)
     handlers = {name: _handler(state, name, call) for name, call in _CALLS.items()}
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
+    health_pb2_grpc.add_HealthServicer_to_server(_Health(state), server)
     address = f"{settings.host}:{settings.grpc_port}"
     credentials = _credentials(settings)
     if credentials is None:
@@ -62,6 +66,30 @@ async def start(state: State) -> grpc.aio.Server:
         server.add_secure_port(address, credentials)
     await server.start()
     return server
+
+
+class _Health(health_pb2_grpc.HealthServicer):  # type: ignore[misc]  # generated without types
+    """The health checks of gRPC, which need no token: `Watch` is not implemented, and clients count that as healthy.
+
+    Source: gRPC Health Checking Protocol, grpc.health.v1.
+    """
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+
+    async def Check(self, request: Any, context: Any) -> Any:  # noqa: N802 - the protocol's name
+        """Whether the server, or one model, can answer; of the service `liveness`, whether the process works."""
+        name = request.service
+        if name in ("", SERVICE):
+            is_well = why_not_ready(self._state) is None
+        elif name == "liveness":
+            is_well = why_dead(self._state) is None
+        elif name in self._state.shelves:
+            is_well = self._state.shelves[name].is_ready
+        else:
+            await _refuse(context, grpc.StatusCode.NOT_FOUND, f"no service {name[:60]!r} is checked here")
+        states = health_pb2.HealthCheckResponse
+        return states(status=states.SERVING if is_well else states.NOT_SERVING)
 
 
 def _credentials(settings: Settings) -> grpc.ServerCredentials | None:

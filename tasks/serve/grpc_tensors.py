@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from models.errors import DataError
-from models.serving.open_inference import PREDICTION_ID, Inference, timeout_of
+from models.serving.open_inference import PREDICTION_ID, Inference, check_supported, timeout_of
 from models.serving.tensors import BYTES, bytes_of_tensor, checked_shape, tensor_of_bytes, tensor_of_json, text_of
 from tasks.serve.answering import Answered
 from tasks.serve.grpc_messages import message
@@ -34,6 +34,8 @@ def inference_of(request: Any) -> Inference:
     raw = list(request.raw_input_contents)
     if raw and len(raw) != len(request.inputs):
         raise DataError(f"got {len(raw)} raw_input_contents for {len(request.inputs)} inputs: expected one for each")
+    for tensor in (*request.inputs, *request.outputs):
+        check_supported(tensor.parameters, tensor.name)
     tensors: dict[str, np.ndarray] = {}
     for at, given in enumerate(request.inputs):
         if given.name in tensors:

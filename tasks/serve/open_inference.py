@@ -136,6 +136,7 @@ ROUTES = [
     Route("/v2/health/live", live),
     Route("/v2/health/ready", ready),
     Route("/v2", server),
+    Route("/v2/", server),
     Route("/v2/models/{name}/ready", model_ready),
     Route("/v2/models/{name}/versions/{version}/ready", model_ready),
     Route("/v2/models/{name}", metadata),

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import tritonclient.grpc as triton_grpc
 import tritonclient.http as triton_http
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 from tritonclient.utils import InferenceServerException
 
 from tasks.runtime import ports
@@ -371,9 +372,21 @@ def test_bytes_that_are_no_message_are_the_callers_mistake(server: LiveServer, g
         assert refused.value.code() == grpc.StatusCode.UNIMPLEMENTED
 
 
+def test_grpcs_own_health_checks_are_answered(server: LiveServer, grpc_port: int) -> None:
+    """As the gRPC probe of Kubernetes asks: of the server, of the process, of one model."""
+    with grpc.insecure_channel(f"127.0.0.1:{grpc_port}") as channel:
+        stub = health_pb2_grpc.HealthStub(channel)
+        for service in ("", "liveness", "tiny", SERVICE):
+            told = stub.Check(health_pb2.HealthCheckRequest(service=service), timeout=20)
+            assert told.status == health_pb2.HealthCheckResponse.SERVING, service
+        with pytest.raises(grpc.RpcError) as refused:
+            stub.Check(health_pb2.HealthCheckRequest(service="no"), timeout=20)
+        assert refused.value.code() == grpc.StatusCode.NOT_FOUND
+
+
 def test_server_metadata_is_the_same_over_both(server: LiveServer, grpc_port: int) -> None:
     told = call(grpc_port, "ServerMetadata", message("ServerMetadataRequest")())
-    assert server.get("/v2").json == {
+    assert server.get("/v2").json == server.get("/v2/").json == {
         "name": told.name, "version": told.version, "extensions": list(told.extensions)
     }  # fmt: skip
 

@@ -70,6 +70,12 @@ def test_an_output_says_for_itself_whether_it_goes_as_bytes(
         ({"inputs": [], "parameters": []}, "parameters: got a list"),
         ({"inputs": [], "outputs": [{}]}, "name of an output: got null"),
         ({"inputs": [], "parameters": {"timeout": "soon"}}, "`timeout`: got 'soon'"),
+        ({"inputs": [], "parameters": {"timeout": -5}}, "`timeout`: got -5, expected whole microseconds"),
+        (
+            {"inputs": [], "outputs": [{"name": "p", "parameters": {"classification": 2}}]},
+            "'p': parameter `classification` is not supported",
+        ),
+        ({"inputs": [{**X, "parameters": {"shared_memory_region": "r"}}]}, "`shared_memory_region` is not supported"),
     ],
 )
 def test_a_request_that_is_not_the_protocols_says_why(request_: object, said: str) -> None:

@@ -109,6 +109,21 @@ def test_tensors_are_columns_with_or_without_a_second_axis() -> None:
     assert READER.of_tensors({"x": np.array([1]), "c": np.array([7])}).feed["c"].tolist() == ["7"]
 
 
+def test_null_in_a_tensor_of_texts_is_a_missing_value_as_in_a_record() -> None:
+    record = READER.of_records([{"x": True, "c": None}])
+    same(READER.of_tensors({"x": np.array([True]), "c": np.array([None], object)}), record)
+
+
+def test_no_input_is_taken_for_another_that_is_misspelt() -> None:
+    parts = [Numeric(name=name, fill=0.0) for name in ("bill_length_mm", "bill_depth_mm")]
+    target = Target(name="y")
+    reader = TableReader(Preparation(kind="table", task="regression", target=target, numeric=parts))
+    with pytest.raises(DataError, match="takes 'bill_length_mm': got 'bill_depth_mm'"):
+        reader.of_records([{"bill_depth_mm": 1}])
+    with pytest.raises(DataError, match="takes 'bill_length_mm': did you mean it by 'bill_length'"):
+        reader.of_columns({"bill_depth_mm": [1], "bill_length": [2]})
+
+
 @pytest.mark.parametrize(
     ("x", "c", "said"),
     [

@@ -60,6 +60,12 @@ def test_a_whole_number_may_be_written_with_a_point() -> None:
     assert tensor_of_json([1.0, 2], "UINT8", (2,), "x").tolist() == [1, 2]
 
 
+def test_null_and_booleans_mean_what_they_mean_without_tensors() -> None:
+    assert tensor_of_json([None, "u"], BYTES, (2,), "x").tolist() == [None, "u"]
+    assert tensor_of_json([True, 0.5], "FP64", (2,), "x").tolist() == [1.0, 0.5]
+    assert tensor_of_json([True, False], "INT64", (2,), "x").tolist() == [1, 0]
+
+
 def test_json_may_be_nested_as_the_shape_says() -> None:
     assert tensor_of_json([[1, None], [2.5, 3]], "FP64", (2, 2), "x")[1].tolist() == [2.5, 3.0]
     with pytest.raises(DataError, match=r"not of shape \[4\]"):
@@ -75,10 +81,10 @@ def test_json_may_be_nested_as_the_shape_says() -> None:
         ([1], "FP64", "got 1 elements, expected 2 x FP64"),
         (["1", "2"], "FP64", "got '1' among the data, expected FP64"),
         ([1.5, 2], "INT64", "got 1.5 among the data, expected INT64"),
-        ([True, 1], "INT64", "got True"),
+        (["u", 5], BYTES, "got 5 among the data, expected BYTES"),
         ([1, 0], "BOOL", "got 1 among"),
         ([1, 256], "UINT8", "a number that UINT8 does not hold"),
-        ([None, "a"], BYTES, "got null"),
+        ([None, 1], "INT64", "got null"),
         ([{}, {}], "FP32", "got an object"),
     ],
 )

@@ -128,3 +128,10 @@ def test_a_request_with_two_hosts_is_refused_and_counted(rig: Rig) -> None:
     refused = rig.connect(sent=sent + b"[1, 2, 3]")
     assert refused.written.startswith(b"HTTP/1.1 400 ")
     assert rig.metric('requests_total{model="",status="400"') == 1
+
+
+def test_a_request_that_names_two_hosts_is_refused(rig: Rig) -> None:
+    """RFC 9112, section 3.2."""
+    refused = rig.connect(sent=HEAD.replace(b"\r\n\r\n", b"\r\nhost: evil.example\r\n\r\n") + b"[1, 2, 3]")
+    assert refused.written.startswith(b"HTTP/1.1 400 ")
+    assert refused.is_closed

@@ -47,6 +47,13 @@ def test_elements_come_in_the_field_of_their_type(given: dict[str, object], valu
     assert (found.id, found.binary, found.outputs, found.timeout_s) == ("q", False, None, None)
 
 
+def test_a_parameter_that_would_change_the_answer_is_refused() -> None:
+    asked = request(tensor("FP64", [1], fp64_contents=[1.0]))
+    asked.outputs.add(name="p").parameters["classification"].int64_param = 2
+    with pytest.raises(DataError, match="'p': parameter `classification` is not supported"):
+        inference_of(asked)
+
+
 def test_elements_may_come_as_bytes_and_then_the_answer_does_too() -> None:
     asked = request(tensor("FP64", [2]), raw_input_contents=[np.array([1.0, 2.0]).tobytes()])
     asked.parameters["timeout"].int64_param = 2_000_000
