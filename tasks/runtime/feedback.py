@@ -11,7 +11,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from models.data.log_names import LABEL
 from models.files import write_text
-from tasks.runtime.predictions import are_known, id_hashes, label_store, labelled_ids, latest_labels, prediction_log
+from tasks.runtime.predicted_ids import are_known, id_hashes
+from tasks.runtime.predictions import label_store, labelled_ids, latest_labels, prediction_log
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -96,7 +97,7 @@ def _with_later_labels(state: Path, known: Feedback, predictions: int, labels: i
     order = np.argsort(id_hashes(ids))
     ids = ids.take(order)
     before, after = (latest_labels(store, ids, upto).column(LABEL) for upto in (known.labels, labels))
-    predicted = are_known(state, id_hashes(ids))
+    predicted = are_known(prediction_log(state), id_hashes(ids))
     had, has = (predicted & labels.is_valid().to_numpy() for labels in (before, after))
     for texts, counted, add in ((before, had, False), (after, has, True)):
         table = pa.table({"id": ids, LABEL: texts}).filter(pa.array(counted))

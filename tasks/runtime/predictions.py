@@ -37,6 +37,7 @@ from models.data.log_names import LABELLED_AT as LABELLED_AT
 from models.data.log_names import RAW as RAW
 from tasks.runtime import label_index
 from tasks.runtime.part_log import PartLog
+from tasks.runtime.predicted_ids import are_known, id_hashes
 
 if TYPE_CHECKING:
     import numpy as np
@@ -156,36 +157,8 @@ def unmatched(state: Path) -> int:
 
 
 def count_known(state: Path, hashes: np.ndarray) -> int:
-    """How many of some ids were predicted; see `are_known`."""
-    return int(are_known(state, hashes).sum())
-
-
-def are_known(state: Path, hashes: np.ndarray) -> np.ndarray:
-    """Which of some ids were predicted, bool (ids,).
-
-    Args:
-        state: The project's state folder.
-        hashes: `id_hashes` of the ids, sorted, each once.
-    """
-    import numpy as np
-
-    log, there = prediction_log(state), np.zeros(len(hashes), dtype=bool)
-    for part in reversed(log.parts()):  # labels are mostly of what was predicted last
-        if there.all():
-            break
-        for table in log.scan(part.first - 1, part.last, ["id"], _BLOCK_ROWS):
-            found = id_hashes(table.column("id"))
-            places = np.minimum(hashes.searchsorted(found), len(hashes) - 1)
-            there[places[hashes[places] == found]] = True
-    return there
-
-
-def id_hashes(ids: pa.ChunkedArray) -> np.ndarray:
-    """Ids as 64 bits each, uint64 (rows,): of 10,000,000 ids two share theirs in one log of 370,000."""
-    from models.data.hashing import hash_values
-
-    hashes: np.ndarray = hash_values(ids, "id")
-    return hashes
+    """How many of some ids, sorted `id_hashes`, were predicted; see `are_known`."""
+    return int(are_known(prediction_log(state), hashes).sum())
 
 
 def labelled_ids(labels: Iterable[pa.Table]) -> np.ndarray:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from tasks.runtime import label_index
 from tasks.runtime.part_log import PartLog
-from tasks.runtime.predictions import are_known, id_hashes, label_store, latest_labels, prediction_log
+from tasks.runtime.predicted_ids import are_known, id_hashes
+from tasks.runtime.predictions import label_store, latest_labels, prediction_log
 
 if TYPE_CHECKING:
     import numpy as np
@@ -57,5 +58,5 @@ def _known(state: Path, labels: pa.Table) -> NDArray[np.bool_]:
     import numpy as np
 
     hashes, places = np.unique(id_hashes(labels.column("id")), return_inverse=True)
-    known: NDArray[np.bool_] = are_known(state, hashes)[places]
+    known: NDArray[np.bool_] = are_known(prediction_log(state), hashes)[places]
     return known

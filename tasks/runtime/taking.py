@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from models.data.log_names import LABEL
 from tasks.runtime.part_log import PartLog
-from tasks.runtime.predictions import LABELLED_AT, count_known, id_hashes, label_store, latest_labels
+from tasks.runtime.predicted_ids import id_hashes
+from tasks.runtime.predictions import LABELLED_AT, count_known, label_store, latest_labels
 
 if TYPE_CHECKING:
     import numpy as np
@@ -20,7 +21,7 @@ def take_in(state: Path, given: pa.Table) -> dict[str, int]:
     Returns:
         What `add_labels` counts, and `waiting`: ids that were added and have no prediction yet.
 
-    Cost: reads the prediction log from its end until it has found every id.
+    Cost: a look-up an id, however many predictions there are (`are_known`).
     """
     import numpy as np
 

@@ -1,0 +1,98 @@
+"""The ids of a prediction log as sorted hashes: a file beside each large part, made of it, and anew when it is gone.
+
+Looking ten ids up among 4,200,000 predictions costs milliseconds by these files, and reading every id 2 s. Nothing is
+written here that is not in the log before; a part that is compacted or loses rows is another file, with hashes anew.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from models.errors import StoreError
+from models.files import write_bytes
+from tasks.runtime.part_files import MOST_ROWS, Part
+from tasks.runtime.part_log import PartLog
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pyarrow as pa
+
+FOLDER = ".ids"
+"""In the log's folder."""
+LEAST_ROWS = 1 << 13
+"""Smaller parts are read as quickly, and soon compacted."""
+
+
+def id_hashes(ids: pa.ChunkedArray) -> np.ndarray:
+    """Ids as 64 bits each, uint64 (rows,): of 10,000,000 ids two share theirs in one log of 370,000."""
+    from models.data.hashing import hash_values
+
+    hashes: np.ndarray = hash_values(ids, "id")
+    return hashes
+
+
+def are_known(log: PartLog, hashes: np.ndarray) -> np.ndarray:
+    """Which of some ids were predicted, bool (ids,).
+
+    Args:
+        log: The prediction log.
+        hashes: `id_hashes` of the ids, sorted, each once.
+
+    Cost: a binary search an id and part, newest parts first; and reading the parts that came since the last call.
+    """
+    import numpy as np
+
+    there = np.zeros(len(hashes), dtype=bool)
+    for part in reversed(log.parts()):  # labels are mostly of what was predicted last
+        if there.all():
+            break
+        known = _hashes_of(log, part)
+        if len(known) < len(hashes):
+            places = np.minimum(hashes.searchsorted(known), len(hashes) - 1)
+            there[places[hashes[places] == known]] = True
+        else:
+            places = np.minimum(known.searchsorted(hashes), len(known) - 1)
+            there |= known[places] == hashes
+    return there
+
+
+def _hashes_of(log: PartLog, part: Part) -> np.ndarray:
+    """The sorted hashes of the ids in a part, uint64 (rows,)."""
+    import numpy as np
+
+    path = _place(log, part) if part.rows >= LEAST_ROWS else None
+    if path is not None:
+        with contextlib.suppress(OSError, ValueError, EOFError):  # none yet, or damaged
+            stored: np.ndarray = np.load(path, mmap_mode="r")
+            return stored
+    read = [id_hashes(table.column("id")) for table in log.scan(part.first - 1, part.last, ["id"], MOST_ROWS)]
+    hashes = np.sort(np.concatenate([np.zeros(0, np.uint64), *read]))
+    if path is not None:
+        with contextlib.suppress(OSError, StoreError):  # full or read-only: read again next time
+            _store(log, path, hashes)
+    return hashes
+
+
+def _place(log: PartLog, part: Part) -> Path | None:
+    """Where the hashes of a part lie, named after what its file holds now; None where it was compacted meanwhile."""
+    try:
+        found = part.path.stat()
+    except FileNotFoundError:
+        return None
+    return log.folder / FOLDER / f"{part.path.stem}-{found.st_ino:x}-{found.st_mtime_ns:x}-{found.st_size:x}.npy"
+
+
+def _store(log: PartLog, path: Path, hashes: np.ndarray) -> None:
+    """Keep the hashes, and let go of those of files that are gone."""
+    import numpy as np
+
+    content = io.BytesIO()
+    np.save(content, hashes)
+    write_bytes(path, content.getvalue())
+    current = {_place(log, part) for part in log.parts()}
+    for old in path.parent.glob("*.npy"):
+        if old not in current:
+            old.unlink(missing_ok=True)
