@@ -48,6 +48,8 @@ def pytest_configure() -> None:
     """Forget what the user's shell says of the tools, before any of them is imported."""
     for key in [key for key in os.environ if key.startswith(OURS)]:
         del os.environ[key]
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # each of hundreds of processes would compile our code again
+    sys.dont_write_bytecode = False
     os.environ.update(QUIET)
     from hypothesis import settings
 

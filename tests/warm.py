@@ -1,7 +1,7 @@
 """A fork server for the command line in tests: what `loopline run` imports in six seconds is imported once.
 
-Each command is a process of its own, with its own environment, folder, files and signals; only the imports are shared.
-Loopline's own modules, and Prefect's, which read the environment as they are imported, are left to the command.
+Each command is a process of its own, with its own environment, folder, files and signals; only the imports are shared,
+and what a process does once (`tests/preloaded.py`).
 What a cold start alone can show (`PYTHON...` variables, the locale, which modules are imported) is started cold.
 
 A command that may train has a child beside it from the start that has torch, and becomes the process that starts its
@@ -15,7 +15,6 @@ import contextlib
 import ctypes
 import functools
 import gc
-import importlib
 import os
 import select
 import signal
@@ -32,7 +31,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from models.training.nursery import PRELOAD as RANKS
 from models.training.nursery import receive, send
 
 ROOT = Path(__file__).parents[1]
@@ -40,39 +38,6 @@ TRAINING = ("run", "backtest")
 """Commands that may start ranks."""
 RANKS_NAME = "test-ranks"
 """How the kernel names the process that starts ranks, and the ranks: their command line is that of this server."""
-PRELOAD = (
-    "great_expectations",
-    "mlflow.pyfunc",
-    "mlflow.store.tracking.sqlalchemy_store",
-    "mlflow.store.model_registry.sqlalchemy_store",
-    "optuna",
-    "pyarrow.parquet",
-    "pandas",
-    "scipy.stats",
-    "matplotlib.pyplot",
-    "onnx",
-    # Prefect's own needs.
-    "fastapi",
-    "httpx",
-    "httpcore",
-    "alembic.command",
-    "pydantic_settings",
-    "griffe",
-    "pendulum",
-    "pathspec",
-    "coolname",
-    "opentelemetry.trace",
-    "websockets",
-    # Ours that read nothing of the environment.
-    "models.spec",
-    "models.steps",
-    "models.retrain.schedule",
-    "tasks.runtime.gang",
-    # The ranks', and the export's.
-    *RANKS,
-    "onnxscript",
-    "models.export.export",
-)
 _LOST = -signal.SIGKILL  # a command dies with its server
 _CODE = struct.Struct("<i")
 _PR_SET_PDEATHSIG, _PR_SET_NAME = 1, 15
@@ -320,9 +285,10 @@ class _Child:
 
 
 def _main() -> None:
+    from tests.preloaded import preload
+
     caller, parent = socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2])
-    for name in PRELOAD:
-        importlib.import_module(name)
+    preload()
     gc.collect()
     gc.freeze()  # no child walks through what is there now, and thereby copies it
     _serve(caller, parent)

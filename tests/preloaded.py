@@ -1,0 +1,130 @@
+"""What the warm parent of the tests' commands has imported, and done once, before it forks the first of them.
+
+Prefect reads its settings as it is imported: its modules are held back until a command imports them, and the settings
+are read then, as in a process of its own.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import pkgutil
+import re
+import sys
+import tempfile
+import types
+from collections.abc import Iterator
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from typing import Any
+
+from models.training.nursery import PRELOAD as RANKS
+
+LIBRARIES = (
+    "great_expectations",
+    "mlflow.pyfunc",
+    "mlflow.store.tracking.sqlalchemy_store",
+    "mlflow.store.model_registry.sqlalchemy_store",
+    "optuna",
+    "pyarrow.parquet",
+    "pandas",
+    "scipy.stats",
+    "matplotlib.pyplot",
+    "onnx",
+    "onnxscript",
+    *RANKS,
+)
+OURS = ("models", "tasks", "flows")
+
+
+def preload() -> None:
+    """Import what commands need, and do what is done once in a process, so that no command does it again."""
+    for name in (*LIBRARIES, *_ours(users_of_prefect=False)):
+        importlib.import_module(name)
+    _draw_once()
+    _export_once()
+    _look_at_requirements_once()
+    sys.meta_path.insert(0, _HeldBack())
+
+
+def _ours(users_of_prefect: bool) -> Iterator[str]:
+    """Our modules, those that import Prefect with their first lines or all others."""
+    for package in OURS:
+        for module in pkgutil.walk_packages(importlib.import_module(package).__path__, f"{package}."):
+            spec = module.module_finder.find_spec(module.name)  # type: ignore[call-arg]
+            source = Path(spec.origin).read_text()
+            if bool(re.search(r"^(from|import) prefect\b", source, re.MULTILINE)) == users_of_prefect:
+                yield module.name
+
+
+def _draw_once() -> None:
+    from models.report.style import draw
+
+    draw(lambda figure: figure.subplots().plot([0, 1], [0, 1]))
+
+
+def _export_once() -> None:
+    import torch
+    import tqdm
+
+    from models.data.preparation import Categorical, Numeric, Preparation, Target
+    from models.export.net_graph import net_stretch
+
+    class Net(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.embedding, self.layer = torch.nn.Embedding(2, 1), torch.nn.Linear(2, 1)
+
+        def forward(self, numeric: torch.Tensor, categorical: torch.Tensor) -> torch.Tensor:
+            joined = torch.cat([numeric, self.embedding(categorical[:, 0])], dim=1)
+            return self.layer(torch.nn.functional.dropout(torch.relu(joined), training=self.training))
+
+    tqdm.tqdm.monitor_interval = 0  # its thread could not be forked
+    torch.set_num_threads(1)
+    target = Target(name="y", classes=None, shift=0.0, scale=1.0)
+    columns = {"numeric": [Numeric(name="x", fill=0.0)], "categorical": [Categorical(name="c", categories=["u"])]}
+    net_stretch(Net(), Preparation(kind="table", task="regression", target=target, **columns))
+
+
+def _look_at_requirements_once() -> None:
+    from mlflow.utils.requirements_utils import warn_dependency_requirement_mismatches
+
+    warn_dependency_requirement_mismatches(["mlflow"])
+
+
+class _HeldBack(MetaPathFinder, Loader):
+    """Prefect, and our modules that import it: loaded, and not to be seen until they are asked for."""
+
+    def __init__(self) -> None:
+        ours = list(_ours(users_of_prefect=True))
+        with tempfile.TemporaryDirectory() as folder:
+            os.environ["PREFECT_HOME"] = folder
+            for name in ours:
+                importlib.import_module(name)
+        del os.environ["PREFECT_HOME"]
+        prefects = [name for name in sys.modules if name.partition(".")[0] == "prefect"]
+        self._modules = {name: sys.modules.pop(name) for name in (*prefects, *ours)}
+        for name in ours:
+            package, _, last = name.rpartition(".")
+            delattr(sys.modules[package], last)
+
+    def find_spec(self, fullname: str, path: Any, target: Any = None) -> ModuleSpec | None:
+        """Once one of them is asked for, all are there, with the settings of now."""
+        if fullname not in self._modules:
+            return None
+        sys.meta_path.remove(self)
+        sys.modules.update(self._modules)
+        for name, module in self._modules.items():
+            package, _, last = name.rpartition(".")
+            if package:
+                setattr(sys.modules[package], last, module)
+        self._modules["prefect.context"].refresh_global_settings_context()
+        return ModuleSpec(fullname, self)
+
+    def create_module(self, spec: ModuleSpec) -> types.ModuleType:
+        """The module itself."""
+        return self._modules[spec.name]
+
+    def exec_module(self, module: types.ModuleType) -> None:
+        """It is loaded."""
