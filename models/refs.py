@@ -6,13 +6,14 @@ reference and plain data cross a process boundary; the other side resolves it ag
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import hashlib
 import importlib
 import importlib.util
 import inspect
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -130,13 +131,24 @@ def _load_file(base: Path, target: str) -> ModuleType:
     if str(path.parent) not in sys.path:
         sys.path.append(str(path.parent))
     try:
-        spec.loader.exec_module(module)
+        with _without_bytecode():
+            spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
         del sys.modules[name]
         hint = _namesake(error, path.parent)
         raise UserCodeError(f"{target} raised {type(error).__name__} on import: {error}{hint}") from error
     _note_loaded(path.parent)
     return module
+
+
+@contextlib.contextmanager
+def _without_bytecode() -> Iterator[None]:
+    """Write no `.pyc` of a user's code: Python takes one for current by size and whole second of the source alone."""
+    before, sys.dont_write_bytecode = sys.dont_write_bytecode, True
+    try:
+        yield
+    finally:
+        sys.dont_write_bytecode = before
 
 
 def _note_loaded(folder: Path) -> None:

@@ -31,6 +31,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import filelock
+
 from models.training.nursery import receive, send
 
 ROOT = Path(__file__).parents[1]
@@ -83,22 +85,23 @@ class Process:
 
 
 class Server:
-    """The warm parent of this test process's commands."""
+    """A connection to the warm parent of the commands that the tests start; all workers of a test run share the parent.
 
-    def __init__(self) -> None:
+    The commands that were started over a connection are killed when it closes, and the parent ends with the last one.
+    """
+
+    def __init__(self, address: Path) -> None:
         self._lock = threading.Lock()
-        ours, theirs = socket.socketpair()
-        self._folder = tempfile.TemporaryDirectory(prefix="loopline-warm-")
-        with theirs:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.warm", str(theirs.fileno()), str(os.getpid())],
-                stdin=subprocess.DEVNULL,
-                cwd=ROOT,
-                env={"OMP_WAIT_POLICY": "PASSIVE", **os.environ, "MPLCONFIGDIR": self._folder.name},
-                pass_fds=[theirs.fileno()],
-            )
-        self._socket = ours
-        atexit.register(self.close)
+        self._socket = socket.socket(socket.AF_UNIX)
+        with _coming_and_going():
+            try:
+                self._socket.connect(str(address))
+            except OSError:
+                program = [sys.executable, "-m", "tests.warm", str(address)]
+                environ = {"OMP_WAIT_POLICY": "PASSIVE", **os.environ}
+                subprocess.run(program, stdin=subprocess.DEVNULL, cwd=ROOT, env=environ, check=True)
+                self._socket.connect(str(address))
+        atexit.register(self._socket.close)
 
     def start(
         self,
@@ -121,17 +124,17 @@ class Server:
             os.close(theirs)
         return Process(pid, mine)
 
-    def close(self) -> None:
-        self._socket.close()
-        self._process.wait()
-        with contextlib.suppress(OSError):
-            self._folder.cleanup()
+
+def _coming_and_going() -> filelock.BaseFileLock:
+    """Held while a caller comes, and while a parent sees that none does and goes."""
+    return filelock.FileLock(Path(tempfile.gettempdir()) / "loopline-warm.lock")
 
 
 @functools.cache
 def server() -> Server:
-    """The server of this test process, started at first use."""
-    return Server()
+    """The connection of this test process, made at first use."""
+    run = os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))
+    return Server(Path(tempfile.gettempdir()) / f"loopline-warm-{run}")
 
 
 def may_share_imports(environ: dict[str, str]) -> bool:
@@ -140,52 +143,87 @@ def may_share_imports(environ: dict[str, str]) -> bool:
     return all(environ.get(name) == os.environ.get(name) for name in names)
 
 
-def _serve(caller: socket.socket, parent: int) -> None:
-    """Fork a child for each request and tell its exit code, until the caller is gone; returns in the children alone."""
-    waking, woken = os.pipe()
-    os.set_blocking(waking, False)
-    os.set_blocking(woken, False)
-    signal.signal(signal.SIGCHLD, lambda *_: None)
-    signal.set_wakeup_fd(woken)
-    open_: dict[int, int] = {}
-    while os.getppid() == parent:
-        ready, _, _ = select.select([caller, waking], [], [], 1)
-        with contextlib.suppress(BlockingIOError):
-            os.read(waking, 4096)
-        _reap(open_)
-        if caller not in ready:
-            continue
+class _Parent:
+    """Forks a child for each request and tells its exit code, until the last caller is gone."""
+
+    def __init__(self, address: Path) -> None:
+        self._address = address
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._listener.bind(str(address))
+        self._listener.listen()
+        self._callers: list[socket.socket] = []
+        self._children: dict[int, tuple[socket.socket, int]] = {}
+        self._waking, self._woken = os.pipe()
+        os.set_blocking(self._waking, False)
+        os.set_blocking(self._woken, False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(self._woken)
+
+    def serve(self) -> None:
+        """Returns in the children alone."""
+        self._callers.append(self._listener.accept()[0])  # whoever started this
+        while self._callers or not self._is_over():
+            ready, _, _ = select.select([self._listener, self._waking, *self._callers], [], [], 1)
+            with contextlib.suppress(BlockingIOError):
+                os.read(self._waking, 4096)
+            self._reap()
+            for caller in ready:
+                if caller is self._listener:
+                    self._callers.append(self._listener.accept()[0])
+                elif caller is not self._waking and self._answer(caller):
+                    return
+        os._exit(0)
+
+    def _is_over(self) -> bool:
+        with _coming_and_going():
+            if select.select([self._listener], [], [], 0)[0]:
+                return False
+            self._address.unlink(missing_ok=True)
+            return True
+
+    def _answer(self, caller: socket.socket) -> bool:
+        """Whether this is the child that was asked for."""
         try:
             request, descriptors = receive(caller)
         except (EOFError, ConnectionError):
-            break
-        server_pid, pid = os.getpid(), os.fork()
-        if pid == 0:
+            self._callers.remove(caller)
+            for pid, (asked, _) in self._children.items():
+                if asked is caller:
+                    os.kill(pid, signal.SIGKILL)
             caller.close()
-            for descriptor in (waking, woken, *open_.values()):
-                os.close(descriptor)
-            _become(server_pid, request, descriptors)
-            return
-        *files, open_[pid] = descriptors
+            return False
+        parent, pid = os.getpid(), os.fork()
+        if pid == 0:
+            self._close()
+            _become(parent, request, descriptors)
+            return True
+        *files, exit_code = descriptors
+        self._children[pid] = caller, exit_code
         for descriptor in files:
             os.close(descriptor)
         send(caller, pid)
-    os._exit(0)
+        return False
 
+    def _reap(self) -> None:
+        for pid in list(self._children):
+            ended, status = os.waitpid(pid, os.WNOHANG)
+            if ended:
+                _, exit_code = self._children.pop(pid)
+                with contextlib.suppress(BrokenPipeError):
+                    os.write(exit_code, _CODE.pack(os.waitstatus_to_exitcode(status)))
+                os.close(exit_code)
 
-def _reap(open_: dict[int, int]) -> None:
-    for pid in list(open_):
-        ended, status = os.waitpid(pid, os.WNOHANG)
-        if ended:
-            with contextlib.suppress(BrokenPipeError):
-                os.write(open_[pid], _CODE.pack(os.waitstatus_to_exitcode(status)))
-            os.close(open_.pop(pid))
+    def _close(self) -> None:
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        for descriptor in (self._waking, self._woken, *(exit_code for _, exit_code in self._children.values())):
+            os.close(descriptor)
+        for each in (self._listener, *self._callers):
+            each.close()
 
 
 def _become(parent: int, request: tuple[str, tuple[str, ...], dict[str, str], str], descriptors: list[int]) -> None:
     """Be the process that was asked for, as if it had been started cold."""
-    signal.set_wakeup_fd(-1)
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     _die_with(parent)
     program, arguments, environ, cwd = request
     for number, descriptor in enumerate(descriptors[:3]):
@@ -285,13 +323,16 @@ class _Child:
 
 
 def _main() -> None:
+    """Listen, let whoever started this go on, and serve."""
     from tests.preloaded import preload
 
-    caller, parent = socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2])
+    parent = _Parent(Path(sys.argv[1]))
+    if os.fork():
+        os._exit(0)
     preload()
     gc.collect()
     gc.freeze()  # no child walks through what is there now, and thereby copies it
-    _serve(caller, parent)
+    parent.serve()
     if sys.argv[0] == "-c":
         _end_with(lambda: exec(sys.argv[1], sys.modules["__main__"].__dict__))
     sys.path[0] = str(Path(sys.argv[0]).parent)  # as for a script; `-m` put the folder of then there
