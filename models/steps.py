@@ -79,7 +79,7 @@ STEPS = (
     ),
     Step(
         "validate-prepared",
-        after=("prepare",),
+        after=("ingest", "prepare"),
         external=("reference",),
         reads=("name", "data", "-data.source"),
         code=("tasks.validate",),

@@ -72,15 +72,19 @@ def _with_feedback(loop: Loop, inputs: Inputs, table: pa.Table) -> tuple[pa.Tabl
         return table, {}, []
     labelled = concatenated(list(labelled_rows(loop.state, feedback)))
     fitting = labelled.filter(pc.is_in(labelled.column("version"), value_set=_of_this_target(loop, labelled)))
+    num_other = labelled.num_rows - fitting.num_rows
     joined = with_feedback(table, fitting, loop.spec.data)
     rejected = _rejected(loop, joined)
-    joined = joined.without(rejected)
+    if rejected.any():  # anew: a row that is set aside makes no column one of decimals
+        broken = joined.origin.column("id").filter(pa.array(rejected)).combine_chunks()
+        fitting = fitting.filter(pc.invert(pc.is_in(fitting.column("id"), value_set=broken)))
+        joined = with_feedback(table, fitting, loop.spec.data)
     told = {
         "joined": joined.origin.num_rows,
         "known": joined.known,
         "unfit": joined.unfit,
         "rejected": int(rejected.sum()),
-        "other": labelled.num_rows - fitting.num_rows,
+        "other": num_other,
     }
     shown = ", ".join(f"{told[name]:,} {text}" for name, text in FEEDBACK_WORDS.items() if told[name])
     loop.report.note(f"ingest: of {labelled.num_rows:,} labelled predictions {shown}")
@@ -92,13 +96,22 @@ def _with_feedback(loop: Loop, inputs: Inputs, table: pa.Table) -> tuple[pa.Tabl
 
 
 def _rejected(loop: Loop, joined: Joined) -> np.ndarray:
-    """Which labelled predictions break an expectation of the spec, bool (labelled prediction,); they are set aside."""
+    """Which labelled predictions break an expectation of the spec, bool (labelled prediction,); they are set aside.
+
+    An expectation that Great Expectations cannot evaluate on them sets none aside: an outage is not bad data.
+    """
     rows = joined.table.slice(joined.table.num_rows - joined.origin.num_rows)
     rejected = np.zeros(rows.num_rows, dtype=bool)
     checks = row_checks(loop.spec.data)
     if not rows.num_rows or not checks:
         return rejected
     outcome = expectations.run_checks(rows, checks, loop.spec.name, f"{loop.spec.name}/labelled predictions")
+    for result in outcome.report["results"]:
+        if result["error"]:
+            loop.report.note(
+                f"ingest: the labelled predictions could not be checked by {result['expectation']} "
+                f"({result['error']}): none is set aside for it"
+            )
     for failed in outcome.failing_rows.values():
         rejected[failed] = True
     if rejected.any():

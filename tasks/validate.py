@@ -6,8 +6,10 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from models.data.log_names import FEEDBACK_FILE
-from models.data.preparation import Preparation
+from models.data.preparation import ROW_COLUMN, Preparation
 from models.errors import DataError, GateRefused, StoreError
 from models.files import write_json, write_text
 from models.records import Record
@@ -38,10 +40,8 @@ def validate_raw(loop: Loop) -> tuple[Record, bool]:
         from models.data.read import read_table
 
         # Labelled predictions were judged one by one as they came: what callers sent does not stop the training.
-        files = inputs["ingest"].files
-        num_labelled = read_table(files[FEEDBACK_FILE], ["row"]).num_rows if FEEDBACK_FILE in files else 0
-        table = read_table(files["raw.parquet"])
-        source = table.slice(0, table.num_rows - num_labelled)
+        table = read_table(inputs["ingest"].file("raw.parquet"))
+        source = table.slice(0, table.num_rows - len(_labelled(inputs)))
         return _validate(loop, folder, "raw", source, raw_checks(loop.spec.data))
 
     return loop.carry_out("validate-raw", act)
@@ -49,6 +49,8 @@ def validate_raw(loop: Loop) -> tuple[Record, bool]:
 
 def validate_prepared(loop: Loop) -> tuple[Record, bool]:
     """Check the prepared rows, and warn where they differ from those that the champion was trained on.
+
+    What the spec rejects is asked of the source's rows; among labelled predictions it is a warning.
 
     Raises:
         GateRefused: A rejecting expectation failed.
@@ -62,12 +64,29 @@ def validate_prepared(loop: Loop) -> tuple[Record, bool]:
         prepared = inputs["prepare"]
         preparation = Preparation.load(prepared.folder)
         checks = prepared_checks(loop.spec.data, preparation, _champions_reference(loop, inputs))
-        done = _validate(loop, folder, "prepared", read_table(prepared.file("rows.parquet")), checks)
+        rows, spared = read_table(prepared.file("rows.parquet")), None
+        labelled = np.isin(rows.column(ROW_COLUMN).to_numpy(), _labelled(inputs))
+        if labelled.any():
+            spared = labelled
+            strict = [check for check in checks if check.origin == "spec" and check.severity == "reject"]
+            checks += [check.model_copy(update={"severity": "warn"}) for check in strict]
+        done = _validate(loop, folder, "prepared", rows, checks, spared)
         write_json(folder / REFERENCE_FILE, reference(prepared.folder))
         done.outputs.append(folder / REFERENCE_FILE)
         return done
 
     return loop.carry_out("validate-prepared", act)
+
+
+def _labelled(inputs: Inputs) -> np.ndarray:
+    """Which raw rows are labelled predictions, int64 (labelled predictions,): the last ones."""
+    from models.data.read import read_table
+
+    files = inputs["ingest"].files
+    if FEEDBACK_FILE not in files:
+        return np.zeros(0, np.int64)
+    rows: np.ndarray = read_table(files[FEEDBACK_FILE], ["row"]).column(0).to_numpy()
+    return rows
 
 
 def _champions_reference(loop: Loop, inputs: Inputs) -> dict[str, Any] | None:
@@ -80,8 +99,10 @@ def _champions_reference(loop: Loop, inputs: Inputs) -> dict[str, Any] | None:
     return json.loads(path.read_text()) if path else None
 
 
-def _validate(loop: Loop, folder: Path, stage: str, table: pa.Table, checks: list[Check]) -> Done:
-    outcome = expectations.run_checks(table, checks, loop.spec.name, f"{loop.spec.name}/{stage}")
+def _validate(
+    loop: Loop, folder: Path, stage: str, table: pa.Table, checks: list[Check], spared: np.ndarray | None = None
+) -> Done:
+    outcome = expectations.run_checks(table, checks, loop.spec.name, f"{loop.spec.name}/{stage}", spared)
     report = {**outcome.report, "stage": stage, "loop_id": loop.id}
     page = _publish(loop, folder, stage, report)
     counts = {

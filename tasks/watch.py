@@ -30,6 +30,7 @@ from tasks.adapters import watched_versions
 from tasks.adapters.watched_versions import Facts
 from tasks.runtime import events, predictions, registry_view
 from tasks.runtime.moving import move
+from tasks.runtime.part_log import PartLog
 from tasks.runtime.watch_store import WatchStore, opened
 from tasks.runtime.workspace import Project
 
@@ -99,17 +100,23 @@ class _Looking:
             place = upto
 
     def count_labels(self) -> None:
-        """Give the labels that came since the last look to their predictions; those of unknown ones wait."""
+        """Give the labels that came since the last look to their predictions; those of unknown ones wait.
+
+        One that was withdrawn before it was counted never is; one that was counted stays so.
+        """
         log = predictions.label_store(self._state)
         place, end = self._store.place("labels"), log.cursor()
         if end < place:
             place = 0
         with self._store.transaction():
+            gone = _withdrawn(log, place, end)
+            self._store.no_longer_wait(gone)
             if self._store.num_waiting():
                 keys, texts = self._store.waiting()
                 self._store.no_longer_wait(keys[self._give(keys, pa.chunked_array([texts], pa.string()))])
             for rows in log.scan(place, end, ["id", predictions.LABEL], batch=1 << 18):
-                table = rows.filter(rows.column(predictions.LABEL).is_valid())  # a withdrawn one was counted
+                is_gone = pa.array(np.isin(keys_of(rows.column("id")), gone))
+                table = rows.filter(pc.and_not(rows.column(predictions.LABEL).is_valid(), is_gone))
                 keys, labels = keys_of(table.column("id")), table.column(predictions.LABEL)
                 found = self._give(keys, labels)
                 waits = ~found & sampled(keys, self._spec.watch.window)  # the rest was predicted, and not kept
@@ -306,6 +313,15 @@ def _predicted(window: Filling, metric: Metric) -> Predicted:
 def _first(window: Window) -> int:
     """How many predictions of the version came before it."""
     return int(window.id.rpartition("/")[2])
+
+
+def _withdrawn(log: PartLog, since: int, upto: int) -> Keys:
+    """The ids of which a label was withdrawn meanwhile, and none was given again."""
+    tables = log.scan(since, upto, ["id", predictions.LABEL], batch=1 << 18)
+    found = [table.column("id").filter(table.column(predictions.LABEL).is_null()) for table in tables]
+    ids = pa.chunked_array([chunk for column in found for chunk in column.chunks], pa.string())
+    last = predictions.latest_labels(log, ids, upto).column(predictions.LABEL)
+    return keys_of(ids.filter(last.is_null()))
 
 
 def _versions(tables: Iterator[pa.Table]) -> list[str]:

@@ -6,7 +6,7 @@ Which rows they are is told beside the table, not in it, so that no model can le
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -34,14 +34,6 @@ class Joined:
     origin: pa.Table
     known: int
     unfit: int
-
-    def without(self, rejected: np.ndarray) -> Joined:
-        """The same without some of the labelled predictions: bool (labelled prediction,)."""
-        first, kept = self.table.num_rows - self.origin.num_rows, pa.array(~rejected)
-        origin = self.origin.filter(kept)
-        places = pa.array(np.arange(first, first + origin.num_rows), pa.int64())
-        table = pa.concat_tables([self.table.slice(0, first), self.table.slice(first).filter(kept)])
-        return replace(self, table=table, origin=origin.set_column(0, "row", places))
 
 
 def with_feedback(table: pa.Table, labelled: pa.Table, data: Data) -> Joined:

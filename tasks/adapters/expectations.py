@@ -48,8 +48,21 @@ class Outcome:
         return bad.append_column("__failed", pa.array(["; ".join(reasons[row]) for row in rows], pa.string()))
 
 
-def run_checks(table: pa.Table, checks: Sequence[Check], project: str = "", dataset: str = "") -> Outcome:
+def run_checks(
+    table: pa.Table,
+    checks: Sequence[Check],
+    project: str = "",
+    dataset: str = "",
+    spared: np.ndarray | None = None,
+) -> Outcome:
     """Run checks over a table.
+
+    Args:
+        table: Whose rows are checked.
+        checks: In the order of the report.
+        project: Named in the report.
+        dataset: Named in the report.
+        spared: Rows that the spec's rejecting checks do not look at, bool (rows,); default: none.
 
     The report: project, dataset, when (UTC), rows, columns, success (no rejecting check failed and none was in
     error), status (`valid`, `warned`, `rejected` or `error`) and results: expectation, column, arguments, severity,
@@ -60,7 +73,7 @@ def run_checks(table: pa.Table, checks: Sequence[Check], project: str = "", data
     Raises:
         UsageError: No such expectation, or not with such arguments.
     """
-    results, failing = _evaluate(table, checks)
+    results, failing = _evaluate(table, checks) if spared is None else _evaluate_apart(table, checks, spared)
     failed = [result for result in results if not result["success"] and not result["error"]]
     if any(result["error"] for result in results):
         status = "error"
@@ -79,6 +92,21 @@ def run_checks(table: pa.Table, checks: Sequence[Check], project: str = "", data
         "results": results,
     }
     return Outcome(report, failing)
+
+
+def _evaluate_apart(
+    table: pa.Table, checks: Sequence[Check], spared: np.ndarray
+) -> tuple[list[dict[str, Any]], dict[int, np.ndarray]]:
+    """As `_evaluate`; the spec's rejecting checks look at the rows that are not spared, the others at all."""
+    strict = np.array([check.origin == "spec" and check.severity == "reject" for check in checks])
+    results: dict[int, dict[str, Any]] = {}
+    failing: dict[int, np.ndarray] = {}
+    for among, rows in ((~strict, np.arange(len(spared))), (strict, np.flatnonzero(~spared))):
+        positions = np.flatnonzero(among).tolist()
+        found, failed = _evaluate(table.take(pa.array(rows)), [checks[position] for position in positions])
+        results.update(zip(positions, found, strict=True))
+        failing.update({positions[at]: rows[bad] for at, bad in failed.items()})
+    return [results[position] for position in range(len(checks))], failing
 
 
 def _evaluate(table: pa.Table, checks: Sequence[Check]) -> tuple[list[dict[str, Any]], dict[int, np.ndarray]]:

@@ -9,6 +9,7 @@ import pytest
 from models.errors import DataError, UserCodeError
 from models.records import Record
 from models.specfile import read_spec
+from tasks.adapters import expectations
 from tasks.ingest import ingest
 from tasks.runtime import registry_view
 from tasks.runtime.ledger import Ledger
@@ -128,6 +129,28 @@ def test_labelled_predictions_become_rows_once_and_are_told_apart_beside_the_tab
     assert Ledger(project, spec).plan()[0].state == "done"
     _labelled(project, ["c"], [600.0], ["no"])
     assert "labelled predictions: 2 (" in Ledger(project, spec).plan()[0].reasons[0]
+
+
+def test_what_is_set_aside_changes_no_columns_type_and_what_cannot_be_checked_is_told(
+    make_project: MakeProject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = "  expectations:\n    - {expect: column_values_to_be_between, arguments: {column: x, max_value: 1000}}\n"
+    rows = "x,c,y\n" + "".join(f"{i},{'uvw'[i % 3]},{'yes' if i % 4 else 'no'}\n" for i in range(200))
+    project = make_project(spec=expected, rows=rows)
+    _labelled(project, ["a", "b"], [4500.5, 500.0], ["no", "yes"])
+    ingested(project)
+    assert pq.read_schema(project.raw).field("x").type == pa.int64()
+    assert pq.read_table(project.raw).column("x").to_pylist()[200:] == [500]
+    notes: list[str] = []
+    reporter = Silent()
+    reporter.note = notes.append  # type: ignore[method-assign]
+    broken = {"error": "no such thing", "expectation": "column_values_to_be_between"}
+    monkeypatch.setattr(expectations, "run_checks", lambda *_: expectations.Outcome({"results": [broken]}))
+    with open_stage(project, reporter) as loop:
+        loop.refresh = frozenset({"ingest"})
+        record, _ = ingest(loop)
+    assert record.result["feedback"]["rejected"] == 0
+    assert any("could not be checked by column_values_to_be_between (no such thing)" in note for note in notes)
 
 
 def test_a_labelled_prediction_that_breaks_an_expectation_is_set_aside_and_counted(make_project: MakeProject) -> None:

@@ -116,6 +116,19 @@ def test_labels_that_come_early_twice_or_for_nothing_known(world: World) -> None
     assert found.windows[0].num_labels == 499
 
 
+def test_a_label_that_is_withdrawn_while_it_waits_is_never_counted(world: World) -> None:
+    world.label(made.rows(3, seed=7), right=True)
+    assert world.look().num_unknown_labels == 3
+    store, now = label_store(world.state), datetime.now(UTC)
+    store.append(pa.table({"id": ["7-0", "7-1"], "label": pa.nulls(2, pa.string()), "at": [now] * 2}))
+    store.append(pa.table({"id": ["7-1", "7-3"], "label": ["true", "true"], "at": [now] * 2}))
+    store.append(pa.table({"id": ["7-3"], "label": pa.nulls(1, pa.string()), "at": [now]}))
+    world.predict(500)
+    found = world.look()
+    assert found.num_unknown_labels == 0
+    assert found.windows[0].num_labels == 2, "7-1, labelled again, and 7-2"
+
+
 def test_labels_of_predictions_that_a_large_window_does_not_keep_wait_for_nothing(world: World, monkeypatch) -> None:
     monkeypatch.setattr("models.watch.examples.MOST_MEASURED", 100)  # of the 500 of a window
     world.label(world.predict(500))

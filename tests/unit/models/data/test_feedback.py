@@ -2,7 +2,6 @@
 
 from datetime import UTC, datetime
 
-import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -107,14 +106,6 @@ def test_whole_numbers_that_no_decimal_holds_stay_as_they_are():
     joined = with_feedback(source, labelled({"input.hour": [1.5, 7.0]}, ["yes", "no"]), data())
     assert joined.unfit == 1
     assert joined.table.column("hour").to_pylist() == [2**60, 2**60 + 1, 7]
-
-
-def test_labelled_predictions_can_be_left_out_one_by_one():
-    joined = with_feedback(SOURCE, labelled({"input.x": [1.0, 2.0, 3.0]}, ["yes", "no", "yes"]), data())
-    left = joined.without(np.array([False, True, False]))
-    assert left.origin.column("id").to_pylist() == ["p0", "p2"]
-    assert left.origin.column("row").to_pylist() == [2, 3]
-    assert left.table.column("x").to_pylist() == [1.0, 2.0, 1.0, 3.0]
 
 
 def test_a_row_without_its_time_has_that_of_its_prediction():
