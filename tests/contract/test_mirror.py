@@ -38,7 +38,6 @@ ELSEWHERE: dict[str, str] = {
     "tasks/serve/open_inference.py": "tests/integration/test_open_inference.py: a real server and a real client",
     "tasks/serve/scoring.py": "tests/integration/test_scoring.py: a real server",
     "tasks/train.py": "tests/integration/test_loop.py: needs the steps before it and the real tools",
-    "tasks/validate.py": "tests/integration/test_loop.py: needs the steps before it and the real tools",
     "tasks/version.py": "tests/integration/test_loop.py: needs the steps before it and the real tools",
     "tasks/adapters/release_plans.py": "tests/integration/test_releases.py: needs a registry",
     "tasks/serve/fetching.py": "tests/integration/test_releases.py: a process of its own",
