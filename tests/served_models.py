@@ -47,12 +47,12 @@ BACKGROUND = {
 """What explanations of them compare with."""
 
 
-def write_served(folder: Path, task: str = "binary") -> Preparation:
+def write_served(folder: Path, task: str = "binary", preparation: Preparation | None = None) -> Preparation:
     """`model.onnx` and `preparation.json` of a model whose k-th output is k + 1 times the sum of its numbers.
 
     Of text: in which the character after the one that was read is the likeliest to follow it.
     """
-    preparation = preparation_of(task)
+    preparation = preparation or preparation_of(task)
     core = CORES[preparation.kind]
     stretch = Stretch("net/")
     raw = _follows(stretch) if task == "language" else _sum(stretch, preparation, f"core/{core}")
@@ -65,7 +65,7 @@ def write_served(folder: Path, task: str = "binary") -> Preparation:
 
 
 def _sum(stretch: Stretch, preparation: Preparation, core: str) -> str:
-    width = {"table": 1, "image": 6, "series": 6}[preparation.kind]
+    width = {"table": len(preparation.numeric), "image": 6, "series": 6}[preparation.kind]
     factors = np.tile(np.arange(1, preparation.num_outputs + 1, dtype=np.float32), (width, 1))
     flat = stretch.node("Flatten", [core], "flat", axis=1)
     return stretch.node("MatMul", [flat, stretch.constant("factors", factors)], "raw")

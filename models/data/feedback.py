@@ -5,8 +5,13 @@ Which rows they are is told beside the table, not in it, so that no model can le
 
 from __future__ import annotations
 
+import base64
+import contextlib
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import time
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -132,19 +137,39 @@ def _cast(column: pa.ChunkedArray, kind: pa.DataType) -> tuple[pa.ChunkedArray, 
     elif pa.types.is_string(column.type):
         column = pc.if_else(pc.equal(column, ""), None, column)
     good = np.zeros(len(column), dtype=bool)
-    try:
-        return column.cast(kind), good
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        found = [_value(value, kind) for value in column]
-        cast = pa.chunked_array([pa.array([value.as_py() if value is not None else None for value in found], kind)])
-        return cast, (cast.is_null().to_numpy() & column.is_valid().to_numpy())
+    if not (pa.types.is_string(column.type) and _is_binary(kind)):
+        with contextlib.suppress(pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            return column.cast(kind), good
+    found = [_value(value, kind) for value in column]
+    cast = pa.chunked_array([pa.array([value.as_py() if value is not None else None for value in found], kind)])
+    return cast, (cast.is_null().to_numpy() & column.is_valid().to_numpy())
+
+
+def _is_binary(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind))
 
 
 def _value(value: pa.Scalar, kind: pa.DataType) -> pa.Scalar | None:
+    """The value as another type; None where it cannot be."""
     try:
-        return value.cast(kind)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return pa.scalar(_parsed(value.as_py(), kind), kind) if pa.types.is_string(value.type) else value.cast(kind)
+    except (ValueError, TypeError, pa.ArrowNotImplementedError):
         return None
+
+
+def _parsed(text: str, kind: pa.DataType) -> Any:
+    """What a text says of a type: bytes are in base64, lists and structs in JSON, times of day and durations in ISO."""
+    if _is_binary(kind):
+        return base64.b64decode(text, validate=True)
+    if pa.types.is_nested(kind):
+        return json.loads(text)
+    if pa.types.is_time(kind):
+        return time.fromisoformat(text)
+    if pa.types.is_duration(kind) and not text.lstrip("-").isdecimal():
+        import pandas as pd
+
+        return pd.Timedelta(text).to_pytimedelta()
+    return int(text) if pa.types.is_duration(kind) else pa.scalar(text).cast(kind).as_py()
 
 
 def _known(table: pa.Table, ids: pa.ChunkedArray, id_column: str | None) -> np.ndarray:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.csv
@@ -116,10 +119,16 @@ def _as_text(table: pa.Table, tables: Sequence[pa.Table]) -> pa.Table:
 
 
 def _texts(column: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
-    """A column's values as text; bytes, which need not be any, in base64."""
-    if not pa.types.is_binary(column.type):
+    """A column's values as text: bytes, which need not be any, in base64; lists and structs as JSON."""
+    kind = column.type
+    if not (pa.types.is_binary(kind) or pa.types.is_nested(kind)):
         return column.cast(pa.string())
-    return pa.array([None if value is None else b64encode(value).decode() for value in column.to_pylist()], pa.string())
+    write = partial(json.dumps, default=_plain) if pa.types.is_nested(kind) else _plain
+    return pa.array([None if value is None else write(value) for value in column.to_pylist()], pa.string())
+
+
+def _plain(value: Any) -> str:
+    return b64encode(value).decode() if isinstance(value, bytes) else str(value)
 
 
 def _tables(path: Path, types: Mapping[str, pa.DataType], rows: int) -> Iterator[pa.Table]:

@@ -95,3 +95,11 @@ def test_sized_keeps_rows_and_order(sizes, rows):
 def test_a_column_of_two_types_becomes_text():
     found = concatenated([pa.table({"a": [1.5], "b": [1]}), pa.table({"a": ["x"]}), pa.table({"a": [None]})])
     assert found.to_pydict() == {"a": ["1.5", "x", None], "b": [1, None, None]}
+
+
+def test_lists_and_structs_beside_text_become_json():
+    """As a batch logs the source's own types, and a server what JSON has."""
+    nested = pa.table({"l": [[1, 2], None], "s": [{"a": b"\x01"}, {"a": None}]})
+    found = concatenated([nested, pa.table({"l": ["[3]"], "s": ['{"a": null}']})])
+    assert found.column("l").to_pylist() == ["[1, 2]", None, "[3]"]
+    assert found.column("s").to_pylist() == ['{"a": "AQ=="}', '{"a": null}', '{"a": null}']
