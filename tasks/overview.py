@@ -195,6 +195,7 @@ def _loop(place: Path, book: dict[str, Any], owed: list[str], history: list[Reco
         loop_id=book.get("loop_id"),
         began=book.get("began"),
         trigger=book.get("trigger", ""),
+        flow_run=book.get("flow_run", ""),
         step=(book.get("step") or owed[0]) if owed and state in ("running", "failed", "rejected", "killed") else "",
         decision=outcome.get("decision"),
         reasons=outcome.get("reasons", []),

@@ -121,7 +121,7 @@ def _show(told: Standing) -> None:
             f"{one.version:<9}{one.role:<10}{one.share:>6.0%}{tally.answers:>10}{tally.failed:>8}{tally.slow:>7}  "
             f"{one.why or value}"
         )
-    late = sorted({one.version for one in told.versions if one.role != "champion"} - set(told.plan.versions))
+    late = sorted({one.version for one in told.versions if one.role in ("canary", "shadow")} - set(told.plan.versions))
     if late and told.workers:
         click.echo(f"the servers follow in a moment: as this was read they still tried version {', '.join(late)}")
     if told.comparison:

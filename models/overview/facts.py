@@ -71,6 +71,7 @@ class Loop(_Part):
     loop_id: str | None = None
     began: float | None = None
     trigger: str = ""
+    flow_run: str = Field("", description="Prefect's id of its run; empty where it is not known.")
     step: str = ""
     decision: str | None = Field(None, description="Of the last loop that came to a verdict.")
     reasons: list[str] = Field(default_factory=list)

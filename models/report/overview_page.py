@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from markupsafe import Markup
 
@@ -39,6 +40,29 @@ class Link:
 
     name: str
     address: str
+
+
+def tool_links(project: ProjectFacts, where: Mapping[str, str]) -> list[Link]:
+    """Where the tools' own pages show what is told of a project: its versions, its last loop, its study.
+
+    Args:
+        project: Whose.
+        where: The addresses of the tools' pages, without a slash at the end.
+    """
+    links = []
+    if "mlflow" in where and (project.champion or project.challenger):
+        model = f"{where['mlflow']}/#/models/{quote(project.name, safe='')}"
+        links.append(Link("versions in MLflow", f"{model}?{OF_MODELS}"))
+    if "prefect" in where:
+        runs = f"{where['prefect']}/runs"
+        one = project.loop.flow_run
+        links.append(Link("the last loop in Prefect", f"{runs}/flow-run/{quote(one, safe='')}") if one else
+                     Link("runs in Prefect", runs))  # fmt: skip
+        if project.waiting:
+            links.append(Link("the question in Prefect", f"{runs}/flow-run/{quote(project.waiting.flow_run, safe='')}"))
+    if "optuna" in where and project.search.study:
+        links.append(Link("trials in Optuna", f"{where['optuna']}/study/{quote(project.search.study, safe='')}"))
+    return links
 
 
 def render_index(told: Overview, logout: str = "") -> str:

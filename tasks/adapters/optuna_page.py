@@ -10,20 +10,25 @@ is not ours is answered (DNS rebinding).
 from __future__ import annotations
 
 import argparse
+import contextlib
 import threading
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from socketserver import ThreadingMixIn
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 from tasks.runtime import prefect_access, stores
 from tasks.runtime.doors import CHALLENGE, bears_secret
 from tasks.runtime.workspace import Workspace
 
+if TYPE_CHECKING:
+    from optuna.storages import BaseStorage
+
 Start = Callable[..., Any]
 Wsgi = Callable[[dict[str, Any], Start], Iterable[bytes]]
 HEALTH = "/health"
+STUDY = "/study/"
 PLAIN = ("Content-Type", "text/plain")
 
 
@@ -72,14 +77,31 @@ def when_asked(make: Callable[[], Wsgi]) -> Wsgi:
     return ask
 
 
+def by_name(app: Wsgi, storage: BaseStorage) -> Wsgi:
+    """Lead from `/study/NAME` to the page of that study, which the dashboard knows by a number; else to all of them."""
+
+    def ask(environ: dict[str, Any], start: Start) -> Iterable[bytes]:
+        path = environ["PATH_INFO"]
+        if not path.startswith(STUDY):
+            return app(environ, start)
+        place = "/dashboard/"
+        with contextlib.suppress(KeyError):
+            name = path.removeprefix(STUDY).encode("latin-1").decode("utf-8", "replace")
+            place = f"/dashboard/studies/{storage.get_study_id_from_name(name)}"
+        start("302 Found", [("Location", place)])
+        return []
+
+    return ask
+
+
 def dashboard(workspace: Workspace) -> Wsgi:
     """The dashboard itself."""
     from optuna_dashboard import wsgi
 
     from tasks.adapters.optuna_study import storage
 
-    app: Wsgi = wsgi(storage(workspace))
-    return app
+    kept = storage(workspace)
+    return by_name(wsgi(kept), kept)
 
 
 def main() -> None:

@@ -111,17 +111,7 @@ def report(request: Request) -> Response:
 def _links(told: Overview, facts: ProjectFacts) -> list[Link]:
     links = [Link(PAGE_NAMES[page], path_of(facts.name, page)) for page in facts.pages]
     where = {name: service.url.rstrip("/") for name, service in told.services.items() if service.url}
-    if "mlflow" in where and (facts.champion or facts.challenger):
-        model = f"{where['mlflow']}/#/models/{quote(facts.name, safe='')}"
-        links.append(Link("versions in MLflow", f"{model}?{overview_page.OF_MODELS}"))
-    if "prefect" in where:
-        links.append(Link("runs in Prefect", f"{where['prefect']}/runs"))
-        if facts.waiting:
-            run = quote(facts.waiting.flow_run, safe="")
-            links.append(Link("the question in Prefect", f"{where['prefect']}/runs/flow-run/{run}"))
-    if "optuna" in where:
-        links.append(Link("trials in Optuna", f"{where['optuna']}/dashboard/"))
-    return links
+    return [*links, *overview_page.tool_links(facts, where)]
 
 
 def _refused(request: Request, error: Exception) -> Response:

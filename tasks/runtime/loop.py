@@ -179,7 +179,7 @@ def open_loop(
     state = project.state(spec.name)
     registry_view.refuse_lost(project.workspace, spec.name)
     with _only_loop(state, spec.name), _marked(project.workspace, state, flow_run_id):
-        book = _open_book(state, project, spec, loop_id or name_loop(project, overrides), trigger)
+        book = _open_book(state, project, spec, loop_id or name_loop(project, overrides), trigger, flow_run_id or "")
         loop = Loop(project, spec, book["loop_id"], trigger, reporter or Silent())
         loop.refresh = frozenset(refresh)
         _begin_run(loop)
@@ -294,7 +294,9 @@ def intent_of(spec: Spec) -> str:
     return key_of(spec.model_dump(mode="json"))
 
 
-def _open_book(state: Path, project: Project, spec: Spec, loop_id: str, trigger: str = "person") -> dict[str, Any]:
+def _open_book(
+    state: Path, project: Project, spec: Spec, loop_id: str, trigger: str = "person", flow_run: str = ""
+) -> dict[str, Any]:
     """Write `loop.json`.
 
     Raises:
@@ -313,6 +315,7 @@ def _open_book(state: Path, project: Project, spec: Spec, loop_id: str, trigger:
         "process": processes.identity(),
         "began": before["began"] if before and goes_on else time.time(),
         "trigger": trigger,
+        "flow_run": flow_run,
     }
     write_json(state / "loop.json", book)
     return book

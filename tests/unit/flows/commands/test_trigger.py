@@ -27,6 +27,18 @@ def test_each_word_of_a_person_counts(make_project: MakeProject) -> None:
     assert waiting(project.workspace) == 2
 
 
+def test_an_event_that_waits_is_said_to_be_asked_again_while_the_platform_is_up(
+    make_project: MakeProject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_project("tiny")
+    for note, words in (
+        (None, "(events that wait: 1); nothing is lost. Cure: `loopline up`"),
+        ({"socket": ""}, "(events that wait: 2); it is asked again by itself. Cure: `loopline deploy`"),
+    ):
+        monkeypatch.setattr("tasks.runtime.services.supervisor", lambda _, note=note: note)
+        assert words in CliRunner().invoke(command, ("tiny",), catch_exceptions=False).stderr
+
+
 @pytest.mark.parametrize("arguments", [("--if-grown",), ("--if-grown", "--json")])
 def test_a_source_that_did_not_grow_asks_for_nothing(make_project: MakeProject, arguments: tuple[str, ...]) -> None:
     project = make_project("tiny")

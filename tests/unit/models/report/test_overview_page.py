@@ -7,11 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.overview.facts import Data, Ended, Service, Store, Waiting
+from models.overview.facts import Data, Ended, Loop, Search, Service, Store, Waiting
 from models.report import overview_page as page
-from models.report.overview_page import Link, front_page, render_project
+from models.report.overview_page import Link, front_page, render_project, tool_links
 from models.retrain.signal import Decision, Signal
 from tests.told_facts import NOW, facts, findings, window, workspace
+from tests.unit.models.watch.conftest import breach
 
 VOID = {"meta", "link", "input", "br", "hr", "img"}
 
@@ -175,6 +176,27 @@ def test_mlflows_page_is_asked_for_runs_and_models() -> None:
     """It begins with the traces of language models otherwise."""
     assert front_page("prefect", "http://h:4200") == "http://h:4200"
     assert front_page("mlflow", "http://h:5000/") == "http://h:5000/#/experiments?workflowType=machine_learning"
+
+
+def test_links_lead_to_the_very_thing() -> None:
+    where = {"prefect": "http://p", "mlflow": "http://m", "optuna": "http://o"}
+    waiting = Waiting(flow_run="r", reason="rows came", since=NOW, until=NOW + 9)
+    told = facts(loop=Loop(flow_run="f-1"), search=Search(study="flights-1"), waiting=waiting)
+    assert [link.address for link in tool_links(told, where)] == [
+        "http://m/#/models/flights?workflowType=machine_learning",
+        "http://p/runs/flow-run/f-1",
+        "http://p/runs/flow-run/r",
+        "http://o/study/flights-1",
+    ]
+    before = facts(champion=None, challenger=None, loop=Loop(), search=Search(), waiting=None)
+    assert [link.address for link in tool_links(before, where)] == ["http://p/runs"], "its first loop has not begun"
+    assert tool_links(told, {}) == []
+
+
+def test_a_broken_contract_says_beside_the_button_not_to_retrain_now() -> None:
+    words = "mend the source first. Retraining now would teach the fault"
+    assert words in render_project(facts(watch=findings(window(1, breaches=[breach()]))), NOW, [])
+    assert words not in render_project(facts(watch=findings(window(1))), NOW, [])
 
 
 def test_a_look_at_another_version_is_not_shown_as_the_champions() -> None:

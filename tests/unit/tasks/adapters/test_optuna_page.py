@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tasks.adapters.optuna_page import guarded, when_asked
+from tasks.adapters.optuna_page import by_name, guarded, when_asked
 
 SECRET = "loopline:the-secret"
 BASIC = "Basic bG9vcGxpbmU6dGhlLXNlY3JldA=="
@@ -39,6 +39,21 @@ def test_a_form_of_another_page_is_refused(site: str) -> None:
 def test_who_lacks_the_secret_learns_no_more_than_that_it_is_up() -> None:
     assert ask(HTTP_AUTHORIZATION="") == ask(HTTP_AUTHORIZATION="Basic eDp5") == "401 Unauthorized"
     assert ask(HTTP_AUTHORIZATION="", PATH_INFO="/health") == "200 OK"
+
+
+@pytest.mark.parametrize(("path", "place"), [("/study/t\u00fcr", "/dashboard/studies/1"), ("/study/no", "/dashboard/")])
+def test_a_study_is_found_by_its_name(path: str, place: str) -> None:
+    from optuna.storages import InMemoryStorage
+    from optuna.study import StudyDirection
+
+    storage, said = InMemoryStorage(), list[Any]()
+    for name in ("other", "t\u00fcr"):
+        storage.create_new_study([StudyDirection.MINIMIZE], name)
+    app = by_name(lambda environ, start: [b"page"], storage)
+    as_wsgi = path.encode().decode("latin-1")
+    assert list(app({"PATH_INFO": as_wsgi}, lambda status, headers: said.append((status, dict(headers))))) == []
+    assert said == [("302 Found", {"Location": place})]
+    assert list(app({"PATH_INFO": "/dashboard/"}, lambda *_: None)) == [b"page"]
 
 
 def test_the_dashboard_is_made_once_and_not_to_say_that_all_is_well() -> None:
