@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import filelock
 import pytest
 
 from tasks.runtime import stores
@@ -40,6 +42,7 @@ ROWS = "x,c,y\n" + "".join(f"{i / 7},{'uvw'[i % 3]},{'yes' if i % 4 else 'no'}\n
 SEED = int(os.environ.get("FAULT_SEED", "0"))
 """Of what draws at random: fixed every day, another one under `make soak`."""
 
+MakeOnce = Callable[..., Path]
 MakeProject = Callable[..., Project]
 Serve = Callable[..., "LiveServer"]
 
@@ -91,22 +94,44 @@ def _own_environment() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def once(tmp_path_factory: pytest.TempPathFactory) -> MakeOnce:
+    """A function that has one worker make a folder, for all workers of this test run: `once(name, make)`."""
+    base = tmp_path_factory.getbasetemp()
+    shared = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "shared"
+    shared.mkdir(exist_ok=True)
+
+    def once(name: str, make: Callable[[Path], object] | None = None) -> Path:
+        folder, made = shared / name, shared / f"{name}.made"
+        with filelock.FileLock(shared / f"{name}.lock"):
+            if make and not made.exists():
+                shutil.rmtree(folder, ignore_errors=True)
+                make(folder)
+                made.touch()
+        return folder
+
+    return once
+
+
+@pytest.fixture(scope="session")
+def api(once: MakeOnce) -> Iterator[str]:
     """One Prefect server for all workspaces but those that show their own."""
     from tests.running import prefect_server
 
-    with prefect_server(tmp_path_factory.mktemp("prefect")) as url:
+    with prefect_server(once("prefect")) as url:
         yield url
 
 
 @pytest.fixture(scope="session")
-def empty_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def empty_store(once: MakeOnce) -> Path:
     """An initialised, empty tracking store: its migration takes seconds, a copy of it none."""
-    made = Workspace(tmp_path_factory.mktemp("store"))
-    made.make()
-    uri = f"sqlite:///{made.state / 'mlflow' / 'mlflow.db'}"
-    stores.initialise_mlflow(made, {"MLFLOW_TRACKING_URI": uri})
-    return made.state / "mlflow"
+
+    def make(folder: Path) -> None:
+        workspace = Workspace(folder)
+        workspace.make()
+        uri = f"sqlite:///{workspace.state / 'mlflow' / 'mlflow.db'}"
+        stores.initialise_mlflow(workspace, {"MLFLOW_TRACKING_URI": uri})
+
+    return Workspace(once("store", make)).state / "mlflow"
 
 
 @pytest.fixture

@@ -227,20 +227,29 @@ def _begin(
 
 @contextlib.contextmanager
 def prefect_server(home: Path) -> Iterator[str]:
-    """A Prefect server that several workspaces share; gives its API's address."""
+    """A Prefect server that several workspaces, and all who name this home, share; gives its API's address.
+
+    Whoever leaves last ends it.
+    """
     workspace = Workspace(home)
     workspace.make()
     server = Server(workspace)
     os.environ["LOOPLINE_SERVER_IDLE_S"] = "20"  # should these tests be killed
-    with server.lease():
-        server.start()
-        try:
+    leaving = filelock.FileLock(home / "leaving.lock")
+    with contextlib.ExitStack() as lease:
+        with leaving:
+            lease.enter_context(server.lease())
+            server.start()
             address = server.wait()
-            prefect_access.use(workspace, address)
-            del os.environ["PREFECT_API_URL"]  # who is to use it names it; its secret helps nowhere else
+        prefect_access.use(workspace, address)
+        del os.environ["PREFECT_API_URL"]  # who is to use it names it; its secret helps nowhere else
+        try:
             yield address
         finally:
-            server.stop()
+            with leaving:
+                lease.close()
+                if not list((workspace.state / "prefect" / "leases").glob("*.json")):
+                    server.stop()
 
 
 def flow_runs(api: str, name: str, home: Path | None = None) -> dict[str, str]:

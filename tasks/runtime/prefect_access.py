@@ -100,10 +100,9 @@ def serve(port: int) -> None:
     from prefect.settings import PREFECT_SERVER_API_KEEPALIVE_TIMEOUT, PREFECT_SERVER_LOGGING_LEVEL
     from starlette.middleware.trustedhost import TrustedHostMiddleware
 
-    app = create_app(final=True)
-    app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(NAMES))
+    # Around the app, not in it: Prefect's automations call it within the process, by a name of their own.
     uvicorn.run(
-        app,
+        TrustedHostMiddleware(create_app(final=True), allowed_hosts=list(NAMES)),
         host="127.0.0.1",
         port=port,
         timeout_keep_alive=PREFECT_SERVER_API_KEEPALIVE_TIMEOUT.value(),

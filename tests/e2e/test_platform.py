@@ -17,6 +17,7 @@ import pytest
 
 from tasks.runtime import prefect_access, registry_view
 from tasks.runtime.flow_runs import ask
+from tasks.runtime.journal import read
 from tasks.runtime.services import SERVICES, folder, services_of, supervisor
 from tasks.runtime.tied import marked
 from tasks.runtime.workspace import Workspace
@@ -31,7 +32,7 @@ search: {trials: 0}
 train: {epochs: 4, batch: 32}
 judge: {min_samples: 10}
 watch: {schedule: null}
-retrain: {schedule: "0 3 * * MON", timezone: Europe/Vienna}
+retrain: {on: [new_data], cooldown_s: 0, schedule: "0 3 * * MON", timezone: Europe/Vienna}
 serve: {up: true}
 """
 
@@ -201,6 +202,24 @@ def test_a_loop_through_a_deployment_outlives_kills_of_worker_server_and_store(h
     assert home.versions("tiny") == [1]
     assert home.aliases("tiny") == {"champion": 1}
     eventually(lambda: home.run_state(second) == "Completed", f"the second ended as {home.run_state(second)}")
+
+
+def test_new_data_begins_a_loop_by_itself(home: Platform):
+    """A watch sees it, its event begins a run through Prefect's automation, the policy decides, the loop is carried."""
+    table = home.home / "projects" / "tiny" / "penguins.csv"
+    lines = table.read_text().splitlines()
+    table.write_text("\n".join([*lines, *lines[1:60]]) + "\n")
+    os.utime(table, (time.time() - 60, time.time() - 60))  # one that is just being written is left alone
+    home.begin_run("watch")
+    wanted = {"deployments": {"id": {"any_": [home.deployment("retrain")["id"]]}}}
+    wanted["flow_runs"] = {"state": {"type": {"any_": ["COMPLETED", "FAILED", "CRASHED"]}}}
+    (run,) = eventually(lambda: ask(home.api, "flow_runs/filter", wanted), "no loop came of the new data")
+    assert run["state_name"] == "Completed", run["state"]["message"]
+    assert run["parameters"]["signal"]["kind"] == "new_data"
+    assert run["name"] == home.book("tiny")["loop_id"]
+    assert home.versions("tiny") == [1, 2]
+    (decided,) = read(home.state("tiny") / "decisions.jsonl")[0]
+    assert (decided["action"], decided["signal"]["id"]) == ("retrain", run["parameters"]["signal"]["id"])
 
 
 def test_a_killed_supervisord_is_put_right_by_the_next_up_and_down_leaves_nothing(home: Platform):

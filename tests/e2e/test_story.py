@@ -1,4 +1,8 @@
-"""Three months of flights against the running platform, some of which is killed on the way: the story of the README."""
+"""Three months of flights against the running platform, some of which is killed on the way: the story of the README.
+
+It takes minutes, so it is for `make soak`. Each of its parts has a test of every day: the platform, its kills and what
+new data begins (`test_platform.py`), rejected data (`test_bad_input.py`), labels and the watch (`test_feedback.py`).
+"""
 
 from __future__ import annotations
 
@@ -21,7 +25,7 @@ from tasks.runtime.tied import marked
 from tasks.runtime.workspace import Workspace
 from tests.running import ROOT, assert_gone, assert_unlocked
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]  # months, and platforms killed, take longer than a test may
+pytestmark = [pytest.mark.e2e, pytest.mark.soak, pytest.mark.timeout(300)]
 
 ROWS = 900
 PATIENCE_S = 240.0

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import MakeOnce
 from tests.running import Loopline
 
 SPEC = """\
@@ -65,16 +66,28 @@ def make_home(tmp_path_factory: pytest.TempPathFactory, api: str, empty_store: P
 
 
 @pytest.fixture(scope="session")
-def whole(make_home: MakeHome) -> Loopline:
+def whole(make_whole: Callable[[str, str], Loopline]) -> Loopline:
     """The run that nobody interrupts: what all others must end like."""
-    home = make_home("whole")
-    home("run", "whole").ok()
-    return home
+    return make_whole("whole", SPEC)
 
 
 @pytest.fixture(scope="session")
-def whole_on_two_ranks(make_home: MakeHome) -> Loopline:
+def whole_on_two_ranks(make_whole: Callable[[str, str], Loopline]) -> Loopline:
     """The same, trained by two ranks."""
-    home = make_home("whole", TWO_RANKS)
-    home("run", "whole").ok()
-    return home
+    return make_whole("whole-on-two-ranks", TWO_RANKS)
+
+
+@pytest.fixture(scope="session")
+def make_whole(once: MakeOnce, api: str, empty_store: Path) -> Callable[[str, str], Loopline]:
+    """A function that gives a workspace in which the project `whole` was run once, to read from."""
+
+    def make(name: str, spec: str) -> Loopline:
+        def run(folder: Path) -> None:
+            home = Loopline(folder / "home", {"PREFECT_API_URL": api})
+            home.begin(empty_store)
+            home.project("whole", spec, {"slow.py": SLOW})
+            home("run", "whole").ok()
+
+        return Loopline(once(name, run) / "home", {"PREFECT_API_URL": api})
+
+    return make
