@@ -275,6 +275,8 @@ def _automate(
     others = {name for flow, name in _existing(client, pool) if flow == "retrain"} - {spec.name for spec in specs}
     for spec in specs:
         wanted += automations.of_project(spec.name, spec.retrain, deployments["retrain", spec.name])
+        if spec.watch.schedule is not None:
+            wanted.append(automations.of_champion(spec.name, deployments["watch", spec.name]))
     automations.apply(client, pool, wanted, keep=others)
 
 

@@ -1,4 +1,4 @@
-"""Automations of Prefect: an event of a project begins its `retrain` run, and what a person should hear is sent.
+"""Automations of Prefect: events of a project begin its `retrain` and `watch` runs, and messages go to people.
 
 They are made by `loopline deploy` and found again by their tags; one that a person switched off on Prefect's page
 stays off, and one that need not change is not touched: Prefect counts its events anew when it is.
@@ -15,7 +15,7 @@ from models.identity import key_of
 from models.retrain.signal import Kind
 from models.spec_care import Retrain
 from tasks.adapters import notifications
-from tasks.runtime.events import SIGNALS, STORM_S, TAG, owner_tag
+from tasks.runtime.events import CHAMPION_MOVED, SIGNALS, STORM_S, TAG, owner_tag
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient
@@ -59,6 +59,22 @@ def of_project(name: str, policy: Retrain, deployment: UUID) -> list[Wanted]:
     return [_retraining(name, kind, deployment) for kind in dict.fromkeys([*kinds, "person"])]
 
 
+def of_champion(name: str, deployment: UUID) -> Wanted:
+    """The automation that looks at a new champion at once: what was last watched is another version.
+
+    Args:
+        name: The project's.
+        deployment: Id of its `watch` deployment.
+    """
+    return Wanted(
+        name=f"{name}: the champion moved",
+        owner=name,
+        description=f"{CHAMPION_MOVED}: {name} is watched at once, whoever moved its champion.",
+        trigger=_on([CHAMPION_MOVED], {"prefect.resource.id": f"loopline.project.{name}"}, STORM_S),
+        actions=[_run(deployment, {})],
+    )
+
+
 def of_pool(pool: str, page: str, blocks: Mapping[str, UUID]) -> list[Wanted]:
     """The messages to people, of all projects together.
 
@@ -100,19 +116,22 @@ def _retraining(name: str, kind: Kind, deployment: UUID) -> Wanted:
         "trigger": kind,
         "reason": {"__prefect_kind": "jinja", "template": "{{ event.payload.get('reason', '') }}"},
     }
-    action = {
-        "type": "run-deployment",
-        "source": "selected",
-        "deployment_id": str(deployment),
-        "parameters": parameters,
-    }
     return Wanted(
         name=f"{name}: {WORDS[kind]}",
         owner=name,
         description=f"{SIGNALS[kind]}: the policy of {name} weighs whether to retrain. Switched off, it stays off.",
         trigger=_on([SIGNALS[kind]], {"prefect.resource.id": f"loopline.project.{name}"}, STORM_S),
-        actions=[action],
+        actions=[_run(deployment, parameters)],
     )
+
+
+def _run(deployment: UUID, parameters: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "type": "run-deployment",
+        "source": "selected",
+        "deployment_id": str(deployment),
+        "parameters": parameters,
+    }
 
 
 def _message(pool: str, topic: notifications.Topic, page: str, blocks: Mapping[str, UUID]) -> Wanted:

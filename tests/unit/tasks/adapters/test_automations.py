@@ -8,7 +8,7 @@ from typing import Any
 from uuid import uuid4
 
 from models.spec_care import Retrain
-from tasks.adapters.automations import Wanted, apply, of_pool, of_project
+from tasks.adapters.automations import Wanted, apply, of_champion, of_pool, of_project
 
 DEPLOYMENT = uuid4()
 
@@ -49,6 +49,14 @@ def test_each_trigger_named_and_a_person_have_one() -> None:
     assert made[0].trigger["expect"] == ["loopline.model.decayed"]
     assert made[0].trigger["match"] == {"prefect.resource.id": "loopline.project.tiny"}
     assert made[0].actions[0]["deployment_id"] == str(DEPLOYMENT)
+
+
+def test_a_new_champion_is_watched_at_once() -> None:
+    made = of_champion("tiny", DEPLOYMENT)
+    assert (made.trigger["expect"], made.trigger["match"]) == (
+        ["loopline.champion.moved"], {"prefect.resource.id": "loopline.project.tiny"}
+    )  # fmt: skip
+    assert made.actions[0]["deployment_id"] == str(DEPLOYMENT)
 
 
 def test_nobody_wants_to_hear_so_nothing_is_sent() -> None:
