@@ -320,8 +320,9 @@ def _withdrawn(log: PartLog, since: int, upto: int) -> Keys:
     tables = log.scan(since, upto, ["id", predictions.LABEL], batch=1 << 18)
     found = [table.column("id").filter(table.column(predictions.LABEL).is_null()) for table in tables]
     ids = pa.chunked_array([chunk for column in found for chunk in column.chunks], pa.string())
-    last = predictions.latest_labels(log, ids, upto).column(predictions.LABEL)
-    return keys_of(ids.filter(last.is_null()))
+    if len(ids):
+        ids = ids.filter(predictions.latest_labels(log, ids, upto).column(predictions.LABEL).is_null())
+    return keys_of(ids)
 
 
 def _versions(tables: Iterator[pa.Table]) -> list[str]:
