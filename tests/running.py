@@ -11,7 +11,7 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -250,6 +250,15 @@ def prefect_server(home: Path) -> Iterator[str]:
                 lease.close()
                 if not list((workspace.state / "prefect" / "leases").glob("*.json")):
                     server.stop()
+
+
+def eventually(found: Callable[[], Any], why: str = "it did not come about") -> Any:
+    """What `found` gives once that is true."""
+    deadline = time.monotonic() + LONGEST_S * 0.8
+    while not (value := found()):
+        assert time.monotonic() < deadline, why
+        time.sleep(0.1)
+    return value
 
 
 def flow_runs(api: str, name: str, home: Path | None = None) -> dict[str, str]:

@@ -8,7 +8,7 @@ import socket
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +21,10 @@ from tasks.runtime.journal import read
 from tasks.runtime.services import SERVICES, folder, services_of, supervisor
 from tasks.runtime.tied import marked
 from tasks.runtime.workspace import Workspace
-from tests.running import Loopline
+from tests.running import Loopline, eventually
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]  # months, and platforms killed, take longer than a test may
 
-PATIENCE_S = 240
 SPEC = """\
 data: {source: penguins.csv, target: species}
 search: {trials: 0}
@@ -35,14 +34,6 @@ watch: {schedule: null}
 retrain: {on: [new_data], cooldown_s: 0, schedule: "0 3 * * MON", timezone: Europe/Vienna}
 serve: {up: true}
 """
-
-
-def eventually(holds: Callable[[], Any], why: str) -> Any:
-    deadline = time.monotonic() + PATIENCE_S
-    while not (found := holds()):
-        assert time.monotonic() < deadline, why
-        time.sleep(0.2)
-    return found
 
 
 class Platform(Loopline):

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,12 +22,11 @@ from tasks.runtime.journal import read
 from tasks.runtime.services import services_of
 from tasks.runtime.tied import marked
 from tasks.runtime.workspace import Workspace
-from tests.running import ROOT, assert_gone, assert_unlocked
+from tests.running import ROOT, assert_gone, assert_unlocked, eventually
 
 pytestmark = [pytest.mark.e2e, pytest.mark.soak, pytest.mark.timeout(300)]
 
 ROWS = 900
-PATIENCE_S = 240.0
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +63,7 @@ def test_a_month_goes_round_by_itself_though_worker_and_server_are_killed(player
     assert before["champion"] == "1"
     player.month("2013-02", months["2013-02"])
     player.arrive("2013-02", months["2013-02"])
-    _until(lambda: player.status()["state"] == "running")
+    eventually(lambda: player.status()["state"] == "running")
     for service in services_of(Workspace(player.home)):
         if service.name in ("worker", "prefect") and service.pid:
             os.kill(service.pid, signal.SIGKILL)
@@ -104,7 +102,7 @@ def test_what_was_predicted_is_watched(player: Any):
         path = state(player) / "watch" / "watch.json"
         return path.exists() and json.loads(path.read_text())["num_labels"] == 2 * ROWS
 
-    _until(watched)
+    eventually(watched)
     assert json.loads((state(player) / "watch" / "watch.json").read_text())["num_predictions"] == 2 * ROWS
 
 
@@ -125,10 +123,3 @@ def test_down_leaves_nothing(player: Any):
     assert not list(marked(Workspace(player.home)))
     assert_gone(player.home)
     assert_unlocked(player.home, "flights")
-
-
-def _until(holds: Any) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not holds():
-        assert time.monotonic() < deadline, "it did not come about"
-        time.sleep(0.3)

@@ -7,8 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
@@ -22,20 +20,12 @@ from tasks.runtime.open_signals import ask_again, undecided
 from tasks.runtime.prefect_server import Server
 from tasks.runtime.workspace import Workspace
 from tests.conftest import MakeProject
+from tests.running import eventually
 
 pytestmark = pytest.mark.fault
 
-PATIENCE_S = 180.0
 LATER_S = 130.0
 """So much later, by the clock that is handed in, an open signal is asked again."""
-
-
-def eventually(found: Callable[[], Any]) -> Any:
-    deadline = time.monotonic() + PATIENCE_S
-    while not (value := found()):
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
-    return value
 
 
 def test_a_signal_outlives_the_death_of_prefect_while_its_run_starts(

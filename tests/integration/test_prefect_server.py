@@ -14,8 +14,8 @@ from tasks.runtime import flow_runs, prefect_access, processes
 from tasks.runtime.flow_runs import ask
 from tasks.runtime.prefect_server import Server, is_healthy
 from tasks.runtime.workspace import Workspace
+from tests.running import eventually
 
-PATIENCE_S = 90
 IDLE_S = 4
 
 
@@ -26,13 +26,6 @@ def server(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> Iterator[Se
     made = Server(workspace)
     yield made
     made.stop()
-
-
-def eventually(true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
 
 
 def gone(identity: dict[str, object]) -> Callable[[], bool]:

@@ -2,8 +2,7 @@
 
 import os
 import signal
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,16 +12,9 @@ from tasks.runtime import platform, processes, stores, supervision
 from tasks.runtime.services import _exits, folder, supervisor
 from tasks.runtime.tied import marked
 from tasks.runtime.workspace import Workspace
+from tests.running import eventually
 
-PATIENCE_S = 90
 BROKEN = "nonesuch"
-
-
-def eventually(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
 
 
 def start(workspace: Workspace) -> dict[str, object]:

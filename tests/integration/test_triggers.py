@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, ClassVar
 
@@ -32,8 +32,8 @@ from tasks.runtime.open_signals import ask_again
 from tasks.runtime.worker import pool_of
 from tasks.runtime.workspace import Project, Workspace
 from tests.conftest import MakeProject
+from tests.running import eventually
 
-PATIENCE_S = 120.0
 QUIET_S = 2.0
 NUM_RUNS = 2
 STORM = 100  # a thousand cost the server a minute; the policy is tested with them
@@ -73,14 +73,6 @@ def runs(client: SyncPrefectClient, project: Project) -> list[FlowRun]:
 def automations(client: SyncPrefectClient, project: Project) -> dict[str, Any]:
     found = client.read_automations(limit=200)
     return {one.name: one for one in found if f"owner:{project.folder.name}" in one.tags}
-
-
-def eventually(found: Callable[[], Any]) -> Any:
-    deadline = time.monotonic() + PATIENCE_S
-    while not (value := found()):
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
-    return value
 
 
 def test_an_event_begins_a_run_with_its_signal(client: SyncPrefectClient, project: Project) -> None:
