@@ -12,6 +12,7 @@ import hashlib
 import importlib
 import importlib.util
 import inspect
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -152,9 +153,13 @@ def _without_bytecode() -> Iterator[None]:
 
 
 def _note_loaded(folder: Path) -> None:
+    inside = f"{folder}{os.sep}"
     for name, module in list(sys.modules.items()):
-        file = Path(getattr(module, "__file__", None) or "")
-        if not file.is_relative_to(folder) or "site-packages" in file.parts or not file.is_file():
+        path = getattr(module, "__file__", None)
+        if not isinstance(path, str) or not path.startswith(inside):  # thousands of modules: as text, in 1 ms
+            continue
+        file = Path(path)
+        if "site-packages" in file.parts or not file.is_file():
             continue
         if name not in _loaded or _loaded[name][0] != file:
             _loaded[name] = (file, _content(file))

@@ -19,10 +19,12 @@ import time
 from collections.abc import Iterator
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any
 
 import psutil
 import torch
 import torch.distributed.launcher.api as elastic
+from torch.distributed import TCPStore  # type: ignore[attr-defined]
 from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from torch.distributed.elastic.rendezvous.api import RendezvousTimeoutError
@@ -60,8 +62,11 @@ def run_gang(connections: list[Connection], job: Job, meeting: Meeting | None = 
     logs = Path(tempfile.mkdtemp(prefix="loopline-agent-"))
     # What ranks die of is told over their connections; the agent's own account of it would come twice.
     logging.disable(logging.CRITICAL)
+    # Torch's agents take the store of this process that listens there already, so no port is chosen to be taken.
+    store = None if meeting.is_shared else TCPStore("127.0.0.1", 0, is_master=True, multi_tenant=True)
+    launch = _launch(job, meeting, logs) if store is None else _launch_here(job, store.port, logs)
     try:
-        elastic.elastic_launch(_launch(job, meeting, logs), _rank)(job, connections, os.getpid(), meeting)
+        elastic.elastic_launch(launch, _rank)(job, connections, os.getpid(), meeting)
     except ChildFailedError as error:
         connections[0].send(("failed", _cause(error)))
     except RendezvousTimeoutError:
@@ -70,13 +75,23 @@ def run_gang(connections: list[Connection], job: Job, meeting: Meeting | None = 
         shutil.rmtree(logs, ignore_errors=True)
 
 
+def _launch_here(job: Job, port: int, logs: Path) -> elastic.LaunchConfig:
+    """Ranks of this node alone, as `torchrun` starts them: meeting others costs 2 s of CPU before the first step."""
+    return elastic.LaunchConfig(
+        min_nodes=1,
+        max_nodes=1,
+        rdzv_backend="static",
+        rdzv_endpoint=f"127.0.0.1:{port}",
+        rdzv_configs={"rank": 0},
+        **_ranks(job, logs),
+    )
+
+
 def _launch(job: Job, meeting: Meeting, logs: Path) -> elastic.LaunchConfig:
-    low, high = job.train.num_nodes if meeting.is_shared else (1, 1)
+    low, high = job.train.num_nodes
     return elastic.LaunchConfig(
         min_nodes=low,
         max_nodes=high,
-        nproc_per_node=job.train.ranks,
-        run_id="loopline",
         rdzv_backend="c10d",
         rdzv_endpoint=f"{meeting.host}:{meeting.port}",
         # A node is lost when it was silent for three seconds; who comes when enough are there is taken in later.
@@ -90,12 +105,20 @@ def _launch(job: Job, meeting: Meeting, logs: Path) -> elastic.LaunchConfig:
         # Nodes are numbered in the order of their addresses, and rank 0 writes and reports: it must be the host's.
         # Only rank 0's address is ever connected to.
         local_addr=meeting.address if meeting.is_host else f"~{meeting.address}",
-        max_restarts=job.train.max_restarts,
-        monitor_interval=0.05,
-        start_method="fork",
-        logs_specs=DefaultLogsSpecs(log_dir=str(logs)),
-        shutdown_timeout=1,
+        **_ranks(job, logs),
     )
+
+
+def _ranks(job: Job, logs: Path) -> dict[str, Any]:
+    return {
+        "nproc_per_node": job.train.ranks,
+        "run_id": "loopline",
+        "max_restarts": job.train.max_restarts,
+        "monitor_interval": 0.05,
+        "start_method": "fork",
+        "logs_specs": DefaultLogsSpecs(log_dir=str(logs)),
+        "shutdown_timeout": 1,
+    }
 
 
 def _rank(job: Job, connections: list[Connection], agent: int, meeting: Meeting) -> None:

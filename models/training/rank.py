@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import datetime
 import gc
+import os
 import shutil
 import sys
 from dataclasses import asdict
 from typing import Any
 
 import torch
+from torch.distributed import PrefixStore  # type: ignore[attr-defined]
 from torch.distributed.rendezvous import rendezvous
 
 from models.errors import TrainingError
@@ -94,6 +96,8 @@ def join_world(job: Job, on_hang: OnHang) -> World:
     torch.set_num_threads(job.threads)
     backend = "nccl" if torch.cuda.is_available() else "gloo"
     store, rank, size = next(rendezvous("env://", timeout=_COLLECTIVE_TIMEOUT))
+    if os.environ["GROUP_WORLD_SIZE"] == "1":  # one agent keeps its store through restarts: no key of dead ranks counts
+        store = PrefixStore(f"restart {os.environ['TORCHELASTIC_RESTART_COUNT']}", store)
     torch.distributed.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=_COLLECTIVE_TIMEOUT)
     pulse = Pulse(store, rank, size, job.silence_s, on_hang)
     return World(rank, size, device_of(job, local_rank()), pulse=pulse)
