@@ -3,9 +3,9 @@ PYTHON ?= python3
 PROJECT ?= flights
 BIN := .venv/bin
 SEED ?= $(shell date +%s)
-# Four workers for two cores: tests wait for processes. A file is one worker's, since tests share its
+# Three workers for two cores: tests wait for processes. A file is one worker's, since tests share its
 # workspaces and servers; in the order of folders the costly files come first and the small ones of tests/unit fill up.
-PYTEST := $(BIN)/python -m pytest -n $(or $(WORKERS),4) --dist loadfile --no-loadscope-reorder --durations=50
+PYTEST := $(BIN)/python -m pytest -n $(or $(WORKERS),3) --dist loadfile --no-loadscope-reorder --durations=50
 
 .PHONY: run test test-fast soak check bench up story setup format lock
 

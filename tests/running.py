@@ -20,6 +20,7 @@ import filelock
 import psutil
 import pytest
 
+from models.errors import StoreError
 from tasks.runtime import prefect_access, processes
 from tasks.runtime.flow_runs import ask
 from tasks.runtime.loop import OWNER
@@ -253,12 +254,14 @@ def prefect_server(home: Path) -> Iterator[str]:
 
 
 def eventually(found: Callable[[], Any], why: str = "it did not come about") -> Any:
-    """What `found` gives once that is true."""
+    """What `found` gives once that is true; a server that does not answer in time is asked again."""
     deadline = time.monotonic() + LONGEST_S * 0.8
-    while not (value := found()):
+    while True:
+        with contextlib.suppress(StoreError):
+            if value := found():
+                return value
         assert time.monotonic() < deadline, why
-        time.sleep(0.1)
-    return value
+        time.sleep(0.2)
 
 
 def flow_runs(api: str, name: str, home: Path | None = None) -> dict[str, str]:

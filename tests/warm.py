@@ -120,6 +120,9 @@ class Server:
             with self._lock:
                 send(self._socket, (str(program), arguments, environ, str(cwd)), (*files, theirs))
                 pid, _ = receive(self._socket)
+        except (EOFError, ConnectionError) as error:
+            cure = "`python -c 'from tests.preloaded import preload; preload()'` says why; `make setup` may help"
+            raise RuntimeError(f"the parent of the tests' commands ended: {cure}") from error
         finally:
             os.close(theirs)
         return Process(pid, mine)

@@ -64,6 +64,16 @@ def test_an_edited_file_is_loaded_anew(tmp_path: Path) -> None:
         assert resolve("./net.py:value", tmp_path) == value
 
 
+def test_no_bytecode_is_written_beside_a_users_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python would take it for current after an edit within the same second that keeps the size."""
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    (tmp_path / "beside_this.py").write_text("value = 3\n")
+    (tmp_path / "net.py").write_text("from beside_this import value\n")
+    assert resolve("./net.py:value", tmp_path) == 3
+    assert not list(tmp_path.rglob("*.pyc"))
+    assert not sys.dont_write_bytecode
+
+
 def test_a_file_is_loaded_anew_when_what_it_imports_was_edited(tmp_path: Path) -> None:
     """A loop under way records each step with the code as it is then."""
     (tmp_path / "made_common.py").write_text("SCALE = 1\n")
