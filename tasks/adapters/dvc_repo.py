@@ -9,6 +9,8 @@ repository: we wait for it.
 from __future__ import annotations
 
 import io
+import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -23,6 +25,9 @@ from tasks.runtime.workspace import CLONE, Project
 COMMAND = 'PATH=".venv/bin:$PATH" loopline stage'
 IGNORED = ("__pycache__", ".loopline", ".venv", "*.tmp")
 SHOWN_CHARACTERS = 500
+PROGRAM = (sys.executable, "-P", "-m", "dvc", "--wait-for-lock")
+LOOK_S = 5.0
+FULL_BYTES = 65_536  # less does not hold the index that SQLite shares among a database's readers
 
 
 def commit(project: Project, loop_id: str) -> dict[str, str]:
@@ -58,19 +63,37 @@ def _address(project: Project, root: Path, stage: str) -> str:
 
 
 def _dvc(root: Path, command: str, *arguments: str) -> None:
-    """Run it. Without `--quiet`, under which DVC does not say either what is wrong."""
-    done = subprocess.run(
-        [sys.executable, "-P", "-m", "dvc", "--wait-for-lock", command, *arguments],
-        cwd=root,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode:
-        said = " ".join((done.stderr or done.stdout).split())[-SHOWN_CHARACTERS:] or f"exit code {done.returncode}"
+    """Run it. Without `--quiet`, under which DVC does not say either what is wrong.
+
+    On a full disk it may never end: `diskcache` (5.6.3, `Cache._transact`) tries again for ever where SQLite cannot
+    begin a transaction. We look now and then, and end it.
+    """
+    asked = [*PROGRAM, command, *arguments]
+    with subprocess.Popen(asked, cwd=root, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            out, err = _ended(process, root)
+        except BaseException:
+            process.kill()
+            raise
+    if process.returncode:
+        said = " ".join((err or out).split())[-SHOWN_CHARACTERS:] or f"exit code {process.returncode}"
         raise StoreError(
             f"`dvc {command}` in {root} failed: {said}: put it right and run again; the data in data/ is whole"
         )
+
+
+def _ended(process: subprocess.Popen[str], root: Path) -> tuple[str, str]:
+    """What it printed, once it ends; a disk that is full twice in a row is a StoreError."""
+    was_full = False
+    while True:
+        try:
+            return process.communicate(timeout=LOOK_S)
+        except subprocess.TimeoutExpired:
+            written = (root, Path(os.environ.get("DVC_SITE_CACHE_DIR", root)))
+            full = [str(one) for one in written if one.exists() and shutil.disk_usage(one).free < FULL_BYTES]
+            if full and was_full:
+                raise StoreError(f"{full[0]}: the disk is full: free some space and run again") from None
+            was_full = bool(full)
 
 
 def _ensure_repository(root: Path) -> None:

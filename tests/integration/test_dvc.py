@@ -13,6 +13,23 @@ from tasks.adapters import dvc_repo
 from tasks.runtime import dvc_view
 from tasks.runtime.workspace import Project, Workspace
 from tests.conftest import MakeProject
+from tests.running import mounted
+
+
+# What DVC does as it notes what it linked: a new connection to its cache of links. On a full disk this never ends.
+WRITE_TO_FULL_DISK = """
+import diskcache
+links = diskcache.Cache("links")
+links["one"] = 1
+links.close()
+with open("filler", "wb", buffering=0) as filler:
+    while True:
+        try:
+            filler.write(bytes(4096))
+        except OSError:
+            break
+links["two"] = 2
+"""
 
 
 def dvc(folder: Path, *arguments: str) -> str:
@@ -180,3 +197,12 @@ def test_dvc_repro_carries_out_our_stages_and_leaves_nothing_to_do(
 
     planned = {item.step: item.state for item in Ledger(project, read_spec(project.spec_path)).plan()}
     assert (planned["ingest"], planned["prepare"]) == ("done", "done")
+
+
+def test_dvc_that_does_not_end_on_a_full_disk_is_ended(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(dvc_repo, "PROGRAM", (sys.executable, "-c", WRITE_TO_FULL_DISK))
+    monkeypatch.setattr(dvc_repo, "LOOK_S", 0.5)
+    with mounted(tmp_path, "-t", "tmpfs", "-o", "size=400k", "tmpfs"):
+        with pytest.raises(StoreError, match="the disk is full: free some space and run again"):
+            dvc_repo._dvc(tmp_path, "commit")
+        assert (tmp_path / "filler").stat().st_size > 0
