@@ -15,6 +15,7 @@ import pytest
 
 from tasks.runtime import stores
 from tasks.runtime.workspace import Project, Workspace
+from tests.preloaded import remember_operators, remember_ours
 
 if TYPE_CHECKING:
     from tests.serving import LiveServer
@@ -54,6 +55,7 @@ def pytest_configure() -> None:
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # each of hundreds of processes would compile our code again
     sys.dont_write_bytecode = False
     os.environ.update(QUIET)
+    remember_ours()
     from hypothesis import settings
 
     # No test fails because the machine is busy, and each day draws the same examples.
@@ -87,6 +89,8 @@ def _own_environment() -> Iterator[None]:
     before = dict(os.environ)
     if "torch" in sys.modules:
         sys.modules["torch"].set_num_threads(1)
+    if "torch.onnx._internal.exporter._registration" in sys.modules:
+        remember_operators()
     yield
     for key in [key for key in os.environ if key not in before]:
         del os.environ[key]
@@ -132,6 +136,14 @@ def empty_store(once: MakeOnce) -> Path:
         stores.initialise_mlflow(workspace, {"MLFLOW_TRACKING_URI": uri})
 
     return Workspace(once("store", make)).state / "mlflow"
+
+
+@pytest.fixture(scope="session")
+def empty_prefect(once: MakeOnce, api: str) -> Path:
+    """The database of a Prefect server that nobody has used."""
+    from tests.running import EMPTY_PREFECT
+
+    return once("prefect") / EMPTY_PREFECT
 
 
 @pytest.fixture

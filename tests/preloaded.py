@@ -1,11 +1,14 @@
 """What the warm parent of the tests' commands has imported, and done once, before it forks the first of them.
 
+`remember_ours` and `remember_operators` are for the test processes too.
+
 Prefect reads its settings as it is imported: its modules are held back until a command imports them, and the settings
 are read then, as in a process of its own.
 """
 
 from __future__ import annotations
 
+import functools
 import importlib
 import os
 import pkgutil
@@ -33,6 +36,17 @@ LIBRARIES = (
     "matplotlib.pyplot",
     "onnx",
     "onnxscript",
+    *(
+        f"dvc.{name}"
+        for name in ("cachemgr", "cli.parser", "data_cloud", "dependency", "dirs", "lock", "rwlock", "scm")
+    ),
+    *(
+        f"dvc.repo.{name}"
+        for name in ("artifacts", "datasets", "graph", "index", "metrics", "plots", "reproduce", "trie")
+    ),
+    "dvc.utils.strictyaml",
+    "dvc_data.hashfile.db.local",
+    "dvc_data.hashfile.status",
     *RANKS,
 )
 OURS = ("models", "tasks", "flows")
@@ -42,6 +56,9 @@ def preload() -> None:
     """Import what commands need, and do what is done once in a process, so that no command does it again."""
     for name in (*LIBRARIES, *_ours(users_of_prefect=False)):
         importlib.import_module(name)
+    remember_ours()
+    remember_operators()
+    _fingerprint_once()
     _draw_once()
     _export_once()
     _look_at_requirements_once()
@@ -56,6 +73,31 @@ def _ours(users_of_prefect: bool) -> Iterator[str]:
             source = Path(spec.origin).read_text()
             if bool(re.search(r"^(from|import) prefect\b", source, re.MULTILINE)) == users_of_prefect:
                 yield module.name
+
+
+def remember_ours() -> None:
+    """Fingerprint each file of our own code once in a process, whatever the number of its workspaces."""
+    from models import identity
+
+    fingerprint = identity._fingerprint
+    ours = functools.cache(fingerprint)
+    folders = identity.OWN_FOLDERS
+    identity._fingerprint = lambda path: (ours if str(path).startswith(folders) else fingerprint)(path)
+
+
+def remember_operators() -> None:
+    """List torch's ONNX operators once in a process, whatever the number of its exports."""
+    from torch.onnx._internal.exporter import _registration
+
+    registry = _registration.ONNXRegistry
+    if not hasattr(registry.from_torchlib, "cache_info"):
+        registry.from_torchlib = staticmethod(functools.cache(registry.from_torchlib))
+
+
+def _fingerprint_once() -> None:
+    from models import identity, steps
+
+    identity.code_parts({module for step in steps.STEPS for module in step.code})
 
 
 def _draw_once() -> None:

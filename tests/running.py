@@ -33,6 +33,7 @@ PROGRAM = Path(sys.executable).with_name("loopline")
 PENGUINS = ROOT / "projects" / "penguins" / "penguins.csv"
 POLL_S = 0.005
 LONGEST_S = 300.0
+EMPTY_PREFECT = "empty.db"
 PROMISED_S = 3.0  # an orphan may outlive a kill by this much
 
 
@@ -130,9 +131,10 @@ class Loopline:
             **os.environ, "PATH": path, "LOOPLINE_HOME": str(self.home), "LOOPLINE_SERVER_IDLE_S": "30", **self.environ
         }  # fmt: skip
 
-    def begin(self, store: Path) -> None:
-        """Make the empty workspace, with a copy of a tracking store that is initialised: making one takes seconds."""
+    def begin(self, store: Path, prefect: Path) -> None:
+        """Make the empty workspace, with copies of stores that are initialised: making one takes seconds."""
         shutil.copytree(store, self.home / ".loopline" / "mlflow")
+        begin_prefect(self.home, prefect)
 
     def start(self, *arguments: str, cwd: Path | None = None, **environ: str) -> Running:
         logs = self.home.with_name(f"{self.home.name}-logs")
@@ -226,11 +228,25 @@ def _begin(
         return subprocess.Popen([PROGRAM, *arguments], stdin=nothing, stdout=out, stderr=err, env=environ, cwd=cwd)
 
 
+def begin_prefect(home: Path, empty: Path) -> None:
+    """Give the workspace the database of a Prefect server that nobody has used: its migrations take 5 CPU-s."""
+    folder = Workspace(home).state / "prefect"
+    folder.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(empty, folder / "prefect.db")
+
+
+def _copy_database(source: Path, copy: Path) -> None:
+    """Of a database in use, if it was not copied yet."""
+    if not copy.exists():
+        with contextlib.closing(sqlite3.connect(source)) as read, contextlib.closing(sqlite3.connect(copy)) as written:
+            read.backup(written)
+
+
 @contextlib.contextmanager
 def prefect_server(home: Path) -> Iterator[str]:
     """A Prefect server that several workspaces, and all who name this home, share; gives its API's address.
 
-    Whoever leaves last ends it.
+    Its database is copied to EMPTY_PREFECT in `home` before anybody uses it. Whoever leaves last ends it.
     """
     workspace = Workspace(home)
     workspace.make()
@@ -242,6 +258,7 @@ def prefect_server(home: Path) -> Iterator[str]:
             lease.enter_context(server.lease())
             server.start()
             address = server.wait()
+            _copy_database(workspace.state / "prefect" / "prefect.db", home / EMPTY_PREFECT)
         prefect_access.use(workspace, address)
         del os.environ["PREFECT_API_URL"]  # who is to use it names it; its secret helps nowhere else
         try:

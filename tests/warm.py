@@ -15,6 +15,7 @@ import contextlib
 import ctypes
 import functools
 import gc
+import logging
 import os
 import select
 import signal
@@ -38,6 +39,10 @@ from models.training.nursery import receive, send
 ROOT = Path(__file__).parents[1]
 TRAINING = ("run", "backtest")
 """Commands that may start ranks."""
+DVC = "dvc"
+"""The program of DVC, in place of ours."""
+NURSERY = "nursery"
+"""The process that starts ranks, in place of our program."""
 RANKS_NAME = "test-ranks"
 """How the kernel names the process that starts ranks, and the ranks: their command line is that of this server."""
 _LOST = -signal.SIGKILL  # a command dies with its server
@@ -91,16 +96,17 @@ class Server:
     """
 
     def __init__(self, address: Path) -> None:
+        self.address = str(address)
         self._lock = threading.Lock()
         self._socket = socket.socket(socket.AF_UNIX)
         with _coming_and_going():
             try:
-                self._socket.connect(str(address))
+                self._socket.connect(self.address)
             except OSError:
-                program = [sys.executable, "-m", "tests.warm", str(address)]
+                program = [sys.executable, "-m", "tests.warm", self.address]
                 environ = {"OMP_WAIT_POLICY": "PASSIVE", **os.environ}
                 subprocess.run(program, stdin=subprocess.DEVNULL, cwd=ROOT, env=environ, check=True)
-                self._socket.connect(str(address))
+                self._socket.connect(self.address)
         atexit.register(self._socket.close)
 
     def start(
@@ -109,11 +115,12 @@ class Server:
         arguments: tuple[str, ...],
         environ: dict[str, str],
         cwd: Path,
-        files: tuple[int, int, int],
+        files: tuple[int, ...],
     ) -> Process:
         """A process that calls the program with these arguments; `files` are its input, output and error.
 
-        The program `-c` runs its one argument as Python does.
+        The program `-c` runs its one argument as Python does; DVC is DVC's program; NURSERY starts ranks for whoever
+        holds the other end of the socket that is its fourth file.
         """
         mine, theirs = os.pipe()
         try:
@@ -138,6 +145,19 @@ def server() -> Server:
     """The connection of this test process, made at first use."""
     run = os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))
     return Server(Path(tempfile.gettempdir()) / f"loopline-warm-{run}")
+
+
+def start_dvc_warm(address: str) -> tuple[str, ...]:
+    """Have this process, and its forks, start DVC as a child of the parent too: half of its second is imports.
+
+    Returns:
+        The start of the command line that does.
+    """
+    from tasks.adapters import dvc_repo
+
+    program = (sys.executable, "-S", str(ROOT / "tests" / "warm_call.py"), address, DVC)
+    dvc_repo.PROGRAM = (*program, *dvc_repo.PROGRAM[dvc_repo.PROGRAM.index("dvc") + 1 :])
+    return program
 
 
 def may_share_imports(environ: dict[str, str]) -> bool:
@@ -229,6 +249,8 @@ def _become(parent: int, request: tuple[str, tuple[str, ...], dict[str, str], st
     """Be the process that was asked for, as if it had been started cold."""
     _die_with(parent)
     program, arguments, environ, cwd = request
+    if program == NURSERY:
+        arguments = (str(os.dup(descriptors[3])),)
     for number, descriptor in enumerate(descriptors[:3]):
         os.dup2(descriptor, number)
     for descriptor in descriptors:
@@ -240,7 +262,7 @@ def _become(parent: int, request: tuple[str, tuple[str, ...], dict[str, str], st
     sys.argv = [program, *arguments]
     sys.modules["__main__"] = types.ModuleType("__main__")
     sys.modules["__main__"].__file__ = program
-    if arguments[:1] and arguments[0] in TRAINING:
+    if (program == "-c" and "Gang" in arguments[0]) or (arguments[:1] and arguments[0] in TRAINING):
         _keep_ranks_ready()
 
 
@@ -265,8 +287,7 @@ def _keep_ranks_ready() -> None:
 
 
 def _wait_to_be_nursery(command: socket.socket) -> None:
-    ctypes.CDLL(None).prctl(_PR_SET_NAME, RANKS_NAME.encode())
-    os.setsid()
+    _be_nursery()
     try:
         (start, environ, number), (descriptor,) = receive(command)
     except (EOFError, ConnectionError):
@@ -281,15 +302,33 @@ def _wait_to_be_nursery(command: socket.socket) -> None:
     os._exit(1)
 
 
-class _Subprocess:
+def _be_nursery() -> None:
+    ctypes.CDLL(None).prctl(_PR_SET_NAME, RANKS_NAME.encode())
+    os.setsid()
+
+
+class _Standard:
+    """The module `subprocess`, but for what a class that inherits from this has of it."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(subprocess, name)
+
+
+class WarmNurseries(_Standard):
+    """The `subprocess` of the gangs in a test's own process: their nurseries are forks of the warm parent."""
+
+    def Popen(self, _: list[str], *, pass_fds: list[int], env: dict[str, str], **__: Any) -> Process:  # noqa: N802
+        with Path(os.devnull).open("rb") as nothing:
+            files = nothing.fileno(), 1, 2, pass_fds[0]
+            return server().start(NURSERY, (), env, ROOT, files)
+
+
+class _Subprocess(_Standard):
     """The `subprocess` that the gang of a command uses."""
 
     def __init__(self, pid: int, ready: socket.socket) -> None:
         self._pid, self._ready = pid, ready
         self.Popen = self._begin
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(subprocess, name)
 
     def _begin(self, command: list[str], *, pass_fds: list[int], env: dict[str, str], **rest: Any) -> Any:
         if self._ready is not None:
@@ -333,11 +372,22 @@ def _main() -> None:
     if os.fork():
         os._exit(0)
     preload()
+    start_dvc_warm(sys.argv[1])
     gc.collect()
     gc.freeze()  # no child walks through what is there now, and thereby copies it
     parent.serve()
     if sys.argv[0] == "-c":
         _end_with(lambda: exec(sys.argv[1], sys.modules["__main__"].__dict__))
+    if sys.argv[0] == NURSERY:
+        from models.training import nursery
+
+        _be_nursery()
+        nursery.serve(int(sys.argv[1]), os.getppid())
+    if sys.argv[0] == DVC:
+        from dvc.cli import main as dvc
+
+        logging.getLogger().handlers.clear()  # those of other libraries
+        _end_with(lambda: sys.exit(dvc(sys.argv[1:])))
     sys.path[0] = str(Path(sys.argv[0]).parent)  # as for a script; `-m` put the folder of then there
     from flows.cli import main
 

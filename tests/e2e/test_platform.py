@@ -97,9 +97,9 @@ def _secret(home: Platform) -> None:
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory, empty_store: Path) -> Iterator[Platform]:
+def home(tmp_path_factory: pytest.TempPathFactory, empty_store: Path, empty_prefect: Path) -> Iterator[Platform]:
     made = Platform(tmp_path_factory.mktemp("platform") / "home")
-    made.begin(empty_store)
+    made.begin(empty_store, empty_prefect)
     made.project("tiny", SPEC)
     made.project("gone", SPEC)
     yield made

@@ -53,12 +53,12 @@ MakeHome = Callable[[str], Loopline]
 
 
 @pytest.fixture(scope="session")
-def make_home(tmp_path_factory: pytest.TempPathFactory, api: str, empty_store: Path) -> MakeHome:
+def make_home(tmp_path_factory: pytest.TempPathFactory, api: str, empty_store: Path, empty_prefect: Path) -> MakeHome:
     """A function that makes a workspace with one project of the given name."""
 
     def make(name: str, spec: str = SPEC) -> Loopline:
         home = Loopline(tmp_path_factory.mktemp(name) / "home", {"PREFECT_API_URL": api})
-        home.begin(empty_store)
+        home.begin(empty_store, empty_prefect)
         home.project(name, spec, {"slow.py": SLOW})
         return home
 
@@ -78,13 +78,13 @@ def whole_on_two_ranks(make_whole: Callable[[str, str], Loopline]) -> Loopline:
 
 
 @pytest.fixture(scope="session")
-def make_whole(once: MakeOnce, api: str, empty_store: Path) -> Callable[[str, str], Loopline]:
+def make_whole(once: MakeOnce, api: str, empty_store: Path, empty_prefect: Path) -> Callable[[str, str], Loopline]:
     """A function that gives a workspace in which the project `whole` was run once, to read from."""
 
     def make(name: str, spec: str) -> Loopline:
         def run(folder: Path) -> None:
             home = Loopline(folder / "home", {"PREFECT_API_URL": api})
-            home.begin(empty_store)
+            home.begin(empty_store, empty_prefect)
             home.project("whole", spec, {"slow.py": SLOW})
             home("run", "whole").ok()
 

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
@@ -20,7 +21,7 @@ from tasks.runtime.open_signals import ask_again, undecided
 from tasks.runtime.prefect_server import Server
 from tasks.runtime.workspace import Workspace
 from tests.conftest import MakeProject
-from tests.running import eventually
+from tests.running import begin_prefect, eventually
 
 pytestmark = pytest.mark.fault
 
@@ -29,8 +30,9 @@ LATER_S = 130.0
 
 
 def test_a_signal_outlives_the_death_of_prefect_while_its_run_starts(
-    workspace: Workspace, make_project: MakeProject
+    workspace: Workspace, make_project: MakeProject, empty_prefect: Path
 ) -> None:
+    begin_prefect(workspace.root, empty_prefect)
     project = make_project("tiny", "retrain: {on: [new_data], min_new_labels: 5}\n")  # decided, without a loop
     asked = Signal(id="data-1", kind="new_data", at=time.time(), reason="60 rows came")
     state, server = project.state("tiny"), Server(workspace)

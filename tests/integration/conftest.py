@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tasks.runtime import gang as gangs
 from tasks.runtime.gang import Gang
 from tasks.runtime.workspace import Workspace
 from tests import warm
@@ -36,6 +37,20 @@ def make_job(tmp_path: Path) -> MakeJob:
     from tests.tiny_jobs import job_maker  # torch: only for tests that train
 
     return job_maker(tmp_path)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _warm_nurseries() -> Iterator[None]:
+    """No gang of a test's own process imports torch again."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(gangs, "subprocess", warm.WarmNurseries())
+        yield
+
+
+@pytest.fixture
+def cold_nurseries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Gangs start their processes as they do for a user."""
+    monkeypatch.setattr(gangs, "subprocess", subprocess)
 
 
 @pytest.fixture(scope="module")

@@ -1,5 +1,6 @@
 """DVC's own program agrees with what a commit left: with git and without, inside the workspace and elsewhere."""
 
+import functools
 import json
 import os
 import subprocess
@@ -12,9 +13,9 @@ from models.errors import StoreError
 from tasks.adapters import dvc_repo
 from tasks.runtime import dvc_view
 from tasks.runtime.workspace import Project, Workspace
+from tests import warm
 from tests.conftest import MakeProject
 from tests.running import mounted
-
 
 # What DVC does as it notes what it linked: a new connection to its cache of links. On a full disk this never ends.
 WRITE_TO_FULL_DISK = """
@@ -32,9 +33,18 @@ links["two"] = 2
 """
 
 
+@functools.cache
+def program() -> tuple[str, ...]:
+    return warm.start_dvc_warm(warm.server().address)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _warm_dvc() -> None:
+    program()
+
+
 def dvc(folder: Path, *arguments: str) -> str:
-    command = [sys.executable, "-m", "dvc", *arguments]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    done = subprocess.run([*program(), *arguments], cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr + done.stdout
     return done.stdout
 

@@ -18,6 +18,7 @@ from models.errors import TrainingError, UserCodeError
 from models.training.job import WEIGHTS_FILE, Job
 from models.training.weights import weights_sha256
 from tasks.runtime.gang import Gang, default_threads
+from tests import warm
 
 pytestmark = pytest.mark.integration
 
@@ -158,20 +159,21 @@ _CALLER = """
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_killing_the_caller_leaves_no_orphan_and_the_next_run_goes_on(gang, make_job, tmp_path, ranks):
     kind, task, arguments, train = REGIMES["mlp"]
-    train = {**train, "epochs": 40, "count": 400, "ranks": ranks}
+    train = {**train, "epochs": 20, "count": 400, "ranks": ranks}
     job = make_job(kind, task, arguments=arguments, folder="killed", **train)
-    caller = subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(_CALLER), job.model_dump_json()], stdout=subprocess.PIPE, text=True
-    )
-    for line in caller.stdout:
-        if int(line) >= 3:
-            break
+    code = textwrap.dedent(_CALLER).replace("sys.argv[1]", repr(job.model_dump_json()))
+    printed, printing = os.pipe()
+    caller = warm.server().start("-c", (code,), dict(os.environ), tmp_path, (0, printing, 2))
+    os.close(printing)
+    with os.fdopen(printed) as lines:
+        for line in lines:
+            if int(line) >= 3:
+                break
     family = psutil.Process(caller.pid).children(recursive=True)
     assert len(family) >= ranks + 1
     time.sleep(random.Random(ranks).random() * 0.2)
     caller.kill()
     caller.wait()
-    caller.stdout.close()
     _, alive = psutil.wait_procs(family, timeout=PATIENCE_S)
     assert alive == []
     result = gang.run(job)
@@ -319,6 +321,7 @@ def test_the_warmed_process_may_die_and_is_replaced(make_job):
         assert gang.run(make_job(arguments={"hidden": 8})).weights_sha256
 
 
+@pytest.mark.usefixtures("cold_nurseries")
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_a_job_that_waits_for_the_warmed_process_outlives_it(make_job, number):
     """A trial that began just then must not count as failed: the search would choose another one."""
