@@ -15,6 +15,7 @@ from pathlib import Path
 
 from models.files import read_json
 from tasks.runtime.doors import secret_in
+from tasks.runtime.garbage import collected_aside
 from tasks.runtime.workspace import Workspace
 
 USER = "loopline"
@@ -101,13 +102,14 @@ def serve(port: int) -> None:
     from starlette.middleware.trustedhost import TrustedHostMiddleware
 
     # Around the app, not in it: Prefect's automations call it within the process, by a name of their own.
-    uvicorn.run(
-        TrustedHostMiddleware(create_app(final=True), allowed_hosts=list(NAMES)),
-        host="127.0.0.1",
-        port=port,
-        timeout_keep_alive=PREFECT_SERVER_API_KEEPALIVE_TIMEOUT.value(),
-        log_level=PREFECT_SERVER_LOGGING_LEVEL.value().lower(),
-    )
+    with collected_aside():
+        uvicorn.run(
+            TrustedHostMiddleware(create_app(final=True), allowed_hosts=list(NAMES)),
+            host="127.0.0.1",
+            port=port,
+            timeout_keep_alive=PREFECT_SERVER_API_KEEPALIVE_TIMEOUT.value(),
+            log_level=PREFECT_SERVER_LOGGING_LEVEL.value().lower(),
+        )
 
 
 if __name__ == "__main__":
