@@ -236,4 +236,5 @@ def _migrate(path: Path) -> None:
         engine.dispose()
     except SQLAlchemyError as error:
         said = str(error).splitlines()[0]
-        raise StoreError(f"{path}: cannot be used as the tracking store: {said}: move the file away") from error
+        cure = "free some space and run again" if "disk is full" in said else "move the file away"
+        raise StoreError(f"{path}: cannot be used as the tracking store: {said}: {cure}") from error
