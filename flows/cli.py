@@ -112,10 +112,12 @@ def main() -> None:
 
 def _cure(error: BaseException) -> str:
     """What to do about a full disk, where a tool's own words for it were passed on as they came."""
-    cure, texts = "the disk is full: free some space and run again", ""
+    from models.files import DISK_IS_FULL
+
+    texts = ""
     cause: BaseException | None = error
     while cause is not None:
         texts += f"{cause}\n"
         cause = cause.__cause__ or cause.__context__
     is_full = any(words in texts for words in ("No space left on device", "database or disk is full"))
-    return f"\n{cure}" if is_full and cure not in str(error) else ""
+    return f"\n{DISK_IS_FULL}" if is_full and DISK_IS_FULL not in str(error) else ""

@@ -18,6 +18,7 @@ from models.errors import StoreError
 SPEC_FILE = "project.yaml"
 CHUNK_BYTES = 1 << 20
 FILE_MODE = 0o644
+DISK_IS_FULL = "the disk is full: free some space and run again"
 CLOCK_TICK_NS = 20_000_000  # twice the coarsest tick (10 ms) with which file systems stamp times
 
 
@@ -72,7 +73,7 @@ def storing(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         cures = {
-            errno.ENOSPC: "the disk is full: free some space and run again",
+            errno.ENOSPC: DISK_IS_FULL,
             errno.EDQUOT: "the disk quota is used up: free some space and run again",
             errno.EROFS: "the file system is read-only: set LOOPLINE_HOME to a folder that can be written",
             errno.ENOTDIR: "a file lies where a folder is expected: move it away, or set LOOPLINE_HOME",

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from models.errors import StoreError
-from models.files import storing, write_text
+from models.files import DISK_IS_FULL, storing, write_text
 from tasks.runtime.dvc_view import STAGES, default_remote, hashes, root_of
 from tasks.runtime.locks import FOREVER_S, held
 from tasks.runtime.workspace import CLONE, Project
@@ -92,7 +92,7 @@ def _ended(process: subprocess.Popen[str], root: Path) -> tuple[str, str]:
             written = (root, Path(os.environ.get("DVC_SITE_CACHE_DIR", root)))
             full = [str(one) for one in written if one.exists() and shutil.disk_usage(one).free < FULL_BYTES]
             if full and was_full:
-                raise StoreError(f"{full[0]}: the disk is full: free some space and run again") from None
+                raise StoreError(f"{full[0]}: {DISK_IS_FULL}") from None
             was_full = bool(full)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from models.errors import StoreError, UsageError
-from models.files import storing, write_text
+from models.files import DISK_IS_FULL, storing, write_text
 from tasks.runtime.prefect_access import credentials
 from tasks.runtime.store_addresses import store_addresses, without_password
 from tasks.runtime.workspace import Workspace
@@ -236,5 +236,6 @@ def _migrate(path: Path) -> None:
         engine.dispose()
     except SQLAlchemyError as error:
         said = str(error).splitlines()[0]
-        cure = "free some space and run again" if "disk is full" in said else "move the file away"
-        raise StoreError(f"{path}: cannot be used as the tracking store: {said}: {cure}") from error
+        if "disk is full" in said:
+            raise StoreError(f"{path}: {DISK_IS_FULL}") from error
+        raise StoreError(f"{path}: cannot be used as the tracking store: {said}: move the file away") from error
