@@ -20,7 +20,6 @@ import os
 import select
 import signal
 import socket
-import struct
 import subprocess
 import sys
 import tempfile
@@ -35,6 +34,7 @@ from typing import Any
 import filelock
 
 from models.training.nursery import receive, send
+from tests.warm_call import CODE, begin, exit_code_of
 
 ROOT = Path(__file__).parents[1]
 TRAINING = ("run", "backtest")
@@ -45,8 +45,6 @@ NURSERY = "nursery"
 """The process that starts ranks, in place of our program."""
 RANKS_NAME = "test-ranks"
 """How the kernel names the process that starts ranks, and the ranks: their command line is that of this server."""
-_LOST = -signal.SIGKILL  # a command dies with its server
-_CODE = struct.Struct("<i")
 _PR_SET_PDEATHSIG, _PR_SET_NAME = 1, 15
 
 
@@ -78,9 +76,7 @@ class Process:
 
     def _look(self, timeout: float | None) -> int | None:
         if self._exit_code is not None and select.select([self._exit_code], [], [], timeout)[0]:
-            content = os.read(self._exit_code, _CODE.size)
-            self.returncode = _CODE.unpack(content)[0] if content else _LOST
-            os.close(self._exit_code)
+            self.returncode = exit_code_of(self._exit_code)
             self._exit_code = None
         return self.returncode
 
@@ -122,17 +118,12 @@ class Server:
         The program `-c` runs its one argument as Python does; DVC is DVC's program; NURSERY starts ranks for whoever
         holds the other end of the socket that is its fourth file.
         """
-        mine, theirs = os.pipe()
         try:
             with self._lock:
-                send(self._socket, (str(program), arguments, environ, str(cwd)), (*files, theirs))
-                pid, _ = receive(self._socket)
+                return Process(*begin(self._socket, str(program), arguments, environ, str(cwd), files))
         except (EOFError, ConnectionError) as error:
             cure = "`python -c 'from tests.preloaded import preload; preload()'` says why; `make setup` may help"
             raise RuntimeError(f"the parent of the tests' commands ended: {cure}") from error
-        finally:
-            os.close(theirs)
-        return Process(pid, mine)
 
 
 def _coming_and_going() -> filelock.BaseFileLock:
@@ -147,17 +138,9 @@ def server() -> Server:
     return Server(Path(tempfile.gettempdir()) / f"loopline-warm-{run}")
 
 
-def start_dvc_warm(address: str) -> tuple[str, ...]:
-    """Have this process, and its forks, start DVC as a child of the parent too: half of its second is imports.
-
-    Returns:
-        The start of the command line that does.
-    """
-    from tasks.adapters import dvc_repo
-
-    program = (sys.executable, "-S", str(ROOT / "tests" / "warm_call.py"), address, DVC)
-    dvc_repo.PROGRAM = (*program, *dvc_repo.PROGRAM[dvc_repo.PROGRAM.index("dvc") + 1 :])
-    return program
+def dvc_program(address: str) -> tuple[str, ...]:
+    """What starts DVC as a child of the parent too, for `dvc_repo.PROGRAM`: half of its second is imports."""
+    return (sys.executable, "-S", str(ROOT / "tests" / "warm_call.py"), address, DVC)
 
 
 def may_share_imports(environ: dict[str, str]) -> bool:
@@ -233,7 +216,7 @@ class _Parent:
             if ended:
                 _, exit_code = self._children.pop(pid)
                 with contextlib.suppress(BrokenPipeError):
-                    os.write(exit_code, _CODE.pack(os.waitstatus_to_exitcode(status)))
+                    os.write(exit_code, CODE.pack(os.waitstatus_to_exitcode(status)))
                 os.close(exit_code)
 
     def _close(self) -> None:
@@ -366,13 +349,14 @@ class _Child:
 
 def _main() -> None:
     """Listen, let whoever started this go on, and serve."""
+    from tasks.adapters import dvc_repo
     from tests.preloaded import preload
 
     parent = _Parent(Path(sys.argv[1]))
     if os.fork():
         os._exit(0)
     preload()
-    start_dvc_warm(sys.argv[1])
+    dvc_repo.PROGRAM = dvc_program(sys.argv[1])
     gc.collect()
     gc.freeze()  # no child walks through what is there now, and thereby copies it
     parent.serve()

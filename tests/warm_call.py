@@ -10,9 +10,41 @@ import struct
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from models.training.nursery import receive, send
+
+CODE = struct.Struct("<i")
+LOST = -signal.SIGKILL  # a command dies with its server
+
+
+def begin(
+    parent: socket.socket,
+    program: str,
+    arguments: tuple[str, ...],
+    environ: dict[str, str],
+    cwd: str,
+    files: tuple[int, ...],
+) -> tuple[int, int]:
+    """Have the parent run a program with these files: its pid, and a descriptor for `exit_code_of` to read."""
+    mine, theirs = os.pipe()
+    try:
+        send(parent, (program, arguments, environ, cwd), (*files, theirs))
+        pid, _ = receive(parent)
+    except BaseException:
+        os.close(mine)
+        raise
+    finally:
+        os.close(theirs)
+    return pid, mine
+
+
+def exit_code_of(descriptor: int) -> int:
+    """The exit code, once the process ends; negative: the signal that ended it."""
+    content = os.read(descriptor, CODE.size)
+    os.close(descriptor)
+    return CODE.unpack(content)[0] if content else LOST
 
 
 def call(address: str, program: str, *arguments: str) -> None:
@@ -22,12 +54,8 @@ def call(address: str, program: str, *arguments: str) -> None:
     """
     with socket.socket(socket.AF_UNIX) as parent:
         parent.connect(address)
-        ended, ending = os.pipe()
-        send(parent, (program, arguments, dict(os.environ), str(Path.cwd())), (0, 1, 2, ending))
-        os.close(ending)
-        receive(parent)
-        said = os.read(ended, 4)
-    code = struct.unpack("<i", said)[0] if said else -signal.SIGKILL
+        _, descriptor = begin(parent, program, arguments, dict(os.environ), str(Path.cwd()), (0, 1, 2))
+        code = exit_code_of(descriptor)
     if code < 0:
         os.kill(os.getpid(), -code)
     sys.exit(code)

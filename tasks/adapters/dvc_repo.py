@@ -25,7 +25,7 @@ from tasks.runtime.workspace import CLONE, Project
 COMMAND = 'PATH=".venv/bin:$PATH" loopline stage'
 IGNORED = ("__pycache__", ".loopline", ".venv", "*.tmp")
 SHOWN_CHARACTERS = 500
-PROGRAM = (sys.executable, "-P", "-m", "dvc", "--wait-for-lock")
+PROGRAM = (sys.executable, "-P", "-m", "dvc")
 LOOK_S = 5.0
 FULL_BYTES = 65_536  # less does not hold the index that SQLite shares among a database's readers
 
@@ -68,7 +68,7 @@ def _dvc(root: Path, command: str, *arguments: str) -> None:
     On a full disk it may never end: `diskcache` (5.6.3, `Cache._transact`) tries again for ever where SQLite cannot
     begin a transaction. We look now and then, and end it.
     """
-    asked = [*PROGRAM, command, *arguments]
+    asked = [*PROGRAM, "--wait-for-lock", command, *arguments]
     with subprocess.Popen(asked, cwd=root, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         try:
             out, err = _ended(process, root)

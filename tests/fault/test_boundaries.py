@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-from typing import Any
 
 import pytest
 
@@ -17,9 +16,8 @@ pytestmark = pytest.mark.fault
 NAMES = [step.name for step in STEPS]
 
 
-def turns(first: int) -> list[Any]:
-    """Every second step; the others are for `make soak`. Of two steps' boundary each side has one of the signals."""
-    return [pytest.param(name, marks=() if at % 2 == first else pytest.mark.soak) for at, name in enumerate(NAMES)]
+EVERY_SECOND = [pytest.param(name, marks=pytest.mark.soak if at % 2 else ()) for at, name in enumerate(NAMES)]
+"""The others are for `make soak`. Of two steps' boundary each side has one of the signals."""
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +44,7 @@ def stop_at(home: Loopline, name: str, line: str, number: int) -> set[str]:
     return {record["step"] for record in after.values()}
 
 
-@pytest.mark.parametrize("step", turns(0))
+@pytest.mark.parametrize("step", EVERY_SECOND)
 def test_sigkill_where_a_step_begins(killed: Loopline, step: str):
     done = stop_at(killed, "killed", f"{step:<18} ...", signal.SIGKILL)
     assert done == set(NAMES[: NAMES.index(step)])
@@ -64,7 +62,7 @@ def test_killed_everywhere_it_ends_as_if_never_killed(killed: Loopline, whole: L
     assert_as_if_whole(killed, "killed", whole)
 
 
-@pytest.mark.parametrize("step", turns(0))
+@pytest.mark.parametrize("step", EVERY_SECOND)
 def test_sigterm_where_a_step_ends_closes_the_books_at_once(ended: Loopline, step: str):
     done = stop_at(ended, "ended", f"{step:<18} done", signal.SIGTERM)
     assert step in done

@@ -1,6 +1,5 @@
 """DVC's own program agrees with what a commit left: with git and without, inside the workspace and elsewhere."""
 
-import functools
 import json
 import os
 import subprocess
@@ -33,18 +32,13 @@ links["two"] = 2
 """
 
 
-@functools.cache
-def program() -> tuple[str, ...]:
-    return warm.start_dvc_warm(warm.server().address)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _warm_dvc() -> None:
-    program()
+@pytest.fixture(autouse=True)
+def _warm_dvc(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dvc_repo, "PROGRAM", warm.dvc_program(warm.server().address))
 
 
 def dvc(folder: Path, *arguments: str) -> str:
-    done = subprocess.run([*program(), *arguments], cwd=folder, capture_output=True, text=True, check=False)
+    done = subprocess.run([*dvc_repo.PROGRAM, *arguments], cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr + done.stdout
     return done.stdout
 
