@@ -147,12 +147,19 @@ def test_other_ranks_in_another_plan_go_on_from_the_checkpoint(gang, make_job, b
 
 
 _CALLER = """
-    import sys
+    import sys, time
     from models.training.job import Job
     from tasks.runtime.gang import Gang
     job = Job.model_validate_json(sys.argv[1], strict=False)
+
+    def report(epoch):
+        print(epoch.epoch, flush=True)
+        if epoch.epoch == 10:  # however late the kill comes, it finds the ranks
+            time.sleep(600)
+        return True
+
     with Gang() as gang:
-        print(gang.run(job, lambda epoch: print(epoch.epoch, flush=True) or True).weights_sha256)
+        gang.run(job, report)
 """
 
 
