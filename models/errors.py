@@ -11,6 +11,8 @@ LooplineError             anything that Loopline itself says no to; the command 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 
 class LooplineError(Exception):
     """Something that a person can put right; `str(error)` says where, what was got, what was expected, the cure."""
@@ -44,3 +46,18 @@ class GateRefused(LooplineError):  # noqa: N818 - a refusal is the gate doing it
     """A gate of the loop said no; the champion stays."""
 
     exit_code = 3
+
+
+def did_you_mean(name: str, known: Iterable[str], otherwise: str, nearness: float = 0.6) -> str:
+    """The cure for a name that is not there: the nearest one that is, or what else to do.
+
+    Args:
+        name: What was written.
+        known: The names that there are.
+        otherwise: The cure where none of them is near.
+        nearness: From 0 to 1; less takes names for near that share less. Source: difflib's `ratio`.
+    """
+    import difflib
+
+    near = difflib.get_close_matches(name, list(known), 1, nearness)
+    return f"did you mean {near[0]!r}?" if near else otherwise

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 
 import numpy as np
@@ -13,7 +12,7 @@ from models.data.columns import as_text, is_number, is_text
 from models.data.header import no_such_column
 from models.data.log_names import LABEL
 from models.data.preparation import Preparation, Target
-from models.errors import DataError, UsageError
+from models.errors import DataError, UsageError, did_you_mean
 
 _SHOWN = 20
 _BOOLEANS = {"true": "true", "1": "true", "yes": "true", "false": "false", "0": "false", "no": "false"}
@@ -108,8 +107,7 @@ def _classes(column: pa.ChunkedArray, target: Target, numbers: np.ndarray, told_
     strange = np.flatnonzero(pc.is_null(pc.index_in(texts, pa.array(classes, pa.string()))).to_numpy())
     if len(strange):
         got = str(as_text(column)[int(strange[0])].as_py())
-        near = difflib.get_close_matches(got, classes, 1)
-        cure = f"did you mean {near[0]!r}?" if near else "correct it; a new class comes by rows at the source"
+        cure = did_you_mean(got, classes, "correct it; a new class comes by rows at the source")
         raise DataError(
             f"{told_as}, row {numbers[strange[0]]}: got label {got!r} of {target.name!r}, expected one of "
             f"{', '.join(classes[:_SHOWN])}: {cure}"

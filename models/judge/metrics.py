@@ -6,7 +6,6 @@ floats in the target's own unit; predictions are as in `models/judge/classificat
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models import refs
-from models.errors import DataError, UsageError, UserCodeError
+from models.errors import DataError, UsageError, UserCodeError, did_you_mean
 from models.judge import classification, language, regression
 from models.spec import Task
 
@@ -190,6 +189,5 @@ def _number(result: Any) -> float:
 
 def _unknown_metric(name: str, task: Task) -> str:
     fitting = [metric.name for metric in metrics_for(task)]
-    near = difflib.get_close_matches(name, fitting, 1)
-    cure = f"did you mean {near[0]!r}?" if near else "for your own function write ./file.py:name"
+    cure = did_you_mean(name, fitting, "for your own function write ./file.py:name")
     return f"goal.metric: got {name!r}, expected one of {', '.join(fitting)}; {cure}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from models.errors import UsageError, UserCodeError
+from models.errors import UsageError, UserCodeError, did_you_mean
 from models.nets.adapters import adapt
 from models.nets.catalogue import NETS, is_trees, net_name
 from models.nets.sizes import WHOLE_NUMBERS, Sizes
@@ -67,8 +66,7 @@ def check_arguments(
     names = [parameter.name for parameter in parameters if parameter.name not in known]
     for argument in arguments:
         if argument not in names:
-            near = difflib.get_close_matches(argument, names, 1)
-            cure = f"did you mean {near[0]!r}?" if near else "remove it"
+            cure = did_you_mean(argument, names, "remove it")
             raise UsageError(
                 f"model.arguments: {name} has no argument {argument!r}, expected one of {', '.join(names)}; {cure}"
             )

@@ -15,7 +15,7 @@ from typing import Any
 
 from models.data.log_names import LABEL
 from models.data.preparation import Preparation, Target
-from models.errors import DataError
+from models.errors import DataError, did_you_mean
 from models.serving.rows import shown
 from models.serving.scoring import LONGEST_ID
 
@@ -122,8 +122,7 @@ def _class(value: str | float, target: Target, number: int) -> str:
     text, classes = _as_written(value, target), target.classes or []
     if text in classes:
         return text
-    near = difflib.get_close_matches(text, classes, 1)
-    cure = f"did you mean {near[0]!r}?" if near else "correct it; a new class comes by rows at the source"
+    cure = did_you_mean(text, classes, "correct it; a new class comes by rows at the source")
     raise DataError(
         f"row {number}: got label {shown(text)} of {target.name!r}, expected one of "
         f"{', '.join(classes[:_SHOWN])}: {cure}"

@@ -6,7 +6,6 @@ engine could not evaluate is an error, never bad data.
 
 from __future__ import annotations
 
-import difflib
 import json
 import logging
 import warnings
@@ -20,7 +19,7 @@ import pyarrow as pa
 
 from models.data.expectations import Check
 from models.data.header import no_such_column
-from models.errors import UsageError
+from models.errors import UsageError, did_you_mean
 
 NUM_EXAMPLES = 10
 _COLUMN_ARGUMENTS = ("column", "column_A", "column_B")
@@ -235,8 +234,7 @@ def _expectation(check: Check, position: int) -> Any:
     catalogue = _engine().expectations
     known = {_snake(name): name for name in dir(catalogue) if name.startswith("Expect") and name != "Expectation"}
     if check.expectation not in known:
-        near = difflib.get_close_matches(check.expectation, list(known), 1)
-        cure = f"did you mean {near[0]!r}?" if near else "see the gallery of Great Expectations for the names"
+        cure = did_you_mean(check.expectation, known, "see the gallery of Great Expectations for the names")
         raise UsageError(f"data.expectations: no expectation {check.expectation!r}: {cure}")
     severity = "critical" if check.severity == "reject" else "warning"
     try:

@@ -25,6 +25,12 @@ def test_exit_codes(kind: type[errors.LooplineError], exit_code: int) -> None:
     assert str(caught.value) == "where: got x, expected y: do z"
 
 
+def test_the_nearest_name_is_the_cure() -> None:
+    assert errors.did_you_mean("hiden", ["layers", "hidden"], "look") == "did you mean 'hidden'?"
+    assert errors.did_you_mean("xyz", ["layers", "hidden"], "look") == "look"
+    assert errors.did_you_mean("a/b.csv", ["c/d/b.csv"], "look", nearness=0.3) == "did you mean 'c/d/b.csv'?"
+
+
 def test_the_tree_in_the_docstring_is_the_tree() -> None:
     kinds = [name for name, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, Exception)]
     assert all(name in (errors.__doc__ or "") for name in kinds)
