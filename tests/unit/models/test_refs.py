@@ -126,7 +126,10 @@ def test_a_wrong_reference_names_the_cure(tmp_path: Path, reference: str, words:
     assert all(word in str(caught.value) for word in words), str(caught.value)
 
 
-@pytest.mark.parametrize("text", ["1 / 0\n", "def f(:\n", "import no_such_package_anywhere\n", "raise SystemExit(3)\n"])
+@pytest.mark.parametrize(
+    "text",
+    ["1 / 0\n", "def f(:\n", "import no_such_package_anywhere\n", "raise SystemExit(3)\n", "raise BaseException\n"],
+)
 def test_a_file_that_raises_on_import_is_the_users_error(tmp_path: Path, text: str) -> None:
     (tmp_path / "net.py").write_text(text)
     with pytest.raises(UserCodeError, match=r"net\.py") as caught:

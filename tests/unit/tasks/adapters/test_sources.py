@@ -75,6 +75,13 @@ def test_a_file_that_is_not_the_pinned_one_is_refused_and_not_kept(cache):
     assert not list(cache.rglob("*.csv"))
 
 
+def test_a_file_in_the_users_home_is_a_table(tmp_path, cache, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "home.csv").write_text("x,y\n1,2\n")
+    assert ingest(spec("~/home.csv"), tmp_path / "elsewhere", cache).to_pylist() == [{"x": 1, "y": 2}]
+    assert source_files(spec("~/home.csv"), tmp_path) == [tmp_path / "home.csv"]
+
+
 def test_a_package_is_a_table(cache, tmp_path):
     assert ingest(spec("pypi:small==1.0!small/data.csv"), tmp_path, cache).to_pylist() == [{"x": 1, "y": 2}]
 

@@ -1,0 +1,95 @@
+"""Source archives of Python's package indexes, downloaded without running what they hold.
+
+pip itself would run an archive's build script for its metadata: only wheels are left to it.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+import requests
+from packaging.version import InvalidVersion, Version
+from pypi_simple import (
+    PYPI_SIMPLE_ENDPOINT,
+    DigestMismatchError,
+    DistributionPackage,
+    NoDigestsError,
+    NoSuchProjectError,
+    PyPISimple,
+    UnsupportedContentTypeError,
+)
+
+from models.errors import StoreError
+
+_TIMEOUT_S = 60.0
+_SETTING = re.compile(r"^(?P<section>[^.]+)\.(?P<key>[a-z-]+)='(?P<value>.*)'$")
+
+
+def download(name: str, version: str, into: Path, pip: Sequence[str]) -> bool:
+    """Put the source archive of a package into a folder; its hash is checked against the index.
+
+    Args:
+        name: The package.
+        version: Its version, as the user wrote it.
+        into: The folder.
+        pip: What starts pip, whose settings say which indexes there are.
+
+    Returns:
+        Whether an index has one.
+
+    Raises:
+        StoreError: No index answers, or what came is not what the index says.
+    """
+    settings = _settings(pip)
+    failures: list[str] = []
+    with requests.Session() as session:
+        if settings.get("cert"):
+            session.verify = settings["cert"][-1]
+        for index in _indexes(settings):
+            try:
+                with PyPISimple(index, session=session) as client:
+                    found = _archive(client, name, version)
+                    if found is not None:
+                        client.download_package(found, into / found.filename, timeout=_TIMEOUT_S)
+                        return True
+            except NoSuchProjectError:
+                continue
+            except (requests.RequestException, UnsupportedContentTypeError) as error:
+                failures.append(f"{type(error).__name__} of an index")
+            except (DigestMismatchError, NoDigestsError) as error:
+                raise StoreError(f"pypi:{name}: {error}: nothing was kept; run again") from error
+    if failures:
+        raise StoreError(f"pypi:{name}: {', '.join(failures)}: is this machine offline? Nothing was kept; run again")
+    return False
+
+
+def _archive(client: PyPISimple, name: str, version: str) -> DistributionPackage | None:
+    page = client.get_project_page(name, timeout=_TIMEOUT_S)
+    archives = (each for each in page.packages if each.package_type == "sdist" and each.version)
+    return next((each for each in archives if _is_same(each.version or "", version)), None)
+
+
+def _is_same(version: str, other: str) -> bool:
+    try:
+        return Version(version) == Version(other)
+    except InvalidVersion:
+        return version == other
+
+
+def _settings(pip: Sequence[str]) -> dict[str, list[str]]:
+    """What pip is told for `download`, by files and environment: each key's values, of which the last one counts."""
+    listed = subprocess.run([*pip, "config", "list"], capture_output=True, text=True, check=False).stdout
+    settings: dict[str, list[str]] = {}
+    for line in listed.splitlines():
+        setting = _SETTING.match(line)
+        if setting and setting["section"] in ("global", "download", ":env:"):
+            settings.setdefault(setting["key"], []).extend(setting["value"].replace("\\n", " ").split())
+    return settings
+
+
+def _indexes(settings: dict[str, list[str]]) -> list[str]:
+    first = settings.get("index-url", [PYPI_SIMPLE_ENDPOINT])[-1]
+    return [index for index in (first, *settings.get("extra-index-url", [])) if index.startswith(("http:", "https:"))]
