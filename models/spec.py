@@ -316,7 +316,7 @@ class Train(Block):
     recent: Recent | None = None
     pretrain: Pretrain | None = None
     pseudo_labels: PseudoLabels | None = None
-    precision: Literal["fp32", "bf16", "fp16", "fp8"] = "fp32"
+    precision: Literal["fp32", "bf16", "fp16"] = "fp32"
     ranks: int = Field(1, ge=1)
     parallel: Parallel = Field("ddp", description="How ranks divide the work: see guides/parallel.md.")
     tensor: int | None = Field(None, ge=1, description="Ranks that share a layer; default: all for tp, else 2.")

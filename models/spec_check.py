@@ -3,30 +3,50 @@
 from __future__ import annotations
 
 import ast
-import difflib
 import importlib.util
 import re
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from models.data.header import check_names, header_of
-from models.errors import DataError, UsageError
+from pydantic import TypeAdapter, ValidationError
+
+from models.cores import usable_cores
+from models.data.header import check_names, first_values, header_of
+from models.errors import DataError, UsageError, did_you_mean
 from models.nets.catalogue import CATALOGUE, net_name
 from models.own_code import check_own_code
-from models.refs import is_own_code
+from models.refs import is_own_code, local_source
 from models.search import check_space, with_params
 from models.spec import Dimension, Spec, Train
+from models.specfile import place_of, read_spec
 
+_PLAIN = {"int": int, "float": float, "bool": bool, "str": str}
 _TASK_OF_KIND = {"series": "regression", "text": "language"}
+
+
+def read_checked(path: Path, overrides: Sequence[str] = (), shown_as: str | None = None) -> Spec:
+    """A spec that was read (`models.specfile.read_spec`) and checked (`check_spec`); errors name file and line.
+
+    Raises:
+        UsageError: It is no spec, or will fail.
+        DataError: The source has no such column, or its header cannot be read.
+    """
+    spec = read_spec(path, overrides, shown_as)
+    try:
+        check_spec(spec, path.parent)
+    except (UsageError, DataError) as error:
+        where = place_of(str(error).partition(":")[0], path, overrides, shown_as)
+        raise (type(error)(f"{where}: {error}") if where else error) from error
+    return spec
 
 
 def check_spec(spec: Spec, base: Path) -> None:
     """Refuse what can be known to fail from the spec, the project's own files and the header of a local table.
 
-    Net, arguments, metric, searched values, precision, own references, and the columns that the spec names. Nothing of
-    the user's is run. `run`, `plan` and `doctor` all call it.
+    Net, arguments, metric, searched values, ranks, own references, and the columns that the spec names. Nothing of the
+    user's is run.
 
     Args:
         spec: The project's.
@@ -38,27 +58,33 @@ def check_spec(spec: Spec, base: Path) -> None:
     """
     check_own_code(spec, base)
     net = net_name(spec.model.net, spec.data.kind)
-    _check_arguments(net, "model.arguments", list(spec.model.arguments))
+    _check_arguments(net, "model.arguments", spec.model.arguments.items())
     _check_metric(spec, base)
     _check_search(spec, net)
-    _check_precision(spec.train, "train.precision")
+    _check_ranks(spec.train)
     path = _local_path(spec.data.source, base)
     if path is not None:
-        _check_columns(spec, path)
+        _check_columns(spec, path, base)
 
 
-def _check_arguments(net: str, key: str, names: Sequence[str]) -> None:
+def _check_arguments(net: str, key: str, arguments: Iterable[tuple[str, Any]]) -> None:
     """Of a ready net: its factory's parameters are read from its source, so that torch is not imported for it."""
-    known = _parameters(CATALOGUE[net].reference) if net in CATALOGUE else None
-    for name in names if known is not None else ():
-        if name not in (known or ()):
-            near = difflib.get_close_matches(name, known or (), 1)
-            cure = f"did you mean {near[0]!r}?" if near else f"expected one of {', '.join(known or ())}"
-            raise UsageError(f"{key}: {net} has no argument {name!r}: {cure}")
+    known = _parameters(CATALOGUE[net].arguments or CATALOGUE[net].reference) if net in CATALOGUE else None
+    if known is None:
+        return
+    for name, value in arguments:
+        if name not in known:
+            cure = did_you_mean(name, known, f"expected one of {', '.join(known)}")
+            raise UsageError(f"{key}.{name}: {net} has no argument {name!r}: {cure}")
+        try:
+            TypeAdapter(known[name]).validate_python(value, strict=True)
+        except ValidationError as error:
+            expected = error.errors()[0]["msg"].removeprefix("Input should be ")
+            raise UsageError(f"{key}.{name}: got {value!r}, expected {expected}, as {net} takes it") from error
 
 
-def _parameters(reference: str) -> list[str] | None:
-    """The names that a factory takes beside the sizes; None where it takes any, or cannot be seen."""
+def _parameters(reference: str) -> dict[str, Any] | None:
+    """What a factory takes beside the sizes, and of which type; None where it takes any, or cannot be seen."""
     module, _, name = reference.partition(":")
     found = importlib.util.find_spec(module)
     if found is None or found.origin is None:
@@ -66,8 +92,18 @@ def _parameters(reference: str) -> list[str] | None:
     for node in ast.parse(Path(found.origin).read_bytes()).body:
         if isinstance(node, ast.FunctionDef) and node.name == name:
             arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
-            return None if node.args.kwarg else [one.arg for one in arguments if one.arg != "sizes"]
+            return None if node.args.kwarg else {one.arg: _type(one) for one in arguments if one.arg != "sizes"}
     return None
+
+
+def _type(argument: ast.arg) -> Any:
+    """A plain type or a choice of values, as it is written; Any for the rest."""
+    match argument.annotation:
+        case ast.Name(id=name) if name in _PLAIN:
+            return _PLAIN[name]
+        case ast.Subscript(value=ast.Name(id="Literal"), slice=values):
+            return Literal[ast.literal_eval(values)]
+    return Any
 
 
 def _check_metric(spec: Spec, base: Path) -> None:
@@ -81,8 +117,7 @@ def _check_metric(spec: Spec, base: Path) -> None:
     if task is not None:
         resolve_metric(name, task, base, spec.goal.direction)  # type: ignore[arg-type]  # one of the tasks
     elif name not in METRICS:
-        near = difflib.get_close_matches(name, list(METRICS), 1)
-        cure = f"did you mean {near[0]!r}?" if near else f"expected one of {', '.join(sorted(METRICS))}"
+        cure = did_you_mean(name, METRICS, f"expected one of {', '.join(sorted(METRICS))}")
         raise UsageError(f"goal.metric: got {name!r}, {cure}, or `./file.py:function` of your own")
 
 
@@ -90,10 +125,11 @@ def _check_search(spec: Spec, net: str) -> None:
     """Every value that a trial may draw fits its key: one that does not would end the search at that trial."""
     space = spec.search.space or {}
     check_space(space, net)
-    _check_arguments(net, "search.space", [path.partition(".")[2] for path in space if path.startswith("model.")])
     for path, dimension in space.items():
         for value in _values(dimension):
-            _check_precision(with_params(spec.model, spec.train, {path: value})[1], f"search.space.{path}")
+            with_params(spec.model, spec.train, {path: value})
+            if path.startswith("model."):
+                _check_arguments(net, "search.space.model", [(path.partition(".")[2], value)])
 
 
 def _values(dimension: Dimension) -> Iterator[Any]:
@@ -103,9 +139,14 @@ def _values(dimension: Dimension) -> Iterator[Any]:
             yield int(end) if dimension.integer else end
 
 
-def _check_precision(train: Train, key: str) -> None:
-    if train.precision == "fp8":
-        raise UsageError(f"{key}: got fp8, expected fp32, bf16 or fp16: products in fp8 are not built in yet")
+def _check_ranks(train: Train) -> None:
+    """More ranks than any machine of these cores can hold are a slip: each is a process of its own with torch in it."""
+    most = max(64, 8 * usable_cores())
+    if train.ranks > most:
+        raise UsageError(
+            f"train.ranks: got {train.ranks}, expected at most {most} on this machine, which has {usable_cores()} "
+            "cores: one a GPU, or one a core or two"
+        )
 
 
 def _local_path(source: str, base: Path) -> Path | None:
@@ -114,15 +155,15 @@ def _local_path(source: str, base: Path) -> Path | None:
     Raises:
         UsageError: It is an address, or neither a file nor a folder: reading a pipe or a device would never end.
     """
-    if is_own_code(source) or re.match(r"(pypi|npm|debian):", source):
-        return None
     if re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", source):
         raise UsageError(
             f"data.source: got {source!r}, expected a file, a folder, a package (pypi:, npm:, debian:) or your own "
             "function `./source.py:load`, which may fetch it"
         )
     try:
-        path = base / Path(source).expanduser()
+        path = local_source(source, base)
+        if path is None:
+            return None
         mode = path.stat().st_mode
     except (FileNotFoundError, NotADirectoryError):
         return None  # ingest says so
@@ -133,7 +174,7 @@ def _local_path(source: str, base: Path) -> Path | None:
     return path
 
 
-def _check_columns(spec: Spec, path: Path) -> None:
+def _check_columns(spec: Spec, path: Path, base: Path) -> None:
     """The columns that the spec names, in a local CSV or Parquet file; others are read first."""
     data = spec.data
     if data.features.make or data.kind == "text" or not path.is_file():
@@ -144,3 +185,18 @@ def _check_columns(spec: Spec, path: Path) -> None:
         return  # ingest says what is wrong with the file
     if names is not None:
         check_names(names, data, spec.judge.slices)
+        _check_target(spec, path, base)
+
+
+def _check_target(spec: Spec, path: Path, base: Path) -> None:
+    """A metric that is not for what the first rows of the target show, whatever the others hold."""
+    name, data = spec.goal.metric, spec.data
+    if name is None or is_own_code(name) or data.task is not None:
+        return
+    from models.data.target import certain_task
+    from models.judge.metrics import resolve_metric
+
+    first = first_values(path, data.target)
+    task = None if first is None else certain_task(first, data)
+    if task is not None:
+        resolve_metric(name, task, base, spec.goal.direction)

@@ -45,6 +45,16 @@ def read_spec(path: Path, overrides: Sequence[str] = (), shown_as: str | None = 
         raise UsageError("\n".join(_explain(detail, name, lines, overridden) for detail in error.errors())) from error
 
 
+def place_of(key: str, path: Path, overrides: Sequence[str] = (), shown_as: str | None = None) -> str:
+    """Where a key that spec and command line may hold was given: `command line`, or file and line; else empty."""
+    if any(_concerns(key, text.partition("=")[0]) for text in overrides):
+        return COMMAND_LINE
+    name = shown_as or str(path)
+    document, lines = _load(path, name)
+    location = _split_path(document, key)
+    return f"{name}:{_line(lines, location)}" if location[0] in document else ""
+
+
 def read_document(path: Path, shown_as: str | None = None) -> dict[str, Any]:
     """A YAML file of keys as plain Python values, not checked further.
 
@@ -165,11 +175,14 @@ def _split_path(document: Mapping[str, Any], path: str) -> list[str]:
 def _explain(detail: ErrorDetails, name: str, lines: Any, overridden: list[str]) -> str:
     location = [part for part in detail["loc"] if part != "[key]"]
     path = ".".join(map(str, location)) or "spec"
-    if any(path == given or path.startswith(given + ".") or given.startswith(path + ".") for given in overridden):
-        where = COMMAND_LINE
-    else:
-        where = f"{name}:{_line(lines, location)}"
+    is_overridden = any(_concerns(path, given) for given in overridden)
+    where = COMMAND_LINE if is_overridden else f"{name}:{_line(lines, location)}"
     return f"{where}: {path}: {_complaint(detail, location)}"
+
+
+def _concerns(path: str, given: str) -> bool:
+    """Whether one of two keys holds the other."""
+    return path == given or path.startswith(given + ".") or given.startswith(path + ".")
 
 
 def _line(lines: Any, location: Sequence[Any]) -> int:
@@ -188,12 +201,14 @@ def _complaint(detail: ErrorDetails, location: Sequence[Any]) -> str:
     if detail["type"] == "extra_forbidden":
         return _unknown_key(location)
     if detail["type"] == "missing":
-        return f"missing; {_description(location)}"
+        said = _said_of(location)
+        return f"missing; expected: {said}" if said else "missing; it is required"
     message = detail["msg"].removeprefix("Value error, ")
     if detail["type"] == "value_error":
         return message
     if "pattern" in detail["type"]:
-        message = f"a lower-case name matching {NAME_PATTERN}"
+        is_name = detail["ctx"]["pattern"] == NAME_PATTERN
+        message = f"a lower-case name matching {NAME_PATTERN}" if is_name else _said_of(location)
     expected = re.sub(r"^Input should be (a valid )?", "", message)
     for words, sign in (
         ("greater than or equal to", ">="),
@@ -230,11 +245,12 @@ def _unknown_key(location: Sequence[Any]) -> str:
     return f"unknown key, expected one of {', '.join(names)}"
 
 
-def _description(location: Sequence[Any]) -> str:
+def _said_of(location: Sequence[Any]) -> str:
+    """The description of a key, or nothing."""
     *parents, key = location
     block = _block(parents)
     field = block.model_fields.get(str(key)) if block else None
-    return f"expected: {field.description}" if field and field.description else "it is required"
+    return (field.description or "") if field else ""
 
 
 def _block(location: Sequence[Any]) -> type[BaseModel] | None:

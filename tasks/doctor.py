@@ -16,9 +16,9 @@ from pydantic import BaseModel
 
 from models.cores import usable_cores
 from models.errors import LooplineError
-from models.spec_check import check_spec
-from models.specfile import read_spec
-from tasks.runtime import stores
+from models.spec_check import read_checked
+from tasks.runtime import segments, stores
+from tasks.runtime.part_log import DAMAGED
 from tasks.runtime.platform import LEAST_FREE_BYTES
 from tasks.runtime.ports import holder, taken_ports
 from tasks.runtime.prefect_server import Server, is_healthy
@@ -52,6 +52,7 @@ def examine(workspace: Workspace) -> list[Finding]:
         _prefect,
         _platform,
         _specs,
+        _set_aside,
     )
     return [look(workspace) for look in looks]
 
@@ -215,7 +216,7 @@ def _specs(workspace: Workspace) -> Finding:
     wrong = []
     for project in workspace.projects():
         try:
-            check_spec(read_spec(project.spec_path, (), project.shown_spec), project.folder)
+            read_checked(project.spec_path, (), project.shown_spec)
         except LooplineError as error:
             wrong.append(str(error).splitlines()[0])
     if wrong:
@@ -225,3 +226,14 @@ def _specs(workspace: Workspace) -> Finding:
         state="ok",
         detail=f"{len(workspace.projects())} projects in {workspace.root / 'projects'}",
     )
+
+
+def _set_aside(workspace: Workspace) -> Finding:
+    """Damaged files of the logs of predictions and labels, kept for a person when an empty part took their place."""
+    projects = workspace.state / "projects"
+    found = sorted([*projects.rglob(f"{DAMAGED}/*.parquet"), *projects.rglob(f"*{segments.DAMAGED}")])
+    if not found:
+        return Finding(what="logs", state="ok", detail="no damaged file was set aside")
+    named = ", ".join(str(path) for path in found[:SHOWN])
+    cure = "put their rows back with `loopline label`, or delete them: nothing reads them any more"
+    return Finding(what="logs", state="warn", detail=f"{len(found)} damaged files were set aside: {named}", cure=cure)

@@ -6,8 +6,7 @@ import click
 
 from flows.commands import options
 from models.spec import Spec
-from models.spec_check import check_spec
-from models.specfile import read_spec
+from models.spec_check import read_checked
 from tasks.runtime import stores
 from tasks.runtime.ledger import Ledger
 from tasks.runtime.workspace import Project, Workspace
@@ -38,8 +37,7 @@ def command(project: str, overrides: tuple[str, ...], cluster: str | None, as_js
     workspace = Workspace.find()
     stores.configure(workspace)
     found = workspace.project(project)
-    spec = read_spec(found.spec_path, overrides, found.shown_spec)
-    check_spec(spec, found.folder)
+    spec = read_checked(found.spec_path, overrides, found.shown_spec)
     if cluster:
         _weigh(found, spec, cluster, project, as_json)
         return

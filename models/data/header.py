@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import csv
-import difflib
+import io
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from models.data.csv_files import SUFFIXES, delimiter_of, first_bytes, suffix_of
-from models.errors import DataError
+from models.errors import DataError, did_you_mean
 from models.spec import Data
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_FIRST_ROWS = 1000
 
 
 def header_of(path: Path) -> list[str] | None:
@@ -30,6 +36,28 @@ def header_of(path: Path) -> list[str] | None:
         return None
     lines = first_bytes(path).decode("utf-8-sig", errors="replace").splitlines()
     return next(csv.reader(lines[:1], delimiter=delimiter_of(path)), []) if len(lines) > 1 else None
+
+
+def first_values(path: Path, column: str) -> pa.ChunkedArray | None:
+    """What a column holds at the beginning of a CSV or Parquet file; None where that cannot be seen."""
+    import pyarrow as pa
+    import pyarrow.csv
+    import pyarrow.parquet as pq
+
+    try:
+        if path.suffix.lower() == ".parquet":
+            with pq.ParquetFile(path) as file:
+                batch = next(file.iter_batches(_FIRST_ROWS, columns=[column]), None)
+            return None if batch is None else pa.chunked_array([batch.column(0)])
+        lines, _, _ = first_bytes(path).rpartition(b"\n")  # the last line may be cut short
+        table = pyarrow.csv.read_csv(
+            io.BytesIO(lines),
+            parse_options=pyarrow.csv.ParseOptions(delimiter=delimiter_of(path), newlines_in_values=True),
+            convert_options=pyarrow.csv.ConvertOptions(include_columns=[column], strings_can_be_null=True),
+        )
+    except (pa.ArrowInvalid, pa.ArrowKeyError, OSError):
+        return None
+    return table.column(0)
 
 
 def check_names(names: Sequence[str], data: Data, slices: Sequence[str] = ()) -> None:
@@ -58,6 +86,5 @@ def check_names(names: Sequence[str], data: Data, slices: Sequence[str] = ()) ->
 
 def no_such_column(column: str, names: list[str]) -> str:
     """What to tell of a column that is not there: the nearest name, or all of them."""
-    near = difflib.get_close_matches(column, names, 1)
-    cure = f"did you mean {near[0]!r}?" if near else "correct the name, or add the column to the source"
+    cure = did_you_mean(column, names, "correct the name, or add the column to the source")
     return f"no column {column!r} in the data, which has {', '.join(names[:40])}: {cure}"

@@ -37,6 +37,16 @@ def infer_task(column: pa.ChunkedArray, data: Data) -> Task:
     return "binary" if len(pc.unique(column)) == 2 else "multiclass"
 
 
+def certain_task(first: pa.ChunkedArray, data: Data) -> Task | None:
+    """The task of a target as its first values alone decide it; None where the others may decide otherwise."""
+    values = first.drop_null()
+    if pa.types.is_null(values.type) or not len(values):
+        return None
+    if is_number(values.type):
+        return "regression" if pc.count_distinct(values).as_py() > 2 and _is_continuous(values) else None
+    return infer_task(values, data)
+
+
 def fit_target(column: pa.ChunkedArray, data: Data, task: Task) -> Target:
     """Classes, or shift and scale, of the training rows.
 

@@ -21,12 +21,16 @@ _TRAIN_SPACE = {
 
 @dataclass(frozen=True)
 class Net:
-    """A ready net: its factory, the kinds of data it takes, and its own part of the default search space."""
+    """A ready net: its factory, the kinds of data it takes, and its own part of the default search space.
+
+    `arguments` names the function whose parameters are `model.arguments`, where that is not the factory.
+    """
 
     reference: str
     kinds: tuple[Kind, ...]
     space: dict[str, Dimension]
     gradient: bool = True
+    arguments: str = ""
 
 
 CATALOGUE: dict[str, Net] = {
@@ -94,6 +98,7 @@ CATALOGUE: dict[str, Net] = {
             "model.lambda_l2": Dimension(low=1e-3, high=10.0, log=True),
         },
         gradient=False,
+        arguments="models.training.trees:settings",
     ),
 }
 NETS: dict[str, str] = {name: net.reference for name, net in CATALOGUE.items()}

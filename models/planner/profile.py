@@ -28,7 +28,7 @@ from models.spec import Model, Train
 from models.training.flops import count_flops
 from models.training.recompute import prepare_blocks
 
-_AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp8": torch.bfloat16}
+_AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
 Recompute = Literal["none", "full", "selective"]
 _COUNTED = 2
 # Blocks of a stack are alike: of so many at most the activations are traced, the others are taken to be as these.

@@ -26,11 +26,6 @@ def check_precision(train: Train, device: torch.device) -> None:
         raise UsageError(
             "train.precision: got fp16 on a CPU, where it runs at a hundredth of the speed of fp32: take bf16 or fp32"
         )
-    if train.precision == "fp8":
-        raise UsageError(
-            f"train.precision: got fp8 on {device.type}, expected fp32, bf16 or fp16 (on a GPU): products in fp8 need "
-            "a GPU of compute capability 8.9 or more and are not built in yet"
-        )
 
 
 def autocast(train: Train, device: torch.device) -> contextlib.AbstractContextManager[Any]:

@@ -18,7 +18,7 @@ from models.files import storing, write_json
 from models.identity import key_of
 from models.records import Record, digest_of
 from models.spec import Spec
-from models.spec_check import check_spec
+from models.spec_check import read_checked
 from models.specfile import read_spec
 from models.steps import BY_NAME
 from tasks.runtime import old_work, processes, registry_view
@@ -172,8 +172,7 @@ def open_loop(
         UsageError: The spec is wrong, or another project has its name.
         StoreError: Another loop of the project runs, or the registry was lost.
     """
-    spec = read_spec(project.spec_path, overrides, project.shown_spec)
-    check_spec(spec, project.folder)
+    spec = read_checked(project.spec_path, overrides, project.shown_spec)
     days = old_work.keep_days()
     project.workspace.make()
     state = project.state(spec.name)

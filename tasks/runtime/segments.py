@@ -25,7 +25,7 @@ from models.serving.frames import framed
 SEGMENT_BYTES = 1 << 24
 STALE_S = 3600.0
 KINDS: tuple[Literal["predictions", "labels"], ...] = ("predictions", "labels")
-_SUFFIX, _MOVED, _DAMAGED = ".seg", ".moved", ".damaged"
+_SUFFIX, _MOVED, DAMAGED = ".seg", ".moved", ".damaged"
 
 
 def segments_folder(state: Path, kind: Literal["predictions", "labels"] = "predictions") -> Path:
@@ -165,7 +165,7 @@ class Segment:
 
     def set_aside(self) -> Path:
         """Put a damaged one where nobody reads it again, for a person to look at."""
-        aside = self.path.with_name(f"{self.path.name}{_DAMAGED}")
+        aside = self.path.with_name(f"{self.path.name}{DAMAGED}")
         self.path.rename(aside)
         self._note.unlink(missing_ok=True)
         return aside

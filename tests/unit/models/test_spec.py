@@ -101,7 +101,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"train": {"momentum": 1.0}}, "less than 1"),
     ({"train": {"label_smoothing": 1.0}}, "less than 1"),
     ({"train": {"augment": {"rotate_degrees": 181.0}}}, "less than or equal to 180"),
-    ({"train": {"precision": "fp4"}}, "'fp16' or 'fp8'"),
+    ({"train": {"precision": "fp8"}}, "'bf16' or 'fp16'"),
     ({"judge": {"confidence": 0.5}}, "greater than 0.5"),
     ({"judge": {"resamples": 99}}, "greater than or equal to 100"),
     ({"judge": {"confidence": 0.999}}, "`resamples: 1999` or more"),

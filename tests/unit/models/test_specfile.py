@@ -54,6 +54,10 @@ def test_three_lines_suffice_and_the_folder_names_the_project(write: Write) -> N
 MISTAKES: list[tuple[str, list[str]]] = [
     ("train:\n  lr: fast\n", ["project.yaml:6: train.lr: ", 'got "fast"', "number"]),
     ("train:\n  lr: 0\n", ["project.yaml:6: train.lr: ", "got 0", "number > 0"]),
+    (
+        "train:\n  nodes: 0\n",
+        ["project.yaml:6: train.nodes: ", 'got "0"', "expected Machines, each with `ranks` ranks"],
+    ),
     ("train:\n  epochs: 0\n", ["project.yaml:6: train.epochs: ", "got 0", "number >= 1"]),
     ("\n\n# why\ntrian:\n  lr: 1\n", ["project.yaml:8: trian: unknown key", "did you mean 'train'"]),
     ("train:\n  # why\n  eposch: 3\n", ["project.yaml:7: train.eposch: unknown key", "did you mean 'epochs'"]),

@@ -7,12 +7,15 @@ import socket
 import subprocess
 import sys
 from collections import namedtuple
+from datetime import UTC, datetime
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from tasks import doctor
 from tasks.doctor import Finding, examine
+from tasks.runtime.predictions import label_store
 from tasks.runtime.processes import SERVICE
 from tasks.runtime.workspace import Workspace
 from tests.conftest import MakeProject
@@ -45,6 +48,18 @@ def test_every_trouble_names_a_cure(
     assert states == {"specs": "wrong", "programs": "warn", "tracking": "warn", "prefect": "warn", "disk": "warn"}
     assert all(finding.cure for finding in found.values() if finding.state != "ok")
     assert "project.yaml:1: data.source: missing" in found["specs"].detail
+
+
+def test_damaged_files_that_were_set_aside_are_told(workspace: Workspace) -> None:
+    assert findings(workspace)["logs"].state == "ok"
+    log = label_store(workspace.state / "projects" / "tiny")
+    log.append(pa.table({"at": [datetime.now(UTC)], "label": ["yes"]}))
+    (part,) = log.folder.glob("*.parquet")
+    part.write_bytes(part.read_bytes()[:20])
+    list(label_store(workspace.state / "projects" / "tiny").scan())
+    found = findings(workspace)["logs"]
+    assert found.state == "warn"
+    assert f"1 damaged files were set aside: {log.folder}/damaged/{part.name}" in found.detail
 
 
 def test_packages_named_like_ours_are_told(

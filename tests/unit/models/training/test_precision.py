@@ -10,10 +10,9 @@ from models.training.precision import Scaler, autocast, check_precision, make_sc
 CPU = torch.device("cpu")
 
 
-@pytest.mark.parametrize(("name", "why"), [("fp16", "on a CPU.*take bf16"), ("fp8", "compute capability 8.9")])
-def test_what_the_device_cannot_do_is_refused_with_its_reason(name, why):
-    with pytest.raises(UsageError, match=f"train.precision: got {name} .*{why}"):
-        check_precision(Train(precision=name), CPU)
+def test_what_the_device_cannot_do_is_refused_with_its_reason():
+    with pytest.raises(UsageError, match=r"train.precision: got fp16 on a CPU.*take bf16"):
+        check_precision(Train(precision="fp16"), CPU)
     check_precision(Train(precision="bf16"), CPU)
     check_precision(Train(precision="fp16"), torch.device("cuda"))
 
