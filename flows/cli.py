@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import faulthandler
 import importlib
 import io
+import os
 import signal
 import sys
+from pathlib import Path
 from types import FrameType
+from typing import TextIO
 
 import click
 
@@ -86,6 +90,7 @@ def main() -> None:
     """Run the program; Loopline's own errors are told in a line or two, without a traceback."""
     from models.errors import LooplineError
 
+    faulthandler.enable(2, all_threads=False)  # where a user's compiled code crashes, the line that called it is told
     ending: list[int] = []
 
     def terminated(number: int, _: FrameType | None) -> None:
@@ -98,16 +103,42 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a sign that a terminal cannot show must not end a loop
     try:
+        _refuse_lost_folder()
         loopline()
     except LooplineError as error:
         click.echo(f"loopline: {error}{_cure(error)}", err=True)
         # An error met on the way out, where a server was just being spoken to, is not why the program ends.
         sys.exit(ending[0] if ending else error.exit_code)
     except Exception as error:
-        if not ending:
-            raise
-        click.echo(f"loopline: ended by a signal; on the way out: {error}", err=True)
-        sys.exit(ending[0])
+        if ending:
+            click.echo(f"loopline: ended by a signal; on the way out: {error}", err=True)
+            sys.exit(ending[0])
+        if isinstance(error, OSError) and _is_refused(sys.stdout):
+            click.echo(f"loopline: standard output takes no more ({error.strerror}): write it elsewhere", err=True)
+            sys.exit(1)
+        raise
+
+
+def _refuse_lost_folder() -> None:
+    from models.errors import UsageError
+
+    try:
+        Path.cwd()
+    except FileNotFoundError as error:
+        raise UsageError("the folder that this shell stands in was deleted: go to one that is there (`cd`)") from error
+
+
+def _is_refused(stream: TextIO) -> bool:
+    """Whether no line can be written there; then it is let go of, or Python would try once more as it ends."""
+    try:
+        stream.write("\n")
+        stream.flush()
+    except OSError:
+        nothing = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nothing, stream.fileno())
+        os.close(nothing)
+        return True
+    return False
 
 
 def _cure(error: BaseException) -> str:

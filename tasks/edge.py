@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from models.edge.bundle import FILES, MODEL, bundle
-from models.errors import UsageError
+from models.errors import StoreError, UsageError
 from models.files import replacing_folder, sha256, write_text
 from models.serving.served import Served
 from tasks.adapters.model_cache import cached_version
@@ -35,11 +35,13 @@ def export_edge(workspace: Workspace, model: str, to: Path, wanted: str = "champ
     served = Served(model, cached.number, cached.folder)
     hashed = sha256(cached.folder / MODEL)
     facts = {"model": model, "version": cached.number, "SHA-256 of model.onnx": hashed}
-    to.parent.mkdir(parents=True, exist_ok=True)
-    with replacing_folder(to) as folder:
-        shutil.copyfile(cached.folder / MODEL, folder / MODEL)
-        for name, text in bundle(served, facts).items():
-            write_text(folder / name, text)
+    try:
+        with replacing_folder(to) as folder:
+            shutil.copyfile(cached.folder / MODEL, folder / MODEL)
+            for name, text in bundle(served, facts).items():
+                write_text(folder / name, text)
+    except OSError as error:
+        raise StoreError(f"{to}: no folder can be made there ({error.strerror}): name another") from error
     size = (to / MODEL).stat().st_size
     told = {"folder": str(to), "version": cached.number, "files": list(FILES), "sha256": hashed, "size_bytes": size}
     return {**told, "note": cached.note}

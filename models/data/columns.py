@@ -119,9 +119,9 @@ def as_float64(column: pa.ChunkedArray, name: str) -> np.ndarray:
     if len(infinite):
         rows = ", ".join(str(row) for row in infinite[:5])
         raise DataError(
-            f"column {name!r}: {len(infinite)} infinite values, first in rows {rows}, expected finite "
-            "numbers "
-            "(missing ones are fine): replace them in the source, or drop the column in data.features.drop"
+            f"column {name!r}: {len(infinite)} infinite values, first in rows {rows}, expected finite numbers "
+            "(missing ones are fine): replace them in the source, or drop the column, if it is not the target, in "
+            "data.features.drop"
         )
     return values
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from models.errors import DataError
 
 ROW_GROUP = 1 << 16
 _WHOLE_OR_COMMA = r"^\s*[-+]?[0-9]+(,[0-9]+)?\s*$"
+_ROW = re.compile(r"Row #(\d+)")
 _READABLE = "a .csv, .tsv, .txt (also .gz), .parquet, .rda or .rds file, or a folder of .parquet or of .txt files"
 
 
@@ -115,14 +117,11 @@ def _read_csv(path: Path) -> pa.Table:
         raise DataError(f"{path}: the file is empty, expected a header and rows: make it again")
     try:
         delimiter = delimiter_of(path)
-        table = pyarrow.csv.read_csv(
-            path,
-            parse_options=pyarrow.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
-            convert_options=pyarrow.csv.ConvertOptions(strings_can_be_null=True),
-        )
+        table = _parsed(path, delimiter)
     except (pa.ArrowInvalid, UnicodeDecodeError) as error:
         _refuse_if_not_utf8(path)
-        raise DataError(f"{path}: not a readable CSV file: {_first_line(error)}: correct that line") from error
+        said = _numbered(path, delimiter) or _first_line(error)
+        raise DataError(f"{path}: not a readable CSV file: {said}: correct that line") from error
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({_first_line(error)}): copy or make it again") from error
     if any(pa.types.is_binary(kind) for kind in table.schema.types):
@@ -130,6 +129,24 @@ def _read_csv(path: Path) -> pa.Table:
     if delimiter != ",":
         _refuse_decimal_commas(table, path)
     return table
+
+
+def _parsed(path: Path, delimiter: str, use_threads: bool = True) -> pa.Table:
+    return pyarrow.csv.read_csv(
+        path,
+        read_options=pyarrow.csv.ReadOptions(use_threads=use_threads),
+        parse_options=pyarrow.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
+        convert_options=pyarrow.csv.ConvertOptions(strings_can_be_null=True),
+    )
+
+
+def _numbered(path: Path, delimiter: str) -> str | None:
+    """What is wrong with a file, with its row: pyarrow counts rows only when it reads with one thread."""
+    try:
+        _parsed(path, delimiter, use_threads=False)
+    except pa.ArrowInvalid as error:
+        return _ROW.sub(r"row \1 (the header is row 1)", _first_line(error))
+    return None
 
 
 def _refuse_decimal_commas(table: pa.Table, path: Path) -> None:

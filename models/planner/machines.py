@@ -113,9 +113,8 @@ def read_machine(text: str) -> Machine:
             f"--cluster: got {text!r}, expected detect, a file ending in .yaml or .json, laptop, or "
             f"[NODES x] DEVICES x NAME such as {', '.join(PRESETS[:4])}, of {', '.join(known_devices())}"
         )
-    return Machine.model_validate(
-        {"name": text, "device": device.name, "nodes": int(named["nodes"] or 1), "devices": int(named["devices"])}
-    )
+    found = {"name": text, "device": device.name, "nodes": int(named["nodes"] or 1), "devices": int(named["devices"])}
+    return _checked(found, f"--cluster {text}")
 
 
 def _of_file(path: Path) -> Machine:
@@ -123,13 +122,17 @@ def _of_file(path: Path) -> Machine:
         text = path.read_text()
     except OSError as error:
         raise UsageError(f"--cluster: {path}: cannot be read ({error.strerror}): name a file that is there") from error
+    return _checked(_parsed(path, text), str(path))
+
+
+def _checked(values: Any, told_as: str) -> Machine:
     try:
-        return Machine.model_validate(_parsed(path, text))
+        return Machine.model_validate(values)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"])) or "the whole"
         raise UsageError(
-            f"{path}: {where}: {first['msg']}; expected the keys {', '.join(Machine.model_fields)}"
+            f"{told_as}: {where}: {first['msg']}; expected the keys {', '.join(Machine.model_fields)}"
         ) from error
 
 

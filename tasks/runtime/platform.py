@@ -162,8 +162,10 @@ def _alone(workspace: Workspace) -> AbstractContextManager[None]:
 
 
 def _refuse_other_ports(workspace: Workspace, asked: dict[str, int]) -> None:
-    now = services.ports(workspace)
-    other = [f"{name}={now.get(name)}" for name, port in asked.items() if port != now.get(name)]
+    now, usual = services.ports(workspace), {service.name: service.port for service in services.wanted(workspace)}
+    kept = [name for name, port in asked.items() if now.get(name) == port]
+    kept += [name for name, port in asked.items() if port == 0 and now.get(name) != usual.get(name)]
+    other = [f"{name}={now.get(name)}" for name in asked if name not in kept]
     if other:
         raise UsageError(f"the platform is up with {', '.join(other)}: `loopline down` first, then up with other ports")
 

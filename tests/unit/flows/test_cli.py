@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import IO
 
 import pytest
 from click.testing import CliRunner, Result
@@ -15,6 +16,8 @@ from flows.cli import loopline, main
 from models.errors import DataError, GateRefused, LooplineError, StoreError, UsageError
 from tasks.runtime.workspace import Workspace
 from tests.conftest import MakeProject
+
+PROGRAM = Path(sys.executable).with_name("loopline")
 
 
 def call(*arguments: str) -> Result:
@@ -76,6 +79,40 @@ def test_a_full_disk_in_a_tools_own_words_gets_its_cure(
     exit_code_of(fail, monkeypatch)
     cure = "the disk is full: free some space and run again"
     assert capsys.readouterr().err == f"loopline: ORC: cannot be written\n{cure}\n"
+
+
+@pytest.mark.parametrize("command", [("schema",), ("--help",), ("status", "--json")])
+def test_output_that_cannot_be_written_is_one_line(workspace: Workspace, command: tuple[str, ...]) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = _program(*command, stdout=full, home=workspace.root)
+    assert done.returncode == 1
+    assert done.stderr == ("loopline: standard output takes no more (No space left on device): write it elsewhere\n")
+
+
+def test_a_folder_that_was_deleted_under_the_shell_is_told(workspace: Workspace, tmp_path: Path) -> None:
+    (tmp_path / "gone").mkdir()
+    delete = f"cd {tmp_path}/gone && rmdir ../gone && exec {PROGRAM} status"
+    done = subprocess.run(["sh", "-c", delete], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "loopline: the folder that this shell stands in was deleted" in done.stderr
+
+
+def test_a_crash_in_compiled_code_names_the_line_that_called_it(tmp_path: Path) -> None:
+    crash = "import ctypes, flows.cli as cli\ncli.loopline = lambda: ctypes.string_at(0)\ncli.main()"
+    (tmp_path / "crash.py").write_text(crash)
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
+    done = subprocess.run(
+        [sys.executable, tmp_path / "crash.py"], capture_output=True, text=True, check=False, env=environment
+    )
+    assert done.returncode == -signal.SIGSEGV
+    assert f'File "{tmp_path}/crash.py", line 2 in <lambda>' in done.stderr
+
+
+def _program(*arguments: str, stdout: IO[str], home: Path) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "LOOPLINE_HOME": str(home)}
+    return subprocess.run(
+        [PROGRAM, *arguments], stdout=stdout, stderr=subprocess.PIPE, text=True, check=False, env=environment
+    )
 
 
 def test_a_project_that_is_not_there(workspace: Workspace, make_project: MakeProject) -> None:
@@ -165,9 +202,8 @@ def test_reap_with_nothing_to_do(workspace: Workspace) -> None:
 
 
 def test_the_program_itself_exits_with_the_errors_code(tmp_path: Path) -> None:
-    program = Path(sys.executable).with_name("loopline")
     environment = {**os.environ, "LOOPLINE_HOME": str(tmp_path)}
-    done = subprocess.run([program, "plan", "nothing"], capture_output=True, text=True, check=False, env=environment)
+    done = subprocess.run([PROGRAM, "plan", "nothing"], capture_output=True, text=True, check=False, env=environment)
     assert done.returncode == 2
     assert done.stderr.startswith("loopline: got project 'nothing'")
     assert "Traceback" not in done.stderr

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from models.edge.bundle import FILES
-from models.errors import UsageError
+from models.errors import StoreError, UsageError
 from models.files import sha256
 from tasks.edge import export_edge
 from tasks.runtime import stores
@@ -45,6 +45,8 @@ def test_a_folder_with_something_else_in_it_is_left_alone(crowned: Workspace, tm
         export_edge(crowned, "tiny", tmp_path)
     with pytest.raises(UsageError, match="is a file"):
         export_edge(crowned, "tiny", tmp_path / "thesis.tex")
+    with pytest.raises(StoreError, match=r"/proc/edge: no folder can be made there .*: name another"):
+        export_edge(crowned, "tiny", Path("/proc/edge"))
 
 
 def test_a_version_that_is_not_there_is_told(crowned: Workspace, tmp_path: Path) -> None:

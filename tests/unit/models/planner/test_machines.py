@@ -52,5 +52,7 @@ def test_a_wrong_file_says_which_key(tmp_path, text, said):
 def test_a_stranger_is_told_what_there_is(tmp_path):
     with pytest.raises(UsageError, match=r"got '8xZ9', expected detect, .*8xH100"):
         read_machine("8xZ9")
+    with pytest.raises(UsageError, match="--cluster 0xH100: devices: Input should be greater than"):
+        read_machine("0xH100")
     with pytest.raises(UsageError, match="cannot be read"):
         read_machine(str(tmp_path / "none.yaml"))

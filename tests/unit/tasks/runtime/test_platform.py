@@ -27,6 +27,13 @@ def test_other_ports_than_those_it_is_up_with_are_refused(workspace: Workspace) 
     write_json(folder(workspace) / "ports.json", {"asked": {}, "ports": {"mlflow": 5000}})
     with pytest.raises(UsageError, match=r"up with mlflow=5000: `loopline down` first"):
         platform.start(workspace, {"mlflow": 5001})
+    with pytest.raises(UsageError, match="up with mlflow=5000"):
+        platform._refuse_other_ports(workspace, {"mlflow": 0})  # any but the usual one
+
+
+def test_any_port_but_the_usual_one_is_what_it_is_up_with_after_the_first_time(workspace: Workspace) -> None:
+    write_json(folder(workspace) / "ports.json", {"asked": {}, "ports": {"mlflow": 5017, "prefect": 4200}})
+    platform._refuse_other_ports(workspace, {"mlflow": 0, "prefect": 4200})
 
 
 def test_what_a_broken_service_printed_last_is_told_with_its_log(workspace: Workspace) -> None:
