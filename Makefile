@@ -12,8 +12,8 @@ PYTEST := $(BIN)/python -m pytest -n $(or $(WORKERS),3) --dist loadfile --no-loa
 run: setup  ## set up and run the main job
 	$(BIN)/loopline run $(PROJECT)
 
-test: setup  ## set up and pass the tests
-	$(PYTEST) $(TESTS)
+test: setup  ## set up and pass the tests; those of tests/contract are of `make check`
+	$(PYTEST) $(or $(TESTS),tests --ignore=tests/contract)
 
 test-fast: setup  ## what needs no other process: unit and contract tests
 	$(PYTEST) tests/unit tests/contract

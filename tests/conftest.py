@@ -59,7 +59,8 @@ def pytest_configure() -> None:
     from hypothesis import settings
 
     # No test fails because the machine is busy, and each day draws the same examples.
-    settings.register_profile("loopline", deadline=None, derandomize="FAULT_SEED" not in os.environ)
+    is_soak = "FAULT_SEED" in os.environ
+    settings.register_profile("loopline", deadline=None, derandomize=not is_soak, max_examples=300 if is_soak else 50)
     settings.load_profile("loopline")
 
 

@@ -58,7 +58,7 @@ class Ended:
 class Running:
     """A command under way; what it prints goes to files, so that it never waits for a reader."""
 
-    process: subprocess.Popen[bytes] | warm.Process
+    process: warm.Started
     out: Path
     err: Path
     _seen: int = 0
@@ -220,7 +220,7 @@ class Loopline:
 
 def _begin(
     arguments: tuple[str, ...], environ: dict[str, str], cwd: Path, out: BinaryIO, err: BinaryIO
-) -> subprocess.Popen[bytes] | warm.Process:
+) -> warm.Started:
     """The program in a process of its own: forked from the warm one, or started cold where only that will do."""
     with Path(os.devnull).open("rb") as nothing:
         if warm.may_share_imports(environ):

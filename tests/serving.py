@@ -16,7 +16,6 @@ import signal
 import sqlite3
 import ssl
 import subprocess
-import sys
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -29,6 +28,7 @@ from models.files import read_json, sha256, write_json
 from tasks.adapters.artifacts import FILES
 from tasks.runtime import ports, stores
 from tasks.runtime.workspace import Workspace
+from tests import warm
 from tests.conftest import OURS, QUIET
 from tests.served_models import write_served
 
@@ -69,7 +69,7 @@ class Reply:
 class LiveServer:
     """A server under way; what it prints goes to `log`."""
 
-    process: subprocess.Popen[bytes]
+    process: warm.Started
     port: int
     log: Path
     headers: dict[str, str] = field(default_factory=dict)
@@ -152,11 +152,9 @@ def live_server(
     """
     port = ports.any_free([])
     log = workspace.root / f"server-{port}.log"
-    command = [sys.executable, *program, str(workspace.root), *projects, "--port", str(port), *arguments]
+    command = [*program, str(workspace.root), *projects, "--port", str(port), *arguments]
     with log.open("wb") as printing:
-        process = subprocess.Popen(
-            command, cwd=ROOT, env=_environment(workspace, environ), stdout=printing, stderr=printing
-        )
+        process = warm.start_python(command, _environment(workspace, environ), ROOT, printing)
     server = LiveServer(process, port, log, tls=tls)
     try:
         server.wait_until(lambda: server.get("/ping").status == 200 or not ready)
@@ -207,7 +205,7 @@ def _environment(workspace: Workspace, further: Mapping[str, str]) -> dict[str, 
     return {**own, **QUIET, **stores.QUIET, "MLFLOW_TRACKING_URI": uri, "LOOPLINE_HOME": str(workspace.root), **further}
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def _end(process: warm.Started) -> None:
     """End a server and whatever it started, each by its pid."""
     family: list[psutil.Process] = []
     with contextlib.suppress(psutil.NoSuchProcess):

@@ -17,6 +17,7 @@ import functools
 import gc
 import logging
 import os
+import runpy
 import select
 import signal
 import socket
@@ -27,9 +28,10 @@ import threading
 import time
 import traceback
 import types
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import filelock
 
@@ -41,6 +43,8 @@ TRAINING = ("run", "backtest")
 """Commands that may start ranks."""
 DVC = "dvc"
 """The program of DVC, in place of ours."""
+MODULE = "-m"
+"""What Python takes for a module to run, in place of our program."""
 NURSERY = "nursery"
 """The process that starts ranks, in place of our program."""
 RANKS_NAME = "test-ranks"
@@ -85,6 +89,10 @@ class Process:
             os.close(self._exit_code)
 
 
+Started = Process | subprocess.Popen[bytes]
+"""A process that was forked, or started cold."""
+
+
 class Server:
     """A connection to the warm parent of the commands that the tests start; all workers of a test run share the parent.
 
@@ -115,8 +123,8 @@ class Server:
     ) -> Process:
         """A process that calls the program with these arguments; `files` are its input, output and error.
 
-        The program `-c` runs its one argument as Python does; DVC is DVC's program; NURSERY starts ranks for whoever
-        holds the other end of the socket that is its fourth file.
+        The program `-c` runs its one argument as Python does, MODULE the module that its first one names; DVC is DVC's
+        program; NURSERY starts ranks for whoever holds the other end of the socket that is its fourth file.
         """
         try:
             with self._lock:
@@ -136,6 +144,16 @@ def server() -> Server:
     """The connection of this test process, made at first use."""
     run = os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))
     return Server(Path(tempfile.gettempdir()) / f"loopline-warm-{run}")
+
+
+def start_python(arguments: Sequence[str], environ: dict[str, str], cwd: Path, output: BinaryIO) -> Started:
+    """`python ARGUMENTS` under way, what it prints in a file: `-m MODULE` is forked if it may be, all else is cold."""
+    if arguments[0] == MODULE and may_share_imports(environ):
+        with Path(os.devnull).open("rb") as nothing:
+            files = nothing.fileno(), output.fileno(), output.fileno()
+            return server().start(MODULE, tuple(arguments[1:]), environ, cwd, files)
+    command = [sys.executable, *arguments]
+    return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environ, cwd=cwd)
 
 
 def dvc_program(address: str) -> tuple[str, ...]:
@@ -306,6 +324,13 @@ class WarmNurseries(_Standard):
             return server().start(NURSERY, (), env, ROOT, files)
 
 
+class WarmServers(_Standard):
+    """The `subprocess` with which a test's own process starts a server of ours."""
+
+    def Popen(self, command: list[str], *, stdout: BinaryIO, **_: Any) -> Started:  # noqa: N802
+        return start_python(command[command.index(MODULE) :], dict(os.environ), ROOT, stdout)
+
+
 class _Subprocess(_Standard):
     """The `subprocess` that the gang of a command uses."""
 
@@ -362,6 +387,10 @@ def _main() -> None:
     parent.serve()
     if sys.argv[0] == "-c":
         _end_with(lambda: exec(sys.argv[1], sys.modules["__main__"].__dict__))
+    if sys.argv[0] == MODULE:
+        module, sys.argv = sys.argv[1], sys.argv[1:]
+        warnings.filterwarnings("ignore", "'.*' found in sys.modules", RuntimeWarning)
+        _end_with(lambda: runpy.run_module(module, run_name="__main__", alter_sys=True))
     if sys.argv[0] == NURSERY:
         from models.training import nursery
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tasks.runtime import gang as gangs
+from tasks.runtime import mlflow_server
 from tasks.runtime.gang import Gang
 from tasks.runtime.workspace import Workspace
 from tests import warm
@@ -40,10 +41,11 @@ def make_job(tmp_path: Path) -> MakeJob:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _warm_nurseries() -> Iterator[None]:
-    """No gang of a test's own process imports torch again."""
+def _warm_processes() -> Iterator[None]:
+    """No gang of a test's own process imports torch again, and no server MLflow."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(gangs, "subprocess", warm.WarmNurseries())
+        patch.setattr(mlflow_server, "subprocess", warm.WarmServers())
         yield
 
 

@@ -9,8 +9,6 @@ import os
 import re
 import shutil
 import socket
-import subprocess
-import sys
 import time
 import urllib.parse
 from collections.abc import Iterator
@@ -26,6 +24,7 @@ from tasks.runtime.delivery import client, experiment_id
 from tasks.runtime.doors import token_path
 from tasks.runtime.registry_view import aliased
 from tasks.runtime.workspace import Workspace
+from tests import warm
 from tests.integration.conftest import ROOT
 from tests.served_models import preparation_of
 
@@ -114,28 +113,31 @@ def place(empty_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 
 @contextlib.contextmanager
-def serving(workspace: Workspace, *arguments: str) -> Iterator[int]:
+def serving(workspace: Workspace, *arguments: str, is_cold: bool = False) -> Iterator[int]:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = int(probe.getsockname()[1])
-    command = [sys.executable, "-m", "tasks.page", str(workspace.root), "--port", str(port), *arguments]
-    process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True)
+    options = ["-P"] if is_cold else []
+    command = [*options, "-m", "tasks.page", str(workspace.root), "--port", str(port), *arguments]
+    log = workspace.root / f"page-{port}.log"
+    with log.open("wb") as printing:
+        process = warm.start_python(command, dict(os.environ), ROOT, printing)
     try:
-        wait_for(port, process)
+        wait_for(port, process, log)
         yield port
     finally:
         process.terminate()
-        said = process.communicate(timeout=30)[1]
-        assert "Traceback" not in said, said
+        process.wait(30)
+        assert "Traceback" not in log.read_text()
 
 
-def wait_for(port: int, process: subprocess.Popen[str]) -> None:
+def wait_for(port: int, process: warm.Started, log: Path) -> None:
     deadline = time.monotonic() + 90
     while time.monotonic() < deadline:
         with contextlib.suppress(OSError):
             assert Browser(port).get("/health").text == '{"status":"ok"}'
             return
-        assert process.poll() is None, process.communicate()[1]
+        assert process.poll() is None, log.read_text()
         time.sleep(0.05)
     raise AssertionError("the page did not come up")
 
@@ -156,16 +158,17 @@ def token(place: Workspace, served: int) -> str:
     return token_path(place).read_text().strip()
 
 
-def test_the_server_that_shows_pages_stays_small(served: int, browser: Browser) -> None:
+def test_the_server_that_shows_pages_stays_small(place: Workspace) -> None:
     import psutil
 
-    browser.get("/")
-    (process,) = [
-        connection.pid
-        for connection in psutil.net_connections("tcp")
-        if connection.laddr and connection.laddr.port == served and connection.status == psutil.CONN_LISTEN
-    ]
-    maps = Path(f"/proc/{process}/maps").read_text()
+    with serving(place, is_cold=True) as port:
+        Browser(port).get("/")
+        (process,) = [
+            connection.pid
+            for connection in psutil.net_connections("tcp")
+            if connection.laddr and connection.laddr.port == port and connection.status == psutil.CONN_LISTEN
+        ]
+        maps = Path(f"/proc/{process}/maps").read_text()
     assert not {"numpy", "pandas", "torch", "pyarrow"} & {
         part for line in maps.splitlines() for part in line.rpartition(" ")[2].split("/")
     }

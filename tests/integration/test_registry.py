@@ -48,8 +48,18 @@ def served(
 
 
 @pytest.fixture(params=["embedded", "served"])
+def both(request: pytest.FixtureRequest, tracked: Workspace, monkeypatch: pytest.MonkeyPatch) -> Workspace:
+    """A workspace whose registry is its own file, and one whose registry is shared through a server."""
+    return _placed(request, tracked, monkeypatch)
+
+
+@pytest.fixture(params=["embedded", pytest.param("served", marks=pytest.mark.soak)])
 def place(request: pytest.FixtureRequest, tracked: Workspace, monkeypatch: pytest.MonkeyPatch) -> Workspace:
-    """A workspace whose registry is its own file, or is shared through a server."""
+    """The same where only MLflow's own doing differs: daily with the file."""
+    return _placed(request, tracked, monkeypatch)
+
+
+def _placed(request: pytest.FixtureRequest, tracked: Workspace, monkeypatch: pytest.MonkeyPatch) -> Workspace:
     if request.param == "served":
         for name, value in request.getfixturevalue("served").items():
             monkeypatch.setenv(name, value)
@@ -91,8 +101,8 @@ def killed_after_the_journal(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         yield
 
 
-def test_the_same_work_registered_twice_is_one_version(place: Workspace, model: str) -> None:
-    made = register(place, model)
+def test_the_same_work_registered_twice_is_one_version(both: Workspace, model: str) -> None:
+    made = register(both, model)
     assert made.find("key-1") == "1"
     assert made.find("key-2") is None
     again = made.create("key-1", "file:///nowhere", "", None, {"loopline.verdict": "promote"}, "")
@@ -101,8 +111,8 @@ def test_the_same_work_registered_twice_is_one_version(place: Workspace, model: 
     assert len(client().search_model_versions(f"name = '{model}'")) == 1
 
 
-def test_a_version_deleted_in_mlflow_stops_no_promotion_and_no_rollback(place: Workspace, model: str) -> None:
-    made = register(place, model, 5)
+def test_a_version_deleted_in_mlflow_stops_no_promotion_and_no_rollback(both: Workspace, model: str) -> None:
+    made = register(both, model, 5)
     for number in (1, 2, 3):
         made.promote(str(number), str(number - 1) if number > 1 else None)
     client().delete_model_version(model, "2")
@@ -160,8 +170,8 @@ def test_nothing_registered_is_no_champion_and_no_journal(place: Workspace, mode
         made.tags("1")
 
 
-def test_promotions_and_rollbacks_in_a_row(place: Workspace, model: str) -> None:
-    made = register(place, model, 3)
+def test_promotions_and_rollbacks_in_a_row(both: Workspace, model: str) -> None:
+    made = register(both, model, 3)
     for version, expected in (("1", None), ("2", "1"), ("3", "2")):
         made.set_alias("challenger", version)
         entry = made.promote(version, expected, loop_id="l", reason="better")
@@ -182,9 +192,9 @@ def test_promotions_and_rollbacks_in_a_row(place: Workspace, model: str) -> None
 
 
 @pytest.mark.parametrize("version", ["99", "abc"])
-def test_a_version_that_is_not_there_is_no_fault_of_the_store(place: Workspace, model: str, version: str) -> None:
+def test_a_version_that_is_not_there_is_no_fault_of_the_store(both: Workspace, model: str, version: str) -> None:
     with pytest.raises(UsageError, match=f"{model} has no version '{version}': there is 1, 2"):
-        register(place, model, 2).tags(version)
+        register(both, model, 2).tags(version)
 
 
 def test_a_rollback_from_another_champion_than_the_one_seen_is_refused(place: Workspace, model: str) -> None:
@@ -214,8 +224,8 @@ def test_the_story_tells_who_holds_which_place_and_since_when(place: Workspace, 
     assert told.verdicts == {}
 
 
-def test_a_promotion_against_another_champion_is_refused(place: Workspace, model: str) -> None:
-    made = register(place, model, 3)
+def test_a_promotion_against_another_champion_is_refused(both: Workspace, model: str) -> None:
+    made = register(both, model, 3)
     made.promote("1", None)
     made.promote("2", "1")
     for expected in ("1", None, "3"):
@@ -244,14 +254,14 @@ def test_of_two_people_who_promote_the_same_version_only_the_first_is_told_yes(p
 
 
 def test_a_promotion_killed_between_journal_and_alias_is_settled_by_the_next(
-    place: Workspace, model: str, monkeypatch: pytest.MonkeyPatch
+    both: Workspace, model: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = register(place, model, 3)
+    made = register(both, model, 3)
     made.promote("1", None)
     with killed_after_the_journal(monkeypatch):
         made.promote("2", "1")
     assert made.alias("champion") == "1"
-    after = Registry(place, model)
+    after = Registry(both, model)
     with pytest.raises(GateRefused, match="the champion is version 2"):
         after.promote("3", "1")
     assert (after.alias("champion"), after.alias("previous")) == ("2", "1")
@@ -324,14 +334,14 @@ else:
 
 @pytest.mark.parametrize("machines", ["one", "two"])
 def test_of_two_promotions_at_once_exactly_one_wins(
-    place: Workspace, model: str, tmp_path: Path, at_once: Processes, machines: str
+    both: Workspace, model: str, tmp_path: Path, at_once: Processes, machines: str
 ) -> None:
     """Two machines share the registry but no lock file."""
     if machines == "two" and os.environ["MLFLOW_TRACKING_URI"].startswith("sqlite"):
         pytest.skip("an embedded registry is one machine's")
-    made = register(place, model, 3)
+    made = register(both, model, 3)
     made.promote("1", None)
-    roots = [place.root, place.root if machines == "one" else tmp_path / "other"]
+    roots = [both.root, both.root if machines == "one" else tmp_path / "other"]
     ready = tmp_path / "ready"
     ready.mkdir()
     common = {"uri": os.environ["MLFLOW_TRACKING_URI"], "model": model, "ready": str(ready)}
@@ -408,11 +418,11 @@ def log_files(workspace: Workspace, model: str, content: str) -> dict[str, str]:
     return hashes
 
 
-def test_a_versions_files_are_brought_and_checked(place: Workspace, model: str, tmp_path: Path) -> None:
-    log_files(place, model, "graph")
+def test_a_versions_files_are_brought_and_checked(both: Workspace, model: str, tmp_path: Path) -> None:
+    log_files(both, model, "graph")
     champion = aliased(model)
     assert champion is not None
-    folder = download_version(place, model, champion.number, tmp_path / "here")
+    folder = download_version(both, model, champion.number, tmp_path / "here")
     assert (folder / "model.onnx").read_text() == "graph"
 
 

@@ -7,7 +7,6 @@ import itertools
 import os
 import secrets
 import shutil
-import subprocess
 import sys
 import threading
 import time
@@ -31,7 +30,9 @@ from tasks.runtime.flow_runs import ask
 from tasks.runtime.open_signals import ask_again
 from tasks.runtime.worker import pool_of
 from tasks.runtime.workspace import Project, Workspace
+from tests import warm
 from tests.conftest import MakeProject
+from tests.integration.conftest import ROOT
 from tests.running import eventually
 
 QUIET_S = 2.0
@@ -247,8 +248,10 @@ def test_people_are_told_by_what_the_environment_names(client: SyncPrefectClient
 
 
 @contextlib.contextmanager
-def a_worker(project: Project) -> Iterator[subprocess.Popen[bytes]]:
-    running = subprocess.Popen([sys.executable, "-m", "tasks.runtime.worker", str(project.workspace.root)])
+def a_worker(project: Project) -> Iterator[warm.Started]:
+    root = project.workspace.root
+    with (root / "worker.log").open("ab") as printing:
+        running = warm.start_python(["-m", "tasks.runtime.worker", str(root)], dict(os.environ), ROOT, printing)
     try:
         yield running
         running.terminate()
