@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnxruntime
@@ -14,16 +15,21 @@ from onnx import ModelProto, TensorProto, helper
 from models.data.encode import write_tensors
 from models.data.preparation import Categorical, Numeric, Pixels, Preparation, Target
 from models.data.prepare import prepare
+from models.export.export import export
 from models.export.graph import IR_VERSION, ML_OPSET, OPSET
 from models.export.stretch import ML_DOMAIN, Stretch
+from models.files import read_json, write_json
 from models.nets.build import build_net
 from models.nets.catalogue import is_trees
 from models.nets.sizes import Sizes
 from models.spec import Image, Model, Spec, Train, Window
 from models.training.job import TREES_FILE, WEIGHTS_FILE, Job
 from models.training.weights import save_weights
+from tests.conftest import MakeOnce
 
 FinishedJob = Callable[..., Job]
+ExportedJob = Callable[..., tuple[Job, dict[str, Any]]]
+METADATA = {"loopline.project": "tiny", "loopline.dataset": "0123"}
 METRICS = {"regression": "mae", "language": "bits_per_char"}
 CLASSES = {"binary": ["ja", "né"], "multiclass": ["Adélie", "日本", "ß"]}
 
@@ -166,6 +172,23 @@ def finished_job(tmp_path_factory: pytest.TempPathFactory) -> FinishedJob:
         )
         (_grow_trees if is_trees(net) else _draw_weights)(job)
         return job
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def exported_job(finished_job: FinishedJob, once: MakeOnce) -> ExportedJob:
+    """A function that gives a finished job and what its export answered, made once for all workers."""
+
+    def make(net: str, kind: str = "table", task: str = "binary", **arguments: object) -> tuple[Job, dict[str, Any]]:
+        job = finished_job(net, kind, task, **arguments)
+
+        def write(folder: Path) -> None:
+            folder.mkdir()
+            write_json(folder / "answer.json", export(job.model_dump(mode="json"), str(folder), METADATA))
+
+        name = "-".join(("export", net, kind, task, *(f"{key}-{value}" for key, value in sorted(arguments.items()))))
+        return job, read_json(once(name, write) / "answer.json")
 
     return make
 

@@ -1,7 +1,7 @@
 """Batches of given rows of every kind: what is shown, what is logged, and where the one ends and the other begins."""
 
-import json
 from datetime import UTC, datetime
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -11,7 +11,6 @@ import pytest
 from models.errors import DataError
 from models.export import batch
 from models.export.batch import Reading, examples, logged_columns, part_of, shown_columns
-from models.export.export import export
 from models.export.scoring import Scorer
 from tests.unit.models.export.conftest import raw_table, spec_of
 
@@ -20,19 +19,18 @@ NETS = {
     "table": ("trees", "multiclass", {}),
     "image": ("cnn", "multiclass", {"width": 4, "hidden": 8}),
     "series": ("gru", "regression", {"hidden": 8}),
-    "text": ("decoder", "language", {"width": 16, "layers": 1, "heads": 2}),
+    "text": ("decoder", "language", {"width": 16, "layers": 2, "heads": 2}),
 }
 
 
 @pytest.fixture
-def predicted(finished_job, tmp_path, monkeypatch):
+def predicted(exported_job, tmp_path, monkeypatch):
     """A function that predicts raw rows of a kind: the parts, by way of a Parquet file."""
 
     def run(kind: str, table: pa.Table | None = None) -> tuple[list[pa.Table], Scorer]:
         net, task, arguments = NETS[kind]
-        job = finished_job(net, kind, task, **arguments)
-        export(json.loads(job.model_dump_json()), str(tmp_path), {})
-        scorer, data = Scorer(tmp_path), spec_of(kind, task).data
+        _, answer = exported_job(net, kind, task, **arguments)
+        scorer, data = Scorer(Path(answer["path"]).parent), spec_of(kind, task).data
         pq.write_table(raw_table(kind, task) if table is None else table, tmp_path / "rows.parquet")
         monkeypatch.setattr(batch, "PART_ROWS", 128)
         reading = Reading(data, scorer.preparation, tmp_path, {})

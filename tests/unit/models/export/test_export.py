@@ -16,9 +16,8 @@ from models.export.predict import predict
 from models.export.pyfunc import _load_pyfunc
 from models.export.signature import feed_of
 from models.training.job import Job
-from tests.unit.models.export.conftest import FinishedJob
+from tests.unit.models.export.conftest import METADATA, ExportedJob, FinishedJob
 
-METADATA = {"loopline.project": "tiny", "loopline.dataset": "0123"}
 READY = [
     ("mlp", "table", "binary", {"hidden": 8}),
     ("transformer", "table", "multiclass", {"width": 8, "layers": 1}),
@@ -37,12 +36,9 @@ def exported(job: Job, out: Path) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module", params=READY, ids=lambda ready: "-".join(ready[:3]))
-def made(
-    request: pytest.FixtureRequest, finished_job: FinishedJob, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[Job, dict[str, Any]]:
+def made(request: pytest.FixtureRequest, exported_job: ExportedJob) -> tuple[Job, dict[str, Any]]:
     net, kind, task, arguments = request.param
-    job = finished_job(net, kind, task, **arguments)
-    return job, exported(job, tmp_path_factory.mktemp("export"))
+    return exported_job(net, kind, task, **arguments)
 
 
 def test_every_ready_net_is_in_parity_with_its_graph(made: tuple[Job, dict[str, Any]]) -> None:
@@ -85,9 +81,8 @@ def test_the_same_weights_give_the_same_bytes(finished_job: FinishedJob, tmp_pat
     assert exported(job, tmp_path / "one")["sha256"] == exported(job, tmp_path / "two")["sha256"]
 
 
-def test_labels_are_the_classes_and_unseen_values_are_predicted(finished_job: FinishedJob, tmp_path: Path) -> None:
-    job = finished_job("trees", task="multiclass")
-    answer = exported(job, tmp_path)
+def test_labels_are_the_classes_and_unseen_values_are_predicted(exported_job: ExportedJob) -> None:
+    job, answer = exported_job("trees", task="multiclass")
     unseen = {name: np.array(["nowhere", ""], object) for name in ("city", "month", "is late")}
     feed = {"größe (m)": np.array([np.nan, 2.0]), "n/1": np.array([np.nan, 1e300]), **unseen}
     session = onnxruntime.InferenceSession(answer["path"], providers=["CPUExecutionProvider"])

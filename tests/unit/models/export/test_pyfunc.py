@@ -4,7 +4,6 @@ import ast
 import inspect
 import math
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pandas as pd
@@ -14,18 +13,15 @@ from models.data.code_points import code_points
 from models.data.preparation import Preparation
 from models.data.text import window_starts, windows_of
 from models.export import pyfunc
-from models.export.export import export
 from models.export.predict import predict, session
 from models.export.pyfunc import _load_pyfunc, read
-from models.training.job import Job
 from tests.served_models import write_served
+from tests.unit.models.export.conftest import ExportedJob
 
 
 @pytest.fixture
-def folder(finished_job: Callable[..., Job], tmp_path: Path) -> Path:
-    job = finished_job("mlp", task="multiclass")
-    export(job.model_dump(mode="json"), str(tmp_path), {})
-    return tmp_path
+def folder(exported_job: ExportedJob) -> Path:
+    return Path(exported_job("mlp", task="multiclass", hidden=8)[1]["path"]).parent
 
 
 def rows_of(folder: Path) -> pd.DataFrame:
@@ -51,10 +47,8 @@ def test_missing_text_and_numbers_count_as_missing_however_they_are_written(fold
 
 
 @pytest.fixture
-def text_folder(finished_job: Callable[..., Job], tmp_path: Path) -> Path:
-    job = finished_job("decoder", "text", "language", width=16, layers=1, heads=2)
-    export(job.model_dump(mode="json"), str(tmp_path), {})
-    return tmp_path
+def text_folder(exported_job: ExportedJob) -> Path:
+    return Path(exported_job("decoder", "text", "language", width=16, layers=2, heads=2)[1]["path"]).parent
 
 
 def test_texts_of_any_length_are_read(text_folder: Path) -> None:
