@@ -10,6 +10,9 @@ import os
 import select
 import signal
 import sys
+import time
+
+LOOK_S = 1.0
 
 
 class StopRequest:
@@ -38,8 +41,14 @@ class StopRequest:
         return self._is_set
 
     def wait(self, timeout_s: float) -> bool:
-        """Wait until it is set or the time is over; says whether it is set."""
-        select.select([self._reader], [], [], timeout_s)
+        """Wait until it is set or the time is over; says whether it is set.
+
+        The handler runs in the main thread alone, between two bytecodes. A signal that the kernel gives to another
+        thread, or just before the system call begins, does not end that call: so none lasts for more than LOOK_S.
+        """
+        end = time.monotonic() + timeout_s
+        while not self._is_set and (left := end - time.monotonic()) > 0:
+            select.select([self._reader], [], [], min(left, LOOK_S))
         return self._is_set
 
     def __del__(self) -> None:

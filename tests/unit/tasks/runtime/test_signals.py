@@ -18,13 +18,18 @@ print(flush=True)
 while not stop.wait({timeout}):
     pass
 """
+ASIDE = """
+import threading
+threading.Timer(0.2, lambda: signal.pthread_kill(threading.get_ident(), signal.SIGTERM)).start()
+"""
 ENDING = """
-import signal
+import signal, time
 from tasks.runtime.signals import exit_on
 exit_on(signal.SIGTERM)
 try:
     print(flush=True)
-    signal.pause()
+    while True:
+        time.sleep(0.1)
 finally:
     print("tidied", flush=True)
 """
@@ -55,6 +60,12 @@ def ends_on(code: str, number: signal.Signals) -> tuple[int, bytes]:
 def test_a_signal_ends_the_wait(timeout: int, number: signal.Signals) -> None:
     """`threading.Event` hung in about half of the cases without a timeout."""
     assert ends_on(WAITING.format(timeout=timeout), number) == (0, b"")
+
+
+def test_a_signal_that_another_thread_gets_ends_the_wait_too() -> None:
+    """As does one that comes when the interpreter has looked for signals and the system call has not begun."""
+    code = WAITING.replace("print(flush=True)", ASIDE).format(timeout=3600)
+    assert subprocess.run([sys.executable, "-c", code], timeout=30, check=False).returncode == 0
 
 
 def test_a_program_that_ends_at_once_tidies_up() -> None:
