@@ -180,7 +180,7 @@ def _start_again(note: dict[str, Any], wanted: set[str]) -> list[str]:
                 raise UsageError("the platform is up with other services than are wanted now: `loopline down`, then up")
             for told in found:
                 if told["statename"] in ("FATAL", "EXITED", "STOPPED"):
-                    supervised.startProcess(told["name"], False)
+                    supervision.start_service(supervised, told["name"])
                     said.append(f"{told['name']} was {services.STATES[told['statename']]}: started again")
     except OSError as error:
         pid = note["process"]["pid"]

@@ -19,6 +19,7 @@ import xmlrpc.client
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
+from xml.parsers.expat import ExpatError
 
 from models.errors import StoreError
 from models.files import write_json, write_text
@@ -177,8 +178,27 @@ def asking(path: str, timeout_s: float = ANSWER_S) -> Iterator[Any]:
     try:
         with xmlrpc.client.ServerProxy("http://supervisor", transport=_Local(path, timeout_s)) as proxy:
             yield proxy.supervisor
-    except http.client.HTTPException as error:
+    except (http.client.HTTPException, xmlrpc.client.Error, ExpatError) as error:  # it is just ending, or was killed
         raise ConnectionError(str(error)) from error
+
+
+def start_service(supervised: Any, name: str) -> None:
+    """Start a service that ended, unless supervisord itself began it again in the meantime.
+
+    Args:
+        supervised: What `asking` gives.
+        name: The service's.
+
+    Raises:
+        StoreError: It cannot be started.
+    """
+    from supervisor.xmlrpc import Faults  # type: ignore[import-untyped]
+
+    try:
+        supervised.startProcess(name, False)
+    except xmlrpc.client.Fault as fault:
+        if fault.faultCode != Faults.ALREADY_STARTED:
+            raise StoreError(f"{name}: supervisord cannot start it: {fault.faultString}: see its log") from fault
 
 
 class _Local(xmlrpc.client.Transport):
@@ -188,8 +208,10 @@ class _Local(xmlrpc.client.Transport):
         self._timeout_s = timeout_s
 
     def make_connection(self, host: Any) -> http.client.HTTPConnection:
-        connection = _LocalConnection(self._path, self._timeout_s)
-        self._connection = host, connection  # what `close` closes
+        _, connection = self._connection
+        if connection is None:
+            connection = _LocalConnection(self._path, self._timeout_s)
+            self._connection = host, connection  # kept for the next call, and what `close` closes
         return connection
 
 

@@ -40,6 +40,12 @@ def test_what_cannot_start_is_tried_again_with_back_off_and_said(deep: Workspace
 
     eventually(lambda: len(_exits(folder(deep) / "supervisord.log").get(BROKEN, [])) >= 2)
     eventually(lambda: state() == "BACKOFF")
+    with supervision.asking(str(note["socket"])) as supervised:
+        supervision.start_service(supervised, BROKEN)  # supervisord is about to start it, or has just begun
+        with pytest.raises(StoreError, match="unwanted: supervisord cannot start it: BAD_NAME"):
+            supervision.start_service(supervised, "unwanted")
+    with pytest.raises(ConnectionError, match="BAD_NAME"), supervision.asking(str(note["socket"])) as supervised:
+        supervised.getProcessInfo("unwanted")
     assert set(_exits(folder(deep) / "supervisord.log")[BROKEN]) == {"exit status 1"}
     assert "StopIteration" in (folder(deep) / "logs" / f"{BROKEN}.log").read_text()
     assert supervisor(deep) == note
