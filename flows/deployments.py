@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from uuid import UUID
 
 from models.errors import LooplineError, StoreError
-from models.retrain.schedule import Schedule, parse
-from models.spec import Spec
-from models.specfile import read_spec
+from models.project_spec.blocks import Spec
+from models.project_spec.reader import read_spec
+from models.project_spec.schedule import Schedule, parse
 from tasks.runtime.events import TAG
 from tasks.runtime.worker import MOST_RUNS, POOL, pool_environment, pool_of
 from tasks.runtime.workspace import Project, Workspace

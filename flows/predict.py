@@ -7,7 +7,7 @@ from typing import Any
 from prefect import flow
 
 from flows import reporting
-from models.specfile import read_spec
+from models.project_spec.reader import read_spec
 from tasks import predict as predicting
 from tasks.runtime import stores
 from tasks.runtime.workspace import Workspace

@@ -11,7 +11,7 @@ from prefect.runtime import deployment, flow_run
 
 from flows import looking, reporting, sigterm
 from flows.prefect_steps import step
-from models.specfile import read_spec
+from models.project_spec.reader import read_spec
 from tasks import card as carding
 from tasks import export as exporting
 from tasks import ingest as ingesting

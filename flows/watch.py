@@ -11,7 +11,7 @@ from prefect.runtime import flow_run
 from prefect.states import Completed
 
 from flows import reporting
-from models.specfile import read_spec
+from models.project_spec.reader import read_spec
 from tasks.runtime import stores
 from tasks.runtime.report_pages import address_of
 from tasks.runtime.workspace import Project, Workspace

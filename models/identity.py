@@ -16,7 +16,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from models.spec import Spec
+from models.project_spec.blocks import Spec
 
 PACKAGES = ("models", "tasks")
 ROOT = Path(__file__).resolve().parent.parent
@@ -26,11 +26,11 @@ MACHINERY = "tasks.runtime"
 SILENT_MODULES = frozenset(
     {
         "models.errors",
-        "models.spec",
-        "models.spec_block",
-        "models.spec_methods",
-        "models.spec_serve",
-        "models.specfile",
+        "models.project_spec.blocks",
+        "models.project_spec.block",
+        "models.project_spec.methods",
+        "models.project_spec.serve",
+        "models.project_spec.reader",
         "models.files",
         "models.records",
     }
@@ -149,7 +149,7 @@ def _own_modules() -> dict[str, str]:
 def _found(name: str, own: Mapping[str, str], beside: Sequence[Path]) -> str | None:
     """The file of a module that can change a result: one of ours, or for a user's file one `beside` it or its like.
 
-    `from models.spec import Spec` names an attribute, which is no module and has no file.
+    `from models.project_spec.blocks import Spec` names an attribute, which is no module and has no file.
     """
     if name.partition(".")[0] in PACKAGES:
         return None if name.startswith(MACHINERY) or name in SILENT_MODULES else own.get(name)
@@ -159,7 +159,7 @@ def _found(name: str, own: Mapping[str, str], beside: Sequence[Path]) -> str | N
 def _users(name: str, importer: Path, *named: Path) -> str | None:
     """A module in the folder of a user's file, in the package which that file belongs to, or beside the files named.
 
-    These last folders are where Python looks as the file named is run (`models/refs.py`).
+    These last folders are where Python looks as the file named is run (`models/project_spec/references.py`).
     """
     level = len(name) - len(name.lstrip("."))
     packages = itertools.takewhile(lambda folder: (folder / "__init__.py").is_file(), importer.parents)

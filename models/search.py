@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from models.errors import TrainingError, UsageError
 from models.nets.catalogue import default_space, net_name, unused
-from models.spec import Dimension, Model, Search, Spec, Train
+from models.project_spec.blocks import Dimension, Model, Search, Spec, Train
 from models.training.costs import Costs
 
 State = Literal["complete", "pruned", "failed"]

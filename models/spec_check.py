@@ -16,18 +16,18 @@ from models.cores import usable_cores
 from models.data.header import check_names, first_values, header_of
 from models.errors import DataError, UsageError, did_you_mean
 from models.nets.catalogue import CATALOGUE, net_name
-from models.own_code import check_own_code
-from models.refs import is_own_code, local_source
+from models.project_spec.blocks import Dimension, Spec, Train
+from models.project_spec.reader import place_of, read_spec
+from models.project_spec.references import is_own_code, local_source
+from models.project_spec.user_code import check_own_code
 from models.search import check_space, with_params
-from models.spec import Dimension, Spec, Train
-from models.specfile import place_of, read_spec
 
 _PLAIN = {"int": int, "float": float, "bool": bool, "str": str}
 _TASK_OF_KIND = {"series": "regression", "text": "language"}
 
 
 def read_checked(path: Path, overrides: Sequence[str] = (), shown_as: str | None = None) -> Spec:
-    """A spec that was read (`models.specfile.read_spec`) and checked (`check_spec`); errors name file and line.
+    """A spec that was read (`models.project_spec.reader.read_spec`) and checked (`check_spec`); errors name file and line.
 
     Raises:
         UsageError: It is no spec, or will fail.

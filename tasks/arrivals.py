@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 
+from models.project_spec.reader import read_spec
 from models.retrain.signal import Signal
-from models.specfile import read_spec
 from tasks.adapters.growth import growth
 from tasks.runtime import events, history
 from tasks.runtime.workspace import Project

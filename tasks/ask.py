@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from models.data.log_names import INPUT, LABEL, RAW
 from models.errors import DataError, UsageError
-from models.spec import Spec
+from models.project_spec.blocks import Spec
 from tasks.adapters.model_cache import Cached, cached_version
 from tasks.runtime.moving import move
 from tasks.runtime.predictions import joined

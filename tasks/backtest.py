@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from models.errors import UsageError
 from models.files import read_json, write_json, write_text
+from models.project_spec.blocks import Spec
+from models.project_spec.reader import read_document, read_spec
 from models.retrain import periods as cutting
 from models.retrain.periods import Clock, Cut, Period
 from models.retrain.policies import DEFAULT, EVERY, Policy, drafted, plain
 from models.retrain.replay import Course
 from models.search import with_params
-from models.spec import Spec
-from models.specfile import read_document, read_spec
 from tasks.runtime.gang import Gang
 from tasks.runtime.ledger import Ledger
 from tasks.runtime.locks import held

@@ -19,8 +19,8 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from models.errors import LooplineError
-from models.spec import Spec
-from models.specfile import read_spec
+from models.project_spec.blocks import Spec
+from models.project_spec.reader import read_spec
 from tasks.runtime import events, json_lines, open_signals, stores
 from tasks.runtime.moving import growing, move_held, moving, waits
 from tasks.runtime.part_log import FEWEST_PARTS

@@ -19,8 +19,8 @@ from models.data.read import write_table
 from models.data.row_batches import concatenated
 from models.data.split import is_by_content
 from models.errors import DataError
+from models.project_spec.blocks import Data
 from models.records import Record
-from models.spec import Data
 from tasks.adapters import expectations, sources
 from tasks.runtime import registry_view
 from tasks.runtime.feedback import labelled_rows

@@ -12,7 +12,7 @@ from models.data.labels import checked_labels
 from models.data.log_names import LABEL
 from models.data.preparation import PREPARATION_FILE, Preparation
 from models.errors import UsageError
-from models.spec import Spec
+from models.project_spec.blocks import Spec
 from tasks.runtime.moving import PATIENCE_S, move_held, moving
 from tasks.runtime.predictions import label_store, latest_labels
 from tasks.runtime.taking import add_labels, take_in

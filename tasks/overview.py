@@ -19,12 +19,12 @@ from models.files import read_json
 from models.overview import facts
 from models.overview.data import drifting, failing
 from models.overview.light import light, workspace_light
+from models.project_spec.blocks import Spec
+from models.project_spec.reader import read_spec
+from models.project_spec.schedule import parse
 from models.records import Record
-from models.retrain.schedule import parse
 from models.retrain.signal import Decision, Outcome, PastLoop
 from models.serving.releases import release_of
-from models.spec import Spec
-from models.specfile import read_spec
 from models.watch.findings import Findings
 from tasks.runtime import decisions, open_signals, processes, registry_story
 from tasks.runtime.history import is_running, newest_loops, read_book

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from models.data.preparation import Preparation
 from models.errors import UsageError
 from models.nets.catalogue import is_trees, net_name
-from models.spec import Spec
+from models.project_spec.blocks import Spec
 from tasks.runtime.workspace import Project
 
 if TYPE_CHECKING:

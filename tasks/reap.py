@@ -22,7 +22,7 @@ from uuid import UUID
 
 from models.errors import StoreError
 from models.files import read_json, write_json
-from models.spec import Spec
+from models.project_spec.blocks import Spec
 from tasks.runtime import processes
 from tasks.runtime.delivery import Delivery
 from tasks.runtime.ending import conclude_killed

@@ -6,12 +6,12 @@ import json
 import time
 from typing import Any
 
-from models import refs
+from models.project_spec import references as refs
+from models.project_spec.blocks import Spec
+from models.project_spec.reader import read_spec
 from models.retrain.overrides import overrides
 from models.retrain.policy import decide
 from models.retrain.signal import Action, Decision, Kind, Signal
-from models.spec import Spec
-from models.specfile import read_spec
 from tasks.runtime import decisions, history, registry_view
 from tasks.runtime.events import DECISION_MADE, Event, send
 from tasks.runtime.workspace import Project

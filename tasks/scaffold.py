@@ -11,8 +11,8 @@ from models.data.scaffold import guess_spec, guess_target
 from models.data.text_scaffold import guess_text_spec, is_text
 from models.errors import UsageError
 from models.files import SPEC_FILE, replacing_folder, write_text
-from models.spec import NAME_PATTERN
-from models.specfile import read_spec
+from models.project_spec.blocks import NAME_PATTERN
+from models.project_spec.reader import read_spec
 from tasks.runtime.workspace import Project, Workspace
 
 MOST_COPIED_BYTES = 100 << 20

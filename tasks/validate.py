@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from models.data.log_names import FEEDBACK_FILE
-from models.data.preparation import ROW_COLUMN, Preparation
+from models.data.preparation import Preparation
 from models.errors import DataError, GateRefused, StoreError
 from models.files import write_json, write_text
+from models.project_spec.reserved_columns import ROW_COLUMN
 from models.records import Record
 from tasks.adapters import expectations
 from tasks.runtime.loop import Done, Inputs, Loop

@@ -18,7 +18,7 @@ from models.files import write_text
 from models.identity import canonical, key_of
 from models.judge.metrics import Metric, resolve_metric
 from models.judge.verdict import Estimate, Verdict
-from models.spec import Spec
+from models.project_spec.blocks import Spec
 from models.watch.alarms import signals
 from models.watch.assess import Predicted, Watched, assess, sum_up
 from models.watch.contract import bounds_of

@@ -12,7 +12,7 @@ from models.export.graph import assemble
 from models.export.names import BACKGROUND_FILE
 from models.export.stretch import Stretch
 from models.files import sha256, write_json
-from models.spec import Image, Window
+from models.project_spec.blocks import Image, Window
 from tasks.runtime.workspace import Project
 
 CLASSES = {"binary": ["no", "yes"], "multiclass": ["no", "perhaps", "yes"], "image": ["no", "yes"]}

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from models.project_spec.watch_and_retrain import Retrain
 from models.retrain.advice import advise
 from models.retrain.periods import Clock, Cut, Period, Rows, cut_periods, parse_date
 from models.retrain.policies import Policy, plain
@@ -15,7 +16,6 @@ from models.retrain.replay import Course, Judged, Trained, replay
 from models.retrain.result import Backtest, Span
 from models.retrain.score import Score
 from models.retrain.signal import Signal
-from models.spec_care import Retrain
 
 DAY = 86_400.0
 JUMP = parse_date("2020-05-01")

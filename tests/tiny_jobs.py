@@ -8,7 +8,7 @@ import numpy as np
 from safetensors.numpy import save_file
 
 from models.data.preparation import Categorical, Characters, Numeric, Pixels, Preparation, Target
-from models.spec import Image, Model, Train, Window
+from models.project_spec.blocks import Image, Model, Train, Window
 from models.training.job import Job
 
 MakeJob = Callable[..., Job]

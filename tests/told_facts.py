@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from models import spec
 from models.judge.verdict import Difference, Estimate, Verdict
 from models.overview.facts import Disk, Loop, Move, Overview, ProjectFacts, Standing
 from models.overview.light import light, workspace_light
+from models.project_spec import blocks as spec
 from models.watch.findings import Drift, Findings, Window
 
 NOW = 1_800_000_000.0

@@ -9,11 +9,11 @@ import pyarrow as pa
 import pytest
 
 from models.judge.verdict import Estimate, Verdict
+from models.project_spec.blocks import Judge
+from models.project_spec.reader import read_spec
 from models.serving.records import Recorder, label_record
 from models.serving.rows import Rows
 from models.serving.served import Answer
-from models.spec import Judge
-from models.specfile import read_spec
 from tasks import watch
 from tasks.adapters import watched_versions
 from tasks.runtime import registry_view

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from flows.commands import options
-from models.spec import Spec
+from models.project_spec.blocks import Spec
 from models.spec_check import read_checked
 from tasks.runtime import stores
 from tasks.runtime.ledger import Ledger

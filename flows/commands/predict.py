@@ -8,7 +8,7 @@ import click
 
 from flows import reporting
 from flows.commands import options
-from models.specfile import read_spec
+from models.project_spec.reader import read_spec
 from tasks.runtime import stores
 from tasks.runtime.workspace import Workspace
 

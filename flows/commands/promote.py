@@ -6,7 +6,7 @@ import click
 
 from flows.commands import options
 from models.errors import GateRefused, UsageError
-from models.specfile import read_spec
+from models.project_spec.reader import read_spec
 from tasks.runtime import stores
 from tasks.runtime.registry_view import aliased
 from tasks.runtime.workspace import Workspace

@@ -10,8 +10,8 @@ from flows.commands import options
 from models.errors import GateRefused, UsageError
 from models.judge.gates import number as shown
 from models.judge.gates import signed
+from models.project_spec.reader import read_spec
 from models.report.pages import interval
-from models.specfile import read_spec
 from tasks.runtime import stores
 from tasks.runtime.workspace import Workspace
 

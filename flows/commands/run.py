@@ -10,7 +10,7 @@ import click
 
 from flows.commands import options
 from models.errors import GateRefused
-from models.specfile import read_spec
+from models.project_spec.reader import read_spec
 from tasks.reap import is_owed
 from tasks.runtime import stores
 from tasks.runtime.ledger import Ledger

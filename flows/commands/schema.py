@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from flows.commands import options
-from models.specfile import json_schema
+from models.project_spec.reader import json_schema
 
 
 @click.command()

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from models.specfile import read_spec
+from models.project_spec.reader import read_spec
 from tasks.runtime.workspace import Workspace
 
 

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from models.data.header import check_names, no_such_column
 from models.errors import DataError
-from models.spec import Data
+from models.project_spec.blocks import Data
 
 MIN_ROWS = 10
 

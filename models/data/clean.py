@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from models import refs
 from models.data.columns import as_text, is_text
 from models.data.hashing import hash_rows, missing
 from models.data.header import no_such_column
 from models.data.read import read_source
 from models.errors import DataError, UserCodeError
-from models.spec import Data
+from models.project_spec import references as refs
+from models.project_spec.blocks import Data
 
 NO_TARGET, REPEATED = "without a target", "equal to an earlier row in every column"
 

@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from models.data.preparation import SLICE_PREFIX
 from models.errors import DataError
-from models.spec import Data
+from models.project_spec.blocks import Data
+from models.project_spec.reserved_columns import SLICE_PREFIX
 
 ColumnType = Literal["numeric", "categorical"]
 Dtype = Literal["string", "integer", "boolean"]

@@ -13,16 +13,7 @@ import pyarrow.parquet as pq
 
 from models.data.code_points import code_points
 from models.data.pixels import pixels_of
-from models.data.preparation import (
-    KEY_COLUMN,
-    ROWS_FILE,
-    SPLIT_COLUMN,
-    SPLITS,
-    Categorical,
-    Characters,
-    Numeric,
-    Preparation,
-)
+from models.data.preparation import ROWS_FILE, SPLITS, Categorical, Characters, Numeric, Preparation
 from models.data.read import read_table
 from models.data.series import first_target
 from models.data.target import class_indices
@@ -31,6 +22,7 @@ from models.data.text import indices_of, text_of, window_starts
 from models.data.unlabelled import UNLABELLED, read_unlabelled
 from models.data.write import whole_file
 from models.errors import DataError
+from models.project_spec.reserved_columns import KEY_COLUMN, SPLIT_COLUMN
 
 Tensors = dict[str, np.ndarray]
 

@@ -16,9 +16,10 @@ import pyarrow.compute as pc
 from pydantic import BaseModel, ConfigDict, Field
 
 from models.data.check import least_rows
-from models.data.preparation import ROW_COLUMN, ROWS_FILE, SPLIT_COLUMN, Preparation
+from models.data.preparation import ROWS_FILE, Preparation
 from models.data.read import read_table
-from models.spec import Data
+from models.project_spec.blocks import Data
+from models.project_spec.reserved_columns import ROW_COLUMN, SPLIT_COLUMN
 
 TARGET_PRESENT = 0.9
 MAX_DIVERGENCE = 0.1

@@ -15,21 +15,13 @@ from models.data.columns import as_float64, as_text, is_number
 from models.data.encode import rows_of
 from models.data.header import no_such_column
 from models.data.pixels import pixels_of
-from models.data.preparation import (
-    KEY_COLUMN,
-    ROW_COLUMN,
-    ROWS_FILE,
-    SLICE_PREFIX,
-    SPLIT_COLUMN,
-    SPLITS,
-    Characters,
-    Preparation,
-)
+from models.data.preparation import ROWS_FILE, SPLITS, Characters, Preparation
 from models.data.read import read_table
 from models.data.series import first_target
 from models.data.target import class_indices
 from models.data.text import text_of, window_starts, windows_of
 from models.errors import DataError
+from models.project_spec.reserved_columns import KEY_COLUMN, ROW_COLUMN, SLICE_PREFIX, SPLIT_COLUMN
 
 Feed = dict[str, np.ndarray]
 

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from models.data.columns import Dtype, all_missing
 from models.data.preparation import Categorical, Numeric, Pixels
 from models.errors import DataError
-from models.spec import Features, Image
+from models.project_spec.blocks import Features, Image
 
 MIN_ROWS_OF_IDENTITY = 50
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from models.data.csv_files import SUFFIXES, delimiter_of, first_bytes, suffix_of
 from models.errors import DataError, did_you_mean
-from models.spec import Data
+from models.project_spec.blocks import Data
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from models.spec import Data
+from models.project_spec.blocks import Data
 
 LEAST_SHARE = 0.9
 LOOKED_AT = 100_000

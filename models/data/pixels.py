@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from models.errors import DataError
-from models.spec import Image
+from models.project_spec.blocks import Image
 
 
 def pixels_of(column: pa.ChunkedArray, image: Image) -> np.ndarray:

@@ -11,16 +11,11 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from models.spec import Image, Kind, Task, Window
+from models.project_spec.blocks import Image, Kind, Task, Window
 
 ROWS_FILE = "rows.parquet"
 PREPARATION_FILE = "preparation.json"
-ROW_COLUMN = "__row"
-IDENTITY_COLUMN = "__identity"
 KNOWN_ROWS_FILE = "known_rows.npy"
-SPLIT_COLUMN = "__split"
-KEY_COLUMN = "__key"
-SLICE_PREFIX = "__slice:"
 SPLITS = ("train", "validation", "test")
 
 

@@ -15,19 +15,7 @@ from models.data.columns import Columns, all_missing, as_float64, as_text, choos
 from models.data.fit import fit_categorical, fit_numeric, fit_pixels, names_each_row
 from models.data.hashing import row_identities
 from models.data.pixels import pixels_of
-from models.data.preparation import (
-    IDENTITY_COLUMN,
-    KEY_COLUMN,
-    ROW_COLUMN,
-    ROWS_FILE,
-    SPLIT_COLUMN,
-    SPLITS,
-    Categorical,
-    Numeric,
-    Pixels,
-    Preparation,
-    Target,
-)
+from models.data.preparation import ROWS_FILE, SPLITS, Categorical, Numeric, Pixels, Preparation, Target
 from models.data.read import ROW_GROUP, read_table
 from models.data.row_wise import check_feature_function
 from models.data.series import example_splits, time_order
@@ -37,7 +25,8 @@ from models.data.text import prepare_text
 from models.data.unlabelled import write_unlabelled
 from models.errors import DataError
 from models.files import replacing_folder
-from models.spec import Data, Spec, Task
+from models.project_spec.blocks import Data, Spec, Task
+from models.project_spec.reserved_columns import IDENTITY_COLUMN, KEY_COLUMN, ROW_COLUMN, SPLIT_COLUMN
 
 
 def prepare(raw: Path, spec: Spec, base: Path, out: Path) -> Preparation:

@@ -10,7 +10,7 @@ import pyarrow as pa
 from models.data.clean import made_features
 from models.data.hashing import hash_rows
 from models.errors import UserCodeError
-from models.spec import Data
+from models.project_spec.blocks import Data
 
 SAMPLE = 2000
 PIECES = (1, 7, 500)

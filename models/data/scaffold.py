@@ -20,7 +20,7 @@ from models.data.header import no_such_column
 from models.data.read import read_source
 from models.data.target import infer_task
 from models.errors import UsageError
-from models.spec import Data
+from models.project_spec.blocks import Data
 
 _TARGET_NAMES = ("target", "label", "class", "y", "outcome", "churn", "price")
 _MAX_LISTED = 20

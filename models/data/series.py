@@ -8,7 +8,7 @@ import pyarrow as pa
 from models.data.hashing import missing
 from models.data.split import times
 from models.errors import DataError
-from models.spec import Data, Window
+from models.project_spec.blocks import Data, Window
 
 NO_SPLIT = -1
 

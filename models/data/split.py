@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 from models.data.hashing import Hashes, hash_values, keyed, missing, row_identities, unit_interval
 from models.data.preparation import SPLITS
 from models.errors import DataError
-from models.spec import Data, Split
+from models.project_spec.blocks import Data, Split
 
 TRAIN, VALIDATION, TEST = range(3)
 # Splits that do not look at `column`, which may then have missing values.

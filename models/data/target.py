@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from models.data.columns import as_float64, as_text, dtype_of, is_number, is_text
 from models.data.preparation import Target
 from models.errors import DataError
-from models.spec import Data, Task
+from models.project_spec.blocks import Data, Task
 
 MAX_INTEGER_CLASSES = 20
 MAX_CLASSES = 1000

@@ -15,7 +15,7 @@ from models.data.pixels import pixels_of
 from models.data.preparation import Preparation
 from models.data.split import TRAIN, assign, times
 from models.errors import DataError
-from models.spec import Data
+from models.project_spec.blocks import Data
 
 UNLABELLED = "unlabelled"
 UNLABELLED_FILE = "unlabelled.parquet"

@@ -8,7 +8,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from models.data.preparation import ROWS_FILE, SPLIT_COLUMN, SPLITS, Categorical, Preparation
+from models.data.preparation import ROWS_FILE, SPLITS, Categorical, Preparation
+from models.project_spec.reserved_columns import SPLIT_COLUMN
 
 MOST_SHARE = 0.5
 

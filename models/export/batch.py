@@ -20,7 +20,7 @@ from models.data.series import time_order
 from models.export import given_rows
 from models.export.predict import Feed
 from models.export.scoring import Scored, Scorer
-from models.spec import Data
+from models.project_spec.blocks import Data
 
 PART_ROWS = 1 << 16
 PART_BYTES = 1 << 26

@@ -10,7 +10,7 @@ import numpy as np
 from models.errors import DataError
 from models.judge.language import unigram_bits
 from models.judge.metrics import Array
-from models.spec import Task
+from models.project_spec.blocks import Task
 
 
 class Baseline(NamedTuple):

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from models import spec
 from models.errors import DataError, UsageError
 from models.judge.comparison import Resampled, Threshold, mcnemar_difference, resample_models
 from models.judge.evidence import Evidence
@@ -15,6 +14,7 @@ from models.judge.gates import gates_of, number, sample_gate
 from models.judge.metrics import Metric, measure, metrics_for
 from models.judge.slices import judge_slices
 from models.judge.verdict import Difference, Gate, Verdict
+from models.project_spec import blocks as spec
 
 
 def judge(

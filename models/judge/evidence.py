@@ -11,7 +11,7 @@ import numpy as np
 from models.errors import DataError
 from models.judge.metrics import Array, check_examples
 from models.judge.verdict import Cost, Parity
-from models.spec import Task
+from models.project_spec.blocks import Task
 
 _MISSING = frozenset({"None", "nan", "NaT", "<NA>"})
 """How Python and pandas write values that are missing; in a user's own text they are words as any other."""

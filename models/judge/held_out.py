@@ -10,11 +10,12 @@ from models.data import feeds, text
 from models.data.code_points import code_points
 from models.data.encode import rows_of
 from models.data.hashing import Hashes
-from models.data.preparation import IDENTITY_COLUMN, Preparation
+from models.data.preparation import Preparation
 from models.judge.baseline import Baseline, naive_forecast, trivial_baseline, unigram
 from models.judge.bootstrap import time_blocks
 from models.judge.metrics import Array
-from models.spec import Split
+from models.project_spec.blocks import Split
+from models.project_spec.reserved_columns import IDENTITY_COLUMN
 
 MOST_KNOWN = 1 << 20
 

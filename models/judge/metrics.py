@@ -15,10 +15,10 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from models import refs
 from models.errors import DataError, UsageError, UserCodeError, did_you_mean
 from models.judge import classification, language, regression
-from models.spec import Task
+from models.project_spec import references as refs
+from models.project_spec.blocks import Task
 
 Array = NDArray[Any]
 Direction = Literal["maximize", "minimize"]

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from models import spec
 from models.judge.comparison import Resampled, Threshold, resample_models
 from models.judge.evidence import Evidence, as_text
 from models.judge.gates import LEAST_CLUSTERS
 from models.judge.metrics import Array, Metric
 from models.judge.verdict import Slice
+from models.project_spec import blocks as spec
 
 LEAST_EXAMPLES = 30
 """Fewer are not tested: the standard error of a slice is itself a guess (rule of thumb for normality)."""

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from models import spec
+from models.project_spec import blocks as spec
 
 
 def _finite(value: float | None) -> float | None:

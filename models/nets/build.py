@@ -14,8 +14,8 @@ from models.errors import UsageError, UserCodeError, did_you_mean
 from models.nets.adapters import adapt
 from models.nets.catalogue import NETS, is_trees, net_name
 from models.nets.sizes import WHOLE_NUMBERS, Sizes
-from models.refs import call, resolve
-from models.spec import Model
+from models.project_spec.blocks import Model
+from models.project_spec.references import call, resolve
 
 
 def build_net(model: Model, sizes: Sizes, base: Path) -> nn.Module:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from models.data.preparation import Preparation
-from models.spec import Kind, Task
+from models.project_spec.blocks import Kind, Task
 
 INPUTS: dict[Kind, tuple[str, ...]] = {
     "table": ("numeric", "categorical"),

@@ -24,7 +24,7 @@ from models.nets.build import build_net, example_inputs
 from models.nets.sizes import Sizes
 from models.nets.splitting import Stack, tensor_plan
 from models.planner.live import LiveBytes
-from models.spec import Model, Train
+from models.project_spec.blocks import Model, Train
 from models.training.flops import count_flops
 from models.training.recompute import prepare_blocks
 

@@ -11,8 +11,8 @@ from torch import nn
 
 from models.errors import TrainingError
 from models.planner.settings import state_ratio
-from models.spec import Train
-from models.training.layout import Layout
+from models.project_spec.blocks import Train
+from models.project_spec.parallel_dims import Layout
 from models.training.world import World
 
 _NUMBER = 4

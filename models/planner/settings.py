@@ -7,7 +7,7 @@ from torch import nn
 
 from models.planner.candidates import Candidate
 from models.planner.memory import Training
-from models.spec import Train
+from models.project_spec.blocks import Train
 from models.training.optimisers import make_optimiser
 
 _WIDTH = 64

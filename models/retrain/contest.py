@@ -14,7 +14,7 @@ from models.judge.evidence import Evidence
 from models.judge.held_out import baseline_of, clusters_of
 from models.judge.metrics import Array, Metric, resolve_metric
 from models.judge.verdict import Cost, Verdict
-from models.spec import Spec
+from models.project_spec.blocks import Spec
 
 PREPARED = "prepared"
 

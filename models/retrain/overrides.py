@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from models.spec import Spec
+from models.project_spec.blocks import Spec
 
 
 def overrides(spec: Spec, champion: Mapping[str, Any] | None) -> list[str]:

@@ -14,11 +14,11 @@ from typing import Protocol
 from pydantic import BaseModel, ConfigDict, Field
 
 from models.errors import TrainingError
+from models.project_spec.schedule import parse
+from models.project_spec.watch_and_retrain import Retrain
 from models.retrain.periods import Clock, Period, Rows, iso
 from models.retrain.policies import Policy
-from models.retrain.schedule import parse
 from models.retrain.signal import Decision, Outcome, Past, PastLoop, Signal
-from models.spec_care import Retrain
 
 Decide = Callable[[Retrain, Signal, Past, float], Decision]
 

@@ -13,14 +13,15 @@ from models.data.clean import made_features
 from models.data.columns import as_float64, as_text
 from models.data.encode import rows_of
 from models.data.hashing import missing
-from models.data.preparation import ROW_COLUMN, ROWS_FILE, SPLIT_COLUMN, SPLITS, Preparation
+from models.data.preparation import ROWS_FILE, SPLITS, Preparation
 from models.data.prepare import prepare_table
 from models.data.read import ROW_GROUP
 from models.data.series import NO_SPLIT, first_target
 from models.errors import DataError
 from models.files import replacing_folder
+from models.project_spec.blocks import Data, Spec
+from models.project_spec.reserved_columns import ROW_COLUMN, SPLIT_COLUMN
 from models.retrain.periods import Rows
-from models.spec import Data, Spec
 
 _TEST = SPLITS.index("test")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from models.files import read_json
-from models.spec_serve import Serve
+from models.project_spec.serve import Serve
 
 SPEC_JSON = "spec.json"
 

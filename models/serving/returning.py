@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Protocol
 
-from models.spec_release import ReturnOn
+from models.project_spec.release import ReturnOn
 
 if TYPE_CHECKING:
     from models.watch.findings import Findings, Window

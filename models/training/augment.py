@@ -8,7 +8,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from models.spec_methods import Augment
+from models.project_spec.methods import Augment
 from models.training.order import seed_of
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from models.judge.metrics import Metric
-from models.refs import call
+from models.project_spec.references import call
 from models.training.objective import predictions, settle, settled_loss
 from models.training.order import seed_of, share
 from models.training.pretrain import LOSS, Hiding

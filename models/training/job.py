@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from models.spec import Model, Train
+from models.project_spec.blocks import Model, Train
 from models.training.costs import Costs
 
 WEIGHTS_FILE = "weights.safetensors"

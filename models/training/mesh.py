@@ -6,7 +6,7 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from models.training.layout import DIMENSIONS, Layout
+from models.project_spec.parallel_dims import DIMENSIONS, Layout
 
 if TYPE_CHECKING:
     import torch

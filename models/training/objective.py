@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 
 from models.data.preparation import Preparation
-from models.spec import Train
+from models.project_spec.blocks import Train
 
 Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 

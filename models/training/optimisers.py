@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from models.spec import Train
+from models.project_spec.blocks import Train
 
 # Muon's orthogonal updates are for the matrices between layers; these are looked up or read out.
 _NOT_HIDDEN = (nn.Embedding,)

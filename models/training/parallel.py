@@ -23,7 +23,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from models.errors import UsageError
 from models.nets.splitting import Stack, Style, tensor_plan
-from models.spec import Train
+from models.project_spec.blocks import Train
 from models.training.mesh import Mesh
 from models.training.pipeline import Criterion, Inputs, Pipeline, cut
 from models.training.precision import autocast, check_precision, is_batch_norm, sharding_policy

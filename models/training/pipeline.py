@@ -19,7 +19,7 @@ from torch.distributed import pipelining
 
 from models.errors import UsageError, UserCodeError
 from models.nets.splitting import Stack
-from models.training.layout import STAGES_A_RANK
+from models.project_spec.parallel_dims import STAGES_A_RANK
 from models.training.mesh import Mesh
 from models.training.order import share
 

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from models.errors import UsageError
-from models.spec import Train
+from models.project_spec.blocks import Train
 
 _TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 # Source: torch.amp.GradScaler's defaults.

@@ -17,7 +17,7 @@ from models.errors import UsageError
 from models.nets.build import example_inputs
 from models.nets.sizes import Sizes
 from models.nets.trunk import Features, features_of
-from models.spec_methods import Pretrain
+from models.project_spec.methods import Pretrain
 
 LOSS = "pretrain_loss"
 Inputs = dict[str, torch.Tensor]

@@ -12,7 +12,7 @@ from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_conte
 
 from models.errors import UsageError
 from models.nets.splitting import Stack
-from models.spec import Train
+from models.project_spec.blocks import Train
 
 
 def prepare_blocks(net: nn.Module, train: Train) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from models.spec import Train
+from models.project_spec.blocks import Train
 from models.training.state import Progress
 
 # Source: Smith and Topin 2018 (super-convergence), with the shares of torch's OneCycleLR.

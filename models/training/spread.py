@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from models.spec import Train
+from models.project_spec.blocks import Train
 from models.training.mesh import Mesh
 
 

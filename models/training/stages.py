@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from models.files import write_json
-from models.spec_methods import Augment
+from models.project_spec.methods import Augment
 from models.training.fitting import find_batch
 from models.training.job import WEIGHTS_FILE, Epoch, Job, Result
 from models.training.pretrain import LOSS

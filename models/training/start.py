@@ -13,7 +13,7 @@ from torch import nn
 
 from models.data.preparation import PREPARATION_FILE, Preparation
 from models.errors import StoreError, TrainingError, UsageError
-from models.spec import Train
+from models.project_spec.blocks import Train
 from models.training.job import Origin
 from models.training.optimisers import fits
 from models.training.weights import weights_sha256

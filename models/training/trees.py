@@ -26,7 +26,7 @@ from models.errors import TrainingError, UsageError
 from models.files import write_json, write_text
 from models.judge.metrics import Metric, resolve_metric
 from models.nets.build import check_arguments
-from models.refs import call
+from models.project_spec.references import call
 from models.training.checkpoint import KEEP
 from models.training.costs import of_epochs
 from models.training.counters import peak_memory_mb, reset_peak

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from models.nets.sizes import Sizes
-    from models.spec import Model
+    from models.project_spec.blocks import Model
 
 _HEADER_LIMIT_BYTES = 100 << 20
 

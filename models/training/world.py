@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
-from models.spec import Train
-from models.training.layout import Layout
+from models.project_spec.blocks import Train
+from models.project_spec.parallel_dims import Layout
 from models.training.order import share
 from models.training.pulse import Pulse
 

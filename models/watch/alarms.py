@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from models.judge.verdict import Estimate
+from models.project_spec.watch_and_retrain import Watch
 from models.retrain.signal import Kind, Signal
-from models.spec_care import Watch
 from models.watch.findings import Findings, State, Window
 
 

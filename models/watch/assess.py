@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from models.judge.metrics import Metric
 from models.judge.verdict import Estimate
-from models.spec_care import Watch
+from models.project_spec.watch_and_retrain import Watch
 from models.watch.cbpe import expected_metric
 from models.watch.contract import breaches
 from models.watch.correlation import changes

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from models.spec import Data
-from models.spec_care import Watch
+from models.project_spec.blocks import Data
+from models.project_spec.watch_and_retrain import Watch
 from models.watch.distances import shares_differ
 from models.watch.findings import Breach
 from models.watch.histogram import NumericBins

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from models.spec_care import Watch
+from models.project_spec.watch_and_retrain import Watch
 from models.watch import distances
 from models.watch.findings import Drift, Level, Window
 from models.watch.histogram import Bins, Counts, NumericBins

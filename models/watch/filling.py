@@ -14,7 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from models.data.seen import Seen
-from models.spec import Task
+from models.project_spec.blocks import Task
 from models.watch.examples import Examples, Keys, keys_of, sampled
 from models.watch.reference import Reference
 from models.watch.tally import Bounds, Tally, predictions_of, tally

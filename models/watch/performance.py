@@ -9,7 +9,7 @@ from models.judge.bootstrap import percentile_interval, resample
 from models.judge.metrics import Metric
 from models.judge.resampling import evaluator
 from models.judge.verdict import Estimate
-from models.spec_care import Watch
+from models.project_spec.watch_and_retrain import Watch
 
 RESAMPLES = 400
 """The ends of a 95 % interval then vary by about a tenth of its width between seeds."""

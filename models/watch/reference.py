@@ -15,7 +15,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSeriali
 
 from models.errors import StoreError
 from models.files import write_text
-from models.spec import Task
+from models.project_spec.blocks import Task
 from models.watch.calibration import Calibration
 from models.watch.histogram import Bins, Counts
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from models.spec import Task
+from models.project_spec.blocks import Task
 from models.watch.histogram import Counts, NumericBins, as_numbers
 from models.watch.reference import Reference
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from models.identity import key_of
+from models.project_spec.watch_and_retrain import Retrain
 from models.retrain.signal import Kind
-from models.spec_care import Retrain
 from tasks.adapters import notifications
 from tasks.runtime.events import CHAMPION_MOVED, SIGNALS, STORM_S, TAG, owner_tag
 

@@ -14,10 +14,10 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
-from models import refs
 from models.identity import key_of
+from models.project_spec import references as refs
+from models.project_spec.blocks import Spec
 from models.records import Record
-from models.spec import Spec
 from tasks.adapters import sources
 from tasks.runtime.ledger import Ledger
 from tasks.runtime.workspace import Project

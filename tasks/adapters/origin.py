@@ -12,7 +12,7 @@ from typing import Any
 from models.data.preparation import PREPARATION_FILE
 from models.errors import UsageError
 from models.files import replacing_folder
-from models.spec import Model
+from models.project_spec.blocks import Model
 from models.training.job import WEIGHTS_FILE, Origin
 from models.training.weights import weights_sha256
 from tasks.adapters.artifacts import download_version

@@ -18,7 +18,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from models.errors import LooplineError, StoreError
-from models.specfile import read_spec
+from models.project_spec.reader import read_spec
 from tasks import overview as gathering
 from tasks.page.wishes import wish
 from tasks.runtime.workspace import Project, Workspace

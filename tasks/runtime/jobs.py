@@ -15,7 +15,7 @@ from models.files import replacing_folder, write_json
 from models.identity import code_parts, key_of
 from models.judge.metrics import resolve_metric
 from models.nets.catalogue import is_trees
-from models.spec import Model, Train
+from models.project_spec.blocks import Model, Train
 from models.training.job import Job, Origin
 from tasks.runtime.gang import Gang, default_threads
 from tasks.runtime.inputs import Input

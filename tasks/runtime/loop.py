@@ -16,10 +16,10 @@ from typing import Any, Protocol
 
 from models.files import storing, write_json
 from models.identity import key_of
+from models.project_spec.blocks import Spec
+from models.project_spec.reader import read_spec
 from models.records import Record, digest_of
-from models.spec import Spec
 from models.spec_check import read_checked
-from models.specfile import read_spec
 from models.steps import BY_NAME
 from tasks.runtime import old_work, processes, registry_view
 from tasks.runtime.delivery import Courier, Delivery

@@ -102,7 +102,7 @@ def wanted(workspace: Workspace) -> list[Service]:
 
 def asking(workspace: Workspace) -> list[str]:
     """The projects whose specs ask to be served, `serve: {up: true}`; a spec that cannot be read asks for nothing."""
-    from models.specfile import read_spec
+    from models.project_spec.reader import read_spec
 
     found = []
     for project in workspace.projects():

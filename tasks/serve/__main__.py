@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from models.errors import LooplineError, StoreError, UsageError
-from models.specfile import read_spec
+from models.project_spec.reader import read_spec
 from tasks.runtime import ports, stores
 from tasks.runtime.doors import is_loopback
 from tasks.runtime.signals import exit_on

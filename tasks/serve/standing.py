@@ -10,9 +10,9 @@ from pydantic import BaseModel, Field, ValidationError
 from models.data.preparation import Preparation
 from models.judge.metrics import resolve_metric
 from models.judge.verdict import Estimate
+from models.project_spec.blocks import Spec
 from models.serving.comparison import Comparison, compare
 from models.serving.releases import Plan, Release
-from models.spec import Spec
 from models.watch.findings import Findings
 from tasks.adapters.registry import Registry
 from tasks.adapters.release_plans import Entry, entries

@@ -23,8 +23,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from models.identity import key_of
+from models.project_spec.reader import read_spec
 from models.records import Record
-from models.specfile import read_spec
 from models.steps import STEPS
 from tasks.runtime import stores
 from tasks.runtime.ledger import Ledger

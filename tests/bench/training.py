@@ -20,7 +20,7 @@ from safetensors.numpy import load_file, save_file
 from models.data.preparation import Categorical, Numeric, Pixels, Preparation, Target
 from models.nets.build import build_net
 from models.nets.sizes import Sizes
-from models.spec import Image, Model, Train, Window
+from models.project_spec.blocks import Image, Model, Train, Window
 from models.training.job import Job
 from models.training.loop import train
 from models.training.schedules import learning_rate

@@ -38,7 +38,7 @@ def _measure(num_rows: int) -> Watched:
     import pyarrow as pa
 
     from models.data.seen import Seen
-    from models.spec_care import Watch
+    from models.project_spec.watch_and_retrain import Watch
     from models.watch.build import reference_of
     from models.watch.drift import feature_drift
     from models.watch.filling import Filling, Rules, fill

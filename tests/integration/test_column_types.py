@@ -12,7 +12,7 @@ import pytest
 
 from models.data.preparation import Preparation
 from models.data.scaffold import guess_spec
-from models.specfile import read_spec
+from models.project_spec.reader import read_spec
 from tasks.ingest import ingest
 from tasks.label import accept
 from tasks.predict import predict

@@ -24,8 +24,8 @@ from models.data.preparation import Preparation
 from models.errors import GateRefused, StoreError, UsageError
 from models.export.predict import predict
 from models.files import sha256
+from models.project_spec.reader import read_spec
 from models.records import Record
-from models.specfile import read_spec
 from models.training.job import Job
 from tasks import card, export, ingest, judge, prepare, promote, register, search, train, validate, version
 from tasks.adapters.optuna_study import ask, open_study, trials_of
@@ -338,7 +338,7 @@ def test_the_reaper_ends_what_a_killed_loop_left_open(project: Project, place: W
     box = Outbox(state / "outbox" / "tiny-killed.jsonl")
     box.start_run("loop", "tiny-killed", {"loopline.loop_id": "tiny-killed"})
     box.start_run("trial-0", "tiny-killed/trial-0", {}, parent="loop")
-    from models.specfile import read_spec
+    from models.project_spec.reader import read_spec
 
     settings = read_spec(project.spec_path).search
     study = open_study(place, "tiny-killed", settings, "maximize", {})

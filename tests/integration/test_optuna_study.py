@@ -8,8 +8,8 @@ import optuna
 import pytest
 
 from models.errors import UsageError
+from models.project_spec.blocks import Dimension, Search
 from models.search import suggest
-from models.spec import Dimension, Search
 from tasks.adapters import optuna_study
 from tasks.adapters.optuna_study import (
     KILLED,

@@ -9,7 +9,7 @@ import pytest
 
 from models.data.preparation import Numeric, Preparation, Target
 from models.data.tensor_file import RowWriter
-from models.spec import Model, Train
+from models.project_spec.blocks import Model, Train
 from models.training.job import Job
 from tests.integration.conftest import Processes
 

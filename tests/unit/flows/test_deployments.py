@@ -9,8 +9,8 @@ import pytest
 from prefect.server.schemas.schedules import CronSchedule, IntervalSchedule, RRuleSchedule
 
 from flows.deployments import _schedule, planned, prefect_file
-from models.retrain.schedule import Schedule, parse
-from models.specfile import read_spec
+from models.project_spec.reader import read_spec
+from models.project_spec.schedule import Schedule, parse
 from tests.conftest import MakeProject
 
 SERVER = {"cron": CronSchedule, "interval": IntervalSchedule, "rrule": RRuleSchedule}

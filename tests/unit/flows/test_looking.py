@@ -8,8 +8,8 @@ import pytest
 
 from flows.looking import _best_epoch, print_summary, summary
 from models.identity import code_parts, key_of
+from models.project_spec.reader import read_spec
 from models.records import Record
-from models.specfile import read_spec
 from models.steps import STEPS
 from tasks.runtime import dvc_view
 from tasks.runtime.ledger import Ledger

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from models import identity
 from models.identity import canonical, code_parts, differences, key_of, library_parts, spec_parts
-from models.spec import Data, Spec
+from models.project_spec.blocks import Data, Spec
 
 scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8)
 values = st.recursive(

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from models.errors import TrainingError, UsageError
+from models.project_spec.blocks import Dimension, Model, Search, Spec, Train
 from models.search import Trial, best_of, check_space, grid, grid_point, suggest, trials_owed, usual_space, with_params
-from models.spec import Dimension, Model, Search, Spec, Train
 
 
 def trial(number: int, value: float | None = None, state: str = "complete", reason: str = "") -> Trial:

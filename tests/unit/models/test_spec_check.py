@@ -10,7 +10,7 @@ import pytest
 
 from models.errors import LooplineError
 from models.nets.catalogue import CATALOGUE
-from models.spec import Spec
+from models.project_spec.blocks import Spec
 from models.spec_check import _parameters, check_spec, read_checked
 
 HEADER = "age,town,left,few,none\n"

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from models.errors import DataError, UsageError
-from models.specfile import read_spec
+from models.project_spec.reader import read_spec
 from tasks.ask import ask, write_csv
 from tasks.label import accept, accept_file
 from tasks.predict import predict

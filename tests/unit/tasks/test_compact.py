@@ -13,8 +13,8 @@ import pyarrow as pa
 import pytest
 
 from models.files import write_text
+from models.project_spec.reader import read_spec
 from models.serving.records import label_record
-from models.specfile import read_spec
 from tasks import compact
 from tasks.compact import Compactor, run, specs
 from tasks.runtime import events

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from models.errors import DataError, StoreError, UsageError
-from models.specfile import read_spec
+from models.project_spec.reader import read_spec
 from tasks.label import accept, accept_file, forget
 from tasks.predict import predict
 from tasks.runtime import taking

@@ -2,7 +2,7 @@ import pytest
 
 from models.data.preparation import Numeric, Preparation, Target
 from models.errors import UsageError
-from models.specfile import read_spec
+from models.project_spec.reader import read_spec
 from tasks.plan import plan_cluster
 from tasks.runtime.workspace import Project
 from tests.conftest import MakeProject

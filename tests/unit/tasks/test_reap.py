@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from models.files import write_json
-from models.specfile import read_spec
+from models.project_spec.reader import read_spec
 from tasks.reap import _of_the_dead, is_owed, reap
 from tasks.runtime import processes
 from tasks.runtime.loop import OWNER, open_stage

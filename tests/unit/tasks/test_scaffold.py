@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from models.errors import DataError, UsageError
-from models.specfile import read_spec
+from models.project_spec.reader import read_spec
 from tasks.runtime.workspace import Workspace
 from tasks.scaffold import columns_of, make_project
 

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from models.specfile import read_spec
+from models.project_spec.reader import read_spec
 from models.watch.findings import Findings
 from tasks import watch
 from tasks.runtime import events

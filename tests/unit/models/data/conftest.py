@@ -13,7 +13,7 @@ import pytest
 from models.data.preparation import Preparation
 from models.data.prepare import prepare
 from models.data.read import write_table
-from models.spec import Spec
+from models.project_spec.blocks import Spec
 
 MakeSpec = Callable[..., Spec]
 Prepare = Callable[[pa.Table, Spec], tuple[Path, Preparation]]

@@ -6,7 +6,7 @@ import pytest
 from models.data.check import check_columns, check_id, check_schema, table_schema
 from models.data.header import no_such_column
 from models.errors import DataError
-from models.spec import Data
+from models.project_spec.blocks import Data
 
 
 def test_an_id_names_one_row_each_and_may_be_missing():

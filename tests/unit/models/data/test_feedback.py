@@ -7,7 +7,7 @@ import pytest
 
 from models.data.feedback import with_feedback
 from models.errors import DataError
-from models.spec import Data
+from models.project_spec.blocks import Data
 
 WHEN = datetime(2026, 5, 1, 12, 30, tzinfo=UTC)
 SOURCE = pa.table(

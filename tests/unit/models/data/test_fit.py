@@ -4,7 +4,7 @@ import pytest
 
 from models.data.fit import fit_categorical, fit_numeric, fit_pixels, names_each_row
 from models.errors import DataError
-from models.spec import Features, Image
+from models.project_spec.blocks import Features, Image
 
 VALUES = np.array([1.0, 2.0, np.nan, 3.0, 10.0])
 

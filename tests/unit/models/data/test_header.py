@@ -7,7 +7,7 @@ import pytest
 
 from models.data.header import check_names, header_of
 from models.errors import DataError
-from models.spec import Data
+from models.project_spec.blocks import Data
 
 
 def test_names_are_read_as_the_table_will_have_them(tmp_path: Path) -> None:

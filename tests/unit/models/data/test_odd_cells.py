@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 
 from models.data.odd_cells import odd_cells
-from models.spec import Data
+from models.project_spec.blocks import Data
 
 NUMBERS = [str(number / 4) for number in range(98)]
 

@@ -4,7 +4,7 @@ import pytest
 
 from models.data.pixels import pixels_of
 from models.errors import DataError
-from models.spec import Image
+from models.project_spec.blocks import Image
 
 IMAGE = Image(height=2, width=3, channels=1)
 

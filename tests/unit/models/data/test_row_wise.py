@@ -5,7 +5,7 @@ import pytest
 
 from models.data.row_wise import check_feature_function, is_row_wise
 from models.errors import UserCodeError
-from models.spec import Data
+from models.project_spec.blocks import Data
 
 ROWS = pa.table({"x": [float(n % 97) for n in range(3000)], "c": [f"k{n % 5}" for n in range(3000)]})
 

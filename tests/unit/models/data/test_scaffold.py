@@ -11,7 +11,7 @@ from models.data.prepare import prepare_table
 from models.data.read import read_source
 from models.data.scaffold import _text, guess_spec, guess_target
 from models.errors import DataError, UsageError
-from models.spec import Spec
+from models.project_spec.blocks import Spec
 from tests.column_types import typed_columns
 
 ROWS = 120

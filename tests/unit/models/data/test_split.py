@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from models.data.hashing import row_identities
 from models.data.split import TEST, TRAIN, VALIDATION, assign, newest, times
 from models.errors import DataError
-from models.spec import Split
+from models.project_spec.blocks import Split
 
 SPLITS = [
     Split(by="random"),

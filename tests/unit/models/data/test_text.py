@@ -8,10 +8,11 @@ from hypothesis import strategies as st
 from models.data.code_points import code_points
 from models.data.encode import encode
 from models.data.feeds import feeds, slice_values, targets
-from models.data.preparation import SPLIT_COLUMN, Characters
+from models.data.preparation import Characters
 from models.data.text import indices_of, prepare_text, text_of, window_starts, windows_of
 from models.errors import DataError
-from models.spec import Judge, Spec
+from models.project_spec.blocks import Judge, Spec
+from models.project_spec.reserved_columns import SPLIT_COLUMN
 
 LENGTH = 16
 

@@ -5,7 +5,7 @@ from models.data.prepare import prepare_table
 from models.data.read import read_source
 from models.data.text_scaffold import guess_text_spec, is_text
 from models.errors import DataError
-from models.spec import Spec
+from models.project_spec.blocks import Spec
 
 LINE = 'She said: "Is it not {}?"\n'
 

@@ -8,7 +8,7 @@ import pytest
 
 from models.data.prepare import prepare
 from models.data.unseen import unseen_categories
-from models.spec import Spec
+from models.project_spec.blocks import Spec
 
 
 def told(folder: Path, test: list[str | None], **data: object) -> list[str]:

@@ -22,7 +22,7 @@ from models.files import read_json, write_json
 from models.nets.build import build_net
 from models.nets.catalogue import is_trees
 from models.nets.sizes import Sizes
-from models.spec import Image, Model, Spec, Train, Window
+from models.project_spec.blocks import Image, Model, Spec, Train, Window
 from models.training.job import TREES_FILE, WEIGHTS_FILE, Job
 from models.training.weights import save_weights
 from tests.conftest import MakeOnce

@@ -9,7 +9,7 @@ from models.judge.decide import judge, replay
 from models.judge.evidence import Evidence
 from models.judge.metrics import METRICS, resolve_metric
 from models.judge.verdict import Cost, Parity, Verdict
-from models.spec import Judge
+from models.project_spec.blocks import Judge
 
 NUM = 1500
 AUC = METRICS["roc_auc"]

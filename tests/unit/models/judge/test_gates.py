@@ -4,7 +4,7 @@ import pytest
 
 from models.judge.gates import champion_gate, number, sample_gate, signed
 from models.judge.verdict import Difference, Estimate, Verdict
-from models.spec import Judge
+from models.project_spec.blocks import Judge
 
 
 def verdict(difference, direction="maximize", **rules):

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from models.data.feeds import targets
 from models.data.prepare import prepare
 from models.judge.held_out import baseline_of, clusters_of, is_known, known_rows
-from models.spec import Spec
+from models.project_spec.blocks import Spec
 
 
 def prepared(table: pa.Table, place: Path, **data: object):

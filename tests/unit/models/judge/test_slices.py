@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from models.judge.evidence import Evidence
 from models.judge.metrics import METRICS
 from models.judge.slices import LEAST_EXAMPLES, MOST_VALUES, holm, judge_slices
-from models.spec import Judge
+from models.project_spec.blocks import Judge
 
 RULES = Judge(resamples=100)
 

@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from models.judge.verdict import Estimate, Gate, Verdict
-from models.spec import Judge
+from models.project_spec.blocks import Judge
 
 
 def verdict(**more):

@@ -7,7 +7,7 @@ from models.errors import UsageError, UserCodeError
 from models.nets.build import build_net
 from models.nets.catalogue import CATALOGUE
 from models.nets.sizes import Sizes
-from models.spec import Model
+from models.project_spec.blocks import Model
 
 OWN = """
 import torch

@@ -8,8 +8,8 @@ import pytest
 from models.errors import UsageError
 from models.nets import catalogue
 from models.nets.catalogue import CATALOGUE, NETS, default_net, default_space, is_trees, net_name, unused
-from models.refs import resolve
-from models.spec import Search, Train
+from models.project_spec.blocks import Search, Train
+from models.project_spec.references import resolve
 from models.training.trees import settings
 
 

@@ -1,6 +1,6 @@
 from models.data.preparation import Categorical, Numeric, Pixels, Preparation, Target
 from models.nets.sizes import Sizes
-from models.spec import Image, Window
+from models.project_spec.blocks import Image, Window
 
 
 def test_sizes_of_a_table():

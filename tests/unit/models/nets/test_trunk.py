@@ -7,7 +7,7 @@ from models.nets.adapters import Named
 from models.nets.build import build_net, example_inputs
 from models.nets.sizes import Sizes
 from models.nets.trunk import features_of
-from models.spec import Model
+from models.project_spec.blocks import Model
 
 TABLE = Sizes("table", "binary", num_numeric=3, cardinalities=(4,))
 IMAGE = Sizes("image", "multiclass", image=(1, 8, 8), num_outputs=3)

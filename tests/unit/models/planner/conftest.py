@@ -12,7 +12,7 @@ from torch.distributed._tools.mem_tracker import MemTracker
 from models.nets.build import build_net, example_inputs
 from models.nets.sizes import Sizes
 from models.planner.profile import Profiler
-from models.spec import Model, Train
+from models.project_spec.blocks import Model, Train
 from models.training.optimisers import make_optimiser
 
 TABLE = Sizes("table", "binary", 16, (17, 4, 105))

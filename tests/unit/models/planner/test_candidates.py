@@ -2,7 +2,7 @@ import pytest
 
 from models.planner.candidates import Candidate, candidates, obstacle
 from models.planner.machines import read_machine
-from models.spec import Train
+from models.project_spec.blocks import Train
 from tests.unit.models.planner.conftest import SERIES, TABLE
 
 BASE = Candidate("ddp")

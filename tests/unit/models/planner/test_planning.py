@@ -8,7 +8,7 @@ from models.planner.machines import read_machine
 from models.planner.memory import Training
 from models.planner.planning import needed_gb, plan
 from models.planner.profile import Profiler
-from models.spec import Model
+from models.project_spec.blocks import Model
 from tests.unit.models.planner.conftest import SERIES, TABLE
 
 BASE = Candidate("ddp")

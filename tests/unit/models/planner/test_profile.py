@@ -5,7 +5,7 @@ from torch import nn
 from models.errors import UserCodeError
 from models.nets.sizes import Sizes
 from models.planner.profile import Profiler
-from models.spec import Model
+from models.project_spec.blocks import Model
 from tests.unit.models.planner.conftest import IMAGE, SERIES, TABLE
 
 TRANSFORMER = {"width": 64, "layers": 6, "heads": 4}

@@ -5,7 +5,7 @@ from torch import nn
 from models.errors import TrainingError
 from models.planner import refusal
 from models.planner.refusal import memory_bytes, refuse_what_cannot_fit
-from models.spec import Train
+from models.project_spec.blocks import Train
 from models.training.world import World
 
 MILLION = nn.Linear(1000, 1000, bias=False)

@@ -1,7 +1,7 @@
 import pytest
 
 from models.planner.settings import base_candidate, state_ratio, training_of
-from models.spec import Train
+from models.project_spec.blocks import Train
 
 
 @pytest.mark.parametrize(("name", "expected"), [("adamw", 2.0), ("adam", 2.0), ("sgd", 1.0)])

@@ -7,9 +7,9 @@ import pytest
 
 from models.export.variants import Measured
 from models.judge.verdict import Cost, Difference, Estimate, Gate, Parity, Slice, Verdict
+from models.project_spec.blocks import Judge
 from models.report.card import Card, Picture, Snippet, render_card, traffic_light
 from models.report.style import draw
-from models.spec import Judge
 
 VOID = {"meta", "img", "br", "hr", "link", "input"}
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from models.judge.verdict import Difference, Estimate, Slice, Verdict
+from models.project_spec.blocks import Judge
 from models.report import figures
-from models.spec import Judge
 
 RNG = np.random.default_rng(0)
 BINARY = RNG.integers(0, 2, 300)

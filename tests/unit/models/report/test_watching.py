@@ -1,5 +1,5 @@
+from models.project_spec.watch_and_retrain import Watch
 from models.report.watching import ADVICE, render_watching
-from models.spec_care import Watch
 from models.watch.findings import Correlation, Findings
 from tests.unit.models.watch.conftest import DAY, breach, decayed, drift, well, window
 

@@ -12,10 +12,10 @@ import pytest
 from models.data.encode import write_tensors
 from models.data.preparation import PREPARATION_FILE, Preparation
 from models.export.export import export
+from models.project_spec.blocks import Spec
 from models.retrain.contest import PREPARED, contest, metric_of
 from models.retrain.periods import Rows
 from models.retrain.rows import prepare_known
-from models.spec import Spec
 from models.training.job import Job
 from models.training.rank import run_job
 

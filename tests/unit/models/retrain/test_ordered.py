@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 
 from models.errors import DataError, UsageError
+from models.project_spec.blocks import Data
 from models.retrain.ordered import in_time_order
 from models.retrain.periods import Cut, Rows
-from models.spec import Data
 
 MONTH = Cut("month")
 

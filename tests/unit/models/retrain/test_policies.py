@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from models.errors import UsageError
+from models.project_spec.watch_and_retrain import Retrain
 from models.retrain.policies import drafted, in_words, plain
-from models.spec_care import Retrain
 
 OWN = Retrain.model_validate(
     {"on": ["decay"], "cooldown_s": 7200, "budget_device_s": 60, "ask": True, "rows": 5000, "start": "champion"}

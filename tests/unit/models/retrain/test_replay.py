@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from models.errors import TrainingError
+from models.project_spec.watch_and_retrain import Retrain
 from models.retrain.periods import Clock, Cut, Rows, cut_periods
 from models.retrain.policies import Policy, plain
 from models.retrain.policy import decide
 from models.retrain.replay import replay
-from models.spec_care import Retrain
 from tests.synthetic_past import Past, Synthetic
 
 

@@ -11,9 +11,9 @@ import pytest
 from models.data.feeds import feeds, targets
 from models.data.preparation import Preparation
 from models.errors import DataError
+from models.project_spec.blocks import Spec
 from models.retrain.periods import Rows
 from models.retrain.rows import prepare_known, rows_predicted, write_period
-from models.spec import Spec
 
 KNOWN = 240
 MARK = "FUTURE"

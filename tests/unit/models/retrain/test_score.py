@@ -7,8 +7,8 @@ import pytest
 
 from models.data.preparation import Preparation, Target
 from models.judge.metrics import METRICS
+from models.project_spec.blocks import Window
 from models.retrain.score import RESAMPLES, score
-from models.spec import Window
 
 TABLE = Preparation(kind="table", task="binary", target=Target(name="y", classes=["no", "yes"]))
 SERIES = Preparation(kind="series", task="regression", target=Target(name="y"), window=Window(length=4, horizon=25))

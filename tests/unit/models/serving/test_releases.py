@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from models.project_spec.release import CanaryRule
 from models.serving.releases import PLAN, Canary, Plan, Release, place_of, release_of, taken_back, wanted
-from models.spec_release import CanaryRule
 
 AT = 1000.0
 NONE = Plan()

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from models.judge.verdict import Estimate
+from models.project_spec.release import ReturnOn
 from models.serving.returning import at_least, fallen, trouble_of
-from models.spec_release import ReturnOn
 from models.watch.findings import Findings, Window
 
 

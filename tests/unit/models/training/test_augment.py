@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from models.spec_methods import Augment
+from models.project_spec.methods import Augment
 from models.training.augment import Changer, is_on
 
 

@@ -8,7 +8,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from models.nets.build import build_net, example_inputs
 from models.nets.sizes import Sizes
-from models.spec import Model
+from models.project_spec.blocks import Model
 from models.training import flops
 from models.training.flops import count_flops, meta_copy
 

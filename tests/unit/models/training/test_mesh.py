@@ -1,6 +1,6 @@
 import torch
 
-from models.training.layout import Layout
+from models.project_spec.parallel_dims import Layout
 from models.training.mesh import Mesh
 
 

@@ -4,7 +4,7 @@ import torch
 import torch.nn.functional as F
 
 from models.data.preparation import Preparation, Target
-from models.spec import Train
+from models.project_spec.blocks import Train
 from models.training.objective import class_weights, loss_name, make_loss, predictions
 
 

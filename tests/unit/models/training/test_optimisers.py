@@ -2,9 +2,9 @@ import pytest
 import torch
 from torch import nn
 
-from models.spec import Train
-from models.spec_methods import Start
-from models.training.layout import Layout
+from models.project_spec.blocks import Train
+from models.project_spec.methods import Start
+from models.project_spec.parallel_dims import Layout
 from models.training.mesh import Mesh
 from models.training.optimisers import clip, is_fused, make_optimiser
 from models.training.spread import total_norm

@@ -5,8 +5,8 @@ from torch import nn
 from models.errors import UsageError
 from models.nets import transformer
 from models.nets.sizes import Sizes
-from models.spec import Train
-from models.training.layout import Layout
+from models.project_spec.blocks import Train
+from models.project_spec.parallel_dims import Layout
 from models.training.mesh import Mesh
 from models.training.parallel import _share_layers, make_plan
 from models.training.world import World

@@ -6,8 +6,8 @@ from models.errors import UsageError, UserCodeError
 from models.nets import mlp, transformer
 from models.nets.build import example_inputs
 from models.nets.sizes import Sizes
-from models.spec import Train
-from models.training.layout import Layout
+from models.project_spec.blocks import Train
+from models.project_spec.parallel_dims import Layout
 from models.training.mesh import Mesh
 from models.training.pipeline import Pipeline, cut
 from models.training.precision import autocast

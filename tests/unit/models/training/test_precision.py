@@ -3,7 +3,7 @@ import torch
 from torch import nn
 
 from models.errors import UsageError
-from models.spec import Train
+from models.project_spec.blocks import Train
 from models.training import precision
 from models.training.precision import Scaler, autocast, check_precision, make_scaler, sharding_policy
 

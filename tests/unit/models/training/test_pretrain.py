@@ -6,8 +6,8 @@ from torch import nn
 from models.errors import UsageError
 from models.nets.build import build_net
 from models.nets.sizes import Sizes
-from models.spec import Model
-from models.spec_methods import Pretrain
+from models.project_spec.blocks import Model
+from models.project_spec.methods import Pretrain
 from models.training.pretrain import Hiding, reconstructor
 from models.training.rank import run_job
 

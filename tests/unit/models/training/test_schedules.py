@@ -1,6 +1,6 @@
 import pytest
 
-from models.spec import Train
+from models.project_spec.blocks import Train
 from models.training.schedules import is_plateau, learning_rate
 from models.training.state import Progress
 

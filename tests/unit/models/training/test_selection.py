@@ -2,7 +2,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.spec_methods import Recent
+from models.project_spec.methods import Recent
 from models.training.selection import KEY, fold_of, is_chosen, recent_of
 
 

@@ -1,8 +1,8 @@
 import torch
 from torch import nn
 
-from models.spec import Train
-from models.training.layout import Layout
+from models.project_spec.blocks import Train
+from models.project_spec.parallel_dims import Layout
 from models.training.mesh import Mesh
 from models.training.spread import is_spread, local, spread_optimiser, total_norm
 

@@ -6,7 +6,7 @@ from models.data.preparation import Categorical, Preparation
 from models.errors import StoreError, TrainingError, UsageError
 from models.nets.build import build_net
 from models.nets.sizes import Sizes
-from models.spec import Model, Train
+from models.project_spec.blocks import Model, Train
 from models.training.job import WEIGHTS_FILE
 from models.training.rank import run_job
 from models.training.start import freeze, load_origin, origin_of

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from models.errors import UserCodeError
-from models.spec import Train
+from models.project_spec.blocks import Train
 from models.training.checkpoint import Draft, write_alone
 from models.training.optimisers import make_optimiser
 from models.training.shards import Stored

@@ -1,6 +1,6 @@
 import torch
 
-from models.spec import Train
+from models.project_spec.blocks import Train
 from models.training.world import World
 
 

@@ -1,4 +1,4 @@
-from models.spec_care import Watch
+from models.project_spec.watch_and_retrain import Watch
 from models.watch.alarms import overall, signals
 from models.watch.findings import Findings
 from tests.unit.models.watch.conftest import breach, decayed, drift, window

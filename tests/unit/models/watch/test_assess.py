@@ -5,7 +5,7 @@ import pytest
 
 from models.judge.metrics import METRICS
 from models.judge.verdict import Estimate
-from models.spec_care import Watch
+from models.project_spec.watch_and_retrain import Watch
 from models.watch.assess import ALL_WELL, Predicted, Watched, assess, state_of, sum_up
 from models.watch.findings import Correlation
 from models.watch.tally import tally

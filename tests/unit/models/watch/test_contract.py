@@ -1,7 +1,7 @@
 import pyarrow as pa
 
-from models.spec import Data
-from models.spec_care import Watch
+from models.project_spec.blocks import Data
+from models.project_spec.watch_and_retrain import Watch
 from models.watch.contract import bounds_of, breaches
 from models.watch.findings import Breach
 from models.watch.tally import tally

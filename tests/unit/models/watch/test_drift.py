@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from models.spec_care import Watch
+from models.project_spec.watch_and_retrain import Watch
 from models.watch.drift import FEWEST_PAST, comparable, feature_drift, score_drift
 from models.watch.histogram import numeric_bins
 from models.watch.reference import Column, Reference

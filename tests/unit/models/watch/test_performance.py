@@ -3,7 +3,7 @@ import pytest
 
 from models.judge.metrics import METRICS
 from models.judge.verdict import Estimate
-from models.spec_care import Watch
+from models.project_spec.watch_and_retrain import Watch
 from models.watch.performance import is_decayed, realised
 
 AUC, MAE = METRICS["roc_auc"], METRICS["mae"]

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from models.errors import UserCodeError
-from models.specfile import read_spec
+from models.project_spec.reader import read_spec
 from tasks import ingest as ingesting
 from tasks.adapters.growth import Growth, growth
 from tasks.runtime.loop import open_stage

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from models.errors import DataError, UsageError, UserCodeError
-from models.spec import Spec
+from models.project_spec.blocks import Spec
 from tasks.adapters.sources import fetch, ingest, parse, source_files
 
 CONTENT = b"x,y\n1,2\n"

@@ -12,7 +12,7 @@ import pytest
 
 from models.data.prepare import prepare
 from models.data.read import write_table
-from models.spec import Spec
+from models.project_spec.blocks import Spec
 from tasks.runtime import jobs
 from tasks.runtime.inputs import Input
 from tasks.runtime.loop import Loop

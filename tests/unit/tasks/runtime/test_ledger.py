@@ -10,8 +10,8 @@ import pytest
 from models import identity
 from models.errors import StoreError, UsageError
 from models.identity import code_parts, key_of
+from models.project_spec.reader import read_spec
 from models.records import Record, digest_of
-from models.specfile import read_spec
 from models.steps import BY_NAME, STEPS, Planned
 from tasks.runtime import dvc_view, registry_view
 from tasks.runtime.ledger import FRESH, ORIGIN, REFERENCES, Ledger

@@ -154,7 +154,7 @@ def write_book(project: Project, state: str, *overrides: str) -> str:
     """The book of an earlier loop in that state."""
     with open_stage(project) as loop:
         pass
-    from models.specfile import read_spec
+    from models.project_spec.reader import read_spec
 
     book = open_book(loop.state, project, read_spec(project.spec_path, overrides), "tiny-before")
     (loop.state / "loop.json").write_text(json.dumps({**book, "state": state}))

@@ -4,8 +4,8 @@ from itertools import product
 import pytest
 
 from models.errors import UsageError
-from models.spec import Parallel, Train
-from models.training.layout import Layout, check_plan
+from models.project_spec.blocks import Parallel, Train
+from models.project_spec.parallel_dims import Layout, check_plan
 
 PLANS = Parallel.__args__
 

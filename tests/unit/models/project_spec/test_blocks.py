@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from models.judge.bootstrap import p_value
-from models.spec import NAME_PATTERN, Judge, Spec
+from models.project_spec.blocks import NAME_PATTERN, Judge, Spec
 
 DATA = {"source": "data.csv", "target": "y"}
 SERIES = {**DATA, "kind": "series", "window": {"length": 3}, "split": {"by": "time", "column": "t"}}

@@ -3,7 +3,7 @@
 import pytest
 from pydantic import ValidationError
 
-from models.spec_serve import Serve
+from models.project_spec.serve import Serve
 
 
 def test_by_default_every_variant_is_tried_and_nothing_may_be_lost() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from models.errors import UsageError
-from models.specfile import read_spec
+from models.project_spec.reader import read_spec
 
 SPEC = "data:\n  source: data.csv\n  target: y\n"
 

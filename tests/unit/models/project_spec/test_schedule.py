@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.retrain.schedule import Schedule, check_timezone, parse
+from models.project_spec.schedule import Schedule, check_timezone, parse
 
 VIENNA = "Europe/Vienna"
 TEXTS = (

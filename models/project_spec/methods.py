@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator
 
-from models.spec_block import Block, Fraction, NumberText, Reference
+from models.project_spec.block import Block, Fraction, NumberText, Reference
 
 Optimiser = Literal["adamw", "adam", "sgd", "rmsprop", "adagrad", "nadam", "radam", "adafactor", "muon"]
 Schedule = Literal["constant", "linear", "cosine", "restarts", "one_cycle", "step", "exponential", "plateau"]

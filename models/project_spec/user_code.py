@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from models import refs
 from models.errors import UsageError
-from models.spec import Spec
+from models.project_spec import references as refs
+from models.project_spec.blocks import Spec
 
 
 def check_own_code(spec: Spec, base: Path) -> None:

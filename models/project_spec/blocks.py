@@ -1,7 +1,7 @@
 """What a project says of its model: the strict pydantic models behind `project.yaml`.
 
 One class a block, each with defaults good enough that a data source and a target train something sensible.
-Reading a file, its line numbers and the command line's overrides is `models/specfile.py`.
+Reading a file, its line numbers and the command line's overrides is `models/project_spec/reader.py`.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from pydantic import (
 )
 from pydantic_core import PydanticKnownError
 
-from models.spec_block import Block, Fraction, NumberText, Reference
-from models.spec_care import Retrain, Watch
-from models.spec_methods import Augment, Optimiser, Pretrain, PseudoLabels, Recent, Schedule, Start
-from models.spec_serve import Serve
+from models.project_spec.block import Block, Fraction, NumberText, Reference
+from models.project_spec.methods import Augment, Optimiser, Pretrain, PseudoLabels, Recent, Schedule, Start
+from models.project_spec.serve import Serve
+from models.project_spec.watch_and_retrain import Retrain, Watch
 
 NAME_PATTERN = r"^[a-z][a-z0-9_-]{0,62}$"
 
@@ -371,7 +371,7 @@ class Train(Block):
     @model_validator(mode="after")
     def _plan_fits(self) -> Train:
         from models.errors import UsageError
-        from models.training.layout import check_plan
+        from models.project_spec.parallel_dims import check_plan
 
         try:
             check_plan(self, self.ranks)

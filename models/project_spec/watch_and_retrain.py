@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from models.retrain.schedule import check_timezone, parse
-from models.spec_block import Block, Fraction
+from models.project_spec.block import Block, Fraction
+from models.project_spec.schedule import check_timezone, parse
 
 Trigger = Literal["schedule", "new_data", "decay", "broken_data", "drift"]
 

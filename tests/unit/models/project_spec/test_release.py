@@ -3,7 +3,7 @@
 import pytest
 from pydantic import ValidationError
 
-from models.spec_release import CanaryRule, ReturnOn
+from models.project_spec.release import CanaryRule, ReturnOn
 
 
 @pytest.mark.parametrize("share", [0.0, 1.0, 2.0])

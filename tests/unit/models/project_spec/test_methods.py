@@ -1,8 +1,8 @@
 import pytest
 from pydantic import ValidationError
 
-from models.spec import Spec, Train
-from models.spec_methods import Start
+from models.project_spec.blocks import Spec, Train
+from models.project_spec.methods import Start
 
 
 def spec(**blocks):

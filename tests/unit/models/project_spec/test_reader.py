@@ -12,11 +12,11 @@ from pydantic import ValidationError
 from ruamel.yaml import YAML
 
 from models.errors import UsageError
-from models.spec import Spec
-from models.specfile import json_schema, read_spec
-from tests.unit.models.test_spec import REFUSED
+from models.project_spec.blocks import Spec
+from models.project_spec.reader import json_schema, read_spec
+from tests.unit.models.project_spec.test_blocks import REFUSED
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 SHIPPED = sorted((ROOT / "projects").glob("*/project.yaml"))
 VALIDATOR = Draft202012Validator(json_schema())
 LEAST = "name: tiny\ndata:\n  source: data.csv\n  target: y\n"

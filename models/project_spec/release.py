@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from models.spec_block import Block, Fraction
+from models.project_spec.block import Block, Fraction
 
 
 class CanaryRule(Block):

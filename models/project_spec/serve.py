@@ -6,8 +6,8 @@ from typing import Literal, get_args
 
 from pydantic import Field, field_validator
 
-from models.spec_block import Block
-from models.spec_release import CanaryRule, ReturnOn
+from models.project_spec.block import Block
+from models.project_spec.release import CanaryRule, ReturnOn
 
 Variant = Literal["int8_dynamic", "int8_static", "fp16", "pruned"]
 

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from models.errors import UsageError
-from models.spec import Train
+from models.project_spec.blocks import Train
 
 # From the outermost to the innermost: neighbours, who talk most, share layers; stages, who talk least, are far apart.
 DIMENSIONS = ("pipeline", "replicate", "shard", "tensor")

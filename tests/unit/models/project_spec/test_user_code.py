@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from models.errors import UsageError
-from models.own_code import check_own_code
-from models.spec import Spec
+from models.project_spec.blocks import Spec
+from models.project_spec.user_code import check_own_code
 
 CODE = """\
 import json

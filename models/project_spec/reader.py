@@ -15,7 +15,7 @@ from pydantic_core import ErrorDetails
 
 from models.errors import UsageError
 from models.files import SPEC_FILE
-from models.spec import NAME_PATTERN, Spec
+from models.project_spec.blocks import NAME_PATTERN, Spec
 
 COMMAND_LINE = "command line"
 MOST_BYTES = 1 << 20

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from models.errors import UsageError, UserCodeError
-from models.refs import call, is_own_code, is_package, resolve, source_file
+from models.project_spec.references import call, is_own_code, is_package, resolve, source_file
 
 
 @pytest.fixture(autouse=True)

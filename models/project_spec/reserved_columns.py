@@ -1,0 +1,17 @@
+"""Reserved columns."""
+
+from __future__ import annotations
+
+ROW_COLUMN = "__row"
+
+
+IDENTITY_COLUMN = "__identity"
+
+
+SPLIT_COLUMN = "__split"
+
+
+KEY_COLUMN = "__key"
+
+
+SLICE_PREFIX = "__slice:"
