@@ -70,8 +70,8 @@ def ask(project: Project, spec: Spec, count: int) -> dict[str, Any]:
 
 def _uncertain(state: Path, cached: Cached, preparation: Preparation, count: int) -> tuple[pa.Table, int, np.ndarray]:
     """The most uncertain of all that differ, kept while the log streams by."""
-    from models.data.row_batches import concatenated, sized
     from models.retrain.asking import CANDIDATES, CELL, choose_uncertain, positions, thinned, uncertainty
+    from models.sources.row_batches import concatenated, sized
 
     def points(rows: pa.Table) -> np.ndarray:
         is_table = preparation.kind == "table"
@@ -94,8 +94,8 @@ def _novel(
     import numpy as np
 
     from models.data.hashing import hash_values
-    from models.data.row_batches import concatenated
     from models.retrain.asking import choose_novel, positions
+    from models.sources.row_batches import concatenated
 
     pool: pa.Table | None = None
     of = 0
@@ -120,7 +120,7 @@ def _labelled(state: Path, project: Project, spec: Spec, preparation: Preparatio
 
     from models.data.encode import rows_of
     from models.data.preparation import ROWS_FILE
-    from models.data.row_batches import concatenated
+    from models.sources.row_batches import concatenated
 
     names = [*(part.name for part in preparation.numeric), *(part.name for part in preparation.categorical)]
     inputs = [f"{INPUT}{name}" for name in names]

@@ -234,8 +234,8 @@ def _policy(name: str, spec: Spec, clock: Clock) -> Policy:
 
 
 def _past(project: Project, spec: Spec, cut: Cut, delay_s: float) -> Ordered:
-    from models.data.read import read_table
     from models.retrain.ordered import in_time_order
+    from models.sources.read import read_table
 
     return in_time_order(read_table(project.raw), spec.data, cut, delay_s)
 

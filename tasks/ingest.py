@@ -15,12 +15,12 @@ from models.data.expectations import row_checks
 from models.data.feedback import Joined, with_feedback
 from models.data.log_names import FEEDBACK_FILE, FEEDBACK_WORDS
 from models.data.odd_cells import odd_cells
-from models.data.read import write_table
-from models.data.row_batches import concatenated
 from models.data.split import is_by_content
 from models.errors import DataError
 from models.project_spec.blocks import Data
 from models.records import Record
+from models.sources.read import write_table
+from models.sources.row_batches import concatenated
 from tasks.adapters import expectations, sources
 from tasks.runtime import registry_view
 from tasks.runtime.feedback import labelled_rows

@@ -58,7 +58,7 @@ def accept(
 
 def accept_file(project: Project, spec: Spec, path: Path, *, by: str, id_column: str = "id") -> dict[str, int]:
     """Take in the labels of a CSV or Parquet file, or of a folder of them; see `accept`."""
-    from models.data.row_batches import concatenated, data_files, row_batches
+    from models.sources.row_batches import concatenated, data_files, row_batches
 
     files = data_files(path)
     tables = list(row_batches(files, {}, 1 << 20))

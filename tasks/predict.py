@@ -120,7 +120,7 @@ def predict(
     Returns:
         `rows`, `version`, `work` (its key), `out`, `logged` (rows added to the prediction log now), `seconds`, `notes`.
     """
-    from models.data.row_batches import data_files
+    from models.sources.row_batches import data_files
 
     report, began = reporter or Silent(), time.perf_counter()
     files = [path for path in data_files(source) if not path.name.endswith(OUTPUT) or path == source]
@@ -194,9 +194,9 @@ def _carry_out(work: Work, out: Path, report: Reporter) -> dict[str, Any]:
 
 def _make_parts(work: Work, report: Reporter) -> list[Part]:
     """All parts; those that are there are not made again."""
-    from models.data.row_batches import count_rows
     from models.data.seen import Seen
     from models.export.scoring import Scorer
+    from models.sources.row_batches import count_rows
 
     scorer = Scorer(work.version.folder, threads=usable_cores())
     reading = _reading(work, scorer.preparation)
@@ -221,9 +221,9 @@ def _reading(work: Work, preparation: Any) -> Reading:
     import pyarrow.parquet as pq
 
     from models.data.header import no_such_column
-    from models.data.row_batches import column_names
     from models.export.batch import Reading
     from models.export.given_rows import check_names, csv_types
+    from models.sources.row_batches import column_names
 
     data, raw = work.spec.data, work.project.raw
     types = csv_types(preparation, pq.read_schema(raw) if raw.is_file() else None)

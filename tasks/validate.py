@@ -38,7 +38,7 @@ def validate_raw(loop: Loop) -> tuple[Record, bool]:
     from models.data.expectations import raw_checks
 
     def act(inputs: Inputs, folder: Path) -> Done:
-        from models.data.read import read_table
+        from models.sources.read import read_table
 
         # Labelled predictions were judged one by one as they came: what callers sent does not stop the training.
         table = read_table(inputs["ingest"].file("raw.parquet"))
@@ -60,7 +60,7 @@ def validate_prepared(loop: Loop) -> tuple[Record, bool]:
     from models.data.expectations import prepared_checks, reference
 
     def act(inputs: Inputs, folder: Path) -> Done:
-        from models.data.read import read_table
+        from models.sources.read import read_table
 
         prepared = inputs["prepare"]
         preparation = Preparation.load(prepared.folder)
@@ -81,7 +81,7 @@ def validate_prepared(loop: Loop) -> tuple[Record, bool]:
 
 def _labelled(inputs: Inputs) -> np.ndarray:
     """Which raw rows are labelled predictions, int64 (labelled predictions,): the last ones."""
-    from models.data.read import read_table
+    from models.sources.read import read_table
 
     files = inputs["ingest"].files
     if FEEDBACK_FILE not in files:
@@ -141,7 +141,7 @@ def _publish(loop: Loop, folder: Path, stage: str, report: dict[str, Any]) -> Pa
 
 def _quarantine(loop: Loop, stage: str, outcome: expectations.Outcome, table: pa.Table) -> Path:
     """The rejected table as it came, and its failing rows with the reason of each, kept until a person looks."""
-    from models.data.read import write_table
+    from models.sources.read import write_table
 
     folder = loop.state / "quarantine" / loop.id / stage
     folder.mkdir(parents=True, exist_ok=True)

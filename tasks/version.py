@@ -7,8 +7,8 @@ from typing import Any
 
 from models.data.check import table_schema
 from models.data.preparation import Preparation
-from models.data.read import read_table
 from models.records import Record
+from models.sources.read import read_table
 from tasks.adapters import dvc_repo
 from tasks.runtime.loop import Done, Inputs, Loop
 from tasks.runtime.outbox import LOOP_RUN

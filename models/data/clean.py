@@ -11,10 +11,10 @@ import pyarrow as pa
 from models.data.columns import as_text, is_text
 from models.data.hashing import hash_rows, missing
 from models.data.header import no_such_column
-from models.data.read import read_source
 from models.errors import DataError, UserCodeError
 from models.project_spec import references as refs
 from models.project_spec.blocks import Data
+from models.sources.read import read_source
 
 NO_TARGET, REPEATED = "without a target", "equal to an earlier row in every column"
 

@@ -11,10 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from models.data.code_points import code_points
 from models.data.pixels import pixels_of
 from models.data.preparation import ROWS_FILE, SPLITS, Categorical, Characters, Numeric, Preparation
-from models.data.read import read_table
 from models.data.series import first_target
 from models.data.target import class_indices
 from models.data.tensor_file import RowWriter
@@ -23,6 +21,8 @@ from models.data.unlabelled import UNLABELLED, read_unlabelled
 from models.data.write import whole_file
 from models.errors import DataError
 from models.project_spec.reserved_columns import KEY_COLUMN, SPLIT_COLUMN
+from models.sources.code_points import code_points
+from models.sources.read import read_table
 
 Tensors = dict[str, np.ndarray]
 

@@ -17,9 +17,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from models.data.check import least_rows
 from models.data.preparation import ROWS_FILE, Preparation
-from models.data.read import read_table
 from models.project_spec.blocks import Data
 from models.project_spec.reserved_columns import ROW_COLUMN, SPLIT_COLUMN
+from models.sources.read import read_table
 
 TARGET_PRESENT = 0.9
 MAX_DIVERGENCE = 0.1

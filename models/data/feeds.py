@@ -10,18 +10,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from models.data.code_points import code_points
 from models.data.columns import as_float64, as_text, is_number
 from models.data.encode import rows_of
 from models.data.header import no_such_column
 from models.data.pixels import pixels_of
 from models.data.preparation import ROWS_FILE, SPLITS, Characters, Preparation
-from models.data.read import read_table
 from models.data.series import first_target
 from models.data.target import class_indices
 from models.data.text import text_of, window_starts, windows_of
 from models.errors import DataError
 from models.project_spec.reserved_columns import KEY_COLUMN, ROW_COLUMN, SLICE_PREFIX, SPLIT_COLUMN
+from models.sources.code_points import code_points
+from models.sources.read import read_table
 
 Feed = dict[str, np.ndarray]
 

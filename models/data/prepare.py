@@ -16,7 +16,6 @@ from models.data.fit import fit_categorical, fit_numeric, fit_pixels, names_each
 from models.data.hashing import row_identities
 from models.data.pixels import pixels_of
 from models.data.preparation import ROWS_FILE, SPLITS, Categorical, Numeric, Pixels, Preparation, Target
-from models.data.read import ROW_GROUP, read_table
 from models.data.row_wise import check_feature_function
 from models.data.series import example_splits, time_order
 from models.data.split import TRAIN, assign, check_not_empty, newest, split_key
@@ -27,6 +26,7 @@ from models.errors import DataError
 from models.files import replacing_folder
 from models.project_spec.blocks import Data, Spec, Task
 from models.project_spec.reserved_columns import IDENTITY_COLUMN, KEY_COLUMN, ROW_COLUMN, SPLIT_COLUMN
+from models.sources.read import ROW_GROUP, read_table
 
 
 def prepare(raw: Path, spec: Spec, base: Path, out: Path) -> Preparation:

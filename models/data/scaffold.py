@@ -17,10 +17,10 @@ from models.data.columns import as_text, is_number, is_text
 from models.data.expectations import TARGET_PRESENT
 from models.data.fit import MIN_ROWS_OF_IDENTITY
 from models.data.header import no_such_column
-from models.data.read import read_source
 from models.data.target import infer_task
 from models.errors import UsageError
 from models.project_spec.blocks import Data
+from models.sources.read import read_source
 
 _TARGET_NAMES = ("target", "label", "class", "y", "outcome", "churn", "price")
 _MAX_LISTED = 20

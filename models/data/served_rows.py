@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from models.data.log_names import GIVEN, INPUT, LABEL, RAW
-from models.data.row_batches import concatenated
+from models.sources.row_batches import concatenated
 
 ORIGIN = "serve"
 MOST_RAW = 200

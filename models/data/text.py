@@ -14,13 +14,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from models.data.check import check_columns
-from models.data.code_points import code_points
 from models.data.columns import is_text, with_slices
 from models.data.preparation import ROWS_FILE, SPLITS, Characters, Preparation, Target
 from models.data.split import by_position
 from models.errors import DataError
 from models.project_spec.blocks import Data, Text
 from models.project_spec.reserved_columns import ROW_COLUMN, SPLIT_COLUMN
+from models.sources.code_points import code_points
 
 NEXT = "the next character"
 

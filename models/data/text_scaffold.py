@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pyarrow.compute as pc
 
-from models.data.text_files import is_text_file, read_text, text_files
 from models.errors import DataError
 from models.project_spec.blocks import Split
+from models.sources.text_files import is_text_file, read_text, text_files
 
 LENGTH = 128
 LEAST_LENGTH = 16

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import torch
 from pydantic import BaseModel, ConfigDict
 
-from models.data.code_points import code_points
 from models.data.preparation import Characters
 from models.data.text import indices_of
+from models.sources.code_points import code_points
 
 if TYPE_CHECKING:
     from torch import nn

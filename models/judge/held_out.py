@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 
 from models.data import feeds, text
-from models.data.code_points import code_points
 from models.data.encode import rows_of
 from models.data.hashing import Hashes
 from models.data.preparation import Preparation
@@ -16,6 +15,7 @@ from models.judge.bootstrap import time_blocks
 from models.judge.metrics import Array
 from models.project_spec.blocks import Split
 from models.project_spec.reserved_columns import IDENTITY_COLUMN
+from models.sources.code_points import code_points
 
 MOST_KNOWN = 1 << 20
 

@@ -15,13 +15,13 @@ from models.data.encode import rows_of
 from models.data.hashing import missing
 from models.data.preparation import ROWS_FILE, SPLITS, Preparation
 from models.data.prepare import prepare_table
-from models.data.read import ROW_GROUP
 from models.data.series import NO_SPLIT, first_target
 from models.errors import DataError
 from models.files import replacing_folder
 from models.project_spec.blocks import Data, Spec
 from models.project_spec.reserved_columns import ROW_COLUMN, SPLIT_COLUMN
 from models.retrain.periods import Rows
+from models.sources.read import ROW_GROUP
 
 _TEST = SPLITS.index("test")
 

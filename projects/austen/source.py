@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from models.data.r_data import read_r
+from models.sources.r_data import read_r
 
 PACKAGE = "debian:r-cran-janeaustenr!usr/lib/R/site-library/janeaustenr/data"
 LINES = f"{PACKAGE}/Rdata.rdb#sha256=8fb5198960d0da724b1562f96e4221e5c1b41ff455000280b02c55980c3d8f21"

@@ -87,7 +87,7 @@ def _rows(files: list[Path]) -> int | None:
     """Rows of Parquet by their footers, of plain text by its lines; None where that does not tell."""
     import pyarrow as pa
 
-    from models.data.row_batches import count_rows
+    from models.sources.row_batches import count_rows
 
     total = 0
     for file in files:

@@ -25,12 +25,12 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-from models.data.read import read_source
-from models.data.text_files import text_files
 from models.data.write import whole_file
 from models.errors import DataError, UsageError, UserCodeError
 from models.project_spec import references as refs
 from models.project_spec.blocks import Spec
+from models.sources.read import read_source
+from models.sources.text_files import text_files
 from tasks.adapters.packages import open_package, read_member
 
 ARRIVED = "arrived"

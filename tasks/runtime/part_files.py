@@ -201,7 +201,7 @@ def in_order(streams: Sequence[tuple[int, Iterator[pa.Table]]]) -> Iterator[pa.T
     """
     import numpy as np
 
-    from models.data.row_batches import concatenated
+    from models.sources.row_batches import concatenated
 
     waiting = list(streams)
     held: list[tuple[pa.Table, Iterator[pa.Table]]] = []

@@ -258,7 +258,7 @@ class PartLog:
             os.close(handle)
 
     def _merge(self, run: list[Part], growing: Collection[str] | None) -> None:
-        from models.data.row_batches import concatenated
+        from models.sources.row_batches import concatenated
 
         tables = []
         for part in run:
@@ -278,7 +278,7 @@ class PartLog:
         """The part without its old rows, in its own place; how many were dropped."""
         import pyarrow as pa
 
-        from models.data.row_batches import concatenated
+        from models.sources.row_batches import concatenated
 
         kept, dropped = [], 0
         with self._decoding(part):

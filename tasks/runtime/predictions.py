@@ -93,7 +93,7 @@ def joined(
     Cost: memory for about half a million rows, and eight bytes for each prediction in the span; time linear in the
     predictions (see `latest_labels`).
     """
-    from models.data.row_batches import sized
+    from models.sources.row_batches import sized
 
     wanted = None if columns is None else list(dict.fromkeys(["id", "at", "version", *columns]))
     log, labels = prediction_log(state), label_store(state)

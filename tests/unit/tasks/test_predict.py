@@ -8,10 +8,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from models.data.row_batches import concatenated
 from models.errors import DataError, StoreError, UsageError
 from models.export import batch
 from models.project_spec.reader import read_spec
+from models.sources.row_batches import concatenated
 from tasks import predict as predicting
 from tasks.predict import forget_old, predict
 from tasks.runtime.predictions import prediction_log

@@ -12,8 +12,8 @@ import pytest
 
 from models.data.preparation import Preparation
 from models.data.prepare import prepare
-from models.data.read import write_table
 from models.project_spec.blocks import Spec
+from models.sources.read import write_table
 
 MakeSpec = Callable[..., Spec]
 Prepare = Callable[[pa.Table, Spec], tuple[Path, Preparation]]

@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.data.code_points import code_points
 from models.data.encode import encode
 from models.data.feeds import feeds, slice_values, targets
 from models.data.preparation import Characters
@@ -13,6 +12,7 @@ from models.data.text import indices_of, prepare_text, text_of, window_starts, w
 from models.errors import DataError
 from models.project_spec.blocks import Judge, Spec
 from models.project_spec.reserved_columns import SPLIT_COLUMN
+from models.sources.code_points import code_points
 
 LENGTH = 16
 

@@ -9,12 +9,12 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from models.data.code_points import code_points
 from models.data.preparation import Preparation
 from models.data.text import window_starts, windows_of
 from models.export import pyfunc
 from models.export.predict import predict, session
 from models.export.pyfunc import _load_pyfunc, read
+from models.sources.code_points import code_points
 from tests.served_models import write_served
 from tests.unit.models.export.conftest import ExportedJob
 

@@ -7,7 +7,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.data.row_batches import concatenated
+from models.sources.row_batches import concatenated
 from tasks.runtime import feedback
 from tasks.runtime.feedback import feedback_of, labelled_rows
 from tasks.runtime.predictions import label_store, prediction_log

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 from models.data.prepare import prepare
-from models.data.read import write_table
 from models.project_spec.blocks import Spec
+from models.sources.read import write_table
 from tasks.runtime import jobs
 from tasks.runtime.inputs import Input
 from tasks.runtime.loop import Loop

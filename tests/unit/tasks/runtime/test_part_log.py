@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.data.row_batches import concatenated
 from models.errors import StoreError
+from models.sources.row_batches import concatenated
 from tasks.runtime import part_log
 from tasks.runtime.part_log import PartLog
 

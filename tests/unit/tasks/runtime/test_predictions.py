@@ -6,7 +6,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.data.row_batches import concatenated
+from models.sources.row_batches import concatenated
 from tasks.runtime import predictions
 from tasks.runtime.predictions import joined, label_store, new_labels, prediction_log, unmatched
 

@@ -5,8 +5,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from models.data.read import read_source, read_table, write_table
 from models.errors import DataError
+from models.sources.read import read_source, read_table, write_table
 
 
 def test_csv_types_come_from_all_rows_and_empty_fields_are_missing(tmp_path):

@@ -2,8 +2,8 @@ import gzip
 
 import pytest
 
-from models.data.text_files import read_text, text_files
 from models.errors import DataError
+from models.sources.text_files import read_text, text_files
 
 
 def test_lines_end_with_a_feed_whatever_stands_before_it(tmp_path):

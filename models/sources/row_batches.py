@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from models.data.csv_files import SUFFIXES, delimiter_of, suffix_of
 from models.errors import DataError
+from models.sources.csv_files import SUFFIXES, delimiter_of, suffix_of
 
 _PARQUET = (".parquet", ".pq")
 _EXPECTED = "a .csv or .tsv (also .gz), a .txt, a .parquet file, or a folder of them"

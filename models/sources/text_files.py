@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from models.data.csv_files import suffix_of
 from models.errors import DataError
+from models.sources.csv_files import suffix_of
 
 SUFFIXES = (".txt", ".text")
 

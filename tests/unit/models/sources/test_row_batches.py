@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.data.row_batches import column_names, concatenated, count_rows, data_files, row_batches, sized
 from models.errors import DataError
+from models.sources.row_batches import column_names, concatenated, count_rows, data_files, row_batches, sized
 
 TYPES = {"x": pa.float64()}
 

@@ -13,12 +13,12 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from models.data import r_data
-from models.data.csv_files import SUFFIXES, delimiter_of, suffix_of
-from models.data.text_files import is_text_file, read_text, text_files
 from models.data.write import whole_file
 from models.errors import DataError
 from models.project_spec.reserved_columns import IDENTITY_COLUMN, KEY_COLUMN, ROW_COLUMN, SLICE_PREFIX, SPLIT_COLUMN
+from models.sources import r_data
+from models.sources.csv_files import SUFFIXES, delimiter_of, suffix_of
+from models.sources.text_files import is_text_file, read_text, text_files
 
 ROW_GROUP = 1 << 16
 _WHOLE_OR_COMMA = r"^\s*[-+]?[0-9]+(,[0-9]+)?\s*$"

@@ -5,9 +5,9 @@ import gzip
 import pyarrow as pa
 import pytest
 
-from models.data.csv_files import delimiter_of, suffix_of
-from models.data.read import read_source
-from models.data.row_batches import row_batches
+from models.sources.csv_files import delimiter_of, suffix_of
+from models.sources.read import read_source
+from models.sources.row_batches import row_batches
 
 
 @pytest.mark.parametrize("separator", [",", ";", "\t", "|"])

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.data.code_points import code_points
+from models.sources.code_points import code_points
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"])))

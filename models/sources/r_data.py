@@ -12,8 +12,8 @@ import zlib
 from pathlib import Path
 from typing import Any
 
-from models.data.text_files import table_of
 from models.errors import DataError
+from models.sources.text_files import table_of
 
 SUFFIXES = (".rda", ".rdata", ".rds", ".rdb")
 # What R writes when it packs a lazy-load object by xz.
@@ -59,7 +59,7 @@ def r_table(path: Path) -> Any:
     told = ", ".join(f"{name} ({type(value).__name__})" for name, value in list(objects.items())[:10])
     raise DataError(
         f"{path}: holds {told}, expected one data frame, or text vectors alone: choose in a source function, with "
-        "`models.data.r_data.read_r`"
+        "`models.sources.r_data.read_r`"
     )
 
 

@@ -6,9 +6,9 @@ import zlib
 
 import pytest
 
-from models.data.r_data import read_r
-from models.data.read import read_source
 from models.errors import DataError
+from models.sources.r_data import read_r
+from models.sources.read import read_source
 
 
 def word(number: int) -> bytes:

@@ -1,0 +1,1 @@
+"""Sources: any input as one Arrow table."""
