@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from models.records import Record
+from models.pipeline.records import Record
 from models.training.costs import of_results
 from tasks.runtime.ledger import Ledger
 from tasks.runtime.loop import Loop

@@ -14,8 +14,8 @@ from prefect.states import Completed
 
 from flows import sigterm
 from models.errors import StoreError
-from models.records import Record
-from models.steps import BY_NAME
+from models.pipeline.records import Record
+from models.pipeline.steps import BY_NAME
 from tasks.runtime.loop import Loop
 
 RETRY_DELAYS_S = [2.0, 10.0]

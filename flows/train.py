@@ -69,7 +69,7 @@ def opened(
 def round_trip(loop: Loop) -> dict[str, Any]:
     """The steps, in order; what the last but one decided. Those whose recorded result stands are not repeated.
 
-    What a step reads of those before it is declared in `models/steps.py`.
+    What a step reads of those before it is declared in `models/pipeline/steps.py`.
     """
     ingest(loop)
     validate_raw(loop)

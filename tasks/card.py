@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from models.data.log_names import FEEDBACK_WORDS
 from models.data.preparation import Preparation
 from models.files import write_text
-from models.records import Record
+from models.pipeline.records import Record
 from models.training.costs import Costs, of_results
 from tasks.adapters import provenance
 from tasks.runtime.loop import Done, Inputs, Loop

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from models.export.names import FP32, UNCHANGED_FILE
 from models.files import sha256, write_text
-from models.records import Record
+from models.pipeline.records import Record
 from tasks.runtime.loop import Done, Inputs, Loop
 from tasks.runtime.outbox import LOOP_RUN
 

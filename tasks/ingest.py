@@ -17,8 +17,8 @@ from models.data.log_names import FEEDBACK_FILE, FEEDBACK_WORDS
 from models.data.odd_cells import odd_cells
 from models.data.split import is_by_content
 from models.errors import DataError
+from models.pipeline.records import Record
 from models.project_spec.blocks import Data
-from models.records import Record
 from models.sources.read import write_table
 from models.sources.row_batches import concatenated
 from tasks.adapters import expectations, sources

@@ -11,7 +11,7 @@ from models.errors import DataError
 from models.files import write_bytes, write_text
 from models.judge.metrics import resolve_metric
 from models.judge.verdict import Cost, Parity, Verdict
-from models.records import Record
+from models.pipeline.records import Record
 from tasks.adapters import artifacts
 from tasks.runtime.loop import Done, Inputs, Loop
 from tasks.runtime.outbox import LOOP_RUN

@@ -19,10 +19,10 @@ from models.files import read_json
 from models.overview import facts
 from models.overview.data import drifting, failing
 from models.overview.light import light, workspace_light
+from models.pipeline.records import Record
 from models.project_spec.blocks import Spec
 from models.project_spec.reader import read_spec
 from models.project_spec.schedule import parse
-from models.records import Record
 from models.retrain.signal import Decision, Outcome, PastLoop
 from models.serving.releases import release_of
 from models.watch.findings import Findings

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from models.cores import usable_cores
 from models.errors import DataError, UsageError
 from models.files import Hashes, read_json, sha256, storing, write_json
-from models.identity import code_parts, key_of
+from models.pipeline.keys import code_parts, key_of
 from models.project_spec.blocks import Spec
 from models.project_spec.references import source_file
 from tasks.adapters.model_cache import Cached, cached_version

@@ -8,7 +8,7 @@ from models.data.prepare import prepare as prepare_rows
 from models.data.unlabelled import UNLABELLED_FILE
 from models.data.unseen import unseen_categories
 from models.export.names import refuse_taken_names
-from models.records import Record
+from models.pipeline.records import Record
 from tasks.runtime import memory
 from tasks.runtime.loop import Done, Inputs, Loop
 

@@ -6,7 +6,7 @@ import json
 import time
 from pathlib import Path
 
-from models.records import Record
+from models.pipeline.records import Record
 from tasks.adapters.registry import Registry
 from tasks.runtime.loop import Done, Inputs, Loop
 

@@ -15,8 +15,8 @@ from models.data.preparation import KNOWN_ROWS_FILE
 from models.errors import StoreError
 from models.export import pyfunc
 from models.files import sha256, write_text
-from models.identity import key_of
-from models.records import Record
+from models.pipeline.keys import key_of
+from models.pipeline.records import Record
 from models.sealing import TAG, signature
 from models.training.costs import of_results
 from tasks.adapters import provenance

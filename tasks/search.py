@@ -17,8 +17,8 @@ from models.errors import LooplineError, TrainingError, UsageError
 from models.files import read_json, write_bytes, write_json
 from models.judge.metrics import METRICS, measure, metric_name, resolve_metric
 from models.nets.catalogue import net_name
+from models.pipeline.records import Record
 from models.project_spec.blocks import Dimension, Model, Task, Train
-from models.records import Record
 from models.search import Trial, best_of, check_space, suggest, trials_owed, usual_space, with_params
 from models.training.costs import Costs, total
 from models.training.job import Epoch, Result

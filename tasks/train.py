@@ -8,7 +8,7 @@ from pathlib import Path
 from models.files import write_json
 from models.judge.metrics import metric_name
 from models.nets.catalogue import net_name, unused
-from models.records import Record
+from models.pipeline.records import Record
 from models.search import with_params
 from models.training.job import Epoch, Result
 from tasks.adapters.origin import begin

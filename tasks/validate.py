@@ -12,8 +12,8 @@ from models.data.log_names import FEEDBACK_FILE
 from models.data.preparation import Preparation
 from models.errors import DataError, GateRefused, StoreError
 from models.files import write_json, write_text
+from models.pipeline.records import Record
 from models.project_spec.reserved_columns import ROW_COLUMN
-from models.records import Record
 from tasks.adapters import expectations
 from tasks.runtime.loop import Done, Inputs, Loop
 from tasks.runtime.outbox import LOOP_RUN

@@ -7,7 +7,7 @@ from typing import Any
 
 from models.data.check import table_schema
 from models.data.preparation import Preparation
-from models.records import Record
+from models.pipeline.records import Record
 from models.sources.read import read_table
 from tasks.adapters import dvc_repo
 from tasks.runtime.loop import Done, Inputs, Loop

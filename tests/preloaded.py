@@ -77,7 +77,7 @@ def _ours(users_of_prefect: bool) -> Iterator[str]:
 
 def remember_ours() -> None:
     """Fingerprint each file of our own code once in a process, whatever the number of its workspaces."""
-    from models import identity
+    from models.pipeline import keys as identity
 
     fingerprint = identity._fingerprint
     ours = functools.cache(fingerprint)
@@ -95,7 +95,8 @@ def remember_operators() -> None:
 
 
 def _fingerprint_once() -> None:
-    from models import identity, steps
+    from models.pipeline import keys as identity
+    from models.pipeline import steps
 
     identity.code_parts({module for step in steps.STEPS for module in step.code})
 

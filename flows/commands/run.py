@@ -49,7 +49,7 @@ def command(project: str, overrides: tuple[str, ...], refresh: tuple[str, ...], 
 
 
 def _check_refresh(refresh: tuple[str, ...]) -> None:
-    from models.steps import BY_NAME
+    from models.pipeline.steps import BY_NAME
 
     for name in refresh:
         if name not in BY_NAME:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from models.identity import key_of
+from models.pipeline.keys import key_of
 from models.project_spec.watch_and_retrain import Retrain
 from models.retrain.signal import Kind
 from tasks.adapters import notifications

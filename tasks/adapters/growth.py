@@ -14,10 +14,10 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
-from models.identity import key_of
+from models.pipeline.keys import key_of
+from models.pipeline.records import Record
 from models.project_spec import references as refs
 from models.project_spec.blocks import Spec
-from models.records import Record
 from tasks.adapters import sources
 from tasks.runtime.ledger import Ledger
 from tasks.runtime.workspace import Project

@@ -1,4 +1,4 @@
-"""What a step may read: the results of the steps that it declares in `models/steps.py`, and nothing else."""
+"""What a step may read: the results of the steps that it declares in `models/pipeline/steps.py`, and nothing else."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from models.records import Record
-from models.steps import Step
+from models.pipeline.records import Record
+from models.pipeline.steps import Step
 
 
 class Input:
@@ -70,7 +70,7 @@ class Input:
         name = self._record.step
         if name not in self._reader.results:
             raise KeyError(
-                f"{self._reader.name} reads the result of {name!r}: declare it in `results` (models/steps.py)"
+                f"{self._reader.name} reads the result of {name!r}: declare it in `results` (models/pipeline/steps.py)"
             )
 
 
@@ -95,7 +95,7 @@ class Inputs:
             KeyError: The step does not declare to read it.
         """
         if name not in self._before:
-            raise KeyError(f"{self.step.name} reads {name!r}: declare it in `after` (models/steps.py)")
+            raise KeyError(f"{self.step.name} reads {name!r}: declare it in `after` (models/pipeline/steps.py)")
         return self._before[name]
 
     def external(self, name: str) -> Any:
@@ -105,5 +105,5 @@ class Inputs:
             KeyError: The step does not declare to read it.
         """
         if name not in self.step.external:
-            raise KeyError(f"{self.step.name} reads {name!r}: declare it in `external` (models/steps.py)")
+            raise KeyError(f"{self.step.name} reads {name!r}: declare it in `external` (models/pipeline/steps.py)")
         return self._external(name)

@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 
 from models.errors import StoreError, UsageError
 from models.files import Hashes, write_text
-from models.identity import Parts, code_parts, key_of, library_parts, spec_parts
 from models.nets.catalogue import NETS, net_name
+from models.pipeline.keys import Parts, code_parts, key_of, library_parts, spec_parts
+from models.pipeline.records import Record, Records
+from models.pipeline.steps import STEPS, External, Planned, Step, plan
 from models.project_spec.blocks import Spec
 from models.project_spec.references import local_source, source_file
-from models.records import Record, Records
-from models.steps import STEPS, External, Planned, Step, plan
 from tasks.runtime import dvc_view, registry_view
 from tasks.runtime.feedback import Feedback, feedback_of
 from tasks.runtime.inputs import Input, Inputs

@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from models.files import storing, write_json
-from models.identity import key_of
+from models.pipeline.keys import key_of
+from models.pipeline.records import Record, digest_of
+from models.pipeline.steps import BY_NAME
 from models.project_spec.blocks import Spec
 from models.project_spec.reader import read_spec
-from models.records import Record, digest_of
 from models.spec_check import read_checked
-from models.steps import BY_NAME
 from tasks.runtime import old_work, processes, registry_view
 from tasks.runtime.delivery import Courier, Delivery
 from tasks.runtime.ending import conclude, conclude_killed, outcome_of

@@ -18,7 +18,7 @@ from typing import Any, Literal
 from pydantic import BaseModel
 
 from models.errors import StoreError
-from models.records import Records
+from models.pipeline.records import Records
 from tasks.runtime import stores
 from tasks.runtime.store_addresses import without_password
 from tasks.runtime.workspace import Workspace

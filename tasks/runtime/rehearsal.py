@@ -27,12 +27,12 @@ import numpy as np
 
 from models.errors import DataError, TrainingError
 from models.files import replacing_folder, sha256, storing, write_bytes, write_json, write_text
-from models.identity import Parts, code_parts, key_of
+from models.pipeline.keys import Parts, code_parts, key_of
+from models.pipeline.steps import BY_NAME
 from models.project_spec.blocks import Spec
 from models.retrain.ordered import Ordered
 from models.retrain.periods import Period, Rows
 from models.retrain.replay import Judged, Trained
-from models.steps import BY_NAME
 from models.training.job import WEIGHTS_FILE, Job, Origin
 from tasks.runtime.gang import Gang, default_threads
 from tasks.runtime.ledger import Ledger

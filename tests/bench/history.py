@@ -22,10 +22,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from models.identity import key_of
+from models.pipeline.keys import key_of
+from models.pipeline.records import Record
+from models.pipeline.steps import STEPS
 from models.project_spec.reader import read_spec
-from models.records import Record
-from models.steps import STEPS
 from tasks.runtime import stores
 from tasks.runtime.ledger import Ledger
 from tasks.runtime.workspace import Workspace

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from models.steps import BY_NAME, STEPS, Step
+from models.pipeline.steps import BY_NAME, STEPS, Step
 
 UNDECLARED = re.compile(r"\bloop\.(done|ran|ledger|place|refresh)\b|\bproject\.(raw|prepared)\b")
 """Ways to what other steps left that do not go by the declared inputs."""

@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from models.steps import STEPS
+from models.pipeline.steps import STEPS
 from tests.running import PROMISED_S, ROOT, Loopline, flow_runs, leftovers
 
 pytestmark = pytest.mark.e2e

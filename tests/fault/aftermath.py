@@ -8,7 +8,7 @@ from typing import Any
 
 import optuna
 
-from models.steps import STEPS
+from models.pipeline.steps import STEPS
 from models.training.costs import MEASURED
 from tasks.adapters.optuna_study import KILLED, REASON, storage
 from tasks.runtime.workspace import Workspace

@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from models.steps import STEPS
+from models.pipeline.steps import STEPS
 from tests.fault.aftermath import assert_as_if_whole, assert_put_right, assert_survives
 from tests.fault.conftest import TWO_RANKS
 from tests.running import Loopline, assert_gone, assert_unlocked

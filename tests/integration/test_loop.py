@@ -24,8 +24,8 @@ from models.data.preparation import Preparation
 from models.errors import GateRefused, StoreError, UsageError
 from models.export.predict import predict
 from models.files import sha256
+from models.pipeline.records import Record
 from models.project_spec.reader import read_spec
-from models.records import Record
 from models.training.job import Job
 from tasks import card, export, ingest, judge, prepare, promote, register, search, train, validate, version
 from tasks.adapters.optuna_study import ask, open_study, trials_of

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from flows.looking import _best_epoch, print_summary, summary
-from models.identity import code_parts, key_of
+from models.pipeline.keys import code_parts, key_of
+from models.pipeline.records import Record
+from models.pipeline.steps import STEPS
 from models.project_spec.reader import read_spec
-from models.records import Record
-from models.steps import STEPS
 from tasks.runtime import dvc_view
 from tasks.runtime.ledger import Ledger
 from tasks.runtime.workspace import Project

@@ -7,8 +7,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from models.errors import DataError, UserCodeError
+from models.pipeline.records import Record
 from models.project_spec.reader import read_spec
-from models.records import Record
 from tasks.adapters import expectations
 from tasks.ingest import ingest
 from tasks.runtime import registry_view

@@ -4,7 +4,7 @@ import pytest
 
 from models.data.preparation import Preparation
 from models.errors import DataError
-from models.records import Record
+from models.pipeline.records import Record
 from tasks.ingest import ingest
 from tasks.prepare import prepare
 from tasks.runtime.loop import open_stage

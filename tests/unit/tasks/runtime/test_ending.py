@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from models.errors import DataError, GateRefused, StoreError, TrainingError
-from models.records import Record
+from models.pipeline.records import Record
 from tasks.runtime.ending import conclude, conclude_killed, outcome_of
 from tasks.runtime.history import read_loops
 from tasks.runtime.loop import Loop, open_loop, open_stage

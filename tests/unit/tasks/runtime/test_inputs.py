@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from models.records import Record
-from models.steps import Step
+from models.pipeline.records import Record
+from models.pipeline.steps import Step
 from tasks.runtime.inputs import Input, Inputs
 
 STEP = Step("card", after=("train", "search"), results=("search",), external=("champion",))

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from models import identity
 from models.errors import StoreError, UsageError
-from models.identity import code_parts, key_of
+from models.pipeline import keys as identity
+from models.pipeline.keys import code_parts, key_of
+from models.pipeline.records import Record, digest_of
+from models.pipeline.steps import BY_NAME, STEPS, Planned
 from models.project_spec.reader import read_spec
-from models.records import Record, digest_of
-from models.steps import BY_NAME, STEPS, Planned
 from tasks.runtime import dvc_view, registry_view
 from tasks.runtime.ledger import FRESH, ORIGIN, REFERENCES, Ledger
 from tasks.runtime.registry_view import Version

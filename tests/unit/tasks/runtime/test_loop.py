@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from models.errors import StoreError, UsageError
-from models.records import Record
+from models.pipeline.records import Record
 from tasks.runtime import processes
 from tasks.runtime.loop import OWNER, Done, Inputs, Loop, name_loop, new_loop_id, open_stage, read_book
 from tasks.runtime.loop import _open_book as open_book

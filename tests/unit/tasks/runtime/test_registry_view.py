@@ -10,7 +10,7 @@ from threading import Thread
 import pytest
 
 from models.errors import StoreError
-from models.records import Record, Records
+from models.pipeline.records import Record, Records
 from tasks.runtime import stores
 from tasks.runtime.registry_view import Version, aliased, refuse_lost
 from tasks.runtime.workspace import Workspace

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from models import identity
-from models.identity import canonical, code_parts, differences, key_of, library_parts, spec_parts
+from models.pipeline import keys as identity
+from models.pipeline.keys import canonical, code_parts, differences, key_of, library_parts, spec_parts
 from models.project_spec.blocks import Data, Spec
 
 scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.files import Hashes, sha256
-from models.records import REMEMBERED, Record, Records, digest_of
+from models.pipeline.records import REMEMBERED, Record, Records, digest_of
 
 
 @pytest.fixture

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from models.identity import ROOT, code_parts, key_of
+from models.pipeline.keys import ROOT, code_parts, key_of
+from models.pipeline.records import Record
+from models.pipeline.steps import BY_NAME, STEPS, Planned, Step, plan
 from models.project_spec.blocks import Spec
-from models.records import Record
-from models.steps import BY_NAME, STEPS, Planned, Step, plan
 
 CHAIN = (Step("a"), Step("b", after=("a",)), Step("c", after=("b",)), Step("d", after=("a",)))
 

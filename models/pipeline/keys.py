@@ -19,7 +19,7 @@ from typing import Any
 from models.project_spec.blocks import Spec
 
 PACKAGES = ("models", "tasks")
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 OWN_FOLDERS = tuple(f"{ROOT / package}{os.sep}" for package in PACKAGES)
 # Editing these changes what is said or where it is kept, never what is computed.
 MACHINERY = "tasks.runtime"
@@ -32,7 +32,7 @@ SILENT_MODULES = frozenset(
         "models.project_spec.serve",
         "models.project_spec.reader",
         "models.files",
-        "models.records",
+        "models.pipeline.records",
     }
 )
 

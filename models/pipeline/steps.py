@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from models.identity import Parts, differences, key_of
-from models.records import Record
+from models.pipeline.keys import Parts, differences, key_of
+from models.pipeline.records import Record
 
 ON_THE_CARD = (
     "ingest",

@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from models.errors import StoreError
 from models.files import CLOCK_TICK_NS, Hashes, write_text
-from models.identity import Parts, key_of
+from models.pipeline.keys import Parts, key_of
 
 FINISHED = re.compile(rb'^ "finished": ([-+.\deE]+)', re.MULTILINE)
 TIMES_DIFFER_S = 2.0
