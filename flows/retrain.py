@@ -16,7 +16,7 @@ from prefect.runtime import flow_run
 from prefect.states import Completed
 
 from models.errors import DataError, GateRefused
-from models.retrain.signal import Decision, Kind, Signal, clock
+from models.triggers.signal import Decision, Kind, Signal, clock
 from tasks import retrain as retraining
 from tasks.runtime import stores
 from tasks.runtime.workspace import Project, Workspace

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from models.project_spec.reader import read_spec
-from models.retrain.signal import Signal
+from models.triggers.signal import Signal
 from tasks.adapters.growth import growth
 from tasks.runtime import events, history
 from tasks.runtime.workspace import Project

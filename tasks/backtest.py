@@ -125,8 +125,8 @@ def _plan(past: Ordered, cut: Cut, asked: Asked, spec: Spec) -> _Plan:
 
 
 def _replayed(policies: list[Policy], plan: _Plan, clock: Clock, world: Rehearsal, progress: Progress) -> list[Course]:
-    from models.retrain.policy import decide
     from models.retrain.replay import replay
+    from models.triggers.policy import decide
 
     courses = []
     for policy in policies:

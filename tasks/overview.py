@@ -23,8 +23,8 @@ from models.pipeline.records import Record
 from models.project_spec.blocks import Spec
 from models.project_spec.reader import read_spec
 from models.project_spec.schedule import parse
-from models.retrain.signal import Decision, Outcome, PastLoop
 from models.serving.releases import release_of
+from models.triggers.signal import Decision, Outcome, PastLoop
 from models.watch.findings import Findings
 from tasks.runtime import decisions, open_signals, processes, registry_story
 from tasks.runtime.history import is_running, newest_loops, read_book

@@ -9,9 +9,9 @@ from typing import Any
 from models.project_spec import references as refs
 from models.project_spec.blocks import Spec
 from models.project_spec.reader import read_spec
-from models.retrain.overrides import overrides
-from models.retrain.policy import decide
-from models.retrain.signal import Action, Decision, Kind, Signal
+from models.triggers.overrides import overrides
+from models.triggers.policy import decide
+from models.triggers.signal import Action, Decision, Kind, Signal
 from tasks.runtime import decisions, history, registry_view
 from tasks.runtime.events import DECISION_MADE, Event, send
 from tasks.runtime.workspace import Project

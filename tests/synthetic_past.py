@@ -10,12 +10,12 @@ from models.project_spec.watch_and_retrain import Retrain
 from models.retrain.advice import advise
 from models.retrain.periods import Clock, Cut, Period, Rows, cut_periods, parse_date
 from models.retrain.policies import Policy, plain
-from models.retrain.policy import decide
 from models.retrain.regret import standings
 from models.retrain.replay import Course, Judged, Trained, replay
 from models.retrain.result import Backtest, Span
 from models.retrain.score import Score
-from models.retrain.signal import Signal
+from models.triggers.policy import decide
+from models.triggers.signal import Signal
 
 DAY = 86_400.0
 JUMP = parse_date("2020-05-01")

@@ -30,7 +30,7 @@ def command(project: str, kind: str, reason: str, if_grown: bool, as_json: bool)
 
     Example: loopline trigger flights --reason "the airline changed its codes"
     """
-    from models.retrain.signal import Signal
+    from models.triggers.signal import Signal
     from tasks import arrivals
     from tasks.runtime import events
     from tasks.runtime.services import supervisor

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from models.judge.verdict import Difference, Estimate, Verdict
-from models.retrain.signal import Decision, Outcome, Signal
+from models.triggers.signal import Decision, Outcome, Signal
 from models.watch.findings import Findings, Window
 
 Colour = Literal["green", "amber", "red"]

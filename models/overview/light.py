@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from models.overview.data import has_many_unusable, labelled
 from models.overview.facts import Colour, Disk, Light, ProjectFacts, Service, Standing
 from models.report.pages import interval, show
-from models.retrain.signal import clock
+from models.triggers.signal import clock
 
 RANK: dict[Colour, int] = {"red": 0, "amber": 1, "green": 2}
 LOW_DISK_BYTES = 2 * 10**9

@@ -9,7 +9,7 @@ from models.retrain.advice import rounded
 from models.retrain.periods import iso
 from models.retrain.regret import FEW_PERIODS
 from models.retrain.result import Backtest
-from models.retrain.signal import clock
+from models.triggers.signal import clock
 
 MOST_WAITS = 60
 

@@ -17,7 +17,7 @@ from models.overview.facts import Data, Loop, Overview, ProjectFacts, Service
 from models.overview.light import RANK
 from models.report import pages
 from models.report.time_chart import metric_chart, spark, volume_chart
-from models.retrain.signal import Outcome
+from models.triggers.signal import Outcome
 from models.watch.findings import Drift, Window
 
 STYLESHEET = Path(__file__).parent / "templates" / "overview" / "style.css"

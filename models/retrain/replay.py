@@ -18,7 +18,7 @@ from models.project_spec.schedule import parse
 from models.project_spec.watch_and_retrain import Retrain
 from models.retrain.periods import Clock, Period, Rows, iso
 from models.retrain.policies import Policy
-from models.retrain.signal import Decision, Outcome, Past, PastLoop, Signal
+from models.triggers.signal import Decision, Outcome, Past, PastLoop, Signal
 
 Decide = Callable[[Retrain, Signal, Past, float], Decision]
 
@@ -137,7 +137,7 @@ def replay(
         num_first: How many of them train the first champion.
         clock: When rows and their labels came.
         world: Trains, predicts, watches, judges.
-        decide: The policy function of the live triggers, `models.retrain.policy.decide`.
+        decide: The policy function of the live triggers, `models.triggers.policy.decide`.
     """
     player = _Player(policy, clock, world, decide)
     first = player.begin(periods[num_first - 1])

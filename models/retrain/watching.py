@@ -13,7 +13,7 @@ from models.data.clean import made_features
 from models.data.preparation import Preparation
 from models.judge.metrics import Array
 from models.project_spec.blocks import Data
-from models.retrain.signal import Signal
+from models.triggers.signal import Signal
 from models.watch.alarms import signals
 from models.watch.assess import Predicted, Watched, assess, sum_up
 from models.watch.findings import Window

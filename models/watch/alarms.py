@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from models.judge.verdict import Estimate
 from models.project_spec.watch_and_retrain import Watch
-from models.retrain.signal import Kind, Signal
+from models.triggers.signal import Kind, Signal
 from models.watch.findings import Findings, State, Window
 
 

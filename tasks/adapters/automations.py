@@ -13,7 +13,7 @@ from uuid import UUID
 
 from models.pipeline.keys import key_of
 from models.project_spec.watch_and_retrain import Retrain
-from models.retrain.signal import Kind
+from models.triggers.signal import Kind
 from tasks.adapters import notifications
 from tasks.runtime.events import CHAMPION_MOVED, SIGNALS, STORM_S, TAG, owner_tag
 

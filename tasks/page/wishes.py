@@ -7,7 +7,7 @@ import uuid
 
 from models.errors import StoreError
 from models.overview.facts import Waiting
-from models.retrain.signal import Signal
+from models.triggers.signal import Signal
 from tasks.page.acting import Outcome
 from tasks.runtime.events import of_signal, send
 from tasks.runtime.flow_runs import ask

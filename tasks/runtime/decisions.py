@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from models.retrain.signal import Decision
+from models.triggers.signal import Decision
 from tasks.runtime import journal
 
 FILE = "decisions.jsonl"

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from models.errors import DataError, GateRefused, StoreError
-from models.retrain.signal import Outcome, PastLoop
 from models.training.costs import of_results
+from models.triggers.signal import Outcome, PastLoop
 from tasks.runtime import history
 from tasks.runtime.events import LOOP_ENDED, Event, send
 from tasks.runtime.workspace import Workspace

@@ -23,7 +23,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from models.errors import StoreError
 from models.files import write_json
 from models.pipeline.keys import key_of
-from models.retrain.signal import Kind, Signal
+from models.triggers.signal import Kind, Signal
 from tasks.runtime.flow_runs import ask
 from tasks.runtime.prefect_server import Server
 from tasks.runtime.workspace import Workspace

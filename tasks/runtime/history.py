@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from models.errors import StoreError
 from models.files import read_json
 from models.project_spec.blocks import Spec
-from models.retrain.signal import Past, PastLoop
+from models.triggers.signal import Past, PastLoop
 from tasks.runtime import decisions, journal, processes
 from tasks.runtime.workspace import Project
 

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from models.retrain.signal import Decision, Signal
+from models.triggers.signal import Decision, Signal
 from tasks.runtime import decisions
 from tasks.runtime.events import OPEN, STORM_S, TIMEOUT_S, Event, automations_of, folder_of, posted, waits
 from tasks.runtime.flow_runs import all_runs, ask, begin_again, is_due_again

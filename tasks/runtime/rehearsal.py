@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from models.judge.metrics import Array, Metric
     from models.judge.verdict import Estimate, Verdict
     from models.retrain.score import Score
-    from models.retrain.signal import Signal
     from models.retrain.watching import Served
+    from models.triggers.signal import Signal
     from models.watch.assess import Watched
     from models.watch.findings import Window
     from models.watch.reference import Reference

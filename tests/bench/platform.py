@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from models.retrain.signal import Signal
+from models.triggers.signal import Signal
 from tasks.runtime.events import of_signal, send
 from tasks.runtime.flow_runs import ask
 from tasks.runtime.prefect_server import Server

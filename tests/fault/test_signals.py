@@ -13,7 +13,7 @@ import pytest
 from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
 
 from flows.deployments import deploy
-from models.retrain.signal import Signal
+from models.triggers.signal import Signal
 from tasks.runtime import decisions, prefect_access
 from tasks.runtime.events import of_signal, send
 from tasks.runtime.flow_runs import all_runs

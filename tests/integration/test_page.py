@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from models.retrain.signal import Decision, Signal
+from models.triggers.signal import Decision, Signal
 from tasks.adapters.registry import Registry
 from tasks.runtime import decisions, stores
 from tasks.runtime.delivery import client, experiment_id

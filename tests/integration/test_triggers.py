@@ -23,7 +23,7 @@ from prefect.states import Crashed
 from prefect.utilities.processutils import command_from_string
 
 from flows.deployments import deploy
-from models.retrain.signal import Kind, Signal
+from models.triggers.signal import Kind, Signal
 from tasks.runtime import decisions, events
 from tasks.runtime.events import Event, of_signal, send, waiting
 from tasks.runtime.flow_runs import ask

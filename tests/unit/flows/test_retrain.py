@@ -8,7 +8,7 @@ import pytest
 
 from flows import retrain
 from flows.retrain import _kind, _signal, _told
-from models.retrain.signal import Decision, Signal
+from models.triggers.signal import Decision, Signal
 
 SIGNAL = Signal(id="s1", kind="decay", at=1e9, reason="roc_auc .71 is under .73", evidence={"value": 0.71})
 

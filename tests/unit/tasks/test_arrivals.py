@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from models.retrain.signal import PastLoop
+from models.triggers.signal import PastLoop
 from tasks import arrivals
 from tasks.adapters.growth import Growth
 from tasks.arrivals import announce

@@ -13,7 +13,7 @@ import pytest
 
 from models.overview.facts import ProjectFacts
 from models.pipeline.records import Record, Records
-from models.retrain.signal import Decision, PastLoop, Signal
+from models.triggers.signal import Decision, PastLoop, Signal
 from tasks.overview import known_projects, name_of, overview, project_facts, project_named
 from tasks.runtime import decisions, events, history, processes
 from tasks.runtime.workspace import Project, Workspace

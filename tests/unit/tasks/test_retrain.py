@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from models.files import write_json
-from models.retrain.signal import Signal
+from models.triggers.signal import Signal
 from tasks import retrain
 from tasks.retrain import answered, asked_by, loop_overrides, open_question, unanswered, weigh
 from tasks.runtime import decisions, processes, registry_view

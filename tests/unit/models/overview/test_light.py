@@ -4,7 +4,7 @@ import pytest
 
 from models.overview.facts import Data, Disk, Loop, Service, Standing, Waiting
 from models.overview.light import light, workspace_light
-from models.retrain.signal import Signal
+from models.triggers.signal import Signal
 from tests.told_facts import NOW, facts, findings, verdict, window
 
 GB = 10**9

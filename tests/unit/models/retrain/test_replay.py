@@ -11,8 +11,8 @@ from models.errors import TrainingError
 from models.project_spec.watch_and_retrain import Retrain
 from models.retrain.periods import Clock, Cut, Rows, cut_periods
 from models.retrain.policies import Policy, plain
-from models.retrain.policy import decide
 from models.retrain.replay import replay
+from models.triggers.policy import decide
 from tests.synthetic_past import Past, Synthetic
 
 

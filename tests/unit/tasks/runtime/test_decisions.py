@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from models.retrain.signal import Action, Decision, Signal
+from models.triggers.signal import Action, Decision, Signal
 from tasks.runtime.decisions import FILE, of_flow_run, read, record
 
 

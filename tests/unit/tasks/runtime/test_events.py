@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from models.retrain.signal import Signal
+from models.triggers.signal import Signal
 from tasks.runtime.events import BATCH, Event, deliver, of_signal, send, waiting
 from tasks.runtime.workspace import Workspace
 

@@ -9,7 +9,7 @@ import pytest
 
 from models.files import write_json
 from models.project_spec.reader import read_spec
-from models.retrain.signal import Action, Decision, PastLoop, Signal
+from models.triggers.signal import Action, Decision, PastLoop, Signal
 from tasks.runtime import decisions, processes
 from tasks.runtime.history import LOOP_LOCK, LOOPS, past, read_loops, record_loop, running
 from tasks.runtime.locks import tried

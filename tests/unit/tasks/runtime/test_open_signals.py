@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from models.retrain.signal import Decision, Signal
+from models.triggers.signal import Decision, Signal
 from tasks.runtime import decisions, events, open_signals
 from tasks.runtime.events import SIGNALS, of_signal, send
 from tasks.runtime.open_signals import FIRST_WAIT_S, ask_again, undecided

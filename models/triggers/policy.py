@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
 from models.project_spec.watch_and_retrain import QuietHours, Retrain
-from models.retrain.signal import Decision, Past, PastLoop, Signal, clock
+from models.triggers.signal import Decision, Past, PastLoop, Signal, clock
 
 BUDGET_SPAN_S = 30 * 86400.0
 RECHECK_S = 60.0

@@ -9,7 +9,7 @@ import pytest
 
 from models.project_spec.blocks import Spec
 from models.project_spec.reader import read_spec
-from models.retrain.overrides import overrides
+from models.triggers.overrides import overrides
 
 SETTINGS = {"train.lr": 0.003, "model.hidden": [64, 32]}
 SPEC = "name: tiny\ndata: {source: d.csv, target: y, split: {by: time, column: at}}\nmodel: {net: mlp}\n"

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.project_spec.watch_and_retrain import QuietHours, Retrain
-from models.retrain.policy import BUDGET_SPAN_S, decide, losses_in_a_row, quiet_until
-from models.retrain.signal import Kind, Past, PastLoop, Signal
+from models.triggers.policy import BUDGET_SPAN_S, decide, losses_in_a_row, quiet_until
+from models.triggers.signal import Kind, Past, PastLoop, Signal
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC).timestamp()
 DAY_S = 86400.0

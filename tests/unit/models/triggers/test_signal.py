@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from models.retrain.signal import Decision, Signal
+from models.triggers.signal import Decision, Signal
 
 signals = st.builds(
     Signal,

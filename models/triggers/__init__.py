@@ -1,0 +1,1 @@
+"""Triggers: signals, the policy that weighs them, and overrides."""
