@@ -111,7 +111,7 @@ def _check_metric(spec: Spec, base: Path) -> None:
     name = spec.goal.metric
     if name is None or is_own_code(name):
         return
-    from models.judge.metrics import METRICS, resolve_metric
+    from models.metrics.metrics import METRICS, resolve_metric
 
     task = spec.data.task or _TASK_OF_KIND.get(spec.data.kind)
     if task is not None:
@@ -194,7 +194,7 @@ def _check_target(spec: Spec, path: Path, base: Path) -> None:
     if name is None or is_own_code(name) or data.task is not None:
         return
     from models.data.target import certain_task
-    from models.judge.metrics import resolve_metric
+    from models.metrics.metrics import resolve_metric
 
     first = first_values(path, data.target)
     task = None if first is None else certain_task(first, data)

@@ -54,7 +54,7 @@ def _optimised(loop: Loop, prepared: Path, folder: Path) -> dict[str, Any]:
     """What the export's result says of the file to serve, once the variants are measured."""
     from models.data.preparation import Preparation
     from models.export.optimise import optimise
-    from models.judge.metrics import resolve_metric
+    from models.metrics.metrics import resolve_metric
 
     spec, task = loop.spec, Preparation.load(folder).task
     metric = resolve_metric(spec.goal.metric, task, loop.project.folder, spec.goal.direction)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from models.errors import DataError
 from models.files import write_bytes, write_text
-from models.judge.metrics import resolve_metric
 from models.judge.verdict import Cost, Parity, Verdict
+from models.metrics.metrics import resolve_metric
 from models.pipeline.records import Record
 from tasks.adapters import artifacts
 from tasks.runtime.loop import Done, Inputs, Loop
@@ -133,7 +133,7 @@ def _references(prepared: Path, preparation: Preparation) -> dict[str, float]:
     if preparation.characters is None:
         return {}
     from models.data.text import text_of
-    from models.judge.language import bz2_bits_per_char
+    from models.metrics.language import bz2_bits_per_char
 
     train, test = (text_of(prepared, split, preparation.characters) for split in ("train", "test"))
     return {"bz2": bz2_bits_per_char(train, test)}

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from models.errors import LooplineError, TrainingError, UsageError
 from models.files import read_json, write_bytes, write_json
-from models.judge.metrics import METRICS, measure, metric_name, resolve_metric
+from models.metrics.metrics import METRICS, measure, metric_name, resolve_metric
 from models.nets.catalogue import net_name
 from models.pipeline.records import Record
 from models.project_spec.blocks import Dimension, Model, Task, Train

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from models.files import write_json
-from models.judge.metrics import metric_name
+from models.metrics.metrics import metric_name
 from models.nets.catalogue import net_name, unused
 from models.pipeline.records import Record
 from models.search import with_params

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from models.data.seen import Seen
 from models.errors import StoreError
 from models.files import write_text
-from models.judge.metrics import Metric, resolve_metric
 from models.judge.verdict import Estimate, Verdict
+from models.metrics.metrics import Metric, resolve_metric
 from models.pipeline.keys import canonical, key_of
 from models.project_spec.blocks import Spec
 from models.watch.alarms import signals

@@ -24,7 +24,7 @@ from models.export.predict import Feed, predict, session
 from models.export.prune import pruned
 from models.export.variants import Measured, are_same, choose, loss_of, refusal
 from models.files import write_bytes
-from models.judge.metrics import Array, Metric, measure
+from models.metrics.metrics import Array, Metric, measure
 from models.project_spec.serve import Serve
 
 MOST_ROWS = {"table": 10_000, "image": 2_000, "series": 5_000, "text": TEXT_BATCH}

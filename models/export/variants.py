@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
-from models.judge.bootstrap import resample
-from models.judge.metrics import Array, Metric, measure
-from models.judge.resampling import evaluator
+from models.metrics.bootstrap import resample
+from models.metrics.metrics import Array, Metric, measure
+from models.metrics.resampling import evaluator
 
 SAME = 1e-6
 """Predictions no further apart than this are the same: what single precision may differ by when sums change order."""

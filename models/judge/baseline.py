@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 
 from models.errors import DataError
-from models.judge.language import unigram_bits
-from models.judge.metrics import Array
+from models.metrics.language import unigram_bits
+from models.metrics.metrics import Array
 from models.project_spec.blocks import Task
 
 

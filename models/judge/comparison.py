@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from models.judge import mcnemar
-from models.judge.bootstrap import p_value, percentile_interval, resample
-from models.judge.metrics import Array, Metric
-from models.judge.resampling import evaluator
 from models.judge.verdict import Difference, Estimate
+from models.metrics import mcnemar
+from models.metrics.bootstrap import p_value, percentile_interval, resample
+from models.metrics.metrics import Array, Metric
+from models.metrics.resampling import evaluator
 
 
 @dataclass(frozen=True)

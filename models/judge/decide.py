@@ -11,9 +11,9 @@ from models.errors import DataError, UsageError
 from models.judge.comparison import Resampled, Threshold, mcnemar_difference, resample_models
 from models.judge.evidence import Evidence
 from models.judge.gates import gates_of, number, sample_gate
-from models.judge.metrics import Metric, measure, metrics_for
 from models.judge.slices import judge_slices
 from models.judge.verdict import Difference, Gate, Verdict
+from models.metrics.metrics import Metric, measure, metrics_for
 from models.project_spec import blocks as spec
 
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from models.errors import DataError
-from models.judge.metrics import Array, check_examples
 from models.judge.verdict import Cost, Parity
+from models.metrics.metrics import Array, check_examples
 from models.project_spec.blocks import Task
 
 _MISSING = frozenset({"None", "nan", "NaT", "<NA>"})
@@ -21,7 +21,7 @@ _MISSING = frozenset({"None", "nan", "NaT", "<NA>"})
 class Evidence:
     """Arrays with one entry a test example, in the same order for every model.
 
-    Targets and predictions are in the form that metrics take (`models/judge/metrics.py`).
+    Targets and predictions are in the form that metrics take (`models/metrics/metrics.py`).
     """
 
     task: Task

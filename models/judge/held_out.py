@@ -11,8 +11,8 @@ from models.data.encode import rows_of
 from models.data.hashing import Hashes
 from models.data.preparation import Preparation
 from models.judge.baseline import Baseline, naive_forecast, trivial_baseline, unigram
-from models.judge.bootstrap import time_blocks
-from models.judge.metrics import Array
+from models.metrics.bootstrap import time_blocks
+from models.metrics.metrics import Array
 from models.project_spec.blocks import Split
 from models.project_spec.reserved_columns import IDENTITY_COLUMN
 from models.sources.code_points import code_points

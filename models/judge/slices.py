@@ -9,8 +9,8 @@ import numpy as np
 from models.judge.comparison import Resampled, Threshold, resample_models
 from models.judge.evidence import Evidence, as_text
 from models.judge.gates import LEAST_CLUSTERS
-from models.judge.metrics import Array, Metric
 from models.judge.verdict import Slice
+from models.metrics.metrics import Array, Metric
 from models.project_spec import blocks as spec
 
 LEAST_EXAMPLES = 30

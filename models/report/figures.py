@@ -1,6 +1,6 @@
 """Pictures of how well models predict; each function gives the bytes of one SVG.
 
-Predictions are in the metrics' form (`models/judge/classification.py`); `models` maps a model's name
+Predictions are in the metrics' form (`models/metrics/classification.py`); `models` maps a model's name
 (challenger, champion, baseline) to its predictions.
 """
 
@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from models.judge import classification
 from models.judge.gates import signed
-from models.judge.metrics import Array
 from models.judge.verdict import Difference, Estimate, Slice, Verdict
+from models.metrics import classification
+from models.metrics.metrics import Array
 from models.report.style import DASHES, INK, MODEL_LOOKS, MUTED, PALETTE, SEQUENTIAL, draw, look, shorten
 
 MOST_POINTS = 300

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from models.judge.metrics import Array
+from models.metrics.metrics import Array
 from models.report.style import MUTED, draw, look
 
 

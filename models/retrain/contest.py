@@ -12,8 +12,8 @@ from models.export.predict import latency_ms, predict
 from models.judge.decide import judge
 from models.judge.evidence import Evidence
 from models.judge.held_out import baseline_of, clusters_of
-from models.judge.metrics import Array, Metric, resolve_metric
 from models.judge.verdict import Cost, Verdict
+from models.metrics.metrics import Array, Metric, resolve_metric
 from models.project_spec.blocks import Spec
 
 PREPARED = "prepared"

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
-from models.judge.bootstrap import draws, percentile_interval
-from models.judge.metrics import Array
 from models.judge.verdict import Number
+from models.metrics.bootstrap import draws, percentile_interval
+from models.metrics.metrics import Array
 from models.retrain.replay import Course
 from models.retrain.score import Score
 

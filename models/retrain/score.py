@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from models.data.preparation import Preparation
-from models.judge.bootstrap import resample, time_blocks
-from models.judge.metrics import Array, Metric
-from models.judge.resampling import evaluator
+from models.metrics.bootstrap import resample, time_blocks
+from models.metrics.metrics import Array, Metric
+from models.metrics.resampling import evaluator
 
 RESAMPLES = 400
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from models.data.clean import made_features
 from models.data.preparation import Preparation
-from models.judge.metrics import Array
+from models.metrics.metrics import Array
 from models.project_spec.blocks import Data
 from models.triggers.signal import Signal
 from models.watch.alarms import signals

@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, Field
 
-from models.judge.classification import predicted_class
 from models.judge.verdict import Difference, Number
+from models.metrics.classification import predicted_class
 
 if TYPE_CHECKING:
-    from models.judge.metrics import Metric
+    from models.metrics.metrics import Metric
 
 Array = NDArray[np.float64]
 CONFIDENCE = 0.95

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 
-from models.judge.metrics import Metric
+from models.metrics.metrics import Metric
 from models.project_spec.references import call
 from models.training.objective import predictions, settle, settled_loss
 from models.training.order import seed_of, share

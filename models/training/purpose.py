@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from models.data.preparation import Preparation
-from models.judge.metrics import Metric, resolve_metric
+from models.metrics.metrics import Metric, resolve_metric
 from models.nets.build import build_net
 from models.nets.catalogue import net_name
 from models.nets.sizes import Sizes

@@ -13,7 +13,7 @@ from torch import nn
 
 from models.data.preparation import Preparation
 from models.errors import TrainingError
-from models.judge.metrics import Metric
+from models.metrics.metrics import Metric
 from models.planner.refusal import refuse_what_cannot_fit
 from models.training.batches import Batches
 from models.training.checkpoint import newest, read_meta

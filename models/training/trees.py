@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from models.data.preparation import Preparation
 from models.errors import TrainingError, UsageError
 from models.files import write_json, write_text
-from models.judge.metrics import Metric, resolve_metric
+from models.metrics.metrics import Metric, resolve_metric
 from models.nets.build import check_arguments
 from models.project_spec.references import call
 from models.training.checkpoint import KEEP

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from models.judge.metrics import Metric
 from models.judge.verdict import Estimate
+from models.metrics.metrics import Metric
 from models.project_spec.watch_and_retrain import Watch
 from models.watch.cbpe import expected_metric
 from models.watch.contract import breaches

@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from models.judge.metrics import Metric
+from models.metrics.metrics import Metric
 from models.watch.calibration import Calibration
 
 Array = NDArray[np.float64]

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from models.judge.bootstrap import percentile_interval, resample
-from models.judge.metrics import Metric
-from models.judge.resampling import evaluator
 from models.judge.verdict import Estimate
+from models.metrics.bootstrap import percentile_interval, resample
+from models.metrics.metrics import Metric
+from models.metrics.resampling import evaluator
 from models.project_spec.watch_and_retrain import Watch
 
 RESAMPLES = 400

@@ -12,7 +12,7 @@ from typing import Literal
 
 from models.data.preparation import Preparation
 from models.files import replacing_folder, write_json
-from models.judge.metrics import resolve_metric
+from models.metrics.metrics import resolve_metric
 from models.nets.catalogue import is_trees
 from models.pipeline.keys import code_parts, key_of
 from models.project_spec.blocks import Model, Train

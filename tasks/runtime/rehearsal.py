@@ -41,8 +41,8 @@ from tasks.runtime.workspace import Project
 
 if TYPE_CHECKING:
     from models.data.preparation import Preparation
-    from models.judge.metrics import Array, Metric
     from models.judge.verdict import Estimate, Verdict
+    from models.metrics.metrics import Array, Metric
     from models.retrain.score import Score
     from models.retrain.watching import Served
     from models.triggers.signal import Signal

@@ -8,8 +8,8 @@ import numpy as np
 from pydantic import BaseModel, Field, ValidationError
 
 from models.data.preparation import Preparation
-from models.judge.metrics import resolve_metric
 from models.judge.verdict import Estimate
+from models.metrics.metrics import resolve_metric
 from models.project_spec.blocks import Spec
 from models.serving.comparison import Comparison, compare
 from models.serving.releases import Plan, Release

@@ -11,7 +11,7 @@ from models.export import optimise as optimising
 from models.export.names import UNCHANGED_FILE
 from models.export.optimise import optimise
 from models.export.variants import Measured
-from models.judge.metrics import METRICS
+from models.metrics.metrics import METRICS
 from models.project_spec.serve import Serve
 from tests.dense_models import dense_model
 from tests.unit.models.export.conftest import FinishedJob

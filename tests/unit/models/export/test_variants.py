@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from models.errors import DataError
 from models.export.variants import Measured, are_same, choose, loss_of, refusal
-from models.judge.metrics import METRICS
+from models.metrics.metrics import METRICS
 
 
 def measured(name: str, size_bytes: int | None = 10, refused: str = "", **more: float) -> Measured:

@@ -5,7 +5,7 @@ import pytest
 
 from models.errors import DataError
 from models.judge.baseline import naive_forecast, trivial_baseline
-from models.judge.metrics import METRICS
+from models.metrics.metrics import METRICS
 
 
 def test_binary_share_of_the_positive_class():

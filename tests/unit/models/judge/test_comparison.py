@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from models.judge.comparison import Threshold, mcnemar_difference, resample_models
-from models.judge.metrics import METRICS
+from models.metrics.metrics import METRICS
 
 
 def compared(challenger_error, champion_error, num=300):

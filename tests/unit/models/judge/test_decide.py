@@ -7,8 +7,8 @@ from models.errors import DataError, UsageError
 from models.judge.baseline import trivial_baseline
 from models.judge.decide import judge, replay
 from models.judge.evidence import Evidence
-from models.judge.metrics import METRICS, resolve_metric
 from models.judge.verdict import Cost, Parity, Verdict
+from models.metrics.metrics import METRICS, resolve_metric
 from models.project_spec.blocks import Judge
 
 NUM = 1500

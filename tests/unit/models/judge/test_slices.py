@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from models.judge.evidence import Evidence
-from models.judge.metrics import METRICS
 from models.judge.slices import LEAST_EXAMPLES, MOST_VALUES, holm, judge_slices
+from models.metrics.metrics import METRICS
 from models.project_spec.blocks import Judge
 
 RULES = Judge(resamples=100)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from models.judge.bootstrap import p_value
+from models.metrics.bootstrap import p_value
 from models.project_spec.blocks import NAME_PATTERN, Judge, Spec
 
 DATA = {"source": "data.csv", "target": "y"}

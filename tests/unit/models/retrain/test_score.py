@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from models.data.preparation import Preparation, Target
-from models.judge.metrics import METRICS
+from models.metrics.metrics import METRICS
 from models.project_spec.blocks import Window
 from models.retrain.score import RESAMPLES, score
 

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from models.data.preparation import Preparation
-from models.judge.metrics import METRICS
 from models.judge.verdict import Estimate
+from models.metrics.metrics import METRICS
 from models.project_spec.blocks import Spec
 from models.retrain.periods import Rows
 from models.retrain.rows import prepare_known

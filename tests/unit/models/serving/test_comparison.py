@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from models.judge.metrics import METRICS
+from models.metrics.metrics import METRICS
 from models.serving.comparison import LEAST_LABELS, compare
 
 NONE = np.full(4, np.nan)

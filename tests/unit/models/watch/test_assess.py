@@ -3,8 +3,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from models.judge.metrics import METRICS
 from models.judge.verdict import Estimate
+from models.metrics.metrics import METRICS
 from models.project_spec.watch_and_retrain import Watch
 from models.watch.assess import ALL_WELL, Predicted, Watched, assess, state_of, sum_up
 from models.watch.findings import Correlation

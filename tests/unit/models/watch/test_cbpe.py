@@ -3,7 +3,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from models.judge.metrics import METRICS, resolve_metric
+from models.metrics.metrics import METRICS, resolve_metric
 from models.watch.calibration import fit_calibration
 from models.watch.cbpe import expected_metric
 

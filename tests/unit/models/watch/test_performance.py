@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from models.judge.metrics import METRICS
 from models.judge.verdict import Estimate
+from models.metrics.metrics import METRICS
 from models.project_spec.watch_and_retrain import Watch
 from models.watch.performance import is_decayed, realised
 

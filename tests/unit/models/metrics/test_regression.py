@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn import metrics as sk
 
-from models.judge.metrics import METRICS
+from models.metrics.metrics import METRICS
 
 CLOSE = {"rel": 1e-9, "abs": 1e-9}
 

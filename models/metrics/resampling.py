@@ -10,8 +10,8 @@ from collections.abc import Callable
 import numpy as np
 
 from models.errors import UserCodeError
-from models.judge import classification, language
-from models.judge.metrics import Array, Metric
+from models.metrics import classification, language
+from models.metrics.metrics import Array, Metric
 
 Evaluator = Callable[[Array], float]
 """Takes weights (example,), float64 whole numbers; gives the metric, NaN where it is undefined."""

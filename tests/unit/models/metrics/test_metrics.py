@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from models.errors import DataError, UsageError, UserCodeError
-from models.judge.metrics import METRICS, measure, metric_name, metrics_for, resolve_metric
+from models.metrics.metrics import METRICS, measure, metric_name, metrics_for, resolve_metric
 
 
 @pytest.mark.parametrize("name", ["roc_auc", "pr_auc"])

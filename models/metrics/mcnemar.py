@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from models.judge.classification import predicted_class
-from models.judge.metrics import Array
+from models.metrics.classification import predicted_class
+from models.metrics.metrics import Array
 
 
 class Discordant(NamedTuple):

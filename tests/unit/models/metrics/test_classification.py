@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn import metrics as sk
 
-from models.judge.classification import reliability
-from models.judge.metrics import METRICS, metrics_for
+from models.metrics.classification import reliability
+from models.metrics.metrics import METRICS, metrics_for
 
 CLOSE = {"rel": 1e-9, "abs": 1e-9}
 

@@ -1,7 +1,7 @@
 """Which metrics there are, which is meant by a name or a reference, and one safe way to take a value.
 
 The formulas stand in `classification.py`, `regression.py` and `language.py`. Targets are class indices (int64) or
-floats in the target's own unit; predictions are as in `models/judge/classification.py`; text as in `language.py`.
+floats in the target's own unit; predictions are as in `models/metrics/classification.py`; text as in `language.py`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.errors import DataError, UsageError, UserCodeError, did_you_mean
-from models.judge import classification, language, regression
+from models.metrics import classification, language, regression
 from models.project_spec import references as refs
 from models.project_spec.blocks import Task
 

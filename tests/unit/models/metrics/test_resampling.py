@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.judge.metrics import metrics_for, resolve_metric
-from models.judge.resampling import evaluator
+from models.metrics.metrics import metrics_for, resolve_metric
+from models.metrics.resampling import evaluator
 
 
 @pytest.mark.parametrize("task", ["binary", "multiclass", "regression"])

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from models.errors import UsageError
-from models.judge.bootstrap import draws, p_value, percentile_interval, resample, time_blocks
-from models.judge.metrics import METRICS
-from models.judge.resampling import evaluator
+from models.metrics.bootstrap import draws, p_value, percentile_interval, resample, time_blocks
+from models.metrics.metrics import METRICS
+from models.metrics.resampling import evaluator
 
 
 def test_draws_are_the_same_for_ever():

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from models.errors import UsageError
-from models.judge.metrics import Array
-from models.judge.resampling import Evaluator
+from models.metrics.metrics import Array
+from models.metrics.resampling import Evaluator
 
 LEAST_DEFINED = 0.9
 """Share of the resamples on which a metric must be defined for an interval to mean anything."""

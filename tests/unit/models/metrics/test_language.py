@@ -4,9 +4,9 @@ import math
 import numpy as np
 import pytest
 
-from models.judge.language import bits_per_char, bz2_bits_per_char, unigram_bits, window_bits
-from models.judge.metrics import METRICS
-from models.judge.resampling import evaluator
+from models.metrics.language import bits_per_char, bz2_bits_per_char, unigram_bits, window_bits
+from models.metrics.metrics import METRICS
+from models.metrics.resampling import evaluator
 
 
 def test_bits_are_the_mean_over_windows():

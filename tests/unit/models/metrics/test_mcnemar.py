@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from models.judge.mcnemar import Discordant, difference, discordant, midp
+from models.metrics.mcnemar import Discordant, difference, discordant, midp
 
 
 def test_midp_equals_the_published_example():
