@@ -11,16 +11,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from models.data.check import check_columns, check_schema, table_schema
-from models.data.expectations import row_checks
 from models.data.feedback import Joined, with_feedback
 from models.data.log_names import FEEDBACK_FILE, FEEDBACK_WORDS
-from models.data.odd_cells import odd_cells
 from models.data.split import is_by_content
 from models.errors import DataError
 from models.pipeline.records import Record
 from models.project_spec.blocks import Data
 from models.sources.read import write_table
 from models.sources.row_batches import concatenated
+from models.validation.expectations import row_checks
+from models.validation.mixed_columns import odd_cells
 from tasks.adapters import expectations, sources
 from tasks.runtime import registry_view
 from tasks.runtime.feedback import labelled_rows

@@ -8,11 +8,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from models.data.labels import checked_labels
 from models.data.log_names import LABEL
 from models.data.preparation import PREPARATION_FILE, Preparation
 from models.errors import UsageError
 from models.project_spec.blocks import Spec
+from models.validation.labels import checked_labels
 from tasks.runtime.moving import PATIENCE_S, move_held, moving
 from tasks.runtime.predictions import label_store, latest_labels
 from tasks.runtime.taking import add_labels, take_in

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from models.data.prepare import prepare as prepare_rows
 from models.data.unlabelled import UNLABELLED_FILE
-from models.data.unseen import unseen_categories
 from models.export.names import refuse_taken_names
 from models.pipeline.records import Record
+from models.validation.unseen_categories import unseen_categories
 from tasks.runtime import memory
 from tasks.runtime.loop import Done, Inputs, Loop
 

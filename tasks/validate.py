@@ -21,7 +21,7 @@ from tasks.runtime.outbox import LOOP_RUN
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from models.data.expectations import Check
+    from models.validation.expectations import Check
 
 REPORT_FILE = "report.json"
 REFERENCE_FILE = "reference.json"
@@ -35,7 +35,7 @@ def validate_raw(loop: Loop) -> tuple[Record, bool]:
         GateRefused: A rejecting expectation failed: nothing is trained, the champion stays, the rows are in quarantine.
         DataError: Great Expectations could not evaluate a check: an outage is not bad data.
     """
-    from models.data.expectations import raw_checks
+    from models.validation.expectations import raw_checks
 
     def act(inputs: Inputs, folder: Path) -> Done:
         from models.sources.read import read_table
@@ -57,7 +57,7 @@ def validate_prepared(loop: Loop) -> tuple[Record, bool]:
         GateRefused: A rejecting expectation failed.
         DataError: Great Expectations could not evaluate a check.
     """
-    from models.data.expectations import prepared_checks, reference
+    from models.validation.expectations import prepared_checks, reference
 
     def act(inputs: Inputs, folder: Path) -> Done:
         from models.sources.read import read_table

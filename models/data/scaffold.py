@@ -14,13 +14,13 @@ import pyarrow.compute as pc
 
 from models.data.clean import unanswered
 from models.data.columns import as_text, is_number, is_text
-from models.data.expectations import TARGET_PRESENT
 from models.data.fit import MIN_ROWS_OF_IDENTITY
 from models.data.header import no_such_column
 from models.data.target import infer_task
 from models.errors import UsageError
 from models.project_spec.blocks import Data
 from models.sources.read import read_source
+from models.validation.expectations import TARGET_PRESENT
 
 _TARGET_NAMES = ("target", "label", "class", "y", "outcome", "churn", "price")
 _MAX_LISTED = 20

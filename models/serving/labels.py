@@ -1,6 +1,6 @@
 """Labels as a caller sends them, checked at once against the model's target.
 
-What may be is what `models.data.labels` says of files; nothing here needs Arrow.
+What may be is what `models.validation.labels` says of files; nothing here needs Arrow.
 """
 
 from __future__ import annotations

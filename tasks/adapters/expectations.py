@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from models.data.expectations import Check
 from models.data.header import no_such_column
 from models.errors import UsageError, did_you_mean
+from models.validation.expectations import Check
 
 NUM_EXAMPLES = 10
 _COLUMN_ARGUMENTS = ("column", "column_A", "column_B")

@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.data.labels import checked_labels
 from models.data.preparation import Target
 from models.errors import DataError
 from models.serving.labels import checked, rows_of_csv
 from models.serving.scoring import LONGEST_ID
+from models.validation.labels import checked_labels
 from tests.served_models import preparation_of
 
 

@@ -4,8 +4,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from models.data.expectations import Check
 from models.errors import UsageError
+from models.validation.expectations import Check
 from tasks.adapters.expectations import run_checks
 
 TABLE = pa.table(

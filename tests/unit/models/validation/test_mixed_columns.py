@@ -3,8 +3,8 @@
 import pyarrow as pa
 import pytest
 
-from models.data.odd_cells import odd_cells
 from models.project_spec.blocks import Data
+from models.validation.mixed_columns import odd_cells
 
 NUMBERS = [str(number / 4) for number in range(98)]
 

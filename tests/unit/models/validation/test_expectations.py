@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from models.data.expectations import prepared_checks, raw_checks, reference
+from models.validation.expectations import prepared_checks, raw_checks, reference
 
 RANGE = {"expect": "expect_column_values_to_be_between", "arguments": {"column": "count", "max_value": 9}}
 

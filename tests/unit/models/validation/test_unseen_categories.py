@@ -7,8 +7,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from models.data.prepare import prepare
-from models.data.unseen import unseen_categories
 from models.project_spec.blocks import Spec
+from models.validation.unseen_categories import unseen_categories
 
 
 def told(folder: Path, test: list[str | None], **data: object) -> list[str]:

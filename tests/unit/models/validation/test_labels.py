@@ -3,9 +3,9 @@
 import pyarrow as pa
 import pytest
 
-from models.data.labels import checked_labels
 from models.data.preparation import Characters, Preparation, Target
 from models.errors import DataError, UsageError
+from models.validation.labels import checked_labels
 
 
 def of(target: Target, task: str = "binary") -> Preparation:

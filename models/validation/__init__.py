@@ -1,0 +1,1 @@
+"""Data validation: expectations, label checks, warnings."""
