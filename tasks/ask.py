@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from models.data.log_names import INPUT, LABEL, RAW
 from models.errors import DataError, UsageError
+from models.feedback.columns import INPUT, LABEL, RAW
 from models.project_spec.blocks import Spec
 from tasks.adapters.model_cache import Cached, cached_version
 from tasks.runtime.moving import move
@@ -70,7 +70,7 @@ def ask(project: Project, spec: Spec, count: int) -> dict[str, Any]:
 
 def _uncertain(state: Path, cached: Cached, preparation: Preparation, count: int) -> tuple[pa.Table, int, np.ndarray]:
     """The most uncertain of all that differ, kept while the log streams by."""
-    from models.retrain.asking import CANDIDATES, CELL, choose_uncertain, positions, thinned, uncertainty
+    from models.feedback.active_learning import CANDIDATES, CELL, choose_uncertain, positions, thinned, uncertainty
     from models.sources.row_batches import concatenated, sized
 
     def points(rows: pa.Table) -> np.ndarray:
@@ -94,7 +94,7 @@ def _novel(
     import numpy as np
 
     from models.data.hashing import hash_values
-    from models.retrain.asking import choose_novel, positions
+    from models.feedback.active_learning import choose_novel, positions
     from models.sources.row_batches import concatenated
 
     pool: pa.Table | None = None

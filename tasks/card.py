@@ -7,8 +7,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from models.data.log_names import FEEDBACK_WORDS
 from models.data.preparation import Preparation
+from models.feedback.columns import FEEDBACK_WORDS
 from models.files import write_text
 from models.pipeline.records import Record
 from models.training.costs import Costs, of_results

@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from models.data.check import check_columns, check_schema, table_schema
-from models.data.feedback import Joined, with_feedback
-from models.data.log_names import FEEDBACK_FILE, FEEDBACK_WORDS
 from models.data.split import is_by_content
 from models.errors import DataError
+from models.feedback.columns import FEEDBACK_FILE, FEEDBACK_WORDS
+from models.feedback.feedback import Joined, with_feedback
 from models.pipeline.records import Record
 from models.project_spec.blocks import Data
 from models.sources.read import write_table

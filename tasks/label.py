@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from models.data.log_names import LABEL
 from models.data.preparation import PREPARATION_FILE, Preparation
 from models.errors import UsageError
+from models.feedback.columns import LABEL
 from models.project_spec.blocks import Spec
 from models.validation.labels import checked_labels
 from tasks.runtime.moving import PATIENCE_S, move_held, moving

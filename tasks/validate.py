@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from models.data.log_names import FEEDBACK_FILE
 from models.data.preparation import Preparation
 from models.errors import DataError, GateRefused, StoreError
+from models.feedback.columns import FEEDBACK_FILE
 from models.files import write_json, write_text
 from models.pipeline.records import Record
 from models.project_spec.reserved_columns import ROW_COLUMN

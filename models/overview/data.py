@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from models.data.log_names import FEEDBACK_WORDS
+from models.feedback.columns import FEEDBACK_WORDS
 from models.report.pages import show
 
 OF_CHAMPION = "champion"

@@ -13,9 +13,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from models.data.log_names import LABEL
 from models.data.preparation import Preparation, Target
 from models.errors import DataError, did_you_mean
+from models.feedback.columns import LABEL
 from models.serving.rows import shown
 from models.serving.scoring import LONGEST_ID
 

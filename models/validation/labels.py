@@ -10,9 +10,9 @@ import pyarrow.compute as pc
 
 from models.data.columns import as_text, is_number, is_text
 from models.data.header import no_such_column
-from models.data.log_names import LABEL
 from models.data.preparation import Preparation, Target
 from models.errors import DataError, UsageError, did_you_mean
+from models.feedback.columns import LABEL
 
 _SHOWN = 20
 _BOOLEANS = {"true": "true", "1": "true", "yes": "true", "false": "false", "0": "false", "no": "false"}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from models.data.log_names import LABEL
+from models.feedback.columns import LABEL
 from models.files import write_text
 from tasks.runtime.predicted_ids import are_known, id_hashes
 from tasks.runtime.predictions import label_store, labelled_ids, latest_labels, prediction_log

@@ -16,8 +16,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from models.data.log_names import LABEL
 from models.errors import StoreError
+from models.feedback.columns import LABEL
 from models.files import write_text
 from tasks.runtime.part_files import SEQUENCE
 from tasks.runtime.part_log import PartLog

@@ -81,7 +81,7 @@ class _Piece:
 def _move_predictions(state: Path) -> int:
     if not waiting(segments_folder(state, "predictions")):
         return 0
-    from models.data.served_rows import prediction_rows
+    from models.feedback.log_rows import prediction_rows
 
     log = prediction_log(state)
     odd = state / "serving" / "odd.jsonl"
@@ -111,7 +111,7 @@ def _is_sound(rows_of: Callable[[list[Any]], Any], record: Any, odd: Path) -> bo
 def _move_labels(state: Path) -> int:
     if not waiting(segments_folder(state, "labels")):
         return 0
-    from models.data.served_rows import label_rows
+    from models.feedback.log_rows import label_rows
     from tasks.runtime.taking import add_labels
 
     def add(records: list[Any], _: Mapping[str, int]) -> int:

@@ -31,10 +31,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from models.data.log_names import INPUT as INPUT
-from models.data.log_names import LABEL as LABEL
-from models.data.log_names import LABELLED_AT as LABELLED_AT
-from models.data.log_names import RAW as RAW
+from models.feedback.columns import INPUT as INPUT
+from models.feedback.columns import LABEL as LABEL
+from models.feedback.columns import LABELLED_AT as LABELLED_AT
+from models.feedback.columns import RAW as RAW
 from tasks.runtime import label_index
 from tasks.runtime.part_log import PartLog
 from tasks.runtime.predicted_ids import are_known, id_hashes

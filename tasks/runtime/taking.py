@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from models.data.log_names import LABEL
+from models.feedback.columns import LABEL
 from tasks.runtime.part_log import PartLog
 from tasks.runtime.predicted_ids import id_hashes
 from tasks.runtime.predictions import LABELLED_AT, count_known, label_store, latest_labels

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from models.data.log_names import GIVEN, INPUT, RAW
 from models.errors import DataError, LooplineError
+from models.feedback.columns import GIVEN, INPUT, RAW
 from models.serving.records import scores_of
 from models.serving.rows import Rows
 from models.serving.served import Served

@@ -6,7 +6,7 @@ import pytest
 
 # Module -> where it is tested instead. An entry whose mirror exists fails: take it off the list.
 ELSEWHERE: dict[str, str] = {
-    "models/data/log_names.py": "tests/unit/models/data/test_feedback.py: names, which it reads and writes",
+    "models/feedback/columns.py": "tests/unit/models/feedback/test_feedback.py: names, which it reads and writes",
     "models/project_spec/block.py": "tests/unit/models/project_spec/test_blocks.py: the base of every block there",
     "models/training/job.py": "tests/integration/test_gang.py: plain data that the gang carries to its ranks",
     "tasks/page/__main__.py": "tests/integration/test_page.py: a real server",

@@ -7,7 +7,7 @@ import orjson
 import pyarrow as pa
 import pytest
 
-from models.data.served_rows import prediction_rows
+from models.feedback.log_rows import prediction_rows
 from models.project_spec.blocks import Window
 from models.serving.records import Recorder
 from models.serving.served import Served

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from models.data.preparation import Categorical, Numeric, Preparation, Target
-from models.retrain.asking import choose_novel, choose_uncertain, positions, uncertainty
+from models.feedback.active_learning import choose_novel, choose_uncertain, positions, uncertainty
 
 
 def test_uncertainty_is_one_less_the_margin():

@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 import pyarrow as pa
 import pytest
 
-from models.data.feedback import with_feedback
 from models.errors import DataError
+from models.feedback.feedback import with_feedback
 from models.project_spec.blocks import Data
 
 WHEN = datetime(2026, 5, 1, 12, 30, tzinfo=UTC)

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.data.served_rows import MOST_RAW, label_rows, prediction_rows
 from models.export.batch import Reading, examples, logged_columns, part_of
 from models.export.scoring import Scorer
+from models.feedback.log_rows import MOST_RAW, label_rows, prediction_rows
 from models.project_spec.blocks import Data, Image, Split, Text, Window
 from models.serving.records import Recorder
 from models.serving.served import Served

@@ -19,8 +19,8 @@ import pyarrow.compute as pc
 
 from models.data.columns import as_text
 from models.data.hashing import missing
-from models.data.log_names import INPUT, LABEL, RAW
 from models.errors import DataError
+from models.feedback.columns import INPUT, LABEL, RAW
 from models.project_spec.blocks import Data
 
 _TOLD = {"id": "id", "version": "version", "at": "predicted_at", "labelled_at": "labelled_at", "by": "labelled_by"}

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from models.data.log_names import GIVEN, INPUT, LABEL, RAW
+from models.feedback.columns import GIVEN, INPUT, LABEL, RAW
 from models.sources.row_batches import concatenated
 
 ORIGIN = "serve"
