@@ -22,7 +22,7 @@ from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any
 
-from models.training.nursery import PRELOAD as RANKS
+from models.distributed.forkserver import PRELOAD as RANKS
 
 LIBRARIES = (
     "great_expectations",

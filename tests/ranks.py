@@ -15,7 +15,7 @@ from typing import Any
 import torch
 import torch._dynamo  # the first optimiser and the first sharding import it: once, before the ranks are forked
 
-from models.training.world import World
+from models.distributed.world import World
 
 TIMEOUT_S = 60
 

@@ -111,7 +111,7 @@ class Running:
         """The warmed process that starts ranks."""
         with contextlib.suppress(psutil.Error):
             for one in psutil.Process(self.process.pid).children():
-                if one.name() == warm.RANKS_NAME or "models.training.nursery" in " ".join(one.cmdline()):
+                if one.name() == warm.RANKS_NAME or "models.distributed.forkserver" in " ".join(one.cmdline()):
                     return one
         return None
 

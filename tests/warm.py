@@ -35,7 +35,7 @@ from typing import Any, BinaryIO
 
 import filelock
 
-from models.training.nursery import receive, send
+from models.distributed.forkserver import receive, send
 from tests.warm_call import CODE, begin, exit_code_of
 
 ROOT = Path(__file__).parents[1]
@@ -392,7 +392,7 @@ def _main() -> None:
         warnings.filterwarnings("ignore", "'.*' found in sys.modules", RuntimeWarning)
         _end_with(lambda: runpy.run_module(module, run_name="__main__", alter_sys=True))
     if sys.argv[0] == NURSERY:
-        from models.training import nursery
+        from models.distributed import forkserver as nursery
 
         _be_nursery()
         nursery.serve(int(sys.argv[1]), os.getppid())

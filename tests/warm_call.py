@@ -13,7 +13,7 @@ from pathlib import Path
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from models.training.nursery import receive, send
+from models.distributed.forkserver import receive, send
 
 CODE = struct.Struct("<i")
 LOST = -signal.SIGKILL  # a command dies with its server

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from models.distributed.order import LEAST_A_RANK
 from models.planner.machines import Machine
 from models.planner.profile import Profiler, Recompute
-from models.training.order import LEAST_A_RANK
 
 # Simplest first: of plans that are equally quick the first is taken.
 NAMES = ("ddp", "fsdp", "hsdp", "tp", "pp", "fsdp+tp", "ddp+tp", "fsdp+pp", "ddp+pp")

@@ -19,6 +19,7 @@ from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.overrides import TorchFunctionMode
 
+from models.distributed.recompute import prepare_blocks
 from models.errors import UsageError, UserCodeError
 from models.nets.build import build_net, example_inputs
 from models.nets.sizes import Sizes
@@ -26,7 +27,6 @@ from models.nets.splitting import Stack, tensor_plan
 from models.planner.live import LiveBytes
 from models.project_spec.blocks import Model, Train
 from models.training.flops import count_flops
-from models.training.recompute import prepare_blocks
 
 _AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
 Recompute = Literal["none", "full", "selective"]

@@ -9,11 +9,11 @@ import psutil
 import torch
 from torch import nn
 
+from models.distributed.world import World
 from models.errors import TrainingError
 from models.planner.settings import state_ratio
 from models.project_spec.blocks import Train
 from models.project_spec.parallel_dims import Layout
-from models.training.world import World
 
 _NUMBER = 4
 # Weights below this share of the memory fit in any plan, on as many ranks as anybody starts on one machine.

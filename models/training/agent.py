@@ -29,13 +29,13 @@ from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from torch.distributed.elastic.rendezvous.api import RendezvousTimeoutError
 
+from models.distributed.forkserver import report_error
+from models.distributed.world import World
 from models.errors import LooplineError, TrainingError
 from models.parent_death import die_with
 from models.training.job import Epoch, Job, Meeting
 from models.training.loop import Report
-from models.training.nursery import report_error
 from models.training.rank import device_of, join_world, leave_world, local_rank, run_job
-from models.training.world import World
 
 # How long a rank that got an error looks whether it came of a peer's death.
 _LOOK_S = 0.5

@@ -8,8 +8,8 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
+from models.distributed.order import seed_of
 from models.project_spec.methods import Augment
-from models.training.order import seed_of
 
 
 def is_on(augment: Augment) -> bool:

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from models.distributed.order import seed_of
 from models.training.augment import Changer, is_on
 from models.training.examples import Examples, Inputs
 from models.training.job import Job
-from models.training.order import seed_of
 from models.training.pretrain import Hiding
 
 

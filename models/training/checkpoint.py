@@ -18,10 +18,10 @@ from typing import Any
 
 import torch
 
+from models.distributed.world import World
 from models.errors import StoreError
 from models.files import sha256, storing, write_json
 from models.training.weights import write_tensors
-from models.training.world import World
 
 # Of trees, which say nothing else: a torn one is passed over for the one before.
 KEEP = 2

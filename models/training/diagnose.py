@@ -7,11 +7,11 @@ import functools
 import torch
 from torch import nn
 
+from models.distributed.world import World
 from models.errors import TrainingError
 from models.training.job import Job
 from models.training.loop import make_step
 from models.training.session import Session, checkpoint_folder, open_session
-from models.training.world import World
 
 
 def explain(job: Job, world: World, step: int) -> TrainingError:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import torch
 from torch import nn
 
-from models.training.spread import local
+from models.distributed.dtensor import local
 from models.training.state import plain_name
 
 

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 
+from models.distributed.order import seed_of, share
 from models.metrics.metrics import Metric
 from models.project_spec.references import call
 from models.training.objective import predictions, settle, settled_loss
-from models.training.order import seed_of, share
 from models.training.pretrain import LOSS, Hiding
 from models.training.session import Session
 

@@ -13,11 +13,11 @@ from safetensors import SafetensorError, safe_open
 
 from models.data.preparation import Preparation
 from models.data.tensor_file import places
+from models.distributed.order import Order, seed_of
 from models.errors import DataError, TrainingError
 from models.nets.catalogue import is_trees
 from models.project_spec.blocks import Kind
 from models.training.job import Job
-from models.training.order import Order, seed_of
 from models.training.selection import KEY, fold_of, is_chosen, recent_of
 from models.training.stream import Shards, Stream, StreamOrder
 

@@ -11,11 +11,11 @@ from pathlib import Path
 import psutil
 import torch
 
+from models.distributed.world import World
 from models.errors import TrainingError
 from models.training.job import Job
 from models.training.loop import make_step
 from models.training.session import open_session
-from models.training.world import World
 
 # Examples of a rank's first try, and steps timed in each.
 FIRST, _TIMED = 64, 3

@@ -8,15 +8,15 @@ from collections.abc import Callable
 
 import torch
 
+from models.distributed.dtensor import local, total_norm
+from models.distributed.pipeline import Criterion
 from models.training.batches import Batch
 from models.training.evaluate import evaluate
 from models.training.job import Epoch
 from models.training.objective import Loss
 from models.training.optimisers import clip
-from models.training.pipeline import Criterion
 from models.training.schedules import is_plateau, learning_rate
 from models.training.session import Session
-from models.training.spread import local, total_norm
 from models.training.stream import StreamOrder
 
 Report = Callable[[Epoch], bool]

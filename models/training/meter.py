@@ -8,12 +8,12 @@ from collections.abc import Mapping
 import torch
 from torch import nn
 
+from models.distributed.world import World
 from models.training.counters import EnergyCounter, peak_memory_mb, reset_peak
 from models.training.examples import Examples
 from models.training.flops import count_flops
 from models.training.job import Job
 from models.training.peak import device_peak
-from models.training.world import World
 
 # BatchNorm cannot train on fewer; the count is scaled to one example.
 _COUNTED = 2

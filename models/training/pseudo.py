@@ -12,12 +12,12 @@ import torch
 from safetensors.torch import load_file
 
 from models.data.preparation import Preparation
+from models.distributed.world import World
 from models.errors import UsageError
 from models.nets.sizes import Sizes
 from models.training.examples import Examples, open_unlabelled
 from models.training.job import WEIGHTS_FILE, Job
 from models.training.weights import load_net, save_weights, weights_sha256
-from models.training.world import World
 
 TAKEN = "pseudo"
 LABELS_FILE = "labels.safetensors"

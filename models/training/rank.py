@@ -14,6 +14,9 @@ import torch
 from torch.distributed import PrefixStore  # type: ignore[attr-defined]
 from torch.distributed.rendezvous import rendezvous
 
+from models.distributed.order import ORDER_VERSION
+from models.distributed.watchdog import OnHang, Pulse
+from models.distributed.world import World
 from models.errors import TrainingError
 from models.files import storing
 from models.nets.catalogue import is_trees
@@ -24,13 +27,10 @@ from models.training.job import WEIGHTS_FILE, Epoch, Job, Result
 from models.training.loop import NonFiniteError, Report, train
 from models.training.objective import loss_name
 from models.training.optimisers import is_fused
-from models.training.order import ORDER_VERSION
-from models.training.pulse import OnHang, Pulse
 from models.training.session import Session, checkpoint_folder, open_session
 from models.training.stages import make_ready
 from models.training.state import Tensors
 from models.training.weights import save_weights
-from models.training.world import World
 
 # Until the first step, which may compile; after it the pulse is quicker, and says who is behind.
 _COLLECTIVE_TIMEOUT = datetime.timedelta(minutes=10)

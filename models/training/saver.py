@@ -11,10 +11,10 @@ from typing import Any, Self
 import torch
 from torch.distributed.tensor import DTensor
 
+from models.distributed.world import World
 from models.training.checkpoint import Draft, Tensors, write_alone
 from models.training.shards import Stored, write_together
 from models.training.state import stage
-from models.training.world import World
 
 # What a checkpoint is thought to cost before the first was written.
 _FIRST_COST_S = 0.05

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
+from models.distributed.order import seed_of
 from models.training.job import Job
-from models.training.order import seed_of
 
 Tensors = dict[str, torch.Tensor]
 

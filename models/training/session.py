@@ -12,6 +12,11 @@ import torch
 from torch import nn
 
 from models.data.preparation import Preparation
+from models.distributed.dtensor import spread_optimiser
+from models.distributed.order import Order
+from models.distributed.parallel import Plan, Rehearsal, make_plan
+from models.distributed.precision import Scaler, make_scaler
+from models.distributed.world import World
 from models.errors import TrainingError
 from models.metrics.metrics import Metric
 from models.planner.refusal import refuse_what_cannot_fit
@@ -24,13 +29,9 @@ from models.training.job import Job
 from models.training.meter import Meter, open_meter
 from models.training.objective import Loss
 from models.training.optimisers import make_optimiser
-from models.training.order import Order
-from models.training.parallel import Plan, Rehearsal, make_plan
-from models.training.precision import Scaler, make_scaler
 from models.training.purpose import make_purpose
 from models.training.saver import Saver, own_part
 from models.training.shards import Stored
-from models.training.spread import spread_optimiser
 from models.training.state import (
     Kept,
     Progress,
@@ -46,7 +47,6 @@ from models.training.state import (
     take_tensors,
     weights_of,
 )
-from models.training.world import World
 
 
 @dataclass

@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+from models.distributed.world import World
 from models.files import write_json
 from models.project_spec.methods import Augment
 from models.training.fitting import find_batch
@@ -17,7 +18,6 @@ from models.training.job import WEIGHTS_FILE, Epoch, Job, Result
 from models.training.pretrain import LOSS
 from models.training.pseudo import TAKEN, give_labels
 from models.training.start import origin_of
-from models.training.world import World
 
 Report = Callable[[Epoch], bool]
 Run = Callable[[Job, Report, World], Result]

@@ -11,8 +11,8 @@ import torch
 from torch import nn
 from torch.distributed.tensor import DTensor
 
+from models.distributed.order import seed_of
 from models.errors import UserCodeError
-from models.training.order import seed_of
 from models.training.shards import Stored
 
 Tensors = dict[str, torch.Tensor]

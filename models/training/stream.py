@@ -23,8 +23,8 @@ import numpy as np
 import torch
 
 from models.data.tensor_file import Place, places, read_rows
+from models.distributed.order import ORDER_VERSION, seed_of
 from models.errors import DataError
-from models.training.order import ORDER_VERSION, seed_of
 
 # Shards of a group: enough that a batch mixes far-off rows, few enough that each is read in one long stretch.
 _SHARDS_A_GROUP = 16

@@ -22,6 +22,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 
 from models.data.preparation import Preparation
+from models.distributed.order import seed_of, share
 from models.errors import TrainingError, UsageError
 from models.files import write_json, write_text
 from models.metrics.metrics import Metric, resolve_metric
@@ -35,7 +36,6 @@ from models.training.finished import difference, identity, write_result
 from models.training.job import TREES_FILE, Epoch, Job, Result
 from models.training.loop import Report, is_better
 from models.training.objective import class_weights, predictions
-from models.training.order import seed_of, share
 from models.training.session import checkpoint_folder
 from models.training.state import Progress
 

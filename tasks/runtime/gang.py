@@ -17,11 +17,11 @@ from typing import Any
 
 from models import errors
 from models.cores import usable_cores
+from models.distributed.forkserver import receive, send
 from models.errors import LooplineError, TrainingError
 from models.nets.catalogue import is_trees
 from models.training.finished import read_finished
 from models.training.job import Epoch, Job, Meeting, Result
-from models.training.nursery import receive, send
 from tasks.runtime import nodes
 from tasks.runtime.nodes import Door
 
@@ -29,7 +29,7 @@ OnEpoch = Callable[[Epoch], bool]
 _NURSERIES = 3
 _ENDING_S = 2.0
 
-_START = "import sys; sys.path[:] = {path!r}; from models.training.nursery import serve; serve({fd}, {pid})"
+_START = "import sys; sys.path[:] = {path!r}; from models.distributed.forkserver import serve; serve({fd}, {pid})"
 # The agent and the store of one start may not be shared, or one restart in two fails at first; the count of devices
 # must not initialise CUDA in a process that forks.
 _ENVIRONMENT = {
@@ -170,7 +170,7 @@ class Gang:
         Raises:
             LooplineError: What it raised, its traceback as a note; an error not of ours comes as a TrainingError.
         """
-        child = self._start("models.training.nursery:call_reference", (reference, keywords), 1)
+        child = self._start("models.distributed.forkserver:call_reference", (reference, keywords), 1)
         try:
             message = child.connections[0].recv()
         except EOFError:

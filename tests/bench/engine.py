@@ -12,10 +12,10 @@ from pathlib import Path
 import psutil
 import torch
 
+from models.distributed.world import World
 from models.training.job import Epoch, Job, Result
 from models.training.loop import train
 from models.training.session import Session, open_session
-from models.training.world import World
 from tasks.runtime.gang import Gang
 from tests.bench.training import sequence_task, table_task
 

@@ -18,12 +18,12 @@ from torch import nn
 from torch.utils.data import DataLoader, IterableDataset
 
 from models.data.preparation import Preparation
+from models.distributed.world import World
 from models.nets.build import build_net
 from models.nets.sizes import Sizes
 from models.training.job import Job
 from models.training.loop import train
 from models.training.session import open_session
-from models.training.world import World
 from tests.bench.training import _table_batch, _tensors, table_task
 
 REPEATS = 3

@@ -18,6 +18,7 @@ import torch.nn.functional as F
 from safetensors.numpy import load_file, save_file
 
 from models.data.preparation import Categorical, Numeric, Pixels, Preparation, Target
+from models.distributed.world import World
 from models.nets.build import build_net
 from models.nets.sizes import Sizes
 from models.project_spec.blocks import Image, Model, Train, Window
@@ -25,7 +26,6 @@ from models.training.job import Job
 from models.training.loop import train
 from models.training.schedules import learning_rate
 from models.training.session import open_session
-from models.training.world import World
 
 REPEATS = 5
 WINDOW = 64

@@ -67,7 +67,7 @@ def test_a_flow_module_imports_prefect_and_little_else(root: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("module", ["models.training.rank", "models.training.agent", "models.training.nursery"])
+@pytest.mark.parametrize("module", ["models.training.rank", "models.training.agent", "models.distributed.forkserver"])
 def test_a_rank_imports_no_tool_of_the_platform(root: Path, module: str) -> None:
     loaded = loaded_after(f"import {module}", root)
     assert (

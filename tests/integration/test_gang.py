@@ -313,9 +313,9 @@ def test_nan_names_step_and_layer_on_two_ranks(gang, make_job):
 
 
 def test_call_gives_plain_results_and_the_callee_s_own_errors(gang, tmp_path):
-    assert gang.call("models.training.order:seed_of") == gang.call("models.training.order:seed_of")
+    assert gang.call("models.distributed.order:seed_of") == gang.call("models.distributed.order:seed_of")
     with pytest.raises(TrainingError, match="AttributeError"):
-        gang.call("models.training.order:no_such_function")
+        gang.call("models.distributed.order:no_such_function")
 
 
 def test_the_warmed_process_may_die_and_is_replaced(make_job):

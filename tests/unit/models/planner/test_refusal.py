@@ -2,11 +2,11 @@ import pytest
 import torch
 from torch import nn
 
+from models.distributed.world import World
 from models.errors import TrainingError
 from models.planner import refusal
 from models.planner.refusal import memory_bytes, refuse_what_cannot_fit
 from models.project_spec.blocks import Train
-from models.training.world import World
 
 MILLION = nn.Linear(1000, 1000, bias=False)
 """Of 4 MB; 16 MB with gradients and AdamW's state."""

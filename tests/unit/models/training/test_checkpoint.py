@@ -4,11 +4,11 @@ import json
 import pytest
 import torch
 
+from models.distributed.world import World
 from models.errors import StoreError
 from models.training import checkpoint as module
 from models.training.checkpoint import Draft, newest, read_meta, write_alone
 from models.training.shards import Stored
-from models.training.world import World
 
 
 def write(folder, step, best=True, before=None, **more):

@@ -1,10 +1,10 @@
 import pytest
 
+from models.distributed.world import World
 from models.errors import TrainingError
 from models.training.checkpoint import newest
 from models.training.rank import run_job
 from models.training.session import checkpoint_folder
-from models.training.world import World
 
 POISONED = """
 import torch

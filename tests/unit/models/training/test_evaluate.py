@@ -4,10 +4,10 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from models.distributed.world import World
 from models.training.evaluate import evaluate
 from models.training.rank import run_job
 from models.training.session import open_session
-from models.training.world import World
 from tests.ranks import on_ranks
 
 KINDS = [("table", "binary"), ("image", "multiclass"), ("series", "regression"), ("text", "language")]

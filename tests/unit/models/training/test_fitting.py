@@ -1,10 +1,10 @@
 import pytest
 import torch
 
+from models.distributed.world import World
 from models.errors import TrainingError
 from models.training import fitting
 from models.training.fitting import find_batch, is_out_of_memory, largest
-from models.training.world import World
 
 
 def tries(limit, speed=lambda size: float(size)):

@@ -2,6 +2,7 @@ import pytest
 import torch
 
 from models.data.preparation import Preparation
+from models.distributed.world import World
 from models.nets.build import build_net
 from models.nets.sizes import Sizes
 from models.training import loop
@@ -9,7 +10,6 @@ from models.training.examples import open_examples
 from models.training.flops import count_flops
 from models.training.meter import Meter, open_meter
 from models.training.rank import run_job
-from models.training.world import World
 
 
 def test_an_epoch_tells_rates_costs_and_memory():

@@ -2,12 +2,12 @@ import pytest
 import torch
 from torch import nn
 
+from models.distributed.dtensor import total_norm
+from models.distributed.mesh import Mesh
 from models.project_spec.blocks import Train
 from models.project_spec.methods import Start
 from models.project_spec.parallel_dims import Layout
-from models.training.mesh import Mesh
 from models.training.optimisers import clip, is_fused, make_optimiser
-from models.training.spread import total_norm
 
 RATES = {"adagrad": 0.5, "rmsprop": 0.01}
 

@@ -3,10 +3,10 @@ from safetensors.torch import load_file
 from torch import nn
 
 from models.data.preparation import Preparation
+from models.distributed.world import World
 from models.training.examples import open_unlabelled
 from models.training.pseudo import confident, give_labels
 from models.training.rank import run_job
-from models.training.world import World
 
 
 class Fixed(nn.Module):

@@ -6,12 +6,12 @@ import torch
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import Shard, distribute_tensor
 
+from models.distributed.world import World
 from models.errors import StoreError
 from models.training import saver as module
 from models.training.checkpoint import newest
 from models.training.saver import Saver, own_part
 from models.training.shards import Stored
-from models.training.world import World
 from tests.ranks import on_ranks
 
 

@@ -1,11 +1,11 @@
 import pytest
 import torch
 
+from models.distributed.world import World
 from models.errors import TrainingError
 from models.planner import refusal
 from models.training.rank import run_job
 from models.training.session import checkpoint_folder, open_session
-from models.training.world import World
 
 NET = """
 import torch

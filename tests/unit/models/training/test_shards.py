@@ -8,12 +8,12 @@ from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor, Shard, distribute_tensor
 from torch.distributed.tensor.parallel import ColwiseParallel, parallelize_module
 
+from models.distributed.world import World
 from models.errors import StoreError
 from models.training import checkpoint as module
 from models.training.checkpoint import Draft, newest
 from models.training.shards import Stored, write_together
 from models.training.state import put_optimiser, stage, take_tensors
-from models.training.world import World
 from tests.ranks import on_ranks
 
 

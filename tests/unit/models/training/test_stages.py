@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
+from models.distributed.world import World
 from models.errors import DataError, UsageError
 from models.training import loop, stages
 from models.training.job import WEIGHTS_FILE
@@ -11,7 +12,6 @@ from models.training.rank import run_job
 from models.training.stages import make_ready
 from models.training.start import origin_of
 from models.training.weights import weights_sha256
-from models.training.world import World
 
 
 class Killed(BaseException):

@@ -1,10 +1,10 @@
 import torch
 from torch import nn
 
+from models.distributed.dtensor import is_spread, local, spread_optimiser, total_norm
+from models.distributed.mesh import Mesh
 from models.project_spec.blocks import Train
 from models.project_spec.parallel_dims import Layout
-from models.training.mesh import Mesh
-from models.training.spread import is_spread, local, spread_optimiser, total_norm
 
 ALONE = Mesh(Layout())
 

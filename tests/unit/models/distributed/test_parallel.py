@@ -2,14 +2,14 @@ import pytest
 import torch
 from torch import nn
 
+from models.distributed.mesh import Mesh
+from models.distributed.parallel import _share_layers, make_plan
+from models.distributed.world import World
 from models.errors import UsageError
 from models.nets import transformer
 from models.nets.sizes import Sizes
 from models.project_spec.blocks import Train
 from models.project_spec.parallel_dims import Layout
-from models.training.mesh import Mesh
-from models.training.parallel import _share_layers, make_plan
-from models.training.world import World
 
 
 class Toy(nn.Module):

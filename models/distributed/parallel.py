@@ -21,14 +21,14 @@ from torch.distributed.tensor import Replicate
 from torch.distributed.tensor.parallel import ColwiseParallel, ParallelStyle, RowwiseParallel, parallelize_module
 from torch.nn.parallel import DistributedDataParallel
 
+from models.distributed.mesh import Mesh
+from models.distributed.pipeline import Criterion, Inputs, Pipeline, cut
+from models.distributed.precision import autocast, check_precision, is_batch_norm, sharding_policy
+from models.distributed.recompute import prepare_blocks
+from models.distributed.world import World
 from models.errors import UsageError
 from models.nets.splitting import Stack, Style, tensor_plan
 from models.project_spec.blocks import Train
-from models.training.mesh import Mesh
-from models.training.pipeline import Criterion, Inputs, Pipeline, cut
-from models.training.precision import autocast, check_precision, is_batch_norm, sharding_policy
-from models.training.recompute import prepare_blocks
-from models.training.world import World
 
 # One throwaway step on a few examples, given the module to call; see `_distributed`.
 Rehearsal = Callable[[nn.Module], None]

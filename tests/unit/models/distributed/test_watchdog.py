@@ -7,7 +7,7 @@ import time
 import pytest
 from torch.distributed import TCPStore
 
-from models.training.pulse import Pulse, Said, who_is_behind
+from models.distributed.watchdog import Pulse, Said, who_is_behind
 from tests.ranks import on_ranks
 
 SILENCE_S = 1.5

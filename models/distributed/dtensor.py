@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from models.distributed.mesh import Mesh
 from models.project_spec.blocks import Train
-from models.training.mesh import Mesh
 
 
 def is_spread(tensor: torch.Tensor) -> bool:

@@ -2,15 +2,15 @@ import pytest
 import torch
 from torch import nn
 
+from models.distributed.mesh import Mesh
+from models.distributed.pipeline import Pipeline, cut
+from models.distributed.precision import autocast
 from models.errors import UsageError, UserCodeError
 from models.nets import mlp, transformer
 from models.nets.build import example_inputs
 from models.nets.sizes import Sizes
 from models.project_spec.blocks import Train
 from models.project_spec.parallel_dims import Layout
-from models.training.mesh import Mesh
-from models.training.pipeline import Pipeline, cut
-from models.training.precision import autocast
 
 SIZES = Sizes("table", "multiclass", num_numeric=3, cardinalities=(4, 7), num_outputs=3)
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import torch
 
+from models.distributed.order import share
+from models.distributed.watchdog import Pulse
 from models.project_spec.blocks import Train
 from models.project_spec.parallel_dims import Layout
-from models.training.order import share
-from models.training.pulse import Pulse
 
 
 @dataclass(frozen=True)

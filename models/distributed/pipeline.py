@@ -17,11 +17,11 @@ import torch
 from torch import nn
 from torch.distributed import pipelining
 
+from models.distributed.mesh import Mesh
+from models.distributed.order import share
 from models.errors import UsageError, UserCodeError
 from models.nets.splitting import Stack
 from models.project_spec.parallel_dims import STAGES_A_RANK
-from models.training.mesh import Mesh
-from models.training.order import share
 
 Inputs = dict[str, torch.Tensor]
 # Loss summed over the examples start to stop of a batch, from their outputs.

@@ -1,7 +1,7 @@
 import torch
 
+from models.distributed.world import World
 from models.project_spec.blocks import Train
-from models.training.world import World
 
 
 def test_one_rank_needs_no_group():

@@ -1,7 +1,7 @@
 import torch
 
+from models.distributed.mesh import Mesh
 from models.project_spec.parallel_dims import Layout
-from models.training.mesh import Mesh
 
 
 def test_one_process_has_no_mesh_and_no_peers():

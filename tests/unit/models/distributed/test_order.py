@@ -3,8 +3,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from models.distributed.order import Order, seed_of
 from models.errors import TrainingError
-from models.training.order import Order, seed_of
 
 
 @settings(max_examples=200)

@@ -4,7 +4,7 @@ from multiprocessing import Pipe
 
 import pytest
 
-from models.training.nursery import call_reference, receive, report_error, send
+from models.distributed.forkserver import call_reference, receive, report_error, send
 
 
 def test_values_and_descriptors_cross_whole():

@@ -2,10 +2,10 @@ import pytest
 import torch
 from torch import nn
 
+from models.distributed import precision
+from models.distributed.precision import Scaler, autocast, check_precision, make_scaler, sharding_policy
 from models.errors import UsageError
 from models.project_spec.blocks import Train
-from models.training import precision
-from models.training.precision import Scaler, autocast, check_precision, make_scaler, sharding_policy
 
 CPU = torch.device("cpu")
 

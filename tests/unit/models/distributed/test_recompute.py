@@ -2,12 +2,12 @@ import pytest
 import torch
 from torch import nn
 
+from models.distributed.recompute import prepare_blocks
 from models.errors import UsageError
 from models.nets import transformer
 from models.nets.build import example_inputs
 from models.nets.sizes import Sizes
 from models.project_spec.blocks import Train
-from models.training.recompute import prepare_blocks
 
 SIZES = Sizes("table", "multiclass", num_numeric=3, cardinalities=(4, 7), num_outputs=3)
 

@@ -1,0 +1,1 @@
+"""Distributed training: ranks, meshes, parallel plans, the fork server, the watchdog."""
