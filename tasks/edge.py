@@ -9,7 +9,7 @@ from typing import Any
 from models.edge.bundle import FILES, MODEL, bundle
 from models.errors import StoreError, UsageError
 from models.files import replacing_folder, sha256, write_text
-from models.serving.served import Served
+from models.inference.loaded_model import Served
 from tasks.adapters.model_cache import cached_version
 from tasks.runtime.workspace import Workspace
 

@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from models.export.names import FP32, UNCHANGED_FILE
 from models.files import sha256, write_text
+from models.inference.names import FP32, UNCHANGED_FILE
 from models.pipeline.records import Record
 from tasks.runtime.loop import Done, Inputs, Loop
 from tasks.runtime.outbox import LOOP_RUN

@@ -179,13 +179,13 @@ def _known(inputs: Inputs, champion: Path) -> np.ndarray | None:
 
 
 def _predictions(inputs: Inputs, graph: Path, preparation: Preparation) -> np.ndarray:
-    from models.export.predict import predict
+    from models.inference.predict import predict
 
     return predict(graph, _test_rows(inputs, preparation), preparation)
 
 
 def _cost(inputs: Inputs, graph: Path, preparation: Preparation) -> Cost:
-    from models.export.predict import latency_ms
+    from models.inference.predict import latency_ms
 
     first = next(_test_rows(inputs, preparation, batch=1))
     example = {name: values[:1] for name, values in first.items()}

@@ -30,8 +30,8 @@ from tasks.runtime.workspace import Project
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from models.export.batch import Reading
-    from models.export.predict import Feed
+    from models.inference.batch import Reading
+    from models.inference.predict import Feed
 
 OUTPUT = ".predictions.parquet"
 MADE_BY = b"loopline.work"
@@ -195,7 +195,7 @@ def _carry_out(work: Work, out: Path, report: Reporter) -> dict[str, Any]:
 def _make_parts(work: Work, report: Reporter) -> list[Part]:
     """All parts; those that are there are not made again."""
     from models.data.seen import Seen
-    from models.export.scoring import Scorer
+    from models.inference.scoring import Scorer
     from models.sources.row_batches import count_rows
 
     scorer = Scorer(work.version.folder, threads=usable_cores())
@@ -221,8 +221,8 @@ def _reading(work: Work, preparation: Any) -> Reading:
     import pyarrow.parquet as pq
 
     from models.data.header import no_such_column
-    from models.export.batch import Reading
-    from models.export.given_rows import check_names, csv_types
+    from models.inference.arrow_rows import check_names, csv_types
+    from models.inference.batch import Reading
     from models.sources.row_batches import column_names
 
     data, raw = work.spec.data, work.project.raw
@@ -242,7 +242,7 @@ def _reading(work: Work, preparation: Any) -> Reading:
 
 def _examples(work: Work, reading: Reading) -> Iterator[tuple[Unit, int, int, pa.Table, Feed | None]]:
     """Of each unit in turn: place of the part in it, rows before, the rows, and what the graph takes of them."""
-    from models.export.batch import examples
+    from models.inference.batch import examples
 
     for unit in work.units:
         before = 0
@@ -270,7 +270,7 @@ def _begun(work: Work, unit: Unit) -> int:
 
 
 def _scored(work: Work, scorer: Any, given: pa.Table, feed: Feed | None, ids: Any) -> pa.Table:
-    from models.export.batch import part_of
+    from models.inference.batch import part_of
 
     return part_of(scorer, given, feed, ids, work.version.number, datetime.now(UTC), work.spec.data)
 
@@ -288,7 +288,7 @@ def _log(work: Work, parts: list[Part]) -> int:
     """Add every part to the prediction log, once however often; how many rows were new."""
     import pyarrow.parquet as pq
 
-    from models.export.batch import logged_columns
+    from models.inference.batch import logged_columns
 
     log, added = prediction_log(work.state), 0
     for part in parts:
@@ -305,7 +305,7 @@ def _assemble(work: Work, parts: list[Part], out: Path) -> None:
     import pyarrow.parquet as pq
 
     from models.data.write import whole_file
-    from models.export.batch import shown_columns
+    from models.inference.batch import shown_columns
 
     def shown(part: Part) -> pa.Table:
         path = work.part(part.number)

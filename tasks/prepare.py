@@ -6,7 +6,7 @@ from pathlib import Path
 
 from models.data.prepare import prepare as prepare_rows
 from models.data.unlabelled import UNLABELLED_FILE
-from models.export.names import refuse_taken_names
+from models.inference.names import refuse_taken_names
 from models.pipeline.records import Record
 from models.validation.unseen_categories import unseen_categories
 from tasks.runtime import memory

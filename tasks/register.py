@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from models.data.preparation import KNOWN_ROWS_FILE
 from models.errors import StoreError
-from models.export import pyfunc
 from models.files import sha256, write_text
+from models.inference import pyfunc
 from models.pipeline.keys import key_of
 from models.pipeline.records import Record
 from models.sealing import TAG, signature

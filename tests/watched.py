@@ -8,12 +8,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from models.inference.loaded_model import Answer
+from models.inference.rows import Rows
 from models.judge.verdict import Estimate, Verdict
 from models.project_spec.blocks import Judge
 from models.project_spec.reader import read_spec
 from models.serving.records import Recorder, label_record
-from models.serving.rows import Rows
-from models.serving.served import Answer
 from tasks import watch
 from tasks.adapters import watched_versions
 from tasks.runtime import registry_view

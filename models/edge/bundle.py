@@ -9,8 +9,8 @@ from typing import Any
 
 from models.data.preparation import Preparation
 from models.edge.scripts import SCRIPTS
+from models.inference.loaded_model import Served
 from models.serving.open_api import prediction_schema
-from models.serving.served import Served
 
 MODEL, SCRIPT, SCHEMA, EXAMPLE, README = "model.onnx", "predict.py", "schema.json", "example.json", "README.md"
 FILES = (MODEL, SCRIPT, SCHEMA, EXAMPLE, README)

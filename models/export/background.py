@@ -9,9 +9,9 @@ import numpy as np
 
 from models.data.feeds import feed_at
 from models.data.preparation import Preparation
-from models.export.names import BACKGROUND_FILE
 from models.export.signature import input_example
 from models.files import write_text
+from models.inference.names import BACKGROUND_FILE
 
 BACKGROUND_ROWS = 16
 

@@ -17,10 +17,10 @@ from models.data.text import text_of
 from models.errors import TrainingError
 from models.export.graph import assemble
 from models.export.parity import parity
-from models.export.predict import Feed
 from models.export.signature import input_example, served_text, signature, text_example
 from models.export.trained import core_of, net_of, num_validation_examples, validation_predictions
 from models.files import storing, write_bytes
+from models.inference.predict import Feed
 from models.training.job import Job
 
 MODEL_FILE = "model.onnx"

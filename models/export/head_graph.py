@@ -7,9 +7,9 @@ import onnx
 from onnx import helper
 
 from models.data.preparation import Preparation
-from models.export.names import BITS, LABEL, LOG_PROBABILITIES, PREDICTION, PROBABILITIES
 from models.export.preparation_graph import CORE_PREFIX
 from models.export.stretch import ML_DOMAIN, Stretch
+from models.inference.names import BITS, LABEL, LOG_PROBABILITIES, PREDICTION, PROBABILITIES
 
 
 def graph_outputs(preparation: Preparation) -> list[onnx.ValueInfoProto]:

@@ -17,7 +17,7 @@ from onnx.reference import ReferenceEvaluator
 
 from models.errors import TrainingError
 from models.export.layers import Layers
-from models.export.predict import Feed
+from models.inference.predict import Feed
 
 DYNAMIC = ("MatMul", "Gather", "LSTM")
 """Not Conv: with ranges found at each call it takes up to ten times as long (cnn of mnist, 0.7 -> 6.9 ms)."""

@@ -19,11 +19,11 @@ from models.export.export import MODEL_FILE
 from models.export.half import LEAST_WEIGHTS, halved
 from models.export.int8 import dynamic_int8, static_int8
 from models.export.layers import FLOAT, Layers
-from models.export.names import FP32, UNCHANGED_FILE
-from models.export.predict import Feed, predict, session
 from models.export.prune import pruned
 from models.export.variants import Measured, are_same, choose, loss_of, refusal
 from models.files import write_bytes
+from models.inference.names import FP32, UNCHANGED_FILE
+from models.inference.predict import Feed, predict, session
 from models.metrics.metrics import Array, Metric, measure
 from models.project_spec.serve import Serve
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from models.data.preparation import Preparation
 from models.errors import TrainingError
-from models.export.predict import Feed, predict
+from models.inference.predict import Feed, predict
 from models.judge.verdict import Parity
 
 TOLERANCE = 1e-4

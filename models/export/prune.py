@@ -19,7 +19,7 @@ from onnx import helper
 
 from models.errors import TrainingError
 from models.export.layers import FLOAT, Layers
-from models.export.predict import Feed
+from models.inference.predict import Feed
 
 DENSE = ("Gemm", "MatMul")
 UNITWISE = frozenset({"Relu", "Gelu", "Sigmoid", "Tanh", "Elu", "Selu", "LeakyRelu", "Softplus", "Identity", "Dropout"})

@@ -8,7 +8,7 @@ from models.data.feeds import feeds, slice_values, targets
 from models.data.preparation import Preparation
 from models.errors import DataError
 from models.export.export import MODEL_FILE
-from models.export.predict import latency_ms, predict
+from models.inference.predict import latency_ms, predict
 from models.judge.decide import judge
 from models.judge.evidence import Evidence
 from models.judge.held_out import baseline_of, clusters_of

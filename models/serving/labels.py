@@ -16,7 +16,7 @@ from typing import Any
 from models.data.preparation import Preparation, Target
 from models.errors import DataError, did_you_mean
 from models.feedback.columns import LABEL
-from models.serving.rows import shown
+from models.inference.rows import shown
 from models.serving.scoring import LONGEST_ID
 
 ID = "id"

@@ -12,11 +12,11 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from models.inference.loaded_model import Served
+from models.inference.rows import FINITE, Schema
+from models.inference.tensor_specs import Port
 from models.serving.labels import LONGEST_BY
-from models.serving.ports import Port
-from models.serving.rows import FINITE, Schema
 from models.serving.scoring import LONGEST_ID
-from models.serving.served import Served
 
 OPEN = ("/ping", "/health", "/v2/health/live", "/v2/health/ready")
 """Asked without a token, by orchestrators."""

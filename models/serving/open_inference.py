@@ -14,9 +14,9 @@ import numpy as np
 import orjson
 
 from models.errors import DataError
-from models.serving.ports import Port
-from models.serving.rows import listed, shown
-from models.serving.tensors import bytes_of_tensor, checked_shape, json_of_tensor, tensor_of_bytes, tensor_of_json
+from models.inference.rows import listed, shown
+from models.inference.tensor_specs import Port
+from models.inference.tensors import bytes_of_tensor, checked_shape, json_of_tensor, tensor_of_bytes, tensor_of_json
 
 PLATFORM = "onnx_onnxv1"
 EXTENSIONS = ["binary_tensor_data"]

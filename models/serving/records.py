@@ -17,11 +17,11 @@ import numpy as np
 import orjson
 
 from models.data.preparation import Preparation
-from models.export.names import PREDICTION, PROBABILITIES
-from models.export.pyfunc import BITS_PER_CHAR
+from models.inference.loaded_model import Answer
+from models.inference.names import PREDICTION, PROBABILITIES
+from models.inference.pyfunc import BITS_PER_CHAR
+from models.inference.rows import Rows
 from models.serving.releases import place_of
-from models.serving.rows import Rows
-from models.serving.served import Answer
 
 BYTES = "bytes"
 """`{"bytes": text}` stands for bytes, in base64."""

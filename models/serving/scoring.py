@@ -16,7 +16,7 @@ from typing import Any
 import orjson
 
 from models.errors import DataError
-from models.serving.rows import Reader, Rows, listed, shown
+from models.inference.rows import Reader, Rows, listed, shown
 
 FORMATS = ("dataframe_records", "dataframe_split", "instances", "inputs")
 BESIDE = ("ids", "params", "signature_name")

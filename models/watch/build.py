@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from models.data.feeds import feeds, targets
 from models.data.preparation import ROWS_FILE, SPLITS, Preparation
-from models.export.predict import predict
+from models.inference.predict import predict
 from models.project_spec.reserved_columns import SPLIT_COLUMN
 from models.watch.calibration import fit_calibration
 from models.watch.histogram import Bins, CategoricalBins, as_numbers, numeric_bins

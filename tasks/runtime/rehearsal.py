@@ -66,7 +66,7 @@ _MADE_BY = tuple(
 _JUDGED_BY = replace(BY_NAME["judge"], code=("models.retrain.contest",))
 _WATCHED_BY = replace(_JUDGED_BY, reads=("watch", "goal", "data.expectations"), code=("models.retrain.watching",))
 _SCORED_BY = replace(_JUDGED_BY, reads=("goal.metric", "goal.direction"), code=("models.retrain.score",))
-_PREDICTED_BY = ("models.retrain.rows", "models.export.predict")
+_PREDICTED_BY = ("models.retrain.rows", "models.inference.predict")
 _REFERRED_BY = ("models.watch.build",)
 _KINDS = ("models", "predictions", "references", "scores", "verdicts", "windows")
 _NAME_CHARACTERS = 24
@@ -408,7 +408,7 @@ class Rehearsal:
 
     def _predict(self, model: str, rows: Rows) -> dict[str, Any]:
         from models.data.feeds import feeds, targets
-        from models.export.predict import predict
+        from models.inference.predict import predict
         from models.retrain.rows import rows_predicted, write_period
 
         preparation: Preparation = self.preparation(model)

@@ -10,11 +10,11 @@ import numpy as np
 import orjson
 
 from models.errors import DataError, StoreError
+from models.inference.loaded_model import Answer, Served
+from models.inference.rows import Rows
 from models.serving import refusals
 from models.serving.refusals import Refusal
-from models.serving.rows import Rows
 from models.serving.scoring import LONGEST_ID
-from models.serving.served import Answer, Served
 from tasks.serve.bodies import off_loop
 from tasks.serve.book import new_ids
 from tasks.serve.engine import DEADLINE_S

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 
 from models.errors import StoreError
 from models.files import read_json
+from models.inference.loaded_model import Answer, Served
+from models.inference.rows import Rows
 from models.project_spec.serve import Log
 from models.serving.records import Recorder, label_record, part_of, sampled
-from models.serving.rows import Rows
-from models.serving.served import Answer, Served
 from tasks.runtime.segments import KINDS, SegmentWriter, segments, segments_folder
 from tasks.serve.logs import Repeated
 from tasks.serve.settings import Settings

@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from models.export.predict import Feed
+from models.inference.loaded_model import Answer, Served
+from models.inference.predict import Feed
 from models.serving import refusals
-from models.serving.served import Answer, Served
 
 INLINE_MS = 0.5
 INLINE_ROWS = 64

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 from starlette.datastructures import QueryParams
 
 from models.errors import DataError
+from models.inference.explain import Explainer
+from models.inference.loaded_model import Served
+from models.inference.rows import Rows
 from models.serving import refusals
-from models.serving.explain import Explainer
-from models.serving.rows import Rows
-from models.serving.served import Served
 from tasks.serve.answering import Answered
 from tasks.serve.engine import DEADLINE_S
 from tasks.serve.passage import current

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from models.errors import DataError
+from models.inference.tensors import BYTES, bytes_of_tensor, checked_shape, tensor_of_bytes, tensor_of_json, text_of
 from models.serving.open_inference import PREDICTION_ID, Inference, check_supported, timeout_of
-from models.serving.tensors import BYTES, bytes_of_tensor, checked_shape, tensor_of_bytes, tensor_of_json, text_of
 from tasks.serve.answering import Answered
 from tasks.serve.grpc_messages import message
 

@@ -17,8 +17,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
 
-from models.export.names import LABEL, PREDICTION, PROBABILITIES
-from models.serving.served import Answer, Served
+from models.inference.loaded_model import Answer, Served
+from models.inference.names import LABEL, PREDICTION, PROBABILITIES
 from tasks.serve.metric_files import SHARED
 from tasks.serve.passage import Passage
 

@@ -10,11 +10,11 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from models.errors import DataError
+from models.inference.loaded_model import Served
+from models.inference.rows import Rows
 from models.serving import refusals
 from models.serving.refusals import Refusal
-from models.serving.rows import Rows
 from models.serving.scoring import Scoring, scoring_of_csv, scoring_of_json
-from models.serving.served import Served
 from tasks.serve import explaining
 from tasks.serve.answering import Answered, Question, answer, checked_key
 from tasks.serve.bodies import LARGE_BYTES, answered, content_of, kind_of, off_loop, told

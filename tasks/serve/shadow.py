@@ -19,9 +19,9 @@ import pyarrow as pa
 
 from models.errors import DataError, LooplineError
 from models.feedback.columns import GIVEN, INPUT, RAW
+from models.inference.loaded_model import Served
+from models.inference.rows import Rows
 from models.serving.records import scores_of
-from models.serving.rows import Rows
-from models.serving.served import Served
 from tasks.runtime import json_lines
 from tasks.runtime.part_log import PartLog
 from tasks.runtime.predictions import prediction_log

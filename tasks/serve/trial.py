@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 
 from models.errors import LooplineError, StoreError
-from models.export.names import output_names
-from models.serving.served import Served
+from models.inference.loaded_model import Served
+from models.inference.names import output_names
 
 
 def check(served: Served) -> None:

@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from models.export.predict import session
+from models.inference.predict import session
 
 
 def main(folder: Path, port: int) -> None:

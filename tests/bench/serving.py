@@ -23,8 +23,8 @@ from typing import Any
 import numpy as np
 import psutil
 
-from models.export.predict import session
-from models.serving.served import Served
+from models.inference.loaded_model import Served
+from models.inference.predict import session
 from tasks.runtime import ports
 from tasks.runtime.workspace import Workspace
 from tasks.serve.book import Book, new_ids
@@ -264,7 +264,7 @@ def _mlflow(folder: Path, place: Path) -> Iterator[tuple[_Server, float]]:
 
     model = place / "mlflow-model"
     mlflow.pyfunc.save_model(
-        path=model, loader_module="models.export.pyfunc", data_path=str(folder), pip_requirements=[]
+        path=model, loader_module="models.inference.pyfunc", data_path=str(folder), pip_requirements=[]
     )
     port = ports.any_free([])
     program = str(Path(sys.executable).with_name("mlflow"))

@@ -22,8 +22,8 @@ from safetensors.numpy import load_file
 from models.data.feeds import feeds, targets
 from models.data.preparation import Preparation
 from models.errors import GateRefused, StoreError, UsageError
-from models.export.predict import predict
 from models.files import sha256
+from models.inference.predict import predict
 from models.pipeline.records import Record
 from models.project_spec.reader import read_spec
 from models.training.job import Job

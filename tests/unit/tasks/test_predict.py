@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from models.errors import DataError, StoreError, UsageError
-from models.export import batch
+from models.inference import batch
 from models.project_spec.reader import read_spec
 from models.sources.row_batches import concatenated
 from tasks import predict as predicting

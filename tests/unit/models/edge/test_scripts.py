@@ -15,9 +15,9 @@ import pytest
 from models.data.preparation import Categorical
 from models.edge.bundle import bundle
 from models.edge.scripts import SCRIPTS
+from models.inference.loaded_model import Served
+from models.inference.table import _texts
 from models.serving.scoring import scoring_of_csv
-from models.serving.served import Served
-from models.serving.table import _texts
 from tests.served_models import write_served
 
 BARE = ("onnxruntime", "numpy", "numpy.libs", "flatbuffers", "google")

@@ -7,7 +7,7 @@ import pytest
 from models.data.feeds import feeds
 from models.data.preparation import Preparation
 from models.export.background import BACKGROUND_ROWS, write_background
-from models.serving.explain import Explainer
+from models.inference.explain import Explainer
 from tests.unit.models.export.conftest import FinishedJob
 
 

@@ -12,9 +12,9 @@ from models.data.feeds import feeds
 from models.data.preparation import Preparation
 from models.errors import StoreError
 from models.export.export import MODEL_FILE, export
-from models.export.predict import predict
-from models.export.pyfunc import _load_pyfunc
 from models.export.signature import feed_of
+from models.inference.predict import predict
+from models.inference.pyfunc import _load_pyfunc
 from models.training.job import Job
 from tests.unit.models.export.conftest import METADATA, ExportedJob, FinishedJob
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from models.export.head_graph import graph_outputs, head_stretch
-from models.export.names import output_names
+from models.inference.names import output_names
 from tests.unit.models.export.conftest import CLASSES, run_stretch, table_preparation
 
 CLASSIFIED = ["label", "probabilities"]

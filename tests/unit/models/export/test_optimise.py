@@ -8,9 +8,9 @@ import pytest
 from models.data.feeds import feeds
 from models.data.preparation import Preparation
 from models.export import optimise as optimising
-from models.export.names import UNCHANGED_FILE
 from models.export.optimise import optimise
 from models.export.variants import Measured
+from models.inference.names import UNCHANGED_FILE
 from models.metrics.metrics import METRICS
 from models.project_spec.serve import Serve
 from tests.dense_models import dense_model

@@ -5,8 +5,8 @@ import pytest
 
 from models.errors import TrainingError
 from models.export.parity import TOLERANCE, parity
-from models.export.predict import predict
-from tests.unit.models.export.test_predict import feed, written
+from models.inference.predict import predict
+from tests.unit.models.inference.test_predict import feed, written
 
 
 @pytest.mark.parametrize("task", ["binary", "multiclass", "regression"])

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.export.batch import Reading, examples, logged_columns, part_of
-from models.export.scoring import Scorer
 from models.feedback.log_rows import MOST_RAW, label_rows, prediction_rows
+from models.inference.batch import Reading, examples, logged_columns, part_of
+from models.inference.loaded_model import Served
+from models.inference.scoring import Scorer
 from models.project_spec.blocks import Data, Image, Split, Text, Window
 from models.serving.records import Recorder
-from models.serving.served import Served
 from tasks.runtime.predictions import prediction_log
 from tests.served_models import write_served
 

@@ -7,8 +7,8 @@ from typing import Any
 import jsonschema
 import pytest
 
+from models.inference.loaded_model import Served
 from models.serving.open_api import document
-from models.serving.served import Served
 from tests.served_models import write_served
 
 TASKS = ("binary", "multiclass", "regression", "image", "series", "language")

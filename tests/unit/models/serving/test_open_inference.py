@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from models.errors import DataError
+from models.inference.tensor_specs import Port
 from models.serving.open_inference import Inference, described, inference_of, timeout_of, written
-from models.serving.ports import Port
 
 X = {"name": "x", "shape": [2], "datatype": "FP64"}
 PORTS = [Port("label", "BYTES", (-1,)), Port("chances", "FP32", (-1, 2))]

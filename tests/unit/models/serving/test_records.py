@@ -5,11 +5,11 @@ import orjson
 import pytest
 
 from models.data.preparation import Characters, Numeric, Pixels
+from models.inference.loaded_model import Answer
+from models.inference.rows import Rows
 from models.project_spec.blocks import Image
 from models.serving.records import Recorder, label_record, part_of, sampled
 from models.serving.releases import place_of
-from models.serving.rows import Rows
-from models.serving.served import Answer
 from tests.served_models import preparation_of
 
 FEED = {"x": np.array([1.5, np.nan]), "c": np.array(["u", ""], object)}

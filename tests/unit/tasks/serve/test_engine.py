@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from models.inference.loaded_model import Answer
 from models.serving.refusals import Refusal
-from models.serving.served import Answer
 from tasks.serve.engine import MOST_ROWS, Engine
 
 SOON = 30.0

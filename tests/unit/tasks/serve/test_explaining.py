@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from models.errors import DataError
+from models.inference.loaded_model import Answer, Served
 from models.serving.refusals import Refusal
-from models.serving.served import Answer, Served
 from tasks.serve.answering import Answered
 from tasks.serve.engine import Engine
 from tasks.serve.explaining import check, explanations, is_asked

@@ -7,7 +7,7 @@ import pytest
 from tritonclient.grpc import service_pb2
 
 from models.errors import DataError
-from models.serving.served import Served
+from models.inference.loaded_model import Served
 from tasks.serve.answering import Answered
 from tasks.serve.grpc_messages import message
 from tasks.serve.grpc_tensors import inference_of, response_of

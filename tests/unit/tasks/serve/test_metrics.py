@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from models.inference.loaded_model import Answer, Served
 from models.serving.releases import Canary, Release
-from models.serving.served import Answer, Served
 from tasks.serve.metrics import MOST_CLASSES, MOST_KEPT, MOST_VERSIONS, OTHER, Metrics
 from tasks.serve.passage import Passage
 from tests.served_models import write_served

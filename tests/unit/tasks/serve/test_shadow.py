@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 
 from models.feedback.log_rows import prediction_rows
+from models.inference.loaded_model import Served
 from models.project_spec.blocks import Window
 from models.serving.records import Recorder
-from models.serving.served import Served
 from tasks.runtime import shadows
 from tasks.runtime.part_log import FEWEST_PARTS
 from tasks.runtime.predictions import prediction_log

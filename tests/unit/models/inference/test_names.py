@@ -2,7 +2,7 @@ import pytest
 
 from models.data.preparation import Numeric
 from models.errors import UsageError
-from models.export.names import output_names, refuse_taken_names
+from models.inference.names import output_names, refuse_taken_names
 from tests.unit.models.export.conftest import image_preparation, table_preparation
 
 

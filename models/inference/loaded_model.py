@@ -13,12 +13,12 @@ import numpy as np
 
 from models.data.preparation import Characters, Preparation
 from models.errors import StoreError
-from models.export.names import LABEL, PROBABILITIES
-from models.export.predict import Feed, session
-from models.export.pyfunc import BITS_PER_CHAR, NEXT_CHARACTER, PROBABILITY, read
-from models.serving.explain import Explainer
-from models.serving.ports import Port, port_of
-from models.serving.readers import reader_of
+from models.inference.explain import Explainer
+from models.inference.names import LABEL, PROBABILITIES
+from models.inference.predict import Feed, session
+from models.inference.pyfunc import BITS_PER_CHAR, NEXT_CHARACTER, PROBABILITY, read
+from models.inference.readers import reader_of
+from models.inference.tensor_specs import Port, port_of
 
 WARM_UP_RUNS = 8
 TEXT_OUTPUTS = {NEXT_CHARACTER: "BYTES", PROBABILITY: "FP64", BITS_PER_CHAR: "FP64"}

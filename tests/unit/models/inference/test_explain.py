@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from models.data.preparation import Categorical, Numeric, Preparation, Target
 from models.errors import DataError
+from models.inference.explain import Explainer, Explanation
 from models.project_spec.blocks import Window
-from models.serving.explain import Explainer, Explanation
 
 Model = Callable[[dict[str, np.ndarray]], dict[str, np.ndarray]]
 

@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from models.data.preparation import Preparation
 from models.errors import TrainingError
-from models.export.names import output_names
-from models.export.predict import Feed, session
-from models.export.pyfunc import Predictor
+from models.inference.names import output_names
+from models.inference.predict import Feed, session
+from models.inference.pyfunc import Predictor
 
 RUN_ROWS = 4096
 """Rows of one run of the graph: a net's activations stay in the processor's cache, and small in memory."""
@@ -53,7 +53,7 @@ class Scorer:
             self._session = session(folder / "model.onnx", threads)
 
     def score(self, feed: Feed) -> Scored:
-        """Score rows as `models.export.given_rows` makes them.
+        """Score rows as `models.inference.arrow_rows` makes them.
 
         Raises:
             TrainingError: The model cannot run on these rows.

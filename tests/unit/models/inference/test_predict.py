@@ -6,8 +6,8 @@ import pytest
 from models.data.preparation import Preparation
 from models.errors import StoreError
 from models.export.graph import assemble
-from models.export.predict import latency_ms, predict, session
 from models.export.stretch import Stretch
+from models.inference.predict import latency_ms, predict, session
 from tests.unit.models.export.conftest import table_preparation
 
 

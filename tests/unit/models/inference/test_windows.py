@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from models.errors import DataError
-from models.serving.windows import SeriesReader
+from models.inference.windows import SeriesReader
 from tests.served_models import preparation_of
 
 READER = SeriesReader(preparation_of("series"))

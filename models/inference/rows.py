@@ -10,8 +10,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from models.errors import DataError
-from models.export.predict import Feed
-from models.serving.ports import Port
+from models.inference.predict import Feed
+from models.inference.tensor_specs import Port
 
 Columns = Mapping[str, Sequence[Any]]
 Schema = dict[str, Any]

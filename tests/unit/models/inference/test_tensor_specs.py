@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from models.export.predict import session
-from models.serving.ports import Port, port_of
+from models.inference.predict import session
+from models.inference.tensor_specs import Port, port_of
 from tests.served_models import write_served
 
 

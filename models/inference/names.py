@@ -9,7 +9,7 @@ LABEL, PROBABILITIES, PREDICTION = "label", "probabilities", "prediction"
 LOG_PROBABILITIES, BITS = "log_probabilities", "bits"
 
 BACKGROUND_FILE = "background.json"
-"""Training rows that a row is compared with to be explained; see `models.serving.explain`."""
+"""Training rows that a row is compared with to be explained; see `models.inference.explain`."""
 FP32 = "fp32"
 """The variant that is the export itself."""
 UNCHANGED_FILE = "model.fp32.onnx"

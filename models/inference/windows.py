@@ -9,8 +9,7 @@ import numpy as np
 
 from models.data.preparation import Preparation
 from models.errors import DataError
-from models.serving.ports import Port
-from models.serving.rows import (
+from models.inference.rows import (
     FINITE,
     NUMBERS,
     Columns,
@@ -24,6 +23,7 @@ from models.serving.rows import (
     numbers_of,
     shown,
 )
+from models.inference.tensor_specs import Port
 
 INPUT = "series"
 

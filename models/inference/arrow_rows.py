@@ -13,7 +13,7 @@ from models.data.header import no_such_column
 from models.data.pixels import pixels_of
 from models.data.preparation import Categorical, Characters, Pixels, Preparation
 from models.errors import DataError
-from models.export.predict import Feed
+from models.inference.predict import Feed
 
 SERIES_BATCH = 4096
 

@@ -11,8 +11,7 @@ import numpy as np
 
 from models.data.preparation import Pixels
 from models.errors import DataError
-from models.serving.ports import Port
-from models.serving.rows import (
+from models.inference.rows import (
     Columns,
     Rows,
     Schema,
@@ -24,6 +23,7 @@ from models.serving.rows import (
     named,
     shown,
 )
+from models.inference.tensor_specs import Port
 
 INPUT = "image"
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from models.serving.images import ImageReader
-from models.serving.readers import reader_of
-from models.serving.table import TableReader
-from models.serving.texts import TextReader
-from models.serving.windows import SeriesReader
+from models.inference.images import ImageReader
+from models.inference.readers import reader_of
+from models.inference.table import TableReader
+from models.inference.texts import TextReader
+from models.inference.windows import SeriesReader
 from tests.served_models import preparation_of
 
 

@@ -13,8 +13,7 @@ import numpy as np
 
 from models.data.preparation import Categorical, Preparation
 from models.errors import DataError
-from models.serving.ports import Port
-from models.serving.rows import (
+from models.inference.rows import (
     FINITE,
     NUMBERS,
     Columns,
@@ -32,6 +31,7 @@ from models.serving.rows import (
     numbers_of,
     shown,
 )
+from models.inference.tensor_specs import Port
 
 _TEXT = {str}
 

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from models.errors import DataError
-from models.serving.ports import Port
-from models.serving.rows import (
+from models.inference.rows import (
     Rows,
     check_columns,
     check_names,
@@ -17,6 +16,7 @@ from models.serving.rows import (
     listed,
     shown,
 )
+from models.inference.tensor_specs import Port
 
 
 def test_the_number_of_rows_is_that_of_any_input() -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from models.data.preparation import Preparation
-from models.serving.images import ImageReader
-from models.serving.rows import Reader
-from models.serving.table import TableReader
-from models.serving.texts import TextReader
-from models.serving.windows import SeriesReader
+from models.inference.images import ImageReader
+from models.inference.rows import Reader
+from models.inference.table import TableReader
+from models.inference.texts import TextReader
+from models.inference.windows import SeriesReader
 
 
 def reader_of(preparation: Preparation) -> Reader:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from models.errors import DataError
-from models.serving.tensors import (
+from models.inference.tensors import (
     BYTES,
     DTYPES,
     bytes_of_tensor,

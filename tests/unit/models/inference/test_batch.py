@@ -9,9 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from models.errors import DataError
-from models.export import batch
-from models.export.batch import Reading, examples, logged_columns, part_of, shown_columns
-from models.export.scoring import Scorer
+from models.inference import batch
+from models.inference.batch import Reading, examples, logged_columns, part_of, shown_columns
+from models.inference.scoring import Scorer
 from tests.unit.models.export.conftest import raw_table, spec_of
 
 AT = datetime(2026, 2, 3, tzinfo=UTC)

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from models.data.preparation import Categorical, Numeric, Preparation, Target
 from models.errors import DataError
-from models.serving.rows import Rows
-from models.serving.table import TableReader
+from models.inference.rows import Rows
+from models.inference.table import TableReader
 from tests.served_models import preparation_of
 
 READER = TableReader(preparation_of("binary"))

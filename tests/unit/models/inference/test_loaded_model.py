@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from models.errors import StoreError
-from models.serving.served import Served
+from models.inference.loaded_model import Served
 from tests.served_models import write_served
 
 

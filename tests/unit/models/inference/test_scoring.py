@@ -10,9 +10,9 @@ import pytest
 from models.data.feeds import feeds
 from models.data.preparation import Preparation
 from models.errors import TrainingError
-from models.export.given_rows import feed_of_rows, lines_of, series_feeds
-from models.export.predict import predict
-from models.export.scoring import RUN_ROWS, Scorer
+from models.inference.arrow_rows import feed_of_rows, lines_of, series_feeds
+from models.inference.predict import predict
+from models.inference.scoring import RUN_ROWS, Scorer
 
 
 @pytest.fixture

@@ -15,10 +15,10 @@ from models.data.clean import made_features
 from models.data.preparation import Preparation
 from models.data.row_wise import is_row_wise
 from models.data.series import time_order
-from models.export import given_rows
-from models.export.predict import Feed
-from models.export.scoring import Scored, Scorer
 from models.feedback.columns import INPUT, RAW
+from models.inference import arrow_rows as given_rows
+from models.inference.predict import Feed
+from models.inference.scoring import Scored, Scorer
 from models.project_spec.blocks import Data
 from models.sources.row_batches import concatenated, row_batches, sized
 

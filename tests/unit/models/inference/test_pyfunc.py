@@ -11,9 +11,9 @@ import pytest
 
 from models.data.preparation import Preparation
 from models.data.text import window_starts, windows_of
-from models.export import pyfunc
-from models.export.predict import predict, session
-from models.export.pyfunc import _load_pyfunc, read
+from models.inference import pyfunc
+from models.inference.predict import predict, session
+from models.inference.pyfunc import _load_pyfunc, read
 from models.sources.code_points import code_points
 from tests.served_models import write_served
 from tests.unit.models.export.conftest import ExportedJob

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from models.data.preparation import Pixels
 from models.errors import DataError
+from models.inference.images import ImageReader
 from models.project_spec.blocks import Image
-from models.serving.images import ImageReader
 from tests.served_models import preparation_of
 
 PIXELS = preparation_of("image").pixels

@@ -21,8 +21,8 @@ import orjson
 
 from models.data.preparation import Preparation
 from models.errors import DataError
-from models.export.names import BACKGROUND_FILE, LABEL, PREDICTION, PROBABILITIES
-from models.export.predict import Feed
+from models.inference.names import BACKGROUND_FILE, LABEL, PREDICTION, PROBABILITIES
+from models.inference.predict import Feed
 
 MOST_EVALUATIONS = 8192
 """Rows that one request may have the model answer to be explained."""

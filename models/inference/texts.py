@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from models.errors import DataError
-from models.serving.ports import Port
-from models.serving.rows import (
+from models.inference.rows import (
     Columns,
     Rows,
     Schema,
@@ -21,6 +20,7 @@ from models.serving.rows import (
     named,
     shown,
 )
+from models.inference.tensor_specs import Port
 
 INPUT = "text"
 

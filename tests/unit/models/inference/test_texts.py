@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from models.errors import DataError
-from models.serving.texts import TextReader
+from models.inference.texts import TextReader
 
 READER = TextReader("line")
 

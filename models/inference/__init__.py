@@ -1,0 +1,1 @@
+"""Inference: a loaded model, from rows to answers."""
