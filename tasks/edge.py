@@ -6,8 +6,8 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from models.edge.bundle import FILES, MODEL, bundle
 from models.errors import StoreError, UsageError
+from models.export.bundle import FILES, MODEL, bundle
 from models.files import replacing_folder, sha256, write_text
 from models.inference.loaded_model import Served
 from tasks.adapters.model_cache import cached_version

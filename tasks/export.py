@@ -53,7 +53,7 @@ def export(loop: Loop) -> tuple[Record, bool]:
 def _optimised(loop: Loop, prepared: Path, folder: Path) -> dict[str, Any]:
     """What the export's result says of the file to serve, once the variants are measured."""
     from models.data.preparation import Preparation
-    from models.export.optimise import optimise
+    from models.export.bench import optimise
     from models.metrics.metrics import resolve_metric
 
     spec, task = loop.spec, Preparation.load(folder).task

@@ -9,7 +9,7 @@ import onnx
 
 from models.data.preparation import Categorical, Characters, Numeric, Pixels, Preparation, Target
 from models.export.graph import assemble
-from models.export.stretch import Stretch
+from models.export.graph_builder import Stretch
 from models.files import sha256, write_json
 from models.inference.names import BACKGROUND_FILE
 from models.project_spec.blocks import Image, Window

@@ -12,9 +12,9 @@ from onnx import helper
 
 from models.data.preparation import Preparation
 from models.errors import TrainingError
+from models.export.graph_builder import ML_DOMAIN, Stretch
 from models.export.head_graph import graph_outputs, head_stretch
 from models.export.preparation_graph import CORE_PREFIX, graph_inputs, preparation_stretch
-from models.export.stretch import ML_DOMAIN, Stretch
 from models.inference.names import refuse_taken_names
 
 OPSET = 20

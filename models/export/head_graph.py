@@ -7,8 +7,8 @@ import onnx
 from onnx import helper
 
 from models.data.preparation import Preparation
+from models.export.graph_builder import ML_DOMAIN, Stretch
 from models.export.preparation_graph import CORE_PREFIX
-from models.export.stretch import ML_DOMAIN, Stretch
 from models.inference.names import BITS, LABEL, LOG_PROBABILITIES, PREDICTION, PROBABILITIES
 
 

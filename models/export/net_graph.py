@@ -15,9 +15,9 @@ from torch import nn
 from models.data.preparation import Preparation
 from models.errors import UserCodeError
 from models.export.graph import OPSET
+from models.export.graph_builder import Stretch
 from models.export.preparation_graph import CORE_PREFIX
 from models.export.recurrent import translations, with_whole_cells
-from models.export.stretch import Stretch
 
 EXAMPLE_ROWS = 3  # 0 and 1 would be specialised by torch.export; three also differs from most layer sizes
 

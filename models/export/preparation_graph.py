@@ -10,7 +10,7 @@ import onnx
 from onnx import helper
 
 from models.data.preparation import Categorical, Characters, Numeric, Pixels, Preparation
-from models.export.stretch import ML_DOMAIN, Stretch
+from models.export.graph_builder import ML_DOMAIN, Stretch
 
 CORE_PREFIX = "core/"
 

@@ -9,7 +9,7 @@ import numpy as np
 from models.data.feeds import TEXT_BATCH
 from models.data.preparation import Preparation
 from models.errors import StoreError
-from models.export.stretch import Stretch
+from models.export.graph_builder import Stretch
 from models.export.trees import trees_stretch
 from models.nets.catalogue import is_trees, net_name
 from models.training.job import TREES_FILE, WEIGHTS_FILE, Job

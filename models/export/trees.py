@@ -15,8 +15,8 @@ from onnx import numpy_helper
 
 from models.data.preparation import Preparation
 from models.errors import TrainingError
+from models.export.graph_builder import ML_DOMAIN, Stretch
 from models.export.preparation_graph import CORE_PREFIX
-from models.export.stretch import ML_DOMAIN, Stretch
 
 LEQ, MEMBER = 0, 6
 ZERO = float(np.float32(1e-35))

@@ -9,7 +9,7 @@ import onnx
 
 from models.data.preparation import Categorical, Numeric, Preparation, Target
 from models.export.graph import assemble
-from models.export.stretch import Stretch
+from models.export.graph_builder import Stretch
 
 NUMBERS, CATEGORIES, HIDDEN = 13, 2, (256, 256)
 ROW = {

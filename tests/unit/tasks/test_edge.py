@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from models.edge.bundle import FILES
 from models.errors import StoreError, UsageError
+from models.export.bundle import FILES
 from models.files import sha256
 from tasks.edge import export_edge
 from tasks.runtime import stores

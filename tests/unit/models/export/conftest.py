@@ -17,7 +17,7 @@ from models.data.preparation import Categorical, Numeric, Pixels, Preparation, T
 from models.data.prepare import prepare
 from models.export.export import export
 from models.export.graph import IR_VERSION, ML_OPSET, OPSET
-from models.export.stretch import ML_DOMAIN, Stretch
+from models.export.graph_builder import ML_DOMAIN, Stretch
 from models.files import read_json, write_json
 from models.nets.build import build_net
 from models.nets.catalogue import is_trees

@@ -9,7 +9,7 @@ import pytest
 from models.data.preparation import Preparation
 from models.errors import TrainingError
 from models.export.graph import IR_VERSION, LIMIT_BYTES, OPSET, PREPARATION_KEY, assemble
-from models.export.stretch import Stretch
+from models.export.graph_builder import Stretch
 from tests.unit.models.export.conftest import table_preparation
 
 

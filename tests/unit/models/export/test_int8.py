@@ -7,9 +7,9 @@ import pytest
 
 from models.errors import TrainingError
 from models.export.graph import assemble
+from models.export.graph_builder import Stretch
 from models.export.int8 import dynamic_int8, static_int8
 from models.export.preparation_graph import CORE_PREFIX
-from models.export.stretch import Stretch
 from tests.dense_models import dense_model
 from tests.unit.models.export.conftest import table_preparation
 

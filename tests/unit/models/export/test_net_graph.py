@@ -6,8 +6,8 @@ import torch
 from torch import nn
 
 from models.errors import UserCodeError
+from models.export.graph_builder import Stretch
 from models.export.net_graph import example_batch, net_stretch
-from models.export.stretch import Stretch
 from tests.unit.models.export.conftest import (
     image_preparation,
     run_stretch,

@@ -6,7 +6,7 @@ import pytest
 from models.data.preparation import Preparation
 from models.errors import StoreError
 from models.export.graph import assemble
-from models.export.stretch import Stretch
+from models.export.graph_builder import Stretch
 from models.inference.predict import latency_ms, predict, session
 from tests.unit.models.export.conftest import table_preparation
 

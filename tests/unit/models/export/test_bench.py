@@ -7,8 +7,8 @@ import pytest
 
 from models.data.feeds import feeds
 from models.data.preparation import Preparation
-from models.export import optimise as optimising
-from models.export.optimise import optimise
+from models.export import bench as optimising
+from models.export.bench import optimise
 from models.export.variants import Measured
 from models.inference.names import UNCHANGED_FILE
 from models.metrics.metrics import METRICS

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from models.data.preparation import Categorical
-from models.edge.bundle import bundle
-from models.edge.scripts import SCRIPTS
+from models.export.bundle import bundle
+from models.export.scripts import SCRIPTS
 from models.inference.loaded_model import Served
 from models.inference.table import _texts
 from models.serving.scoring import scoring_of_csv

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from models.data.preparation import Preparation
-from models.edge.scripts import SCRIPTS
+from models.export.scripts import SCRIPTS
 from models.inference.loaded_model import Served
 from models.serving.open_api import prediction_schema
 

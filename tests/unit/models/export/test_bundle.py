@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from models.edge.bundle import FILES, MODEL, bundle, example, schema
+from models.export.bundle import FILES, MODEL, bundle, example, schema
 from models.inference.loaded_model import Served
 from tests.served_models import write_served
 
