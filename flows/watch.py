@@ -17,7 +17,7 @@ from tasks.runtime.report_pages import address_of
 from tasks.runtime.workspace import Project, Workspace
 
 if TYPE_CHECKING:
-    from models.watch.findings import Findings, Window
+    from models.monitoring.report import Findings, Window
 
 STATES = {"green": "Well", "amber": "Warned", "red": "Alarmed"}
 MOST_WINDOWS = 20

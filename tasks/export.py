@@ -76,7 +76,7 @@ def _log(loop: Loop, served: str, table: list[Measured]) -> None:
 
 def _reference(prepared: Path, folder: Path) -> Path:
     from models.data.preparation import Preparation
-    from models.watch.build import build
+    from models.monitoring.build import build
 
     return build(prepared, folder / "model.onnx", Preparation.load(folder)).save(folder)
 

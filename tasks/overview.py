@@ -16,6 +16,7 @@ from pydantic import ValidationError
 
 from models.errors import LooplineError
 from models.files import read_json
+from models.monitoring.report import Findings
 from models.overview import facts
 from models.overview.data import drifting, failing
 from models.overview.light import light, workspace_light
@@ -25,7 +26,6 @@ from models.project_spec.reader import read_spec
 from models.project_spec.schedule import parse
 from models.serving.releases import release_of
 from models.triggers.signal import Decision, Outcome, PastLoop
-from models.watch.findings import Findings
 from tasks.runtime import decisions, open_signals, processes, registry_story
 from tasks.runtime.history import is_running, newest_loops, read_book
 from tasks.runtime.ledger import Ledger

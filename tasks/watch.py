@@ -17,15 +17,15 @@ from models.errors import StoreError
 from models.files import write_text
 from models.judge.verdict import Estimate, Verdict
 from models.metrics.metrics import Metric, resolve_metric
+from models.monitoring.alarms import signals
+from models.monitoring.assess import Predicted, Watched, assess, sum_up
+from models.monitoring.contract import bounds_of
+from models.monitoring.examples import Keys, keys_of, label_values, sampled
+from models.monitoring.report import Findings, Window
+from models.monitoring.tally import Bounds
+from models.monitoring.windowing import Filling, Rules, fill
 from models.pipeline.keys import canonical, key_of
 from models.project_spec.blocks import Spec
-from models.watch.alarms import signals
-from models.watch.assess import Predicted, Watched, assess, sum_up
-from models.watch.contract import bounds_of
-from models.watch.examples import Keys, keys_of, label_values, sampled
-from models.watch.filling import Filling, Rules, fill
-from models.watch.findings import Findings, Window
-from models.watch.tally import Bounds
 from tasks.adapters import watched_versions
 from tasks.adapters.watched_versions import Facts
 from tasks.runtime import events, predictions, registry_view

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from models.judge.verdict import Difference, Estimate, Verdict
+from models.monitoring.report import Drift, Findings, Window
 from models.overview.facts import Disk, Loop, Move, Overview, ProjectFacts, Standing
 from models.overview.light import light, workspace_light
 from models.project_spec import blocks as spec
-from models.watch.findings import Drift, Findings, Window
 
 NOW = 1_800_000_000.0
 DAY = 86400.0

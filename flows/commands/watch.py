@@ -13,7 +13,7 @@ from tasks.runtime import stores
 from tasks.runtime.workspace import Workspace
 
 if TYPE_CHECKING:
-    from models.watch.findings import Findings
+    from models.monitoring.report import Findings
 
 COLOURS = {"green": "green", "amber": "yellow", "red": "red"}
 

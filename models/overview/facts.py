@@ -7,8 +7,8 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from models.judge.verdict import Difference, Estimate, Verdict
+from models.monitoring.report import Findings, Window
 from models.triggers.signal import Decision, Outcome, Signal
-from models.watch.findings import Findings, Window
 
 Colour = Literal["green", "amber", "red"]
 LoopState = Literal["never run", "running", "finished", "rejected", "failed", "killed"]

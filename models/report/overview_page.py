@@ -12,13 +12,13 @@ from urllib.parse import quote
 from markupsafe import Markup
 
 from models.judge.gates import signed
+from models.monitoring.report import Drift, Window
 from models.overview.data import labelled
 from models.overview.facts import Data, Loop, Overview, ProjectFacts, Service
 from models.overview.light import RANK
 from models.report import pages
 from models.report.time_chart import metric_chart, spark, volume_chart
 from models.triggers.signal import Outcome
-from models.watch.findings import Drift, Window
 
 STYLESHEET = Path(__file__).parent / "templates" / "overview" / "style.css"
 TITLES = {"prefect": "Prefect", "mlflow": "MLflow", "optuna": "Optuna", "overview": "this page"}

@@ -13,8 +13,8 @@ from datetime import UTC, datetime
 
 from markupsafe import Markup, escape
 
+from models.monitoring.report import Window
 from models.report.pages import show
-from models.watch.findings import Window
 
 WIDTH, HEIGHT = 700.0, 210.0
 LEFT, RIGHT, TOP, BOTTOM = 68.0, 12.0, 12.0, 30.0

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
+from models.monitoring.alarms import signals
+from models.monitoring.report import Drift, Findings, Window
 from models.project_spec.watch_and_retrain import Watch
 from models.report.card import Picture
 from models.report.pages import render, show
 from models.report.watching_figures import feature_map, metric_over_time, prediction_drift
-from models.watch.alarms import signals
-from models.watch.findings import Drift, Findings, Window
 
 MOST_WINDOWS = 30
 ADVICE = {

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from models.judge.verdict import Estimate
+from models.monitoring.report import Window
 from models.report.style import INK, MUTED, PALETTE, SEQUENTIAL, draw, shorten
-from models.watch.findings import Window
 
 MOST_FEATURES = 15
 MOST_COLUMNS = 60

@@ -12,12 +12,12 @@ import pyarrow as pa
 from models.data.clean import made_features
 from models.data.preparation import Preparation
 from models.metrics.metrics import Array
+from models.monitoring.alarms import signals
+from models.monitoring.assess import Predicted, Watched, assess, sum_up
+from models.monitoring.report import Window
+from models.monitoring.tally import INPUT, tally
 from models.project_spec.blocks import Data
 from models.triggers.signal import Signal
-from models.watch.alarms import signals
-from models.watch.assess import Predicted, Watched, assess, sum_up
-from models.watch.findings import Window
-from models.watch.tally import INPUT, tally
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from models.project_spec.release import ReturnOn
 
 if TYPE_CHECKING:
-    from models.watch.findings import Findings, Window
+    from models.monitoring.report import Findings, Window
 
 SLOW_SHARE = 0.05
 """Of the answers that may take longer than the spec's latency: its 95th percentile is what counts."""

@@ -13,7 +13,7 @@ from models.data.preparation import PREPARATION_FILE, Preparation
 from models.errors import StoreError
 from models.files import replacing_folder
 from models.judge.verdict import Verdict
-from models.watch.reference import REFERENCE_FILE, Reference
+from models.monitoring.reference import REFERENCE_FILE, Reference
 from tasks.adapters import artifacts
 from tasks.runtime import registry_view
 from tasks.runtime.delivery import client, reaching_store

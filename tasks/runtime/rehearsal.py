@@ -43,12 +43,12 @@ if TYPE_CHECKING:
     from models.data.preparation import Preparation
     from models.judge.verdict import Estimate, Verdict
     from models.metrics.metrics import Array, Metric
+    from models.monitoring.assess import Watched
+    from models.monitoring.reference import Reference
+    from models.monitoring.report import Window
     from models.retrain.score import Score
     from models.retrain.watching import Served
     from models.triggers.signal import Signal
-    from models.watch.assess import Watched
-    from models.watch.findings import Window
-    from models.watch.reference import Reference
 
 FOLDER = "backtest"
 TRAINED_FILE = "trained.json"
@@ -67,7 +67,7 @@ _JUDGED_BY = replace(BY_NAME["judge"], code=("models.retrain.contest",))
 _WATCHED_BY = replace(_JUDGED_BY, reads=("watch", "goal", "data.expectations"), code=("models.retrain.watching",))
 _SCORED_BY = replace(_JUDGED_BY, reads=("goal.metric", "goal.direction"), code=("models.retrain.score",))
 _PREDICTED_BY = ("models.retrain.rows", "models.inference.predict")
-_REFERRED_BY = ("models.watch.build",)
+_REFERRED_BY = ("models.monitoring.build",)
 _KINDS = ("models", "predictions", "references", "scores", "verdicts", "windows")
 _NAME_CHARACTERS = 24
 
@@ -204,8 +204,8 @@ class Rehearsal:
         return key_of(parts)
 
     def _window(self, key: str, model: str, served: Served, part: slice, labelled: int, before: list[Window]) -> Window:
+        from models.monitoring.report import Window
         from models.retrain.watching import assess_window, inputs_of
-        from models.watch.findings import Window
 
         path = self._use(self._folder / "windows" / f"{key[:_NAME_CHARACTERS]}.json")
         with contextlib.suppress(OSError, ValueError):
@@ -220,9 +220,9 @@ class Rehearsal:
 
     def _watched(self, model: str) -> Watched:
         """What a model's windows are judged by: its reference, and the metric of its own verdict."""
+        from models.monitoring.assess import Watched
+        from models.monitoring.contract import bounds_of
         from models.retrain.contest import metric_of
-        from models.watch.assess import Watched
-        from models.watch.contract import bounds_of
 
         if model not in self._watches:
             spec, reference = self._spec, self._reference(model)
@@ -238,8 +238,8 @@ class Rehearsal:
 
     def _reference(self, model: str) -> Reference:
         """What a model knew when it was made, by today's code of the watch."""
-        from models.watch.build import build
-        from models.watch.reference import Reference
+        from models.monitoring.build import build
+        from models.monitoring.reference import Reference
 
         path = self._use(
             self._folder / "references" / f"{key_of({**self._referred_by, 'model': model})[:_NAME_CHARACTERS]}.json"

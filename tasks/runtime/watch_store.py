@@ -15,10 +15,10 @@ import numpy as np
 
 from models.data.seen import Seen
 from models.errors import StoreError
-from models.watch.examples import Examples, Keys
-from models.watch.filling import REMEMBERED, Filling
-from models.watch.findings import Window
-from models.watch.tally import Tally
+from models.monitoring.examples import Examples, Keys
+from models.monitoring.report import Window
+from models.monitoring.tally import Tally
+from models.monitoring.windowing import REMEMBERED, Filling
 from tasks.runtime.locks import held
 
 FILE = "counts.sqlite"

@@ -13,7 +13,7 @@ from models.serving.returning import fallen, trouble_of
 from tasks.serve.board import Report, Tally
 
 if TYPE_CHECKING:
-    from models.watch.findings import Findings
+    from models.monitoring.report import Findings
 
 FINDINGS = Path("watch") / "watch.json"
 
@@ -72,7 +72,7 @@ class Guard:
         try:
             seen = self._findings_path.stat().st_mtime_ns
             if seen != self._seen:
-                from models.watch.findings import Findings
+                from models.monitoring.report import Findings
 
                 self._seen = seen
                 self._findings = Findings.model_validate_json(self._findings_path.read_bytes())

@@ -10,10 +10,10 @@ from pydantic import BaseModel, Field, ValidationError
 from models.data.preparation import Preparation
 from models.judge.verdict import Estimate
 from models.metrics.metrics import resolve_metric
+from models.monitoring.report import Findings
 from models.project_spec.blocks import Spec
 from models.serving.comparison import Comparison, compare
 from models.serving.releases import Plan, Release
-from models.watch.findings import Findings
 from tasks.adapters.registry import Registry
 from tasks.adapters.release_plans import Entry, entries
 from tasks.runtime import registry_view, shadows
@@ -76,7 +76,7 @@ def standing(project: Project, spec: Spec) -> Standing:
 
 def compared(project: Project, spec: Spec, version: str) -> Comparison:
     """What a shadow said beside what was answered, on the last predictions that it went over."""
-    from models.watch.examples import label_values
+    from models.monitoring.examples import label_values
 
     state = project.state(spec.name)
     folder = project.workspace.cache / "models" / spec.name / version

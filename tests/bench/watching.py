@@ -38,10 +38,10 @@ def _measure(num_rows: int) -> Watched:
     import pyarrow as pa
 
     from models.data.seen import Seen
+    from models.monitoring.build import reference_of
+    from models.monitoring.drift import feature_drift
+    from models.monitoring.windowing import Filling, Rules, fill
     from models.project_spec.watch_and_retrain import Watch
-    from models.watch.build import reference_of
-    from models.watch.drift import feature_drift
-    from models.watch.filling import Filling, Rules, fill
     from tests.bench import watching
 
     source = np.random.default_rng(0)
@@ -75,7 +75,7 @@ def _feature_s(bins: object, num_rows: int) -> float:
     import numpy as np
     import pyarrow as pa
 
-    from models.watch.histogram import NumericBins
+    from models.monitoring.histogram import NumericBins
 
     assert isinstance(bins, NumericBins)
     column = pa.array(np.random.default_rng(1).standard_normal(BATCH_ROWS))

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from models.files import write_json
+from models.monitoring.report import Findings
 from models.project_spec.watch_and_retrain import Watch
 from models.report.card import render_card
 from models.report.validation import render_validation
 from models.report.watching import render_watching
 from models.triggers.signal import Decision, Signal
-from models.watch.findings import Findings
 from tasks.adapters.registry import Registry
 from tasks.runtime import decisions, events, processes, stores
 from tasks.runtime.delivery import client, experiment_id

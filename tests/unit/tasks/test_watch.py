@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from models.monitoring.report import Findings
 from models.project_spec.reader import read_spec
-from models.watch.findings import Findings
 from tasks import watch
 from tasks.runtime import events
 from tasks.runtime.predictions import label_store
@@ -130,7 +130,7 @@ def test_a_label_that_is_withdrawn_while_it_waits_is_never_counted(world: World)
 
 
 def test_labels_of_predictions_that_a_large_window_does_not_keep_wait_for_nothing(world: World, monkeypatch) -> None:
-    monkeypatch.setattr("models.watch.examples.MOST_MEASURED", 100)  # of the 500 of a window
+    monkeypatch.setattr("models.monitoring.examples.MOST_MEASURED", 100)  # of the 500 of a window
     world.label(world.predict(500))
     found = world.look()
     assert (found.num_unknown_labels, found.windows[0].num_labels) == (0, 500)

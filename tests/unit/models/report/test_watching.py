@@ -1,6 +1,6 @@
+from models.monitoring.report import Correlation, Findings
 from models.project_spec.watch_and_retrain import Watch
 from models.report.watching import ADVICE, render_watching
-from models.watch.findings import Correlation, Findings
 from tests.unit.models.watch.conftest import DAY, breach, decayed, drift, well, window
 
 

@@ -3,8 +3,8 @@ from xml.etree import ElementTree
 import pytest
 
 from models.judge.verdict import Estimate
+from models.monitoring.report import Window
 from models.report.watching_figures import feature_map, metric_over_time, prediction_drift
-from models.watch.findings import Window
 from tests.unit.models.watch.conftest import decayed, drift, window
 
 PROMOTED = Estimate(value=0.73, low=0.72, high=0.74)

@@ -11,13 +11,13 @@ import pytest
 from models.data.preparation import Preparation
 from models.judge.verdict import Estimate
 from models.metrics.metrics import METRICS
+from models.monitoring.assess import Watched
+from models.monitoring.build import reference_of
+from models.monitoring.contract import bounds_of
 from models.project_spec.blocks import Spec
 from models.retrain.periods import Rows
 from models.retrain.rows import prepare_known
 from models.retrain.watching import Served, asked_by, assess_window, inputs_of
-from models.watch.assess import Watched
-from models.watch.build import reference_of
-from models.watch.contract import bounds_of
 
 SPEC = Spec.model_validate(
     {

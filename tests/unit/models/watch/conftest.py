@@ -8,9 +8,9 @@ import pytest
 
 from models.data.preparation import Categorical, Numeric, Preparation, Target
 from models.judge.verdict import Estimate
-from models.watch.build import reference_of
-from models.watch.findings import Breach, Drift, Findings, Window
-from models.watch.reference import Reference
+from models.monitoring.build import reference_of
+from models.monitoring.reference import Reference
+from models.monitoring.report import Breach, Drift, Findings, Window
 
 DAY = 86_400.0
 

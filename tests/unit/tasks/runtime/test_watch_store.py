@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from models.errors import StoreError
-from models.watch.examples import Examples
-from models.watch.filling import Filling
-from models.watch.tally import Tally
+from models.monitoring.examples import Examples
+from models.monitoring.tally import Tally
+from models.monitoring.windowing import Filling
 from tasks.runtime import watch_store
 from tasks.runtime.watch_store import FILE, WatchStore, opened
 from tests.unit.models.watch.conftest import window

@@ -12,15 +12,15 @@ from numpy.typing import NDArray
 
 from models.judge.verdict import Estimate
 from models.metrics.metrics import Metric
+from models.monitoring.cbpe import expected_metric
+from models.monitoring.contract import breaches
+from models.monitoring.correlation import changes
+from models.monitoring.drift import comparable, feature_drift, score_drift
+from models.monitoring.performance import is_decayed, realised
+from models.monitoring.reference import Reference
+from models.monitoring.report import Correlation, Drift, Findings, State, Window
+from models.monitoring.tally import Bounds, Tally
 from models.project_spec.watch_and_retrain import Watch
-from models.watch.cbpe import expected_metric
-from models.watch.contract import breaches
-from models.watch.correlation import changes
-from models.watch.drift import comparable, feature_drift, score_drift
-from models.watch.findings import Correlation, Drift, Findings, State, Window
-from models.watch.performance import is_decayed, realised
-from models.watch.reference import Reference
-from models.watch.tally import Bounds, Tally
 
 ALL_WELL = "nothing unusual"
 
@@ -146,7 +146,7 @@ def _correlations(now: Tally, reference: Reference, watch: Watch) -> list[Correl
 
 def sum_up(project: str, at: float, windows: Sequence[Window], watched: Watched | None, **counts: Any) -> Findings:
     """All windows, the traffic light over them and its reason."""
-    from models.watch.alarms import overall
+    from models.monitoring.alarms import overall
 
     told = Findings(
         project=project,

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from models.watch import distances
+from models.monitoring import distances
 
 COUNTS = st.lists(st.integers(0, 1000), min_size=2, max_size=20).map(lambda counts: np.array([*counts, 1]))
 PAIRS = st.integers(2, 12).flatmap(
@@ -48,7 +48,7 @@ def test_g_is_scipys_without_the_correction() -> None:
 
 
 def test_ks_and_wasserstein_are_near_the_exact_ones() -> None:
-    from models.watch.histogram import numeric_bins
+    from models.monitoring.histogram import numeric_bins
 
     source = np.random.default_rng(0)
     before, after = source.standard_normal(50_000), source.standard_normal(20_000) * 1.1 + 0.3

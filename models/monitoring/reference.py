@@ -15,9 +15,9 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSeriali
 
 from models.errors import StoreError
 from models.files import write_text
+from models.monitoring.calibration import Calibration
+from models.monitoring.histogram import Bins, Counts
 from models.project_spec.blocks import Task
-from models.watch.calibration import Calibration
-from models.watch.histogram import Bins, Counts
 
 REFERENCE_FILE = "watch-reference.json"
 MOST_CORRELATED = 32
@@ -67,7 +67,7 @@ class Reference(_Part):
     scores: list[Column] = Field(description="`score`, or of many classes `confidence` and `class`.")
     gram: list[list[float]] = Field(
         default_factory=list,
-        description="Gram matrix of the ranks of the first numeric columns (models/watch/tally.py).",
+        description="Gram matrix of the ranks of the first numeric columns (models/monitoring/tally.py).",
     )
     calibration: Calibration | None = Field(None, description="Of classifications: what stated chances came to.")
 

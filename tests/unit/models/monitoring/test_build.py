@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from models.data.preparation import Target
-from models.watch.build import reference_of
+from models.monitoring.build import reference_of
 from tests.unit.models.watch.conftest import chance, preparation, reference, rows, truth
 
 

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from models.judge.verdict import Estimate
+from models.monitoring.report import Findings, State, Window
 from models.project_spec.watch_and_retrain import Watch
 from models.triggers.signal import Kind, Signal
-from models.watch.findings import Findings, State, Window
 
 
 class _Check(NamedTuple):

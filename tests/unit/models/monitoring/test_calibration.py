@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from models.watch.calibration import Calibration, fit_calibration
+from models.monitoring.calibration import Calibration, fit_calibration
 
 
 def test_chances_stated_too_boldly_are_put_right() -> None:

@@ -1,4 +1,4 @@
-from models.watch.findings import Findings
+from models.monitoring.report import Findings
 from tests.unit.models.watch.conftest import drift, window
 
 

@@ -4,11 +4,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from models.monitoring.drift import FEWEST_PAST, comparable, feature_drift, score_drift
+from models.monitoring.histogram import numeric_bins
+from models.monitoring.reference import Column, Reference
+from models.monitoring.tally import Tally, tally
 from models.project_spec.watch_and_retrain import Watch
-from models.watch.drift import FEWEST_PAST, comparable, feature_drift, score_drift
-from models.watch.histogram import numeric_bins
-from models.watch.reference import Column, Reference
-from models.watch.tally import Tally, tally
 from tests.unit.models.watch.conftest import drift, logged, reference, rows, window
 
 NUM_FEATURES = 13

@@ -2,7 +2,7 @@
 
 The checks stand in the order of what they are worth (infra/guides/watching.md): broken contract, realised metric,
 estimated metric, drift of the predictions, drift of the features. Only the first, the second and the fourth can ask
-for a loop (`models/watch/alarms.py`); the state of a window says the worst of them in words.
+for a loop (`models/monitoring/alarms.py`); the state of a window says the worst of them in words.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Whether columns still hang together as they did: rank correlations from Gram matrices (`models/watch/tally.py`)."""
+"""Whether columns still hang together as they did: rank correlations from Gram matrices (`models/monitoring/tally.py`)."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from models.watch.distances import holm
-from models.watch.findings import Correlation
+from models.monitoring.distances import holm
+from models.monitoring.report import Correlation
 
 Array = NDArray[np.float64]
 LEAST_DIFFERENCE = 0.1

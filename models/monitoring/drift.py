@@ -14,12 +14,12 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from models.monitoring import distances
+from models.monitoring.histogram import Bins, Counts, NumericBins
+from models.monitoring.reference import Column
+from models.monitoring.report import Drift, Level, Window
+from models.monitoring.tally import INPUT, SCORE, Tally
 from models.project_spec.watch_and_retrain import Watch
-from models.watch import distances
-from models.watch.findings import Drift, Level, Window
-from models.watch.histogram import Bins, Counts, NumericBins
-from models.watch.reference import Column
-from models.watch.tally import INPUT, SCORE, Tally
 
 FEWEST_PAST = 20
 """Past windows without which the limits stay what the spec says: a 99th percentile of fewer is just their largest."""

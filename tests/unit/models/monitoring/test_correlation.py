@@ -1,7 +1,7 @@
 import numpy as np
 
-from models.watch.correlation import changes
-from models.watch.tally import tally
+from models.monitoring.correlation import changes
+from models.monitoring.tally import tally
 from tests.unit.models.watch.conftest import logged, reference, rows
 
 NAMES = ["wind", "gust"]

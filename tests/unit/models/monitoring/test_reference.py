@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from models.errors import StoreError
-from models.watch.reference import REFERENCE_FILE, Reference
+from models.monitoring.reference import REFERENCE_FILE, Reference
 from tests.unit.models.watch.conftest import reference
 
 

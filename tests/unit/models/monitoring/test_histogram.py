@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from models.watch.histogram import NUM_BINS, CategoricalBins, numeric_bins
+from models.monitoring.histogram import NUM_BINS, CategoricalBins, numeric_bins
 
 NUMBERS = arrays(np.float64, st.integers(1, 60), elements=st.floats(-100, 100) | st.just(np.nan))
 TEXTS = st.lists(st.sampled_from(["a", "b", "c", "z", "", None]), max_size=30)

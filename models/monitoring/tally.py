@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from models.monitoring.histogram import Counts, NumericBins, as_numbers
+from models.monitoring.reference import Reference
 from models.project_spec.blocks import Task
-from models.watch.histogram import Counts, NumericBins, as_numbers
-from models.watch.reference import Reference
 
 INPUT = "input."
 SCORE = "score."

@@ -5,10 +5,10 @@ import pytest
 
 from models.judge.verdict import Estimate
 from models.metrics.metrics import METRICS
+from models.monitoring.assess import ALL_WELL, Predicted, Watched, assess, state_of, sum_up
+from models.monitoring.report import Correlation
+from models.monitoring.tally import tally
 from models.project_spec.watch_and_retrain import Watch
-from models.watch.assess import ALL_WELL, Predicted, Watched, assess, state_of, sum_up
-from models.watch.findings import Correlation
-from models.watch.tally import tally
 from tests.unit.models.watch.conftest import breach, chance, decayed, drift, logged, reference, rows, truth, window
 
 WATCHED = Watched("1", Watch(), METRICS["roc_auc"], reference(), Estimate(value=0.82, low=0.81, high=0.83), {})

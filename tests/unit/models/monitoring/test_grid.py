@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from models.watch.grid import Grid
+from models.monitoring.grid import Grid
 
 VALUES = st.floats(allow_nan=True, allow_infinity=True, width=64)
 EDGES = st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=30, unique=True).map(sorted)

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from models.metrics.metrics import METRICS, resolve_metric
-from models.watch.calibration import fit_calibration
-from models.watch.cbpe import expected_metric
+from models.monitoring.calibration import fit_calibration
+from models.monitoring.cbpe import expected_metric
 
 
 def honest(num: int, seed: int, spread: float = 1.5) -> tuple[np.ndarray, np.ndarray]:

@@ -14,10 +14,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from models.data.seen import Seen
+from models.monitoring.examples import Examples, Keys, keys_of, sampled
+from models.monitoring.reference import Reference
+from models.monitoring.tally import Bounds, Tally, predictions_of, tally
 from models.project_spec.blocks import Task
-from models.watch.examples import Examples, Keys, keys_of, sampled
-from models.watch.reference import Reference
-from models.watch.tally import Bounds, Tally, predictions_of, tally
 
 HOUR_S = 3600
 REMEMBERED = 1_000_000

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
 from models.data.columns import as_text
-from models.watch.grid import Grid
+from models.monitoring.grid import Grid
 
 NUM_BINS = 256
 MOST_QUANTILE_VALUES = 1_000_000

@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 from models.data.feeds import feeds, targets
 from models.data.preparation import ROWS_FILE, SPLITS, Preparation
 from models.inference.predict import predict
+from models.monitoring.calibration import fit_calibration
+from models.monitoring.histogram import Bins, CategoricalBins, as_numbers, numeric_bins
+from models.monitoring.reference import Column, Reference
+from models.monitoring.tally import INPUT, Tally, scores_of, tally
 from models.project_spec.reserved_columns import SPLIT_COLUMN
-from models.watch.calibration import fit_calibration
-from models.watch.histogram import Bins, CategoricalBins, as_numbers, numeric_bins
-from models.watch.reference import Column, Reference
-from models.watch.tally import INPUT, Tally, scores_of, tally
 
 BATCH_ROWS = 1 << 16
 

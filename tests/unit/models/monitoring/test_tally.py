@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.watch.tally import Tally, predictions_of, tally
+from models.monitoring.tally import Tally, predictions_of, tally
 from tests.unit.models.watch.conftest import logged, reference, rows
 
 TABLE = logged(rows(300, nulls=0.1))

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from models.monitoring.distances import shares_differ
+from models.monitoring.histogram import NumericBins
+from models.monitoring.reference import Column
+from models.monitoring.report import Breach
+from models.monitoring.tally import INPUT, Bounds, Tally
 from models.project_spec.blocks import Data
 from models.project_spec.watch_and_retrain import Watch
-from models.watch.distances import shares_differ
-from models.watch.findings import Breach
-from models.watch.histogram import NumericBins
-from models.watch.reference import Column
-from models.watch.tally import INPUT, Bounds, Tally
 
 _BETWEEN = "column_values_to_be_between"
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.metrics.metrics import Metric
-from models.watch.calibration import Calibration
+from models.monitoring.calibration import Calibration
 
 Array = NDArray[np.float64]
 DRAWS = 20

@@ -3,8 +3,8 @@ import pytest
 
 from models.judge.verdict import Estimate
 from models.metrics.metrics import METRICS
+from models.monitoring.performance import is_decayed, realised
 from models.project_spec.watch_and_retrain import Watch
-from models.watch.performance import is_decayed, realised
 
 AUC, MAE = METRICS["roc_auc"], METRICS["mae"]
 

@@ -1,10 +1,10 @@
 import pyarrow as pa
 
+from models.monitoring.contract import bounds_of, breaches
+from models.monitoring.report import Breach
+from models.monitoring.tally import tally
 from models.project_spec.blocks import Data
 from models.project_spec.watch_and_retrain import Watch
-from models.watch.contract import bounds_of, breaches
-from models.watch.findings import Breach
-from models.watch.tally import tally
 from tests.unit.models.watch.conftest import logged, reference, rows
 
 WATCH = Watch()

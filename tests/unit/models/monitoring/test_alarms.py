@@ -1,6 +1,6 @@
+from models.monitoring.alarms import overall, signals
+from models.monitoring.report import Findings
 from models.project_spec.watch_and_retrain import Watch
-from models.watch.alarms import overall, signals
-from models.watch.findings import Findings
 from tests.unit.models.watch.conftest import breach, decayed, drift, window
 
 TWO_OF_TWO = Watch()

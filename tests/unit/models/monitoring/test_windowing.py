@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.data.seen import Seen
-from models.watch.filling import Filling, Rules, fill
+from models.monitoring.windowing import Filling, Rules, fill
 from tests.unit.models.watch.conftest import logged, reference, rows
 
 HOUR_US = 3_600_000_000

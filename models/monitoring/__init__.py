@@ -1,0 +1,1 @@
+"""Monitoring: drift, calibration and performance in windows."""
