@@ -14,8 +14,8 @@ from tasks.runtime.loop import Reporter, open_stage
 from tasks.runtime.workspace import Project
 
 if TYPE_CHECKING:
-    from models.retrain.regret import Spread
-    from models.retrain.result import Backtest
+    from models.backtest.regret import Spread
+    from models.backtest.result import Backtest
 
 MOST_POLICY = 16
 

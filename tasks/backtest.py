@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from models.backtest import periods as cutting
+from models.backtest.periods import Clock, Cut, Period
+from models.backtest.policies import DEFAULT, EVERY, Policy, drafted, plain
+from models.backtest.replay import Course
 from models.errors import UsageError
 from models.files import read_json, write_json, write_text
 from models.project_spec.blocks import Spec
 from models.project_spec.reader import read_document, read_spec
-from models.retrain import periods as cutting
-from models.retrain.periods import Clock, Cut, Period
-from models.retrain.policies import DEFAULT, EVERY, Policy, drafted, plain
-from models.retrain.replay import Course
 from models.search import with_params
 from tasks.runtime.gang import Gang
 from tasks.runtime.ledger import Ledger
@@ -26,8 +26,8 @@ from tasks.runtime.replay_progress import Progress
 from tasks.runtime.workspace import Project
 
 if TYPE_CHECKING:
-    from models.retrain.ordered import Ordered
-    from models.retrain.result import Backtest
+    from models.backtest.ordered import Ordered
+    from models.backtest.result import Backtest
 
 RESULT_FILE = "backtest.json"
 PAGE_FILE = "backtest.html"
@@ -125,7 +125,7 @@ def _plan(past: Ordered, cut: Cut, asked: Asked, spec: Spec) -> _Plan:
 
 
 def _replayed(policies: list[Policy], plan: _Plan, clock: Clock, world: Rehearsal, progress: Progress) -> list[Course]:
-    from models.retrain.replay import replay
+    from models.backtest.replay import replay
     from models.triggers.policy import decide
 
     courses = []
@@ -136,10 +136,10 @@ def _replayed(policies: list[Policy], plan: _Plan, clock: Clock, world: Rehearsa
 
 
 def _weighed(spec: Spec, world: Rehearsal, past: Ordered, plan: _Plan, courses: list[Course]) -> Backtest:
-    from models.retrain.advice import advise
-    from models.retrain.contest import metric_of
-    from models.retrain.regret import standings
-    from models.retrain.result import Backtest, Span
+    from models.backtest.advice import advise
+    from models.backtest.contest import metric_of
+    from models.backtest.regret import standings
+    from models.backtest.result import Backtest, Span
 
     by_name = {period.name: period for period in plan.replayed}
     metric = metric_of(spec, world.preparation(courses[0].first.model), world.base)
@@ -234,7 +234,7 @@ def _policy(name: str, spec: Spec, clock: Clock) -> Policy:
 
 
 def _past(project: Project, spec: Spec, cut: Cut, delay_s: float) -> Ordered:
-    from models.retrain.ordered import in_time_order
+    from models.backtest.ordered import in_time_order
     from models.sources.read import read_table
 
     return in_time_order(read_table(project.raw), spec.data, cut, delay_s)

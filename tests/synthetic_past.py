@@ -6,14 +6,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from models.backtest.advice import advise
+from models.backtest.periods import Clock, Cut, Period, Rows, cut_periods, parse_date
+from models.backtest.policies import Policy, plain
+from models.backtest.regret import standings
+from models.backtest.replay import Course, Judged, Trained, replay
+from models.backtest.result import Backtest, Span
+from models.backtest.score import Score
 from models.project_spec.watch_and_retrain import Retrain
-from models.retrain.advice import advise
-from models.retrain.periods import Clock, Cut, Period, Rows, cut_periods, parse_date
-from models.retrain.policies import Policy, plain
-from models.retrain.regret import standings
-from models.retrain.replay import Course, Judged, Trained, replay
-from models.retrain.result import Backtest, Span
-from models.retrain.score import Score
 from models.triggers.policy import decide
 from models.triggers.signal import Signal
 

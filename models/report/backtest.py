@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from models.backtest.advice import rounded
+from models.backtest.periods import iso
+from models.backtest.regret import FEW_PERIODS
+from models.backtest.result import Backtest
 from models.report.backtest_figures import loops_over_time, metric_over_time, regrets, spent
 from models.report.card import Picture
 from models.report.pages import render
-from models.retrain.advice import rounded
-from models.retrain.periods import iso
-from models.retrain.regret import FEW_PERIODS
-from models.retrain.result import Backtest
 from models.triggers.signal import clock
 
 MOST_WAITS = 60

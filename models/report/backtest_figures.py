@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from models.backtest.regret import Spread
+from models.backtest.result import Backtest
 from models.judge.gates import number
 from models.report.style import INK, PALETTE, draw, look, shorten
-from models.retrain.regret import Spread
-from models.retrain.result import Backtest
 
 MOST_TICKS = 14
 _OUTCOMES = {"promoted": ("o", PALETTE[2]), "kept": ("X", PALETTE[1]), "failed": ("v", INK)}

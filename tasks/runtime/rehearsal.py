@@ -25,14 +25,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from models.backtest.ordered import Ordered
+from models.backtest.periods import Period, Rows
+from models.backtest.replay import Judged, Trained
 from models.errors import DataError, TrainingError
 from models.files import replacing_folder, sha256, storing, write_bytes, write_json, write_text
 from models.pipeline.keys import Parts, code_parts, key_of
 from models.pipeline.steps import BY_NAME
 from models.project_spec.blocks import Spec
-from models.retrain.ordered import Ordered
-from models.retrain.periods import Period, Rows
-from models.retrain.replay import Judged, Trained
 from models.training.job import WEIGHTS_FILE, Job, Origin
 from tasks.runtime.gang import Gang, default_threads
 from tasks.runtime.ledger import Ledger
@@ -40,14 +40,14 @@ from tasks.runtime.replay_progress import Progress
 from tasks.runtime.workspace import Project
 
 if TYPE_CHECKING:
+    from models.backtest.monitor import Served
+    from models.backtest.score import Score
     from models.data.preparation import Preparation
     from models.judge.verdict import Estimate, Verdict
     from models.metrics.metrics import Array, Metric
     from models.monitoring.assess import Watched
     from models.monitoring.reference import Reference
     from models.monitoring.report import Window
-    from models.retrain.score import Score
-    from models.retrain.watching import Served
     from models.triggers.signal import Signal
 
 FOLDER = "backtest"
@@ -63,10 +63,10 @@ _MADE_BY = tuple(
         ("export", ("models.export.export",)),
     )
 )
-_JUDGED_BY = replace(BY_NAME["judge"], code=("models.retrain.contest",))
-_WATCHED_BY = replace(_JUDGED_BY, reads=("watch", "goal", "data.expectations"), code=("models.retrain.watching",))
-_SCORED_BY = replace(_JUDGED_BY, reads=("goal.metric", "goal.direction"), code=("models.retrain.score",))
-_PREDICTED_BY = ("models.retrain.rows", "models.inference.predict")
+_JUDGED_BY = replace(BY_NAME["judge"], code=("models.backtest.contest",))
+_WATCHED_BY = replace(_JUDGED_BY, reads=("watch", "goal", "data.expectations"), code=("models.backtest.monitor",))
+_SCORED_BY = replace(_JUDGED_BY, reads=("goal.metric", "goal.direction"), code=("models.backtest.score",))
+_PREDICTED_BY = ("models.backtest.period_rows", "models.inference.predict")
 _REFERRED_BY = ("models.monitoring.build",)
 _KINDS = ("models", "predictions", "references", "scores", "verdicts", "windows")
 _NAME_CHARACTERS = 24
@@ -110,7 +110,7 @@ class Windows:
 
 
 class Rehearsal:
-    """The world of a backtest; see `models.retrain.replay.World`.
+    """The world of a backtest; see `models.backtest.replay.World`.
 
     Args:
         project: Whose past it is.
@@ -181,7 +181,7 @@ class Rehearsal:
 
     def watch(self, model: str, since: Period, now: Period, labelled: int) -> list[Signal]:
         """What the live watch would find in all that the model has predicted, with the labels known by now."""
-        from models.retrain.watching import Served, asked_by
+        from models.backtest.monitor import Served, asked_by
 
         periods = [rows for rows in self._periods if since.first <= rows.first < now.stop]
         parts = [self.predictions(model, rows) for rows in periods]
@@ -204,8 +204,8 @@ class Rehearsal:
         return key_of(parts)
 
     def _window(self, key: str, model: str, served: Served, part: slice, labelled: int, before: list[Window]) -> Window:
+        from models.backtest.monitor import assess_window, inputs_of
         from models.monitoring.report import Window
-        from models.retrain.watching import assess_window, inputs_of
 
         path = self._use(self._folder / "windows" / f"{key[:_NAME_CHARACTERS]}.json")
         with contextlib.suppress(OSError, ValueError):
@@ -220,9 +220,9 @@ class Rehearsal:
 
     def _watched(self, model: str) -> Watched:
         """What a model's windows are judged by: its reference, and the metric of its own verdict."""
+        from models.backtest.contest import metric_of
         from models.monitoring.assess import Watched
         from models.monitoring.contract import bounds_of
-        from models.retrain.contest import metric_of
 
         if model not in self._watches:
             spec, reference = self._spec, self._reference(model)
@@ -253,8 +253,8 @@ class Rehearsal:
 
     def verdict(self, challenger: str, champion: str | None) -> Verdict:
         """The verdict on a challenger against a champion, or against goal and baseline alone."""
+        from models.backtest.contest import contest
         from models.judge.verdict import Verdict
-        from models.retrain.contest import contest
 
         key = key_of({**self._judged_by, "input:challenger": challenger, "input:champion": champion or ""})
         path = self._use(self._folder / "verdicts" / f"{key[:_NAME_CHARACTERS]}.json")
@@ -277,7 +277,7 @@ class Rehearsal:
 
     def score(self, model: str, period: Period, metric: Metric) -> Score:
         """The goal's metric of a model in a period."""
-        from models.retrain.score import RESAMPLES, Score, score
+        from models.backtest.score import RESAMPLES, Score, score
 
         predicted = self.predictions(model, Rows(period.first, period.stop))
         seed = self._spec.train.seed
@@ -341,9 +341,9 @@ class Rehearsal:
 
     def _make(self, folder: Path, key: str, begun: Begun) -> dict[str, Any]:
         """Prepare, train and export, each from where a kill left it; `trained.json` comes last."""
+        from models.backtest.period_rows import prepare_known
         from models.data.encode import write_tensors
         from models.data.preparation import PREPARATION_FILE
-        from models.retrain.rows import prepare_known
 
         with storing(folder):
             folder.mkdir(parents=True, exist_ok=True)
@@ -379,8 +379,8 @@ class Rehearsal:
         return done
 
     def _job(self, folder: Path, prepared: Path, tensors: Path, start: str | None) -> Job:
+        from models.backtest.contest import metric_of
         from models.data.preparation import Preparation
-        from models.retrain.contest import metric_of
 
         spec, preparation = self._spec, Preparation.load(prepared)
         metric = metric_of(spec, preparation, self._project.folder)
@@ -407,9 +407,9 @@ class Rehearsal:
         return Origin(weights=weights, sha256=weights_sha256(weights), label=f"the champion {model[:8]}")
 
     def _predict(self, model: str, rows: Rows) -> dict[str, Any]:
+        from models.backtest.period_rows import rows_predicted, write_period
         from models.data.feeds import feeds, targets
         from models.inference.predict import predict
-        from models.retrain.rows import rows_predicted, write_period
 
         preparation: Preparation = self.preparation(model)
         with tempfile.TemporaryDirectory(dir=self._project.workspace.cache) as place:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from models.retrain.periods import Period, Rows
+from models.backtest.periods import Period, Rows
 from tasks.runtime.loop import Reporter
 
 

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from models.backtest.ordered import Ordered, in_time_order
+from models.backtest.periods import Cut, Period, Rows
+from models.backtest.replay import Trained
 from models.export.export import export
 from models.project_spec.reader import read_spec
-from models.retrain.ordered import Ordered, in_time_order
-from models.retrain.periods import Cut, Period, Rows
-from models.retrain.replay import Trained
 from models.training.job import Job, Result
 from models.training.rank import run_job
 from tasks.runtime.loop import Silent

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from models.retrain.periods import Period, Rows
+from models.backtest.periods import Period, Rows
 from tasks.runtime.loop import Silent
 from tasks.runtime.replay_progress import Progress
 

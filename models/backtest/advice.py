@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 from pydantic import BaseModel, ConfigDict
 
+from models.backtest.policies import EVERY
+from models.backtest.regret import FEW_PERIODS, Spread, Standing
 from models.judge.gates import number
-from models.retrain.policies import EVERY
-from models.retrain.regret import FEW_PERIODS, Spread, Standing
 
 
 class Advice(BaseModel):

@@ -6,9 +6,9 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from models.retrain.advice import Advice
-from models.retrain.regret import Standing
-from models.retrain.replay import Course, Loop
+from models.backtest.advice import Advice
+from models.backtest.regret import Standing
+from models.backtest.replay import Course, Loop
 
 
 class _Part(BaseModel):

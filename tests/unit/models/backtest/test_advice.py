@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from models.retrain.advice import advise, rounded
-from models.retrain.regret import Point, Spread, Standing
+from models.backtest.advice import advise, rounded
+from models.backtest.regret import Point, Spread, Standing
 
 
 def standing(policy: str, mean: float, regret: tuple[float, float, float], cost: float, loops: int, periods: int = 12):

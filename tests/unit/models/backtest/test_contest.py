@@ -9,13 +9,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from models.backtest.contest import PREPARED, contest, metric_of
+from models.backtest.period_rows import prepare_known
+from models.backtest.periods import Rows
 from models.data.encode import write_tensors
 from models.data.preparation import PREPARATION_FILE, Preparation
 from models.export.export import export
 from models.project_spec.blocks import Spec
-from models.retrain.contest import PREPARED, contest, metric_of
-from models.retrain.periods import Rows
-from models.retrain.rows import prepare_known
 from models.training.job import Job
 from models.training.rank import run_job
 

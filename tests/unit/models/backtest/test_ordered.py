@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from models.backtest.ordered import in_time_order
+from models.backtest.periods import Cut, Rows
 from models.errors import DataError, UsageError
 from models.project_spec.blocks import Data
-from models.retrain.ordered import in_time_order
-from models.retrain.periods import Cut, Rows
 
 MONTH = Cut("month")
 

@@ -13,11 +13,11 @@ from typing import Protocol
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from models.backtest.periods import Clock, Period, Rows, iso
+from models.backtest.policies import Policy
 from models.errors import TrainingError
 from models.project_spec.schedule import parse
 from models.project_spec.watch_and_retrain import Retrain
-from models.retrain.periods import Clock, Period, Rows, iso
-from models.retrain.policies import Policy
 from models.triggers.signal import Decision, Outcome, Past, PastLoop, Signal
 
 Decide = Callable[[Retrain, Signal, Past, float], Decision]

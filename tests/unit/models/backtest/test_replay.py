@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from models.backtest.periods import Clock, Cut, Rows, cut_periods
+from models.backtest.policies import Policy, plain
+from models.backtest.replay import replay
 from models.errors import TrainingError
 from models.project_spec.watch_and_retrain import Retrain
-from models.retrain.periods import Clock, Cut, Rows, cut_periods
-from models.retrain.policies import Policy, plain
-from models.retrain.replay import replay
 from models.triggers.policy import decide
 from tests.synthetic_past import Past, Synthetic
 
@@ -99,7 +99,7 @@ def test_a_first_champion_that_cannot_be_trained_is_an_error(past: Past):
 
 
 def test_a_lost_verdict_leaves_the_champion_and_opens_the_breaker(past: Past):
-    from models.retrain.replay import Judged
+    from models.backtest.replay import Judged
 
     class Strict(Synthetic):
         def judge(self, challenger, champion, rows):

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
+from models.backtest.periods import Clock, Cut, Rows, positions_as_times
 from models.data.hashing import hash_rows, missing
 from models.data.header import no_such_column
 from models.data.split import times
 from models.errors import DataError, UsageError
 from models.project_spec.blocks import Data
-from models.retrain.periods import Clock, Cut, Rows, positions_as_times
 
 _US = 1e6
 

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from models.backtest.periods import Rows
 from models.data.clean import made_features
 from models.data.columns import as_float64, as_text
 from models.data.encode import rows_of
@@ -20,7 +21,6 @@ from models.errors import DataError
 from models.files import replacing_folder
 from models.project_spec.blocks import Data, Spec
 from models.project_spec.reserved_columns import ROW_COLUMN, SPLIT_COLUMN
-from models.retrain.periods import Rows
 from models.sources.read import ROW_GROUP
 
 _TEST = SPLITS.index("test")

@@ -8,12 +8,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from models.backtest.period_rows import prepare_known, rows_predicted, write_period
+from models.backtest.periods import Rows
 from models.data.feeds import feeds, targets
 from models.data.preparation import Preparation
 from models.errors import DataError
 from models.project_spec.blocks import Spec
-from models.retrain.periods import Rows
-from models.retrain.rows import prepare_known, rows_predicted, write_period
 
 KNOWN = 240
 MARK = "FUTURE"

@@ -8,6 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from models.backtest.monitor import Served, asked_by, assess_window, inputs_of
+from models.backtest.period_rows import prepare_known
+from models.backtest.periods import Rows
 from models.data.preparation import Preparation
 from models.judge.verdict import Estimate
 from models.metrics.metrics import METRICS
@@ -15,9 +18,6 @@ from models.monitoring.assess import Watched
 from models.monitoring.build import reference_of
 from models.monitoring.contract import bounds_of
 from models.project_spec.blocks import Spec
-from models.retrain.periods import Rows
-from models.retrain.rows import prepare_known
-from models.retrain.watching import Served, asked_by, assess_window, inputs_of
 
 SPEC = Spec.model_validate(
     {

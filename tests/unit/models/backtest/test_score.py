@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from models.backtest.score import RESAMPLES, score
 from models.data.preparation import Preparation, Target
 from models.metrics.metrics import METRICS
 from models.project_spec.blocks import Window
-from models.retrain.score import RESAMPLES, score
 
 TABLE = Preparation(kind="table", task="binary", target=Target(name="y", classes=["no", "yes"]))
 SERIES = Preparation(kind="series", task="regression", target=Target(name="y"), window=Window(length=4, horizon=25))

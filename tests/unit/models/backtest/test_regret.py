@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from models.retrain.regret import standings
-from models.retrain.score import Score
+from models.backtest.regret import standings
+from models.backtest.score import Score
 from tests.synthetic_past import Past
 
 

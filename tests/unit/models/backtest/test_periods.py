@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.errors import DataError, UsageError
-from models.retrain.periods import (
+from models.backtest.periods import (
     MONTH_S,
     Clock,
     Cut,
@@ -21,6 +20,7 @@ from models.retrain.periods import (
     positions_as_times,
     without_stub,
 )
+from models.errors import DataError, UsageError
 
 TIMES = st.lists(st.integers(0, 10**9), min_size=1, max_size=60).map(lambda given: np.sort(np.array(given, float)))
 CUTS = st.sampled_from([Cut("day"), Cut("week"), Cut("month"), Cut(rows=1), Cut(rows=7)])

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
+from models.backtest.replay import Course
+from models.backtest.score import Score
 from models.judge.verdict import Number
 from models.metrics.bootstrap import draws, percentile_interval
 from models.metrics.metrics import Array
-from models.retrain.replay import Course
-from models.retrain.score import Score
 
 FEW_PERIODS = 10
 """With fewer, resampling periods says little about periods to come."""
@@ -156,7 +156,7 @@ def _spread(value: float, drawn: Array, confidence: float, sign: int = 1) -> Spr
 
 
 def _to_every(means: Mapping[str, float], drawn: Mapping[str, Array], name: str, confidence: float) -> Spread | None:
-    from models.retrain.policies import EVERY
+    from models.backtest.policies import EVERY
 
     if EVERY not in means:
         return None

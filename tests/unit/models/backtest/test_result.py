@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from models.retrain.result import Backtest
+from models.backtest.result import Backtest
 from tests.synthetic_past import made_backtest
 
 

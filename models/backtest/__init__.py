@@ -1,0 +1,1 @@
+"""Backtests: a trigger policy played over the past."""
