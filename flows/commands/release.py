@@ -16,7 +16,7 @@ from tasks.runtime import stores
 from tasks.runtime.workspace import Workspace
 
 if TYPE_CHECKING:
-    from models.serving.comparison import Comparison
+    from models.serving.shadow_comparison import Comparison
     from tasks.adapters.registry import Registry
     from tasks.serve.standing import Standing
 

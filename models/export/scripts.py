@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from models.project_spec.blocks import Kind
-from models.serving.scoring import MISSING
+from models.serving.mlflow_scoring import MISSING
 
 _OPEN = """
 session = onnxruntime.InferenceSession(str(Path(__file__).with_name("model.onnx")), providers=["CPUExecutionProvider"])

@@ -15,8 +15,8 @@ from typing import Any
 from models.inference.loaded_model import Served
 from models.inference.rows import FINITE, Schema
 from models.inference.tensor_specs import Port
-from models.serving.labels import LONGEST_BY
-from models.serving.scoring import LONGEST_ID
+from models.serving.feedback import LONGEST_BY
+from models.serving.mlflow_scoring import LONGEST_ID
 
 OPEN = ("/ping", "/health", "/v2/health/live", "/v2/health/ready")
 """Asked without a token, by orchestrators."""

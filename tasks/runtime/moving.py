@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from models.serving.frames import is_torn, unframed
+from models.serving.framing import is_torn, unframed
 from tasks.runtime import journal
 from tasks.runtime.locks import held
 from tasks.runtime.predictions import prediction_log

@@ -20,7 +20,7 @@ from typing import Literal
 
 from models.errors import StoreError
 from models.files import storing
-from models.serving.frames import framed
+from models.serving.framing import framed
 
 SEGMENT_BYTES = 1 << 24
 STALE_S = 3600.0

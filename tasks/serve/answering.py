@@ -12,9 +12,9 @@ import orjson
 from models.errors import DataError, StoreError
 from models.inference.loaded_model import Answer, Served
 from models.inference.rows import Rows
-from models.serving import refusals
-from models.serving.refusals import Refusal
-from models.serving.scoring import LONGEST_ID
+from models.serving import http_errors as refusals
+from models.serving.http_errors import Refusal
+from models.serving.mlflow_scoring import LONGEST_ID
 from tasks.serve.bodies import off_loop
 from tasks.serve.book import new_ids
 from tasks.serve.engine import DEADLINE_S

@@ -17,7 +17,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp
 
-from models.serving.refusals import Refusal
+from models.serving.http_errors import Refusal
 from tasks.serve import description, feedback, health, open_inference, scoring, webhook
 from tasks.serve.bodies import told
 from tasks.serve.calls import ways

@@ -13,8 +13,8 @@ from typing import Any, ParamSpec, TypeVar
 import orjson
 from starlette.responses import Response
 
-from models.serving import refusals
-from models.serving.refusals import Refusal
+from models.serving import http_errors as refusals
+from models.serving.http_errors import Refusal
 from tasks.serve.calls import Said
 
 JSON = "application/json"

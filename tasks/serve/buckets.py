@@ -9,7 +9,7 @@ import os
 import time
 from pathlib import Path
 
-from models.serving.refusals import Refusal
+from models.serving.http_errors import Refusal
 
 SLOTS = 1 << 14
 NEAR = 8

@@ -14,8 +14,9 @@ import orjson
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from models.serving import open_api, refusals
-from models.serving.refusals import Refusal
+from models.serving import http_errors as refusals
+from models.serving import open_api
+from models.serving.http_errors import Refusal
 from tasks.runtime.doors import FORWARDED, is_foreign
 from tasks.serve.calls import Call, Said, Way, named
 from tasks.serve.logs import Repeated

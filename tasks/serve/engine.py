@@ -19,7 +19,7 @@ import numpy as np
 
 from models.inference.loaded_model import Answer, Served
 from models.inference.predict import Feed
-from models.serving import refusals
+from models.serving import http_errors as refusals
 
 INLINE_MS = 0.5
 INLINE_ROWS = 64

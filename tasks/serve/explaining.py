@@ -10,7 +10,7 @@ from models.errors import DataError
 from models.inference.explain import Explainer
 from models.inference.loaded_model import Served
 from models.inference.rows import Rows
-from models.serving import refusals
+from models.serving import http_errors as refusals
 from tasks.serve.answering import Answered
 from tasks.serve.engine import DEADLINE_S
 from tasks.serve.passage import current

@@ -11,8 +11,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from models.errors import DataError, StoreError
-from models.serving import refusals
-from models.serving.labels import LONGEST_BY, checked, rows_of_csv
+from models.serving import http_errors as refusals
+from models.serving.feedback import LONGEST_BY, checked, rows_of_csv
 from tasks.serve.answering import model_name, picked
 from tasks.serve.bodies import content_of, kind_of, told
 

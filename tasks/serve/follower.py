@@ -12,8 +12,8 @@ import time
 from dataclasses import dataclass
 
 from models.errors import LooplineError, StoreError
-from models.serving.asked import asked_of
 from models.serving.releases import Plan, Release, taken_back, wanted
+from models.serving.serve_rules import asked_of
 from tasks.runtime import journal, registry_view
 from tasks.runtime.registry_view import Version
 from tasks.serve.background import Background

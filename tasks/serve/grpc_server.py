@@ -19,9 +19,9 @@ import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from models.errors import DataError
-from models.serving import refusals
+from models.serving import http_errors as refusals
+from models.serving.http_errors import Refusal
 from models.serving.open_inference import EXTENSIONS
-from models.serving.refusals import Refusal
 from tasks.serve.answering import answer, checked_key, model_name, picked
 from tasks.serve.bodies import LARGE_BYTES
 from tasks.serve.door import REQUEST_ID, UNLOGGED, close

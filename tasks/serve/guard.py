@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
-from models.serving.asked import asked_of
+from models.serving.auto_rollback import fallen, trouble_of
 from models.serving.releases import Release
-from models.serving.returning import fallen, trouble_of
+from models.serving.serve_rules import asked_of
 from tasks.serve.board import Report, Tally
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from starlette.routing import Route
 from models.errors import DataError
 from models.inference.loaded_model import Served
 from models.inference.rows import Rows
-from models.serving import refusals
+from models.serving import http_errors as refusals
 from models.serving.open_inference import EXTENSIONS, Inference, described, inference_of, written
 from tasks.serve.answering import Answered, Question, answer, checked_key, model_name, picked
 from tasks.serve.bodies import LARGE_BYTES, answered, content_of, off_loop, told

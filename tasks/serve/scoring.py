@@ -12,9 +12,9 @@ from starlette.routing import Route
 from models.errors import DataError
 from models.inference.loaded_model import Served
 from models.inference.rows import Rows
-from models.serving import refusals
-from models.serving.refusals import Refusal
-from models.serving.scoring import Scoring, scoring_of_csv, scoring_of_json
+from models.serving import http_errors as refusals
+from models.serving.http_errors import Refusal
+from models.serving.mlflow_scoring import Scoring, scoring_of_csv, scoring_of_json
 from tasks.serve import explaining
 from tasks.serve.answering import Answered, Question, answer, checked_key
 from tasks.serve.bodies import LARGE_BYTES, answered, content_of, kind_of, off_loop, told

@@ -12,8 +12,8 @@ from pathlib import Path
 from models.errors import LooplineError, StoreError
 from models.files import read_json
 from models.inference.loaded_model import Served
-from models.serving.asked import asked_of
 from models.serving.releases import Release
+from models.serving.serve_rules import asked_of
 from tasks.adapters.artifacts import damage
 from tasks.runtime import processes
 from tasks.serve.board import Board, Report, Tally

@@ -12,8 +12,8 @@ from models.judge.verdict import Estimate
 from models.metrics.metrics import resolve_metric
 from models.monitoring.report import Findings
 from models.project_spec.blocks import Spec
-from models.serving.comparison import Comparison, compare
 from models.serving.releases import Plan, Release
+from models.serving.shadow_comparison import Comparison, compare
 from tasks.adapters.registry import Registry
 from tasks.adapters.release_plans import Entry, entries
 from tasks.runtime import registry_view, shadows

@@ -10,8 +10,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from models.serving import refusals
-from models.serving.refusals import Refusal
+from models.serving import http_errors as refusals
+from models.serving.http_errors import Refusal
 from models.serving.webhooks import is_from_mlflow, model_named
 from tasks.serve.board import Board
 from tasks.serve.bodies import told

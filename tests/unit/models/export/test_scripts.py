@@ -17,7 +17,7 @@ from models.export.bundle import bundle
 from models.export.scripts import SCRIPTS
 from models.inference.loaded_model import Served
 from models.inference.table import _texts
-from models.serving.scoring import scoring_of_csv
+from models.serving.mlflow_scoring import scoring_of_csv
 from tests.served_models import write_served
 
 BARE = ("onnxruntime", "numpy", "numpy.libs", "flatbuffers", "google")

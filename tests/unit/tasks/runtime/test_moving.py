@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.errors import StoreError
-from models.serving.frames import framed
+from models.serving.framing import framed
 from models.serving.records import label_record
 from tasks.runtime import moving as module
 from tasks.runtime.moving import growing, move, moving

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from models.errors import StoreError
-from models.serving.frames import framed, unframed
+from models.serving.framing import framed, unframed
 from tasks.runtime import segments as module
 from tasks.runtime.segments import SegmentWriter, segments, segments_folder, sweep, waiting
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from models.errors import UsageError
-from models.serving.refusals import Refusal
+from models.serving.http_errors import Refusal
 from tasks.runtime.doors import DASHBOARD_TOKEN, SERVE_TOKEN, token_of
 from tasks.runtime.workspace import Workspace
 from tasks.serve.access import Access, tokens_of

@@ -11,8 +11,8 @@ import pytest
 
 from models.files import write_json
 from models.inference.loaded_model import Answer, Served
-from models.serving.frames import unframed
-from models.serving.refusals import Refusal
+from models.serving.framing import unframed
+from models.serving.http_errors import Refusal
 from tasks.runtime.segments import segments_folder
 from tasks.serve import scoring
 from tasks.serve.answering import Answered, Question, answer

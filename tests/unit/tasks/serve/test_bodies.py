@@ -6,7 +6,7 @@ import zlib
 
 import pytest
 
-from models.serving.refusals import Refusal
+from models.serving.http_errors import Refusal
 from tasks.serve.bodies import LEAST_COMPRESSED, PIECE_BYTES, answered, content_of, kind_of
 
 MOST = 10_000

@@ -11,7 +11,7 @@ from models.errors import StoreError
 from models.files import write_json
 from models.inference.loaded_model import Served
 from models.inference.rows import Rows
-from models.serving.frames import unframed
+from models.serving.framing import unframed
 from tasks.runtime.segments import segments, segments_folder
 from tasks.serve import book as module
 from tasks.serve.book import Book, new_ids

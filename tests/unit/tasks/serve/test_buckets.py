@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from models.serving.refusals import Refusal
+from models.serving.http_errors import Refusal
 from tasks.serve.buckets import NEAR, SLOTS, Buckets
 
 

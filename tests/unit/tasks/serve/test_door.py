@@ -10,7 +10,7 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import Response
 
-from models.serving.refusals import Refusal
+from models.serving.http_errors import Refusal
 from tasks.serve import passage
 from tasks.serve.access import Access
 from tasks.serve.door import SMALL_BYTES, Door

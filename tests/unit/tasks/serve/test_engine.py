@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from models.inference.loaded_model import Answer
-from models.serving.refusals import Refusal
+from models.serving.http_errors import Refusal
 from tasks.serve.engine import MOST_ROWS, Engine
 
 SOON = 30.0

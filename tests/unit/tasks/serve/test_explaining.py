@@ -8,7 +8,7 @@ import pytest
 
 from models.errors import DataError
 from models.inference.loaded_model import Answer, Served
-from models.serving.refusals import Refusal
+from models.serving.http_errors import Refusal
 from tasks.serve.answering import Answered
 from tasks.serve.engine import Engine
 from tasks.serve.explaining import check, explanations, is_asked

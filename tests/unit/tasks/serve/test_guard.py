@@ -6,7 +6,7 @@ from models.files import write_json, write_text
 from models.serving.releases import Canary, Release
 from tasks.serve.board import Report, Tally
 from tasks.serve.guard import FINDINGS, Guard
-from tests.unit.models.serving.test_returning import findings, window
+from tests.unit.models.serving.test_auto_rollback import findings, window
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from uvicorn.config import Config
 from uvicorn.server import ServerState
 
-from models.serving.refusals import Refusal
+from models.serving.http_errors import Refusal
 from tasks.serve import calls, short
 from tasks.serve.app import make
 from tasks.serve.calls import Call, Said

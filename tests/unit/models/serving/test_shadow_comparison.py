@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from models.metrics.metrics import METRICS
-from models.serving.comparison import LEAST_LABELS, compare
+from models.serving.shadow_comparison import LEAST_LABELS, compare
 
 NONE = np.full(4, np.nan)
 

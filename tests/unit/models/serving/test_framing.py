@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.serving.frames import framed, is_torn, unframed
+from models.serving.framing import framed, is_torn, unframed
 
 PAYLOADS = st.lists(st.binary(min_size=1, max_size=300), min_size=1, max_size=8)
 

@@ -4,7 +4,7 @@ import pytest
 
 from models.files import write_json
 from models.project_spec.serve import Serve
-from models.serving.asked import SPEC_JSON, asked_of
+from models.serving.serve_rules import SPEC_JSON, asked_of
 
 
 def test_it_is_the_serve_block_of_the_spec(tmp_path):

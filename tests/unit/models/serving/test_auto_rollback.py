@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from models.judge.verdict import Estimate
 from models.monitoring.report import Findings, Window
 from models.project_spec.release import ReturnOn
-from models.serving.returning import at_least, fallen, trouble_of
+from models.serving.auto_rollback import at_least, fallen, trouble_of
 
 
 @dataclass

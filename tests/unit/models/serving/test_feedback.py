@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from models.data.preparation import Target
 from models.errors import DataError
-from models.serving.labels import checked, rows_of_csv
-from models.serving.scoring import LONGEST_ID
+from models.serving.feedback import checked, rows_of_csv
+from models.serving.mlflow_scoring import LONGEST_ID
 from models.validation.labels import checked_labels
 from tests.served_models import preparation_of
 

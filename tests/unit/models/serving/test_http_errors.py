@@ -1,6 +1,6 @@
 """What a server says no to."""
 
-from models.serving import refusals
+from models.serving import http_errors as refusals
 
 
 def test_a_refusal_carries_its_status_and_says_what_it_was_told() -> None:

@@ -17,7 +17,7 @@ from models.data.preparation import Preparation, Target
 from models.errors import DataError, did_you_mean
 from models.feedback.columns import LABEL
 from models.inference.rows import shown
-from models.serving.scoring import LONGEST_ID
+from models.serving.mlflow_scoring import LONGEST_ID
 
 ID = "id"
 LONGEST_BY = 100
