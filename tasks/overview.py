@@ -17,13 +17,13 @@ from pydantic import ValidationError
 from models.errors import LooplineError
 from models.files import read_json
 from models.monitoring.report import Findings
-from models.overview import facts
-from models.overview.data import drifting, failing
-from models.overview.light import light, workspace_light
 from models.pipeline.records import Record
 from models.project_spec.blocks import Spec
 from models.project_spec.reader import read_spec
 from models.project_spec.schedule import parse
+from models.report import facts
+from models.report.data import drifting, failing
+from models.report.light import light, workspace_light
 from models.serving.releases import release_of
 from models.triggers.signal import Decision, Outcome, PastLoop
 from tasks.runtime import decisions, open_signals, processes, registry_story

@@ -6,9 +6,9 @@ from typing import Any
 
 from models.judge.verdict import Difference, Estimate, Verdict
 from models.monitoring.report import Drift, Findings, Window
-from models.overview.facts import Disk, Loop, Move, Overview, ProjectFacts, Standing
-from models.overview.light import light, workspace_light
 from models.project_spec import blocks as spec
+from models.report.facts import Disk, Loop, Move, Overview, ProjectFacts, Standing
+from models.report.light import light, workspace_light
 
 NOW = 1_800_000_000.0
 DAY = 86400.0

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from flows.commands import options
-from models.overview.data import labelled
-from models.overview.facts import Overview, ProjectFacts
+from models.report.data import labelled
+from models.report.facts import Overview, ProjectFacts
 from models.report.overview_page import TITLES, ago, clock, coverage, front_page, measured, size, upcoming
 from models.report.pages import interval, show
 from tasks.overview import overview

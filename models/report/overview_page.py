@@ -13,10 +13,10 @@ from markupsafe import Markup
 
 from models.judge.gates import signed
 from models.monitoring.report import Drift, Window
-from models.overview.data import labelled
-from models.overview.facts import Data, Loop, Overview, ProjectFacts, Service
-from models.overview.light import RANK
 from models.report import pages
+from models.report.data import labelled
+from models.report.facts import Data, Loop, Overview, ProjectFacts, Service
+from models.report.light import RANK
 from models.report.time_chart import metric_chart, spark, volume_chart
 from models.triggers.signal import Outcome
 

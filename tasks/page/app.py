@@ -17,8 +17,8 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
 from models.errors import StoreError
-from models.overview.facts import Overview, ProjectFacts
 from models.report import overview_page
+from models.report.facts import Overview, ProjectFacts
 from models.report.overview_page import Link
 from tasks import overview as gathering
 from tasks.page import api, buttons, login

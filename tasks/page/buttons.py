@@ -17,7 +17,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from models.overview.facts import ProjectFacts
+from models.report.facts import ProjectFacts
 from models.report.overview_page import render_confirm, render_message
 from tasks import overview as gathering
 from tasks.page.acting import Act, Outcome, act

@@ -6,7 +6,7 @@ import time
 import uuid
 
 from models.errors import StoreError
-from models.overview.facts import Waiting
+from models.report.facts import Waiting
 from models.triggers.signal import Signal
 from tasks.page.acting import Outcome
 from tasks.runtime.events import of_signal, send

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from models.overview.facts import ProjectFacts
 from models.pipeline.records import Record, Records
+from models.report.facts import ProjectFacts
 from models.triggers.signal import Decision, PastLoop, Signal
 from tasks.overview import known_projects, name_of, overview, project_facts, project_named
 from tasks.runtime import decisions, events, history, processes

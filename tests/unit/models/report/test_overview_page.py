@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.overview.facts import Data, Ended, Loop, Search, Service, Store, Waiting
 from models.report import overview_page as page
+from models.report.facts import Data, Ended, Loop, Search, Service, Store, Waiting
 from models.report.overview_page import Link, front_page, render_project, tool_links
 from models.triggers.signal import Decision, Signal
 from tests.told_facts import NOW, facts, findings, window, workspace

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from models.overview.facts import Waiting
+from models.report.facts import Waiting
 from tasks.page.wishes import answer, wish
 from tasks.runtime import flow_runs
 from tasks.runtime.events import waiting as events_waiting

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from models.overview.data import has_many_unusable, labelled
-from models.overview.facts import Colour, Disk, Light, ProjectFacts, Service, Standing
+from models.report.data import has_many_unusable, labelled
+from models.report.facts import Colour, Disk, Light, ProjectFacts, Service, Standing
 from models.report.pages import interval, show
 from models.triggers.signal import clock
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from models.overview.facts import Data, Disk, Loop, Service, Standing, Waiting
-from models.overview.light import light, workspace_light
+from models.report.facts import Data, Disk, Loop, Service, Standing, Waiting
+from models.report.light import light, workspace_light
 from models.triggers.signal import Signal
 from tests.told_facts import NOW, facts, findings, verdict, window
 

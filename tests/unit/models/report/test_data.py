@@ -1,6 +1,6 @@
 """A report's failures in words."""
 
-from models.overview.data import drifting, failing
+from models.report.data import drifting, failing
 
 
 def result(**told: object) -> dict[str, object]:

@@ -1,6 +1,6 @@
 """What is told can be written down and read back, and an empty project tells nothing false."""
 
-from models.overview.facts import Overview, ProjectFacts
+from models.report.facts import Overview, ProjectFacts
 from tests.told_facts import facts, findings, window, workspace
 
 

@@ -1,1 +1,0 @@
-"""What is said of a project at one glance, and the light that sums it up."""
