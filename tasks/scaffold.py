@@ -6,12 +6,12 @@ import re
 import shutil
 from pathlib import Path
 
-from models.data.scaffold import guess_spec, guess_target
-from models.data.text_scaffold import guess_text_spec, is_text
 from models.errors import UsageError
 from models.files import SPEC_FILE, replacing_folder, write_text
 from models.project_spec.blocks import NAME_PATTERN
 from models.project_spec.reader import read_spec
+from models.scaffold.table import guess_spec, guess_target
+from models.scaffold.text import guess_text_spec, is_text
 from models.sources.read import read_source
 from tasks.runtime.workspace import Project, Workspace
 

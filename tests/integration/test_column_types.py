@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from models.data.preparation import Preparation
-from models.data.scaffold import guess_spec
 from models.project_spec.reader import read_spec
+from models.scaffold.table import guess_spec
 from tasks.ingest import ingest
 from tasks.label import accept
 from tasks.predict import predict

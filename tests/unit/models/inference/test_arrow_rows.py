@@ -12,11 +12,11 @@ from ruamel.yaml import YAML
 
 from models.data.preparation import Characters
 from models.data.prepare import prepare_table
-from models.data.scaffold import guess_spec
 from models.errors import DataError
 from models.inference.arrow_rows import check_names, csv_types, feed_of_rows, lines_of, series_feeds
 from models.inference.table import TableReader
 from models.project_spec.blocks import Spec
+from models.scaffold.table import guess_spec
 from models.sources.read import read_source
 from tests.column_types import typed_columns
 from tests.unit.models.export.conftest import image_preparation, series_preparation, table_preparation

@@ -2,9 +2,9 @@ import pytest
 from ruamel.yaml import YAML
 
 from models.data.prepare import prepare_table
-from models.data.text_scaffold import guess_text_spec, is_text
 from models.errors import DataError
 from models.project_spec.blocks import Spec
+from models.scaffold.text import guess_text_spec, is_text
 from models.sources.read import read_source
 
 LINE = 'She said: "Is it not {}?"\n'

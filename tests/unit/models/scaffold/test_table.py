@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
 from models.data.prepare import prepare_table
-from models.data.scaffold import _text, guess_spec, guess_target
 from models.errors import DataError, UsageError
 from models.project_spec.blocks import Spec
+from models.scaffold.table import _text, guess_spec, guess_target
 from models.sources.read import read_source
 from models.validation.expectations import raw_checks
 from tests.column_types import typed_columns

@@ -1,0 +1,1 @@
+"""Scaffolds: a first spec for data that nobody has described yet."""
