@@ -194,7 +194,7 @@ def _carry_out(work: Work, out: Path, report: Reporter) -> dict[str, Any]:
 
 def _make_parts(work: Work, report: Reporter) -> list[Part]:
     """All parts; those that are there are not made again."""
-    from models.data.seen import Seen
+    from models.data.seen_hashes import Seen
     from models.inference.scoring import Scorer
     from models.sources.row_batches import count_rows
 

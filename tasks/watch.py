@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from models.data.seen import Seen
+from models.data.seen_hashes import Seen
 from models.errors import StoreError
 from models.files import write_text
 from models.judge.verdict import Estimate, Verdict

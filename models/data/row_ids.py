@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from models.data.columns import as_text
 from models.data.hashing import hash_values
-from models.data.seen import Seen
+from models.data.seen_hashes import Seen
 from models.errors import DataError
 
 

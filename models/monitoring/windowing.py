@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from models.data.seen import Seen
+from models.data.seen_hashes import Seen
 from models.monitoring.examples import Examples, Keys, keys_of, sampled
 from models.monitoring.reference import Reference
 from models.monitoring.tally import Bounds, Tally, predictions_of, tally

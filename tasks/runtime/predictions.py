@@ -196,7 +196,7 @@ def _once(tables: Iterator[pa.Table], versions: Sequence[str] | None) -> Iterato
     import pyarrow.compute as pc
 
     from models.data.hashing import hash_rows
-    from models.data.seen import Seen
+    from models.data.seen_hashes import Seen
 
     seen = Seen()
     wanted = None if versions is None else pa.array(list(versions), pa.string())

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from models.data.seen import Seen
+from models.data.seen_hashes import Seen
 from models.errors import StoreError
 from models.monitoring.examples import Examples, Keys
 from models.monitoring.report import Window

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from models.data.row_ids import given_ids, row_ids
-from models.data.seen import Seen
+from models.data.seen_hashes import Seen
 from models.errors import DataError
 
 

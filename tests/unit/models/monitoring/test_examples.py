@@ -3,7 +3,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.data.seen import Seen
+from models.data.seen_hashes import Seen
 from models.monitoring.examples import MOST_MEASURED, Examples, keys_of, label_values, sampled
 
 KEYS = st.lists(st.integers(0, 50), max_size=30).map(lambda keys: np.array(keys, dtype=np.uint64))

@@ -5,7 +5,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.data.seen import Seen
+from models.data.seen_hashes import Seen
 from models.monitoring.windowing import Filling, Rules, fill
 from tests.unit.models.watch.conftest import logged, reference, rows
 

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.data.seen import Seen
+from models.data.seen_hashes import Seen
 
 
 @given(st.lists(st.lists(st.integers(0, 30), max_size=12), max_size=30))
