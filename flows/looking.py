@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from models.pipeline.records import Record
-from models.training.costs import of_results
+from models.training.costs.summary import of_results
 from tasks.runtime.ledger import Ledger
 from tasks.runtime.loop import Loop
 from tasks.runtime.report_pages import address_of

@@ -16,7 +16,7 @@ from models.errors import UsageError
 from models.files import read_json, write_json, write_text
 from models.project_spec.blocks import Spec
 from models.project_spec.reader import read_document, read_spec
-from models.search import with_params
+from models.training.search_space import with_params
 from tasks.runtime.gang import Gang
 from tasks.runtime.ledger import Ledger
 from tasks.runtime.locks import held

@@ -11,7 +11,7 @@ from models.data.preparation import Preparation
 from models.feedback.columns import FEEDBACK_WORDS
 from models.files import write_text
 from models.pipeline.records import Record
-from models.training.costs import Costs, of_results
+from models.training.costs.summary import Costs, of_results
 from tasks.adapters import provenance
 from tasks.runtime.loop import Done, Inputs, Loop
 from tasks.runtime.outbox import LOOP_RUN

@@ -16,7 +16,7 @@ from pydantic import BaseModel
 
 from models.cores import usable_cores
 from models.errors import LooplineError
-from models.spec_check import read_checked
+from models.training.spec_check import read_checked
 from tasks.runtime import segments, stores
 from tasks.runtime.part_log import DAMAGED
 from tasks.runtime.platform import LEAST_FREE_BYTES

@@ -18,7 +18,7 @@ from models.inference import pyfunc
 from models.pipeline.keys import key_of
 from models.pipeline.records import Record
 from models.sealing import TAG, signature
-from models.training.costs import of_results
+from models.training.costs.summary import of_results
 from tasks.adapters import provenance
 from tasks.adapters.artifacts import FILES, signing_key
 from tasks.adapters.registry import KEY, Registry

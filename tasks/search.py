@@ -19,9 +19,9 @@ from models.metrics.metrics import METRICS, measure, metric_name, resolve_metric
 from models.nets.catalogue import net_name
 from models.pipeline.records import Record
 from models.project_spec.blocks import Dimension, Model, Task, Train
-from models.search import Trial, best_of, check_space, suggest, trials_owed, usual_space, with_params
-from models.training.costs import Costs, total
+from models.training.costs.summary import Costs, total
 from models.training.job import Epoch, Result
+from models.training.search_space import Trial, best_of, check_space, suggest, trials_owed, usual_space, with_params
 from tasks.adapters import optuna_study
 from tasks.adapters.origin import Begun, begin
 from tasks.runtime import memory

@@ -9,8 +9,8 @@ from models.files import write_json
 from models.metrics.metrics import metric_name
 from models.nets.catalogue import net_name, unused
 from models.pipeline.records import Record
-from models.search import with_params
 from models.training.job import Epoch, Result
+from models.training.search_space import with_params
 from tasks.adapters.origin import begin
 from tasks.runtime.jobs import job
 from tasks.runtime.loop import Done, Inputs, Loop

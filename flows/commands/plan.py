@@ -6,7 +6,7 @@ import click
 
 from flows.commands import options
 from models.project_spec.blocks import Spec
-from models.spec_check import read_checked
+from models.training.spec_check import read_checked
 from tasks.runtime import stores
 from tasks.runtime.ledger import Ledger
 from tasks.runtime.workspace import Project, Workspace

@@ -63,7 +63,7 @@ def net_of(job: Job, preparation: Preparation) -> nn.Module:
         StoreError: The job's folder lacks the weights, or holds another net's.
     """
     from models.nets.sizes import Sizes
-    from models.training.weights import load_net
+    from models.training.checkpoints.weights import load_net
 
     return load_net(job.model, Sizes.of(preparation), job.project, job.folder / WEIGHTS_FILE)
 
@@ -71,8 +71,8 @@ def net_of(job: Job, preparation: Preparation) -> nn.Module:
 def _net_predictions(job: Job, preparation: Preparation, positions: np.ndarray) -> np.ndarray:
     import torch
 
-    from models.training.examples import open_examples
-    from models.training.objective import predictions, settle
+    from models.training.batches.examples import open_examples
+    from models.training.optimisation.losses import predictions, settle
 
     net = net_of(job, preparation)
     whole = job.model_copy(update={"fold": None, "sample": 1.0})

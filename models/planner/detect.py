@@ -6,9 +6,9 @@ import psutil
 import torch
 
 from models.cores import usable_cores
-from models.planner.devices import find_device
 from models.planner.machines import LAPTOP, Machine
-from models.training.peak import measured_peak
+from models.training.costs.devices import find_device
+from models.training.costs.peak import measured_peak
 
 _GB = 1e9
 

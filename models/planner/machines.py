@@ -10,7 +10,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from models.errors import UsageError
-from models.planner.devices import find_device, known_devices
+from models.training.costs.devices import find_device, known_devices
 
 _NAME = re.compile(r"(?:(?P<nodes>\d+)x)?(?P<devices>\d+)x(?P<device>[A-Za-z]\w*)")
 # GB/s one way for each device: NVLink within a node; between nodes what one adapter a device carries (400, 200, 100

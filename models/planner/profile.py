@@ -26,7 +26,7 @@ from models.nets.sizes import Sizes
 from models.nets.splitting import Stack, tensor_plan
 from models.planner.live import LiveBytes
 from models.project_spec.blocks import Model, Train
-from models.training.flops import count_flops
+from models.training.costs.flops import count_flops
 
 _AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
 Recompute = Literal["none", "full", "selective"]

@@ -10,8 +10,8 @@ import torch
 from models.distributed.order import seed_of, share
 from models.metrics.metrics import Metric
 from models.project_spec.references import call
-from models.training.objective import predictions, settle, settled_loss
-from models.training.pretrain import LOSS, Hiding
+from models.training.optimisation.losses import predictions, settle, settled_loss
+from models.training.optimisation.pretrain import LOSS, Hiding
 from models.training.session import Session
 
 # Examples of one forward pass without gradients: large enough to be quick, small enough to stay in the cache.

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from models.project_spec.blocks import Model, Train
-from models.training.costs import Costs
+from models.training.costs.summary import Costs
 
 WEIGHTS_FILE = "weights.safetensors"
 TREES_FILE = "trees.txt"

@@ -10,14 +10,14 @@ import torch
 
 from models.distributed.dtensor import local, total_norm
 from models.distributed.pipeline import Criterion
-from models.training.batches import Batch
+from models.training.batches.micro_batch import Batch
+from models.training.batches.stream import StreamOrder
 from models.training.evaluate import evaluate
 from models.training.job import Epoch
-from models.training.objective import Loss
-from models.training.optimisers import clip
-from models.training.schedules import is_plateau, learning_rate
+from models.training.optimisation.losses import Loss
+from models.training.optimisation.optimisers import clip
+from models.training.optimisation.schedules import is_plateau, learning_rate
 from models.training.session import Session
-from models.training.stream import StreamOrder
 
 Report = Callable[[Epoch], bool]
 Step = Callable[[torch.Tensor | StreamOrder, int, int], torch.Tensor]

@@ -20,17 +20,17 @@ from models.distributed.world import World
 from models.errors import TrainingError
 from models.files import storing
 from models.nets.catalogue import is_trees
-from models.training.costs import of_epochs
-from models.training.diagnose import explain
-from models.training.finished import identity, read_finished, write_result
+from models.training.checkpoints.finished import identity, read_finished, write_result
+from models.training.checkpoints.state import Tensors
+from models.training.checkpoints.weights import save_weights
+from models.training.costs.summary import of_epochs
 from models.training.job import WEIGHTS_FILE, Epoch, Job, Result
 from models.training.loop import NonFiniteError, Report, train
-from models.training.objective import loss_name
-from models.training.optimisers import is_fused
+from models.training.optimisation.diagnose import explain
+from models.training.optimisation.losses import loss_name
+from models.training.optimisation.optimisers import is_fused
 from models.training.session import Session, checkpoint_folder, open_session
 from models.training.stages import make_ready
-from models.training.state import Tensors
-from models.training.weights import save_weights
 
 # Until the first step, which may compile; after it the pulse is quicker, and says who is behind.
 _COLLECTIVE_TIMEOUT = datetime.timedelta(minutes=10)

@@ -19,20 +19,13 @@ from models.distributed.precision import Scaler, make_scaler
 from models.distributed.world import World
 from models.errors import TrainingError
 from models.metrics.metrics import Metric
-from models.planner.refusal import refuse_what_cannot_fit
-from models.training.batches import Batches
-from models.training.checkpoint import newest, read_meta
-from models.training.ema import Ema
-from models.training.examples import Examples, open_examples
-from models.training.finished import difference, identity
-from models.training.job import Job
-from models.training.meter import Meter, open_meter
-from models.training.objective import Loss
-from models.training.optimisers import make_optimiser
-from models.training.purpose import make_purpose
-from models.training.saver import Saver, own_part
-from models.training.shards import Stored
-from models.training.state import (
+from models.training.batches.examples import Examples, open_examples
+from models.training.batches.micro_batch import Batches
+from models.training.checkpoints.checkpoint import newest, read_meta
+from models.training.checkpoints.finished import difference, identity
+from models.training.checkpoints.saver import Saver, own_part
+from models.training.checkpoints.shards import Stored
+from models.training.checkpoints.state import (
     Kept,
     Progress,
     Tensors,
@@ -47,6 +40,13 @@ from models.training.state import (
     take_tensors,
     weights_of,
 )
+from models.training.costs.meter import Meter, open_meter
+from models.training.job import Job
+from models.training.memory_check import refuse_what_cannot_fit
+from models.training.optimisation.ema import Ema
+from models.training.optimisation.losses import Loss
+from models.training.optimisation.objective import make_purpose
+from models.training.optimisation.optimisers import make_optimiser
 
 
 @dataclass

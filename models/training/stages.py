@@ -13,11 +13,11 @@ from typing import Any
 from models.distributed.world import World
 from models.files import write_json
 from models.project_spec.methods import Augment
-from models.training.fitting import find_batch
+from models.training.auto_batch import find_batch
+from models.training.batches.pseudo import TAKEN, give_labels
 from models.training.job import WEIGHTS_FILE, Epoch, Job, Result
-from models.training.pretrain import LOSS
-from models.training.pseudo import TAKEN, give_labels
-from models.training.start import origin_of
+from models.training.optimisation.fine_tuning import origin_of
+from models.training.optimisation.pretrain import LOSS
 
 Report = Callable[[Epoch], bool]
 Run = Callable[[Job, Report, World], Result]

@@ -28,16 +28,16 @@ from models.files import write_json, write_text
 from models.metrics.metrics import Metric, resolve_metric
 from models.nets.build import check_arguments
 from models.project_spec.references import call
-from models.training.checkpoint import KEEP
-from models.training.costs import of_epochs
-from models.training.counters import peak_memory_mb, reset_peak
-from models.training.examples import Examples, open_examples
-from models.training.finished import difference, identity, write_result
+from models.training.batches.examples import Examples, open_examples
+from models.training.checkpoints.checkpoint import KEEP
+from models.training.checkpoints.finished import difference, identity, write_result
+from models.training.checkpoints.state import Progress
+from models.training.costs.counters import peak_memory_mb, reset_peak
+from models.training.costs.summary import of_epochs
 from models.training.job import TREES_FILE, Epoch, Job, Result
 from models.training.loop import Report, is_better
-from models.training.objective import class_weights, predictions
+from models.training.optimisation.losses import class_weights, predictions
 from models.training.session import checkpoint_folder
-from models.training.state import Progress
 
 CPU = torch.device("cpu")
 # Each segment costs one more pass of prediction over the training rows.

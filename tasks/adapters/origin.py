@@ -13,8 +13,8 @@ from models.data.preparation import PREPARATION_FILE
 from models.errors import UsageError
 from models.files import replacing_folder
 from models.project_spec.blocks import Model
+from models.training.checkpoints.weights import weights_sha256
 from models.training.job import WEIGHTS_FILE, Origin
-from models.training.weights import weights_sha256
 from tasks.adapters.artifacts import download_version
 from tasks.runtime.ledger import FRESH
 from tasks.runtime.loop import Inputs, Loop

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from models.errors import DataError, GateRefused, StoreError
-from models.training.costs import of_results
+from models.training.costs.summary import of_results
 from models.triggers.signal import Outcome, PastLoop
 from tasks.runtime import history
 from tasks.runtime.events import LOOP_ENDED, Event, send

@@ -20,7 +20,7 @@ from models.cores import usable_cores
 from models.distributed.forkserver import receive, send
 from models.errors import LooplineError, TrainingError
 from models.nets.catalogue import is_trees
-from models.training.finished import read_finished
+from models.training.checkpoints.finished import read_finished
 from models.training.job import Epoch, Job, Meeting, Result
 from tasks.runtime import nodes
 from tasks.runtime.nodes import Door

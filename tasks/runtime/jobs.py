@@ -94,7 +94,7 @@ def cpu_peak(workspace: Workspace, gang: Gang, threads: int, precision: str) -> 
             known = {}
         machine = known.setdefault(_processor(), {})
         if key not in machine:
-            machine[key] = gang.call("models.training.peak:measured_peak", threads=threads, precision=precision)
+            machine[key] = gang.call("models.training.costs.peak:measured_peak", threads=threads, precision=precision)
             write_json(path, known)
         value: float | None = machine[key]
         return value

@@ -20,7 +20,7 @@ from models.pipeline.records import Record, digest_of
 from models.pipeline.steps import BY_NAME
 from models.project_spec.blocks import Spec
 from models.project_spec.reader import read_spec
-from models.spec_check import read_checked
+from models.training.spec_check import read_checked
 from tasks.runtime import old_work, processes, registry_view
 from tasks.runtime.delivery import Courier, Delivery
 from tasks.runtime.ending import conclude, conclude_killed, outcome_of

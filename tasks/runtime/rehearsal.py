@@ -399,7 +399,7 @@ class Rehearsal:
 
     def _origin(self, model: str) -> Origin | None:
         """The weights of an earlier model of this replay; None where it is no net."""
-        from models.training.weights import weights_sha256
+        from models.training.checkpoints.weights import weights_sha256
 
         weights = self._model_folder(model) / WEIGHTS_FILE
         if not weights.exists():

@@ -24,7 +24,7 @@ from models.nets.sizes import Sizes
 from models.project_spec.blocks import Image, Model, Train, Window
 from models.training.job import Job
 from models.training.loop import train
-from models.training.schedules import learning_rate
+from models.training.optimisation.schedules import learning_rate
 from models.training.session import open_session
 
 REPEATS = 5

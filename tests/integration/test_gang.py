@@ -15,8 +15,8 @@ import psutil
 import pytest
 
 from models.errors import TrainingError, UserCodeError
+from models.training.checkpoints.weights import weights_sha256
 from models.training.job import WEIGHTS_FILE, Job
-from models.training.weights import weights_sha256
 from tasks.runtime.gang import Gang, default_threads
 from tests import warm
 

@@ -7,8 +7,8 @@ import pytest
 from safetensors.torch import load_file
 
 from models.training.job import WEIGHTS_FILE
+from models.training.optimisation.fine_tuning import origin_of
 from models.training.rank import run_job
-from models.training.start import origin_of
 
 pytestmark = pytest.mark.integration
 

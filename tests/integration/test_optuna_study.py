@@ -9,7 +9,7 @@ import pytest
 
 from models.errors import UsageError
 from models.project_spec.blocks import Dimension, Search
-from models.search import suggest
+from models.training.search_space import suggest
 from tasks.adapters import optuna_study
 from tasks.adapters.optuna_study import (
     KILLED,

@@ -16,7 +16,7 @@ import pytest
 
 from models.errors import GateRefused, StoreError
 from models.project_spec.blocks import Dimension, Search
-from models.search import suggest
+from models.training.search_space import suggest
 from tasks.adapters.optuna_study import ask, open_study, reaching_studies, trials_of
 from tasks.adapters.registry import Registry
 from tasks.runtime.delivery import client

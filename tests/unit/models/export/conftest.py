@@ -23,8 +23,8 @@ from models.nets.build import build_net
 from models.nets.catalogue import is_trees
 from models.nets.sizes import Sizes
 from models.project_spec.blocks import Image, Model, Spec, Train, Window
+from models.training.checkpoints.weights import save_weights
 from models.training.job import TREES_FILE, WEIGHTS_FILE, Job
-from models.training.weights import save_weights
 from tests.conftest import MakeOnce
 
 FinishedJob = Callable[..., Job]

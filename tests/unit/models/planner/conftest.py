@@ -13,7 +13,7 @@ from models.nets.build import build_net, example_inputs
 from models.nets.sizes import Sizes
 from models.planner.profile import Profiler
 from models.project_spec.blocks import Model, Train
-from models.training.optimisers import make_optimiser
+from models.training.optimisation.optimisers import make_optimiser
 
 TABLE = Sizes("table", "binary", 16, (17, 4, 105))
 SERIES = Sizes("series", "regression", 8, window=(32, 8))

@@ -1,7 +1,8 @@
 import pytest
 
-from models.planner.settings import base_candidate, state_ratio, training_of
+from models.planner.settings import base_candidate, training_of
 from models.project_spec.blocks import Train
+from models.training.optimisation.optimisers import state_ratio
 
 
 @pytest.mark.parametrize(("name", "expected"), [("adamw", 2.0), ("adam", 2.0), ("sgd", 1.0)])

@@ -16,7 +16,7 @@ def test_a_version_number_is_a_name_too():
 
 
 def test_auto_is_a_batch_and_survives_the_search(tmp_path):
-    from models.search import with_params
+    from models.training.search_space import with_params
 
     train = Train(batch="auto", pretrain={"epochs": 2}, start={"freeze": ["a"]})
     assert train.batch == 0

@@ -3,8 +3,8 @@ import math
 import pytest
 
 from models.training import loop
-from models.training.costs import MEASURED
-from models.training.finished import identity
+from models.training.checkpoints.finished import identity
+from models.training.costs.summary import MEASURED
 from models.training.job import Epoch
 from models.training.loop import is_better
 from models.training.rank import run_job

@@ -3,7 +3,7 @@ import torch
 
 from models.distributed.world import World
 from models.errors import TrainingError
-from models.planner import refusal
+from models.training import memory_check as refusal
 from models.training.rank import run_job
 from models.training.session import checkpoint_folder, open_session
 

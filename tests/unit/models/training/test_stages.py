@@ -7,11 +7,11 @@ from safetensors.numpy import save_file
 from models.distributed.world import World
 from models.errors import DataError, UsageError
 from models.training import loop, stages
+from models.training.checkpoints.weights import weights_sha256
 from models.training.job import WEIGHTS_FILE
+from models.training.optimisation.fine_tuning import origin_of
 from models.training.rank import run_job
 from models.training.stages import make_ready
-from models.training.start import origin_of
-from models.training.weights import weights_sha256
 
 
 class Killed(BaseException):

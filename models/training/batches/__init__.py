@@ -1,0 +1,1 @@
+"""What a rank trains on: examples, batches, augmentation."""

@@ -1,0 +1,275 @@
+"""Examples in memory-mapped tensors, gathered into batches by index: a table is never fed row by row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
+
+from models.data.preparation import Preparation
+from models.data.tensor_file import places
+from models.distributed.order import Order, seed_of
+from models.errors import DataError, TrainingError
+from models.nets.catalogue import is_trees
+from models.project_spec.blocks import Kind
+from models.training.batches.selection import KEY, fold_of, is_chosen, recent_of
+from models.training.batches.stream import Shards, Stream, StreamOrder
+from models.training.job import Job
+
+Inputs = dict[str, torch.Tensor]
+
+# The targets of a regression as they were given, float64: what they are learnt as has lost digits.
+VALUE = "value"
+
+# Examples of one pass without gradients, at most.
+LARGEST_PASS = 4096
+# Kinds whose examples share nothing with their neighbours; windows of a series or a text overlap and stay mapped.
+_ROWS_APART = ("table", "image")
+
+
+@dataclass(frozen=True)
+class Examples:
+    """Tensors of one split and which of its examples count.
+
+    Attributes:
+        tensors: As written by `models/data/encode.py`, mapped from the file, or the buffers of `stream`.
+        keep: Positions of the examples that count, int64; None for all.
+        target: The learnt target of every example in the file, or in the buffers. For text where each window starts:
+            its targets are cut from the tokens.
+        value: The target of every example in the file in its own unit, on the CPU; None for classes and characters.
+        target_type: What the loss eats: float32 (binary, regression) or int64 (classes, characters).
+        window: Steps of a series' window, or characters of a text's.
+        stream: Reads a file that is too large to hold; None for one that is mapped whole.
+        device: Where batches are wanted.
+    """
+
+    kind: Kind
+    tensors: Inputs
+    target: torch.Tensor
+    keep: torch.Tensor | None
+    value: torch.Tensor | None = None
+    window: int = 0
+    mean: torch.Tensor | None = None
+    std: torch.Tensor | None = None
+    target_type: torch.dtype = torch.float32
+    stream: Stream | None = None
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+
+    def __len__(self) -> int:
+        if self.stream is not None:
+            return len(self.stream)
+        return len(self.target) if self.keep is None else len(self.keep)
+
+    def order(self, epoch: int, plan: Order) -> torch.Tensor | StreamOrder:
+        """The positions of the examples as `epoch` takes them; slices of it are what `gather` is to be given."""
+        return plan.epoch(epoch).to(self.device) if self.stream is None else self.stream.order(*plan.part(epoch))
+
+    def targets(self) -> torch.Tensor:
+        """The targets of all examples that count, in their own order; for text (examples, window)."""
+        if self.kind == "text":
+            return self.gather_target(torch.arange(len(self), device=self.target.device))
+        if self.stream is not None:
+            return torch.cat([part.to(self.target_type) for part in self.stream.read("target")]).to(self.device)
+        return self.target if self.keep is None else self.target.index_select(0, self.keep)
+
+    def values(self) -> NDArray[np.int64] | NDArray[np.float64]:
+        """The targets of all examples that count as metrics eat them: class indices, or exact in their own unit."""
+        if self.value is None:
+            return self.targets().long().cpu().numpy()
+        if self.stream is not None:
+            return torch.cat(list(self.stream.read(VALUE))).numpy()
+        return (self.value if self.keep is None else self.value.index_select(0, self.keep.cpu())).numpy()
+
+    def gather(self, positions: torch.Tensor, change: Callable[[torch.Tensor], torch.Tensor] | None = None) -> Inputs:
+        """The net's inputs for the examples at `positions`; `change` alters images in [0, 1] before they are normed."""
+        at = self._at(positions)
+        if self.kind == "table":
+            return {"numeric": self._select("numeric", at), "categorical": self._select("categorical", at).long()}
+        if self.kind == "series":
+            return {"series": self._windows(at)}
+        if self.kind == "text":
+            return {"tokens": self._cut(at, 0)}
+        image = self._select("image", at).float().div_(255)
+        return {"image": self._normed(change(image) if change else image)}
+
+    def gather_target(self, positions: torch.Tensor) -> torch.Tensor:
+        """The targets of the examples at `positions`: of a text the characters after each, int64 (examples, window)."""
+        if self.kind == "text":
+            return self._cut(self._at(positions), 1)
+        target = self.target.index_select(0, self._at(positions))
+        return target.to(self.device, self.target_type, non_blocking=True)
+
+    def to(self, device: torch.device) -> Examples:
+        """The same on another device; on the CPU nothing is copied."""
+        if device.type == "cpu":
+            return self
+        keep, mean, std = (None if part is None else part.to(device) for part in (self.keep, self.mean, self.std))
+        if self.stream is not None:
+            return replace(self, mean=mean, std=std, device=device)
+        tensors = {name: tensor.to(device) for name, tensor in self.tensors.items()}
+        target = self.target.to(device)
+        return replace(self, tensors=tensors, target=target, keep=keep, mean=mean, std=std, device=device)
+
+    def _at(self, positions: torch.Tensor) -> torch.Tensor:
+        if self.stream is not None:
+            return self.stream.at(positions)
+        return positions if self.keep is None else self.keep.index_select(0, positions)
+
+    def _select(self, name: str, at: torch.Tensor) -> torch.Tensor:
+        chosen = self.tensors[name].index_select(0, at)
+        return chosen if self.stream is None else chosen.to(self.device, non_blocking=True)
+
+    def with_more(self, tensors: Inputs, target: torch.Tensor) -> Examples:
+        """These and, behind them, more examples of the same kind. Cost: a copy of all tensors."""
+        count = len(self.target)
+        joined = {name: torch.cat([tensor, tensors[name]]) for name, tensor in self.tensors.items()}
+        keep = self.keep
+        if keep is not None:
+            keep = torch.cat([keep, torch.arange(count, count + len(target))])
+        return replace(self, tensors=joined, target=torch.cat([self.target, target]), keep=keep)
+
+    def _windows(self, at: torch.Tensor) -> torch.Tensor:
+        ends = self.tensors["end"].index_select(0, at)
+        steps = torch.arange(1 - self.window, 1, device=at.device)
+        flat = self.tensors["series"].index_select(0, (ends.unsqueeze(1) + steps).flatten())
+        return flat.view(len(at), self.window, -1)
+
+    def _cut(self, at: torch.Tensor, shift: int) -> torch.Tensor:
+        starts = self.target.index_select(0, at)
+        places = (starts.unsqueeze(1) + torch.arange(shift, self.window + shift, device=at.device)).flatten()
+        return self.tensors["tokens"].index_select(0, places).view(len(at), self.window).long()
+
+    def _normed(self, image: torch.Tensor) -> torch.Tensor:
+        assert self.mean is not None
+        assert self.std is not None
+        return image.sub_(self.mean).div_(self.std)
+
+
+def open_examples(job: Job, preparation: Preparation) -> tuple[Examples, Examples]:
+    """The examples to train on and those to validate on, after `job.fold`, `job.sample` and what methods ask for.
+
+    Pretraining sees the inputs of all training rows and of those without a label; a student also those that its
+    teacher gave a label; `train.recent` leaves most of the older rows out.
+
+    Raises:
+        DataError: A tensor file cannot be read, or a side is left empty.
+    """
+    if job.fold is None:
+        train = _opened(job, preparation, "train")
+        validation = _opened(job, preparation, "validation")
+    else:
+        train, validation = _fold(job, preparation)
+    train = _with_more(_sampled(train, job), job)
+    for side, examples in (("train", train), ("validation", validation)):
+        if not len(examples):
+            raise DataError(f"{job.tensors.get(side, side)}: no examples to {side} on: change data.split")
+    return train, validation
+
+
+def _opened(job: Job, preparation: Preparation, split: str) -> Examples:
+    """A split, mapped whole, or streamed where it is larger than `train.memory_mb` and its rows stand by themselves."""
+    path, limit = job.tensors[split], job.train.memory_mb << 20
+    is_large = path.exists() and path.stat().st_size > limit
+    is_part = split == "train" and (job.sample < 1 or is_chosen(job))
+    if not is_large or is_part or preparation.kind not in _ROWS_APART or is_trees(job.model.net):
+        tensors = _mapped(path)
+        return _examples(preparation, tensors, recent_of(tensors, None, job) if split == "train" else None)
+    found = places(path)
+    row_bytes = sum(place.row_bytes for place in found.values())
+    least = max(job.train.batch + job.train.batch // 8, LARGEST_PASS)
+    shards = Shards.fitting(found["target"].shape[0], row_bytes, limit // 2, least, job.train.seed)
+    stream = Stream(path, shards, pinned=torch.cuda.is_available())
+    return replace(_examples(preparation, stream.buffers, None), target=stream.buffers["target"], stream=stream)
+
+
+def _mapped(path: Path) -> Inputs:
+    try:
+        with safe_open(path, framework="pt") as file:
+            return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  not a dict
+    except (OSError, SafetensorError) as error:
+        raise DataError(f"{path}: cannot be read as tensors ({error}): remove it and run again") from error
+
+
+def _examples(preparation: Preparation, tensors: Inputs, keep: torch.Tensor | None) -> Examples:
+    name = _target_name(preparation)
+    kind = torch.int64 if preparation.task in ("multiclass", "language") else torch.float32
+    pixels, window = preparation.pixels, preparation.window or preparation.characters
+    return Examples(
+        kind=preparation.kind,
+        tensors={key: tensor for key, tensor in tensors.items() if key not in (name, KEY, VALUE)},
+        target=tensors[name].to(kind),
+        target_type=kind,
+        keep=keep,
+        value=tensors[VALUE] if preparation.task == "regression" else None,
+        window=window.length if window else 0,
+        mean=torch.tensor(pixels.mean).view(-1, 1, 1) if pixels else None,
+        std=torch.tensor(pixels.std).view(-1, 1, 1) if pixels else None,
+    )
+
+
+def _target_name(preparation: Preparation) -> str:
+    return "start" if preparation.kind == "text" else "target"
+
+
+def _fold(job: Job, preparation: Preparation) -> tuple[Examples, Examples]:
+    assert job.fold is not None
+    index, k = job.fold
+    sides = [_mapped(job.tensors[name]) for name in ("train", "validation")]
+    joined = {
+        name: sides[0][name] if name == "series" else torch.cat([side[name] for side in sides]) for name in sides[0]
+    }
+    if preparation.kind == "text":
+        joined["start"][len(sides[0]["start"]) :] += len(sides[0]["tokens"])
+    blocks = job.fold_by == "blocks" or preparation.kind in ("series", "text")
+    key = joined.get(KEY)
+    groups = key if job.fold_by == "groups" else None
+    fold = fold_of(joined[_target_name(preparation)], k, job.train.seed, blocks, groups, times=key)
+    if not 0 <= index < k <= len(fold):
+        raise TrainingError(f"fold {index} of {k} over {len(fold)} examples: expected 0 <= fold < k <= examples")
+    train, validation = torch.nonzero(fold != index).flatten(), torch.nonzero(fold == index).flatten()
+    if preparation.characters is not None:
+        starts, length = joined["start"], preparation.characters.length
+        low, high = starts[validation[0]], starts[validation[-1]]
+        train = train[(starts[train] - low <= -length) | (starts[train] - high >= length)]
+    recent = recent_of(joined, train, job)
+    return _examples(preparation, joined, recent), _examples(preparation, joined, validation)
+
+
+def _with_more(train: Examples, job: Job) -> Examples:
+    """The training examples and, behind them, those without a label of their own that this stage is to see."""
+    if job.stage == "pretrain" and "unlabelled" in job.tensors:
+        more = _mapped(job.tensors["unlabelled"])
+        return train.with_more(more, train.target.new_zeros(len(next(iter(more.values())))))
+    if job.pseudo:
+        given = _mapped(job.tensors["pseudo"])
+        unlabelled = _mapped(job.tensors["unlabelled"])
+        chosen = {name: tensor.index_select(0, given["position"]) for name, tensor in unlabelled.items()}
+        return train.with_more(chosen, given["target"].to(train.target.dtype))
+    return train
+
+
+def open_unlabelled(job: Job, preparation: Preparation) -> Examples:
+    """The examples without a label, their targets all 0.
+
+    Raises:
+        DataError: There are none, or the file cannot be read.
+    """
+    if "unlabelled" not in job.tensors:
+        raise DataError("train.pseudo_labels: no row without a target: leave `pseudo_labels` out, or give such rows")
+    tensors = _mapped(job.tensors["unlabelled"])
+    target = torch.zeros(len(next(iter(tensors.values()))), dtype=torch.int64)
+    return _examples(preparation, {**tensors, "target": target}, None)
+
+
+def _sampled(train: Examples, job: Job) -> Examples:
+    if job.sample >= 1:
+        return train
+    generator = torch.Generator().manual_seed(seed_of("sample", job.train.seed))
+    some = torch.randperm(len(train), generator=generator)[: max(1, round(job.sample * len(train)))].sort().values
+    keep = some if train.keep is None else train.keep[some]
+    return replace(train, keep=keep)

@@ -1,0 +1,53 @@
+"""What one micro-step of one rank trains on: examples gathered, changed where the spec asks for it, parts hidden."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from models.distributed.order import seed_of
+from models.training.batches.augment import Changer, is_on
+from models.training.batches.examples import Examples, Inputs
+from models.training.job import Job
+from models.training.optimisation.pretrain import Hiding
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Inputs and target of some examples; `mixed`: how much of each stays, and which other is mixed in."""
+
+    inputs: Inputs
+    target: torch.Tensor
+    mixed: tuple[float, torch.Tensor] | None = None
+
+
+@dataclass(frozen=True)
+class Batches:
+    """Makes batches that depend on nothing but the seed and where they stand."""
+
+    job: Job
+    examples: Examples
+    hiding: Hiding | None = None
+
+    def at(self, positions: torch.Tensor, epoch: int, seat: int, rank: int) -> Batch:
+        """The examples at `positions` as `rank` sees them in micro-step `seat` of `epoch`."""
+        train, examples = self.job.train, self.examples
+        if self.hiding is not None:
+            generator = np.random.default_rng(seed_of("hide", train.seed, epoch, seat, rank))
+            return Batch(*self.hiding.hide(examples.gather(positions), generator))
+        target = examples.gather_target(positions)
+        if not is_on(train.augment):
+            return Batch(examples.gather(positions), target)
+        changer = Changer.at(train.augment, train.seed, epoch, seat, rank)
+        if examples.kind != "image":
+            return Batch(changer.disturb(examples.gather(positions)), target)
+        inputs = examples.gather(positions, changer.move)
+        mixed = changer.mix(len(positions))
+        if mixed is None:
+            return Batch(inputs, target)
+        kept, other = mixed
+        other = other.to(target.device)
+        image = inputs["image"] * kept + inputs["image"][other] * (1 - kept)
+        return Batch({"image": image}, target, (kept, other))

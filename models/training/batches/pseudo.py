@@ -1,0 +1,66 @@
+"""Pseudo-labels: what a teacher says of rows that nobody labelled, kept where it is sure.
+
+Source: Lee 2013 (pseudo-label), Xie et al. 2020 (noisy student).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file
+
+from models.data.preparation import Preparation
+from models.distributed.world import World
+from models.errors import UsageError
+from models.nets.sizes import Sizes
+from models.training.batches.examples import Examples, open_unlabelled
+from models.training.checkpoints.weights import load_net, save_weights, weights_sha256
+from models.training.job import WEIGHTS_FILE, Job
+
+TAKEN = "pseudo"
+LABELS_FILE = "labels.safetensors"
+_BATCH = 512
+
+
+@dataclass(frozen=True)
+class Labels:
+    """A file of `position` (among the unlabelled) and `target`, its hash, and how many of how many were taken."""
+
+    path: Path
+    sha256: str
+    counts: dict[str, int]
+
+
+def give_labels(teacher: Job, confidence: float, world: World) -> Labels:
+    """The labels that a finished teacher is sure of; found once by rank 0, for all. Every rank must call it.
+
+    Raises:
+        UsageError: The task is a regression, whose answers say nothing of how sure they are.
+        DataError: There is no row without a label.
+    """
+    preparation = Preparation.load(teacher.prepared)
+    if preparation.task == "regression":
+        raise UsageError("train.pseudo_labels: a regression does not say how sure it is: for classes only, drop it")
+    path = teacher.folder / LABELS_FILE
+    unlabelled = open_unlabelled(teacher, preparation)
+    if world.is_first and not path.exists():
+        net = load_net(teacher.model, Sizes.of(preparation), teacher.project, teacher.folder / WEIGHTS_FILE)
+        chance, label = confident(net, unlabelled, preparation.task == "binary")
+        position = torch.nonzero(chance >= confidence).flatten()
+        save_weights(path, {"position": position, "target": label[position]})
+    world.gather(None)
+    taken = len(load_file(path)["position"])
+    return Labels(path, weights_sha256(path), {"taken": taken, "unlabelled": len(unlabelled)})
+
+
+@torch.no_grad()
+def confident(net: torch.nn.Module, examples: Examples, binary: bool) -> tuple[torch.Tensor, torch.Tensor]:
+    """The probability of the likeliest class of each example, (n,), and that class, int64 (n,)."""
+    found = []
+    for low in range(0, len(examples), _BATCH):
+        output = net(**examples.gather(torch.arange(low, min(low + _BATCH, len(examples))))).double()
+        both = torch.cat([-output, output], dim=1) / 2 if binary else output
+        found.append(both.softmax(dim=1).max(dim=1))
+    return torch.cat([part.values for part in found]), torch.cat([part.indices for part in found])

@@ -1,0 +1,78 @@
+"""Telling a finished job from an unfinished one, and one job from another, without torch."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+from models.errors import StoreError, TrainingError
+from models.files import write_json
+from models.training.checkpoints.weights import weights_sha256
+from models.training.job import RESULT_FILE, TREES_FILE, Job, Result
+
+# Of these the bits may depend, but not what is asked for: a job goes on with others.
+_FREE = (
+    "ranks", "nodes", "threads", "max_restarts", "parallel", "tensor", "stages", "replicas", "pipeline", "microbatches",
+    "recompute", "compile", "shard_optimiser", "async_checkpoints", "keep_checkpoints",
+)  # fmt: skip
+
+
+def identity(job: Job) -> dict[str, Any]:
+    """What makes this job this one: all that it asks for, and nothing of where or on how many ranks it runs."""
+    asked = {"model", "train", "metric", "direction", "sample", "fold", "fold_by", "stage", "pseudo"}
+    whole = job.model_dump(mode="json", include=asked)
+    whole["start"] = job.start.sha256 if job.start else ""
+    for key in _FREE:
+        del whole["train"][key]
+    return json.loads(json.dumps(whole))  # type: ignore[no-any-return]
+
+
+def difference(got: dict[str, Any], expected: dict[str, Any]) -> str:
+    """The first things in which two identities differ, in words; empty when they do not."""
+    found, wanted = _flat(got), _flat(expected)
+    keys = [key for key in sorted(found.keys() | wanted.keys()) if found.get(key) != wanted.get(key)]
+    return ", ".join(f"{key}: got {found.get(key)!r}, expected {wanted.get(key)!r}" for key in keys[:3])
+
+
+def read_finished(job: Job) -> Result | None:
+    """The result of a job that is done and whose weights are as they were written; None when there is work to do.
+
+    Raises:
+        TrainingError: The folder holds the result of another job.
+    """
+    path = job.folder / RESULT_FILE
+    if not path.exists():
+        return None
+    try:
+        result = Result.model_validate(json.loads(path.read_text()))
+        whole = _sha256(job, result) == result.weights_sha256
+    except (OSError, ValueError, StoreError):
+        return None
+    differs = difference(result.environment.get("job", {}), identity(job))
+    if differs:
+        raise TrainingError(
+            f"{job.folder}: holds the result of another job ({differs}): remove it, or give this job another folder"
+        )
+    return result if whole else None
+
+
+def write_result(job: Job, result: Result) -> Result:
+    """Write `result.json`, the last thing a job does.
+
+    Raises:
+        StoreError: The disk is full or the folder cannot be written.
+    """
+    write_json(job.folder / RESULT_FILE, result.model_dump(mode="python"))
+    return result
+
+
+def _sha256(job: Job, result: Result) -> str:
+    path = job.folder / result.weights
+    return hashlib.sha256(path.read_bytes()).hexdigest() if result.weights == TREES_FILE else weights_sha256(path)
+
+
+def _flat(value: Any, prefix: str = "") -> dict[str, Any]:
+    if not isinstance(value, dict):
+        return {prefix.rstrip("."): value}
+    return {key: inner for name, part in value.items() for key, inner in _flat(part, f"{prefix}{name}.").items()}

@@ -1,0 +1,141 @@
+"""Writing checkpoints beside the training: the state is copied, then written by a thread while the next steps run."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import time
+from pathlib import Path
+from typing import Any, Self
+
+import torch
+from torch.distributed.tensor import DTensor
+
+from models.distributed.world import World
+from models.training.checkpoints.checkpoint import Draft, Tensors, write_alone
+from models.training.checkpoints.shards import Stored, write_together
+from models.training.checkpoints.state import stage
+
+# What a checkpoint is thought to cost before the first was written.
+_FIRST_COST_S = 0.05
+
+
+class Saver:
+    """Writes the checkpoints of one job, one at a time. Every rank has one, and all call it at the same steps.
+
+    Args:
+        folder: Of the job's checkpoints.
+        world: The ranks; several get a process group of their own for it, since two threads may not share one.
+        beside: False to write before going on.
+        keep: How many checkpoints stay.
+
+    Attributes:
+        cost_s: Seconds of training that the last checkpoint took: the steps waited, or the cores were busy with it.
+        last: The newest whole checkpoint, if this saver knows it.
+    """
+
+    def __init__(self, folder: Path, world: World, beside: bool, keep: int) -> None:
+        self._folder, self._world, self._beside, self._keep = folder, world, beside, keep
+        self._group = torch.distributed.new_group(backend="gloo") if world.size > 1 else None
+        self._thread: threading.Thread | None = None
+        self._error: BaseException | None = None
+        self._blocked_s = 0.0
+        self.cost_s = _FIRST_COST_S
+        self.last: Path | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        """Let what was begun be written also when the training fails; with peers it could wait for one that is gone."""
+        if error is not None and self._thread is not None and self._group is None:
+            self._thread.join()
+
+    @property
+    def is_busy(self) -> bool:
+        """True while a checkpoint is being written."""
+        return self._thread is not None and self._thread.is_alive()
+
+    def save(self, step: int, meta: dict[str, Any], tensors: Tensors, best: Tensors | None) -> None:
+        """Copy the state and begin to write it; waits for the checkpoint before. Every rank must call it.
+
+        Args:
+            step: The optimiser steps done.
+            meta: What is no tensor; rank 0's is written.
+            tensors: The live state of this rank.
+            best: The best weights of this rank, which nobody changes; None when they are as in the checkpoint before.
+
+        Raises:
+            StoreError: This checkpoint or the one before could not be written.
+        """
+        start = time.perf_counter()
+        self.settle()
+        draft = Draft(self._folder, step, meta, self._keep, self.last if best is None else None)
+        mine = stage(own_part(tensors, self._world)) | {f"best/{name}": value for name, value in (best or {}).items()}
+        if self._beside:
+            self._thread = threading.Thread(target=self._write, args=(draft, mine), daemon=True)
+            self._blocked_s = time.perf_counter() - start
+            self._thread.start()
+        else:
+            self._write(draft, mine)
+            self.cost_s = time.perf_counter() - start
+            self.settle()
+
+    def settle(self) -> None:
+        """Wait until what was begun is written.
+
+        Raises:
+            StoreError: It could not be written; the checkpoints before stay.
+        """
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+        error, self._error = self._error, None
+        if error is not None:
+            raise error
+
+    def join_best(self, best: Tensors) -> Tensors:
+        """All best weights, whole, on rank 0, from the part that each rank holds. Every rank must call it.
+
+        Through files, so that no rank but the first ever holds more than its part.
+
+        Raises:
+            StoreError: The disk is full or cannot be written.
+        """
+        self.settle()
+        is_apart = bool(best) and (not self._world.is_first or any(isinstance(one, DTensor) for one in best.values()))
+        if self._group is None or not any(self._world.gather(is_apart)):
+            return best
+        draft = Draft(self._folder.with_name(".best"), 0, {}, keep=1)
+        write_together(draft, best, self._group)
+        if not self._world.is_first:
+            return {}
+        stored = Stored(draft.final)
+        whole = {name: torch.empty(shape, dtype=stored.types[name]) for name, shape in stored.shapes.items()}
+        stored.load(whole)
+        shutil.rmtree(draft.folder)
+        return whole
+
+    def _write(self, draft: Draft, tensors: Tensors) -> None:
+        start = time.thread_time()
+        try:
+            if self._group is None:
+                write_alone(draft, tensors)
+            else:
+                write_together(draft, tensors, self._group)
+            self.last = draft.final
+        except BaseException as error:  # noqa: BLE001  raised by whoever waits
+            self._error = error
+        self.cost_s = self._blocked_s + time.thread_time() - start
+
+
+def own_part(tensors: Tensors, world: World) -> Tensors:
+    """What of `tensors` this rank must write: its shards, and whole ones that no rank before it holds.
+
+    Every rank must call it.
+    """
+    if world.size == 1:
+        return tensors
+    held = world.gather([name for name, value in tensors.items() if not isinstance(value, DTensor)])
+    before = {name for names in held[: world.rank] for name in names}
+    return {name: value for name, value in tensors.items() if name not in before}

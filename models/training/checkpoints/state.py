@@ -1,0 +1,214 @@
+"""Everything that decides how training goes on, taken from the live objects and put back to the bit."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import asdict, dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import nn
+from torch.distributed.tensor import DTensor
+
+from models.distributed.order import seed_of
+from models.errors import UserCodeError
+from models.training.checkpoints.shards import Stored
+
+Tensors = dict[str, torch.Tensor]
+Scalars = dict[str, float]
+
+# Parts of a name that come of compiling and recomputing, not of the net.
+_WRAPPERS = ("_orig_mod", "_checkpoint_wrapped_module")
+
+
+class Kept(Protocol):
+    """Something of a session that outlives a kill: an average of the weights, a scaler of gradients."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Its state, flat: the live tensors (or DTensors), and numbers that are the same on every rank."""
+        ...
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> object:
+        """Put the state back; its tensors have been filled in place by then."""
+        ...
+
+
+@dataclass
+class Progress:
+    """How far a job has come. Everything but the tensors; the position in the data follows from `step`.
+
+    `spent` is what the open epoch had cost when the checkpoint was taken; empty at its beginning.
+    """
+
+    step: int = 0
+    epoch: int = 0
+    loss_sum: float = 0.0
+    loss_count: int = 0
+    seconds: float = 0.0
+    best_epoch: int = 0
+    best_value: float = float("nan")
+    best_round: int = 0
+    spent: dict[str, float] = field(default_factory=dict)
+    drops: int = 0
+    last_drop: int = 0
+    history: list[dict[str, float]] = field(default_factory=list)
+    resumed_from: list[int] = field(default_factory=list)
+    worlds: list[list[int]] = field(
+        default_factory=list
+    )  # [from which step, ranks, threads], for these decide the bits
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data."""
+        return asdict(self)
+
+    @classmethod
+    def of_json(cls, value: dict[str, Any]) -> Progress:
+        """Back from plain data."""
+        return cls(**value)
+
+
+def seed_everything(*parts: int | str) -> None:
+    """Seed the generators that nets may draw from: torch's on every device, NumPy's and Python's."""
+    seed = seed_of(*parts)
+    torch.manual_seed(seed)
+    np.random.seed(seed % 2**32)
+    random.seed(seed)
+
+
+def take_random(device: torch.device) -> Tensors:
+    """The state of this process's generators."""
+    _, keys, position, has_gauss, gauss = np.random.get_state(legacy=True)
+    version, words, next_gauss = random.getstate()
+    state = {
+        "torch": torch.get_rng_state(),
+        "numpy": torch.from_numpy(np.array([*keys, position, has_gauss], dtype=np.int64)),
+        "numpy_gauss": torch.tensor(gauss, dtype=torch.float64),
+        "python": torch.tensor([version, *words], dtype=torch.int64),
+        "python_gauss": torch.tensor([] if next_gauss is None else [next_gauss], dtype=torch.float64),
+    }
+    if device.type == "cuda":
+        state["cuda"] = torch.cuda.get_rng_state(device)
+    return state
+
+
+def put_random(state: Tensors, device: torch.device) -> None:
+    """Set this process's generators to a state taken before."""
+    torch.set_rng_state(state["torch"])
+    *keys, position, has_gauss = state["numpy"].tolist()
+    gauss = float(state["numpy_gauss"])
+    np.random.set_state(("MT19937", np.array(keys, dtype=np.uint32), position, has_gauss, gauss))
+    version, *words = state["python"].tolist()
+    random.setstate((version, tuple(words), *(state["python_gauss"].tolist() or [None])))
+    if device.type == "cuda" and "cuda" in state:
+        torch.cuda.set_rng_state(state["cuda"], device)
+
+
+def take_tensors(net: nn.Module, optimiser: torch.optim.Optimizer) -> tuple[Tensors, Scalars]:
+    """Weights, buffers and optimiser state as this rank holds them, by the names of the net as it was built.
+
+    The tensors are the live ones, whole or a `DTensor`; of tensors that share memory the first name stands for all.
+    """
+    tensors, seen, scalars = {}, set(), Scalars()
+    for name, tensor in net.state_dict().items():
+        if not isinstance(tensor, torch.Tensor):
+            raise UserCodeError(f"state of {name}: got {type(tensor).__name__}, expected tensors: make it a buffer")
+        key = (_local(tensor).data_ptr(), tensor.shape) if tensor.numel() else name
+        if key not in seen:
+            seen.add(key)
+            tensors[f"net/{plain_name(name)}"] = tensor
+    inner = _inner(optimiser)
+    for name, parameter in net.named_parameters():
+        for key, value in inner.state.get(parameter, {}).items():
+            path = f"optimiser/{plain_name(name)}/{key}"
+            if isinstance(value, torch.Tensor):
+                tensors[path] = value
+            elif isinstance(value, bool | int | float):
+                scalars[path] = value
+    return tensors, scalars
+
+
+def put_optimiser(stored: Stored, scalars: Scalars, net: nn.Module, optimiser: torch.optim.Optimizer) -> None:
+    """Put the optimiser's state back, whatever ranks kept it.
+
+    Only state is restored, never the optimiser's own flags: a checkpoint must not turn `fused` off.
+
+    Raises:
+        StoreError: The checkpoint cannot be read.
+    """
+    inner, names = _inner(optimiser), {parameter: plain_name(name) for name, parameter in net.named_parameters()}
+    places: Tensors = {}
+    for group in inner.param_groups:
+        moves = bool(group.get("fused") or group.get("capturable"))
+        for parameter in group["params"]:
+            prefix = f"optimiser/{names[parameter]}/"
+            state: dict[str, Any] = _under(prefix, scalars)
+            for name in (name for name in stored.shapes if name.startswith(prefix)):
+                key = name.removeprefix(prefix)
+                device = torch.device("cpu") if key == "step" and not moves else parameter.device
+                state[key] = places[name] = _place(parameter, stored.shapes[name], stored.types[name], device)
+            if state:
+                inner.state[parameter] = state
+    stored.load(places)
+
+
+def stage(tensors: Tensors) -> Tensors:
+    """Copies on the CPU that nothing changes any more; a shard stays a shard."""
+    return {name: tensor.detach().to("cpu", copy=True) for name, tensor in tensors.items()}
+
+
+def weights_of(net: nn.Module) -> Tensors:
+    """Weights and buffers as this rank holds them, by the names of the net as it was built."""
+    return {plain_name(name): tensor for name, tensor in net.state_dict().items()}
+
+
+def take_extra(kept: dict[str, Kept]) -> tuple[Tensors, Scalars]:
+    """The state of what else is kept: its tensors, and its numbers."""
+    values = {f"extra/{name}/{key}": value for name, one in kept.items() for key, value in one.state_dict().items()}
+    tensors = {name: value for name, value in values.items() if isinstance(value, torch.Tensor)}
+    return tensors, {name: value for name, value in values.items() if name not in tensors}
+
+
+def put_extra(stored: Stored, scalars: Scalars, kept: dict[str, Kept]) -> None:
+    """Put the state of what else is kept back.
+
+    Raises:
+        StoreError: The checkpoint cannot be read, or holds other state.
+    """
+    for name, one in kept.items():
+        state, prefix = one.state_dict(), f"extra/{name}/"
+        stored.load({f"{prefix}{key}": value for key, value in state.items() if isinstance(value, torch.Tensor)})
+        one.load_state_dict(state | _under(prefix, scalars))
+
+
+def room_for(stored: Stored, prefix: str) -> Tensors:
+    """Empty tensors on the CPU for everything in a checkpoint whose name begins with `prefix`."""
+    names = (name for name in stored.shapes if name.startswith(prefix))
+    return {name: torch.empty(stored.shapes[name], dtype=stored.types[name]) for name in names}
+
+
+def plain_name(name: str) -> str:
+    """A parameter's name in the net as it was built, without what wrappers put into it."""
+    return ".".join(part for part in name.split(".") if part not in _WRAPPERS)
+
+
+def _local(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
+
+
+def _inner(optimiser: torch.optim.Optimizer) -> torch.optim.Optimizer:
+    """The optimiser that holds state: of a sharding one (ZeRO) that of this rank's parameters."""
+    inner = getattr(optimiser, "optim", optimiser)
+    assert isinstance(inner, torch.optim.Optimizer)
+    return inner
+
+
+def _place(parameter: torch.Tensor, shape: tuple[int, ...], kind: torch.dtype, device: torch.device) -> torch.Tensor:
+    """Room for a value of a parameter's state: laid out, and sharded, as the parameter where it has its shape."""
+    if shape == tuple(parameter.shape):
+        return torch.empty_like(parameter, dtype=kind, device=device, requires_grad=False)
+    return torch.empty(shape, dtype=kind, device=device)
+
+
+def _under(prefix: str, values: dict[str, Any]) -> dict[str, Any]:
+    return {name.removeprefix(prefix): value for name, value in values.items() if name.startswith(prefix)}

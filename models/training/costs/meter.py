@@ -1,0 +1,142 @@
+"""What training costs, counted as it goes: time, arithmetic, memory, waiting, energy."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+
+import torch
+from torch import nn
+
+from models.distributed.world import World
+from models.training.batches.examples import Examples
+from models.training.costs.counters import EnergyCounter, peak_memory_mb, reset_peak
+from models.training.costs.flops import count_flops
+from models.training.costs.peak import device_peak
+from models.training.job import Job
+
+# BatchNorm cannot train on fewer; the count is scaled to one example.
+_COUNTED = 2
+
+
+class Stopwatch:
+    """Adds up the seconds spent inside `with`."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self._start = 0.0
+
+    def __enter__(self) -> None:
+        self._start = time.perf_counter()
+
+    def __exit__(self, *_: object) -> None:
+        self.seconds += time.perf_counter() - self._start
+
+
+class Meter:
+    """Counts what one rank's training costs; every rank closes each epoch, rank 0 gets the sums.
+
+    An epoch runs from the close of the one before, so what is done between them (checkpoints, the caller's answer) is
+    counted too.
+
+    Args:
+        world: The ranks whose costs are added.
+        flops: Of one example, forward and backward; None when not counted.
+        tokens: In one example; 0 for data that is not text.
+        peak: FLOP/s of one rank's device at most; None when not known.
+    """
+
+    def __init__(
+        self, world: World | None = None, flops: float | None = None, tokens: int = 0, peak: float | None = None
+    ) -> None:
+        self.world = world or World()
+        self.flops = flops
+        self.tokens = tokens
+        self.peak = peak
+        self.waiting = Stopwatch()
+        """`with meter.waiting:` around whatever a step does to get its batch."""
+        counts_energy = self.world.device.type == "cuda" or self.world.is_first
+        self._energy = EnergyCounter(self.world.device) if counts_energy else None
+        self._before: Mapping[str, float] = {}
+        reset_peak(self.world.device)
+        self._restart()
+
+    def open_epoch(self, before: Mapping[str, float]) -> None:
+        """The training part of an epoch begins.
+
+        Args:
+            before: What `so_far` gave when the checkpoint was taken within this epoch; empty at its beginning.
+        """
+        self._before = before
+        self._trained_from = time.perf_counter()
+
+    def so_far(self) -> dict[str, float]:
+        """Seconds and joules of the open epoch on this rank, for a checkpoint within it."""
+        now = time.perf_counter()
+        spent = {
+            "seconds": now - self._start,
+            "training": (self._trained_to or now) - self._trained_from,
+            "waiting": self.waiting.seconds,
+            "joules": (self._joules() or 0.0) - self._joules_before,
+        }
+        return {name: value + self._before.get(name, 0.0) for name, value in spent.items()}
+
+    def trained(self) -> None:
+        """The training part of the epoch is over; what follows is evaluation."""
+        self._trained_to = time.perf_counter()
+
+    def close_epoch(self, num_examples: float) -> dict[str, float]:
+        """What the epoch cost, on rank 0; nothing on the others. Every rank must call it.
+
+        Args:
+            num_examples: Trained on in this epoch, over all ranks.
+        """
+        spent, size = self.so_far(), self.world.size
+        told = torch.zeros(3 + size, dtype=torch.float64)
+        told[:3] = torch.tensor([spent["waiting"], spent["joules"], float(self._joules() is not None)])
+        told[3 + self.world.rank] = peak_memory_mb(self.world.device)
+        waiting, joules, counters, *memory = self.world.total(told.to(self.world.device)).tolist()
+        self._restart()
+        if not self.world.is_first:
+            return {}
+        values = {
+            **self._rates(num_examples, max(spent["training"], 1e-9)),
+            "device_s": spent["seconds"] * size,
+            "data_wait_s": waiting / size,
+            "peak_memory_mb": max(memory),
+        }
+        # On a CPU the first rank reads the counter of the whole machine.
+        complete = counters == (size if self.world.device.type == "cuda" else 1)
+        return {**values, "energy_j": joules} if complete else values
+
+    def _rates(self, num_examples: float, seconds: float) -> dict[str, float]:
+        rates = {"samples_per_s": num_examples / seconds}
+        if self.tokens:
+            rates["tokens_per_s"] = num_examples * self.tokens / seconds
+        if self.flops is not None:
+            rates["flops"] = num_examples * self.flops
+            if self.peak:
+                rates["mfu"] = rates["flops"] / seconds / (self.peak * self.world.size)
+        return rates
+
+    def _joules(self) -> float | None:
+        return self._energy.joules() if self._energy else None
+
+    def _restart(self) -> None:
+        self._start = self._trained_from = time.perf_counter()
+        self._trained_to = 0.0
+        self._before = {}
+        self._joules_before = self._joules() or 0.0
+        self.waiting.seconds = 0.0
+
+
+def open_meter(job: Job, world: World, net: nn.Module, train: Examples) -> Meter:
+    """The meter of one rank; on rank 0 the net's arithmetic is counted, once, before it is split over ranks.
+
+    It runs the net on two examples: call it before the rank's generators are seeded.
+    """
+    some = torch.arange(min(_COUNTED, len(train)), device=world.device)
+    peak = job.peak_flops_per_s or device_peak(world.device, job.train.precision)
+    flops = count_flops(net, train.gather(some)) if world.is_first else None
+    target = train.gather_target(some)
+    return Meter(world, flops, target.shape[1] if target.ndim > 1 else 0, peak)

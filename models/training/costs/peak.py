@@ -1,0 +1,49 @@
+"""The arithmetic that a device could do at most: looked up for a GPU, measured for a CPU."""
+
+from __future__ import annotations
+
+import time
+
+import torch
+
+from models.training.costs.devices import find_device, peak_of
+
+_SIDE = 1024
+_REPEATS = 5
+_TYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
+
+
+def measured_peak(threads: int, precision: str = "fp32") -> float | None:
+    """FLOP/s of matrix products on this CPU with so many threads: the best of a few, some 0.1 s in all.
+
+    Taken over CPU seconds, so that other work on the machine does not make the peak look low.
+
+    Args:
+        threads: Of one rank.
+        precision: fp32 or bf16; no CPU computes in another.
+
+    Returns:
+        None where ranks will take a GPU, whose peak is known by its name, and for other precisions.
+    """
+    if precision not in _TYPES or torch.cuda.is_available():
+        return None
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        left = torch.ones(_SIDE, _SIDE, dtype=_TYPES[precision])
+        best = 0.0
+        for _ in range(_REPEATS):
+            start = time.process_time()
+            torch.mm(left, left)
+            best = max(best, 2 * _SIDE**3 * threads / max(time.process_time() - start, 1e-9))
+        return best
+    finally:
+        torch.set_num_threads(before)
+
+
+def device_peak(device: torch.device, precision: str) -> float | None:
+    """Peak FLOP/s of a known GPU in a precision; None for a CPU and for a GPU that is not known."""
+    if device.type != "cuda":
+        return None
+    found = find_device(torch.cuda.get_device_name(device))
+    return peak_of(found, precision, torch.get_float32_matmul_precision()) if found else None

@@ -1,0 +1,81 @@
+"""Refusing a plan that cannot fit, before memory is taken for it, with what would fit."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+import psutil
+import torch
+from torch import nn
+
+from models.distributed.world import World
+from models.errors import TrainingError
+from models.project_spec.blocks import Train
+from models.project_spec.parallel_dims import Layout
+from models.training.optimisation.optimisers import state_ratio
+
+_NUMBER = 4
+# Weights below this share of the memory fit in any plan, on as many ranks as anybody starts on one machine.
+_TINY = 0.01
+_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
+_PLANS = ("fsdp", "tp", "pp")
+
+
+def refuse_what_cannot_fit(net: nn.Module, train: Train, world: World) -> None:
+    """Compare what a plan holds at the very least with the whole memory that there is.
+
+    Weights, gradients and optimiser state alone are counted, or the whole net, which every rank makes before it is cut,
+    against all the memory of the GPU, or of this machine and its swap for all ranks on it: what is refused could never
+    have run.
+
+    Raises:
+        TrainingError: It cannot fit; names the plans that would.
+    """
+    memory = memory_bytes(world.device)
+    numbers = sum(p.numel() for p in net.parameters())
+    if _NUMBER * numbers < _TINY * memory:
+        return
+    trained = sum(p.numel() for p in net.parameters() if p.requires_grad)
+    together = min(world.size, train.ranks) if world.device.type == "cpu" else 1
+    learnt = _NUMBER * trained * (1 + state_ratio(train))
+
+    whole = together * _NUMBER * numbers
+
+    def needed(layout: Layout) -> float:
+        parts = layout.shard * layout.tensor * layout.pipeline
+        return max(whole, together * (_NUMBER * numbers + learnt) / parts)
+
+    needs = needed(world.layout)
+    if train.shard_optimiser and world.layout.plan == "ddp":
+        needs -= together * learnt * (1 - 1 / world.data_size) * state_ratio(train) / (1 + state_ratio(train))
+    where = "the GPU's" if world.device.type == "cuda" else "this machine's"
+    if whole > memory:
+        raise TrainingError(
+            f"model: {numbers:,} parameters are {whole / 1e9:,.3g} GB for {together} rank(s), and each makes the whole "
+            f"net before a plan cuts it, but {where} memory is {memory / 1e9:,.3g} GB: take a smaller net"
+        )
+    if needs <= memory:
+        return
+    others = {
+        name: needed(Layout.of(train.model_copy(update={"parallel": name, "tensor": None, "stages": None}), world.size))
+        for name in (_PLANS if world.size > 1 else ())
+    }
+    fitting = [f"train.parallel={name} ({size / 1e9:,.3g} GB)" for name, size in others.items() if size <= memory]
+    cure = " or ".join(fitting) or "more devices with train.parallel=fsdp, an optimiser with less state, a smaller net"
+    raise TrainingError(
+        f"train.parallel: {world.layout.plan} over {world.size} rank(s) holds {needs / 1e9:,.3g} GB of weights, "
+        f"gradients and optimiser state ({numbers:,} parameters), but {where} memory is {memory / 1e9:,.3g} GB; "
+        f"what would fit: {cure}; `loopline plan PROJECT --cluster detect` weighs them all"
+    )
+
+
+def memory_bytes(device: torch.device) -> float:
+    """All that ranks on this device could ever have: the GPU's; the machine's with its swap, or its limit."""
+    if device.type == "cuda":
+        return float(torch.cuda.get_device_properties(device).total_memory)
+    whole = float(psutil.virtual_memory().total + psutil.swap_memory().total)
+    for path in _LIMITS:
+        with contextlib.suppress(OSError, ValueError):
+            whole = min(whole, float(path.read_text()))
+    return whole

@@ -1,0 +1,1 @@
+"""What is minimised and how: losses, optimisers, schedules, objectives."""

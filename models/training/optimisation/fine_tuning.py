@@ -1,0 +1,179 @@
+"""Beginning from the weights of another training: what fits is taken over, what is frozen stays to the bit."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import nn
+
+from models.data.preparation import PREPARATION_FILE, Preparation
+from models.errors import StoreError, TrainingError, UsageError
+from models.project_spec.blocks import Train
+from models.training.checkpoints.weights import weights_sha256
+from models.training.job import Origin
+from models.training.optimisation.optimisers import fits
+
+Tensors = dict[str, torch.Tensor]
+
+# Of what a pretrained net is wrapped in; its other part, which gives the inputs back, is thrown away.
+PRETRAINED = "net."
+_SHOWN = 6
+
+
+def load_origin(net: nn.Module, origin: Origin, preparation: Preparation, partial: bool) -> None:
+    """Put the weights of `origin` into `net`; categories are found by name, new ones begin fresh.
+
+    Args:
+        net: As built, with fresh weights.
+        origin: The weights, and beside them the preparation they were trained with, if it is known.
+        preparation: That of the data to train on now.
+        partial: Layers that do not fit stay fresh; else they are an error.
+
+    Raises:
+        StoreError: The file cannot be read or is not the one that was meant.
+        TrainingError: It does not fit: names the layers, or the inputs that differ.
+    """
+    given = _read(origin)
+    known = origin.weights.parent / PREPARATION_FILE
+    own = net.state_dict()
+    if known.exists():
+        before = Preparation.load(known.parent)
+        _check_inputs(before, preparation, origin, partial)
+        given = _by_category(given, own, before, preparation)
+        given = _without_other_classes(given, own, before, preparation)
+    misfits = _misfits(given, own)
+    if misfits and not partial:
+        more = f" and {len(misfits) - _SHOWN} more" if len(misfits) > _SHOWN else ""
+        raise TrainingError(
+            f"train.start: {origin.label} does not fit the net: {'; '.join(misfits[:_SHOWN])}{more}: give "
+            "model.arguments as they were, or say `partial: true` to begin these layers fresh"
+        )
+    fitting = {name: tensor for name, tensor in given.items() if name in own and own[name].shape == tensor.shape}
+    if not fitting:
+        raise TrainingError(f"train.start: nothing of {origin.label} fits the net: is it another net?")
+    net.load_state_dict(fitting, strict=False)
+
+
+def freeze(net: nn.Module, train: Train) -> None:
+    """Hold the layers of `train.start.freeze` as they are, the statistics of their norms too.
+
+    Raises:
+        UsageError: A pattern fits no layer, or nothing is left to train.
+    """
+    names = [name for name, _ in net.named_parameters()]
+    patterns = train.start.freeze if train.start else []
+    for pattern in [*patterns, *(train.start.lr_scale if train.start else {})]:
+        if not any(fits(name, pattern) for name in names):
+            raise UsageError(
+                f"train.start: {pattern!r} fits no layer of the net, which has {', '.join(names)}: correct the pattern"
+            )
+    for name, parameter in net.named_parameters():
+        if any(fits(name, pattern) for pattern in patterns):
+            parameter.requires_grad_(False)
+    if not any(parameter.requires_grad for parameter in net.parameters()):
+        raise UsageError(f"train.start.freeze: {patterns} freezes the whole net: leave something to train")
+    for name, module in net.named_modules():
+        if isinstance(module, nn.modules.batchnorm._NormBase) and any(fits(f"{name}.x", p) for p in patterns):
+            _stay_in_evaluation(module)
+
+
+def _stay_in_evaluation(module: nn.Module) -> None:
+    """A frozen norm uses its kept statistics and never changes them, whatever mode the net is put into."""
+
+    def train(self: nn.Module, mode: bool = True) -> nn.Module:
+        del mode
+        return self
+
+    module.eval()
+    module.train = types.MethodType(train, module)  # type: ignore[method-assign]
+
+
+def _read(origin: Origin) -> Tensors:
+    if weights_sha256(origin.weights) != origin.sha256:
+        raise StoreError(
+            f"{origin.weights}: is not {origin.label}: its hash differs; restore it, or train from another"
+        )
+    try:
+        tensors: Tensors = load_file(origin.weights)
+    except (OSError, SafetensorError) as error:
+        raise StoreError(f"{origin.weights}: cannot be read ({error}): train from another") from error
+    if any(name.startswith("give_back.") for name in tensors):
+        return {name.removeprefix(PRETRAINED): t for name, t in tensors.items() if name.startswith(PRETRAINED)}
+    return tensors
+
+
+def _check_inputs(before: Preparation, now: Preparation, origin: Origin, partial: bool) -> None:
+    """Columns are told apart by their place alone once they are tensors."""
+    for what, was, there in (
+        ("kind of data", [before.kind], [now.kind]),
+        ("task", [before.task], [now.task]),
+        ("numeric columns", [part.name for part in before.numeric], [part.name for part in now.numeric]),
+        ("categorical columns", [part.name for part in before.categorical], [part.name for part in now.categorical]),
+    ):
+        if was != there and not (partial and what == "task"):
+            lost, new = _differ(was, there)
+            raise TrainingError(
+                f"train.start: {origin.label} was trained on other {what} (then {lost}, now {new}): "
+                "begin from another version, or make the features the same"
+            )
+
+
+def _differ(was: Sequence[str], there: Sequence[str]) -> tuple[str, str]:
+    lost, new = [x for x in was if x not in there], [x for x in there if x not in was]
+    return ", ".join(lost or was[:_SHOWN]), ", ".join(new or there[:_SHOWN])
+
+
+def _by_category(given: Tensors, own: Tensors, before: Preparation, now: Preparation) -> Tensors:
+    """Rows of the embeddings in the order of today's categories; by convention those stand in `embeddings.<column>`."""
+    moved = dict(given)
+    for position, (was, there) in enumerate(zip(before.categorical, now.categorical, strict=True)):
+        place = {category: index + 1 for index, category in enumerate(was.categories)}
+        for name in _embeddings(given, position):
+            old, fresh = given[name], own.get(name)
+            if fresh is None or old.shape[1:] != fresh.shape[1:] or len(old) != was.cardinality:
+                continue
+            rows = fresh.detach().clone()
+            rows[0] = old[0]
+            for index, category in enumerate(there.categories):
+                if category in place and index + 1 < len(rows):
+                    rows[index + 1] = old[place[category]]
+            moved[name] = rows
+    return moved
+
+
+def _embeddings(names: Iterable[str], position: int) -> list[str]:
+    ending = f"embeddings.{position}.weight"
+    return [name for name in names if name == ending or name.endswith("." + ending)]
+
+
+def _without_other_classes(given: Tensors, own: Tensors, before: Preparation, now: Preparation) -> Tensors:
+    """The last layer answers for classes by their place: with other classes it is another layer."""
+    if before.target.classes == now.target.classes:
+        return given
+    layer = list(own)[-1].rpartition(".")[0]
+    return {name: tensor for name, tensor in given.items() if name.rpartition(".")[0] != layer}
+
+
+def _misfits(given: Tensors, own: Tensors) -> list[str]:
+    def shown(tensor: torch.Tensor | None) -> str:
+        return "none" if tensor is None else str(tuple(tensor.shape))
+
+    return [
+        f"{name} has {shown(given.get(name))}, the net {shown(own.get(name))}"
+        for name in sorted(given.keys() | own.keys())
+        if shown(given.get(name)) != shown(own.get(name))
+    ]
+
+
+def origin_of(path: Path, label: str) -> Origin:
+    """The origin that a weights file is.
+
+    Raises:
+        StoreError: It cannot be read.
+    """
+    return Origin(weights=path, sha256=weights_sha256(path), label=label)

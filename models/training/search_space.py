@@ -1,0 +1,165 @@
+"""Hyperparameter search without its engine: what a set of values means for a spec, and what a search found."""
+
+from __future__ import annotations
+
+import difflib
+import itertools
+import math
+import random
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, Protocol
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from models.errors import TrainingError, UsageError
+from models.nets.catalogue import default_space, net_name, unused
+from models.project_spec.blocks import Dimension, Model, Search, Spec, Train
+from models.training.costs.summary import Costs
+
+State = Literal["complete", "pruned", "failed"]
+
+
+class Suggests(Protocol):
+    """The part of an Optuna trial that draws values."""
+
+    def suggest_float(self, name: str, low: float, high: float, *, step: float | None, log: bool) -> float:
+        """A float in [low, high]."""
+        ...
+
+    def suggest_int(self, name: str, low: int, high: int, *, step: int, log: bool) -> int:
+        """A whole number in [low, high]."""
+        ...
+
+    def suggest_categorical(self, name: str, choices: Sequence[Any]) -> Any:
+        """One of the choices."""
+        ...
+
+
+class Trial(BaseModel):
+    """One finished trial. `reason` says why a failed one failed."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    number: int
+    state: State
+    params: dict[str, Any]
+    value: float | None = None
+    reason: str = ""
+    seconds: float = 0.0
+    costs: Costs | None = None
+    epochs: list[float] = Field(default_factory=list, description="The metric after each epoch.")
+
+
+def suggest(trial: Suggests, space: Mapping[str, Dimension]) -> dict[str, Any]:
+    """Draw one value for each dimension, in the order of the space."""
+    return {path: _draw(trial, path, dimension) for path, dimension in space.items()}
+
+
+def check_space(space: Mapping[str, Dimension], net: str = "") -> None:
+    """Refuse a space over keys that `train` does not have, or that play no part for the net, before any trial is run.
+
+    Raises:
+        UsageError: Names the nearest key.
+    """
+    for key in unused(net, (path.partition(".")[2] for path in space if path.startswith("train."))):
+        raise UsageError(f"search.space.train.{key}: plays no part for {net}: search model.<argument> instead")
+    for path in space:
+        block, _, key = path.partition(".")
+        if block == "train" and key not in Train.model_fields:
+            near = difflib.get_close_matches(key, list(Train.model_fields), 1)
+            cure = f"did you mean train.{near[0]}?" if near else f"expected one of {', '.join(Train.model_fields)}"
+            raise UsageError(f"search.space.{path}: train has no {key!r}: {cure}")
+
+
+def usual_space(spec: Spec, fixed: bool) -> dict[str, Dimension]:
+    """Where to look when the spec does not say: the net's own space, without what the spec sets itself.
+
+    Args:
+        spec: The project's.
+        fixed: The net takes weights over, so that it keeps its shape.
+    """
+    said = {f"train.{name}" for name in spec.train.model_fields_set}
+    said |= {f"model.{name}" for name in spec.model.arguments}
+    space = default_space(net_name(spec.model.net, spec.data.kind))
+    if fixed:
+        said |= {path for path in space if path.startswith("model.") and path != "model.dropout"}
+    return {path: dimension for path, dimension in space.items() if path not in said}
+
+
+def with_params(model: Model, train: Train, params: Mapping[str, Any]) -> tuple[Model, Train]:
+    """The spec's model and train blocks with searched values in place.
+
+    Raises:
+        UsageError: A value does not fit its key: the space leaves the allowed range.
+    """
+    arguments, settings = dict(model.arguments), train.model_dump()
+    for path, value in params.items():
+        block, _, key = path.partition(".")
+        (arguments if block == "model" else settings)[key] = value
+    try:
+        return model.model_copy(update={"arguments": arguments}), Train.model_validate(settings)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise UsageError(f"search.space: train.{first['loc'][0]}: got {first['input']!r}: {first['msg']}") from error
+
+
+def grid(space: Mapping[str, Dimension]) -> dict[str, list[Any]]:
+    """Every value of each dimension, for a grid search.
+
+    Raises:
+        UsageError: A dimension is a range without a step.
+    """
+    return {path: _values(path, dimension) for path, dimension in space.items()}
+
+
+def grid_point(space: Mapping[str, Dimension], seed: int, position: int) -> dict[str, Any]:
+    """The `position`-th point of the grid, in an order shuffled by `seed`, so that a short search sees all of it."""
+    values = grid(space)
+    points = list(itertools.product(*values.values()))
+    random.Random(seed).shuffle(points)  # noqa: S311 - an order, not a secret
+    return dict(zip(values, points[position % len(points)], strict=True))
+
+
+def trials_owed(search: Search, space: Mapping[str, Dimension], trials: Sequence[Trial]) -> int:
+    """How many trials are still to run: those that a kill cut short were not run, and a grid ends with its points."""
+    wanted = search.trials
+    if search.sampler == "grid":
+        wanted = min(wanted, math.prod(len(values) for values in grid(space).values()))
+    return max(0, wanted - len(trials))
+
+
+def best_of(trials: Sequence[Trial], direction: str) -> Trial:
+    """The best complete trial; a pruned one only if none is complete; ties go to the earlier.
+
+    Raises:
+        TrainingError: All failed; says the commonest cause.
+    """
+    for state in ("complete", "pruned"):
+        found = [trial for trial in trials if trial.state == state and trial.value is not None]
+        if found:
+            sign = 1 if direction == "minimize" else -1
+            return min(found, key=lambda trial: (sign * (trial.value or 0.0), trial.number))
+    causes = Counter(trial.reason or "unknown" for trial in trials)
+    cause, count = causes.most_common(1)[0] if causes else ("no trial ran", 0)
+    raise TrainingError(f"search: all {len(trials)} trials failed; {count} of them so: {cause}")
+
+
+def _draw(trial: Suggests, path: str, dimension: Dimension) -> Any:
+    if dimension.choices is not None:
+        return trial.suggest_categorical(path, dimension.choices)
+    low, high = dimension.low or 0.0, dimension.high or 0.0
+    if dimension.integer:
+        return trial.suggest_int(path, int(low), int(high), step=int(dimension.step or 1), log=dimension.log)
+    return trial.suggest_float(path, low, high, step=dimension.step, log=dimension.log)
+
+
+def _values(path: str, dimension: Dimension) -> list[Any]:
+    if dimension.choices is not None:
+        return list(dimension.choices)
+    step = dimension.step or (1.0 if dimension.integer else None)
+    if step is None:
+        raise UsageError(f"search.space.{path}: a grid needs `choices`, or a `step` on the range")
+    low, high = dimension.low or 0.0, dimension.high or 0.0
+    values = [low + index * step for index in range(int((high - low) / step + 1e-9) + 1)]
+    return [int(value) for value in values] if dimension.integer else values

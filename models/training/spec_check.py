@@ -1,0 +1,202 @@
+"""What a spec, a user's code and the header of the data decide together, looked at before anything costly runs."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import re
+import stat
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import TypeAdapter, ValidationError
+
+from models.cores import usable_cores
+from models.data.header import check_names, first_values, header_of
+from models.errors import DataError, UsageError, did_you_mean
+from models.nets.catalogue import CATALOGUE, net_name
+from models.project_spec.blocks import Dimension, Spec, Train
+from models.project_spec.reader import place_of, read_spec
+from models.project_spec.references import is_own_code, local_source
+from models.project_spec.user_code import check_own_code
+from models.training.search_space import check_space, with_params
+
+_PLAIN = {"int": int, "float": float, "bool": bool, "str": str}
+_TASK_OF_KIND = {"series": "regression", "text": "language"}
+
+
+def read_checked(path: Path, overrides: Sequence[str] = (), shown_as: str | None = None) -> Spec:
+    """A spec that was read (`models.project_spec.reader.read_spec`) and checked (`check_spec`); errors name file and line.
+
+    Raises:
+        UsageError: It is no spec, or will fail.
+        DataError: The source has no such column, or its header cannot be read.
+    """
+    spec = read_spec(path, overrides, shown_as)
+    try:
+        check_spec(spec, path.parent)
+    except (UsageError, DataError) as error:
+        where = place_of(str(error).partition(":")[0], path, overrides, shown_as)
+        raise (type(error)(f"{where}: {error}") if where else error) from error
+    return spec
+
+
+def check_spec(spec: Spec, base: Path) -> None:
+    """Refuse what can be known to fail from the spec, the project's own files and the header of a local table.
+
+    Net, arguments, metric, searched values, ranks, own references, and the columns that the spec names. Nothing of the
+    user's is run.
+
+    Args:
+        spec: The project's.
+        base: The folder that holds the spec.
+
+    Raises:
+        UsageError: Says the key, what was got, what was expected.
+        DataError: The source has no such column, or its header cannot be read.
+    """
+    check_own_code(spec, base)
+    net = net_name(spec.model.net, spec.data.kind)
+    _check_arguments(net, "model.arguments", spec.model.arguments.items())
+    _check_metric(spec, base)
+    _check_search(spec, net)
+    _check_ranks(spec.train)
+    path = _local_path(spec.data.source, base)
+    if path is not None:
+        _check_columns(spec, path, base)
+
+
+def _check_arguments(net: str, key: str, arguments: Iterable[tuple[str, Any]]) -> None:
+    """Of a ready net: its factory's parameters are read from its source, so that torch is not imported for it."""
+    known = _parameters(CATALOGUE[net].arguments or CATALOGUE[net].reference) if net in CATALOGUE else None
+    if known is None:
+        return
+    for name, value in arguments:
+        if name not in known:
+            cure = did_you_mean(name, known, f"expected one of {', '.join(known)}")
+            raise UsageError(f"{key}.{name}: {net} has no argument {name!r}: {cure}")
+        try:
+            TypeAdapter(known[name]).validate_python(value, strict=True)
+        except ValidationError as error:
+            expected = error.errors()[0]["msg"].removeprefix("Input should be ")
+            raise UsageError(f"{key}.{name}: got {value!r}, expected {expected}, as {net} takes it") from error
+
+
+def _parameters(reference: str) -> dict[str, Any] | None:
+    """What a factory takes beside the sizes, and of which type; None where it takes any, or cannot be seen."""
+    module, _, name = reference.partition(":")
+    found = importlib.util.find_spec(module)
+    if found is None or found.origin is None:
+        return None
+    for node in ast.parse(Path(found.origin).read_bytes()).body:
+        if isinstance(node, ast.FunctionDef) and node.name == name:
+            arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+            return None if node.args.kwarg else {one.arg: _type(one) for one in arguments if one.arg != "sizes"}
+    return None
+
+
+def _type(argument: ast.arg) -> Any:
+    """A plain type or a choice of values, as it is written; Any for the rest."""
+    match argument.annotation:
+        case ast.Name(id=name) if name in _PLAIN:
+            return _PLAIN[name]
+        case ast.Subscript(value=ast.Name(id="Literal"), slice=values):
+            return Literal[ast.literal_eval(values)]
+    return Any
+
+
+def _check_metric(spec: Spec, base: Path) -> None:
+    """By the task, where the spec says it or the kind of data decides it; else by its name alone."""
+    name = spec.goal.metric
+    if name is None or is_own_code(name):
+        return
+    from models.metrics.metrics import METRICS, resolve_metric
+
+    task = spec.data.task or _TASK_OF_KIND.get(spec.data.kind)
+    if task is not None:
+        resolve_metric(name, task, base, spec.goal.direction)  # type: ignore[arg-type]  # one of the tasks
+    elif name not in METRICS:
+        cure = did_you_mean(name, METRICS, f"expected one of {', '.join(sorted(METRICS))}")
+        raise UsageError(f"goal.metric: got {name!r}, {cure}, or `./file.py:function` of your own")
+
+
+def _check_search(spec: Spec, net: str) -> None:
+    """Every value that a trial may draw fits its key: one that does not would end the search at that trial."""
+    space = spec.search.space or {}
+    check_space(space, net)
+    for path, dimension in space.items():
+        for value in _values(dimension):
+            with_params(spec.model, spec.train, {path: value})
+            if path.startswith("model."):
+                _check_arguments(net, "search.space.model", [(path.partition(".")[2], value)])
+
+
+def _values(dimension: Dimension) -> Iterator[Any]:
+    yield from dimension.choices or ()
+    for end in (dimension.low, dimension.high):
+        if end is not None:
+            yield int(end) if dimension.integer else end
+
+
+def _check_ranks(train: Train) -> None:
+    """More ranks than any machine of these cores can hold are a slip: each is a process of its own with torch in it."""
+    most = max(64, 8 * usable_cores())
+    if train.ranks > most:
+        raise UsageError(
+            f"train.ranks: got {train.ranks}, expected at most {most} on this machine, which has {usable_cores()} "
+            "cores: one a GPU, or one a core or two"
+        )
+
+
+def _local_path(source: str, base: Path) -> Path | None:
+    """The file or folder that a source names; None where it is none of this machine, or not there yet.
+
+    Raises:
+        UsageError: It is an address, or neither a file nor a folder: reading a pipe or a device would never end.
+    """
+    if re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", source):
+        raise UsageError(
+            f"data.source: got {source!r}, expected a file, a folder, a package (pypi:, npm:, debian:) or your own "
+            "function `./source.py:load`, which may fetch it"
+        )
+    try:
+        path = local_source(source, base)
+        if path is None:
+            return None
+        mode = path.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return None  # ingest says so
+    except (RuntimeError, ValueError, OSError) as error:  # no such user, no such name, links that name each other
+        raise UsageError(f"data.source: got {source!r}, which cannot be looked at: {error}: name a file") from error
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+        raise UsageError(f"data.source: {path} is neither a file nor a folder, expected a table: copy it into a file")
+    return path
+
+
+def _check_columns(spec: Spec, path: Path, base: Path) -> None:
+    """The columns that the spec names, in a local CSV or Parquet file; others are read first."""
+    data = spec.data
+    if data.features.make or data.kind == "text" or not path.is_file():
+        return
+    try:
+        names = header_of(path)
+    except (OSError, DataError):
+        return  # ingest says what is wrong with the file
+    if names is not None:
+        check_names(names, data, spec.judge.slices)
+        _check_target(spec, path, base)
+
+
+def _check_target(spec: Spec, path: Path, base: Path) -> None:
+    """A metric that is not for what the first rows of the target show, whatever the others hold."""
+    name, data = spec.goal.metric, spec.data
+    if name is None or is_own_code(name) or data.task is not None:
+        return
+    from models.data.target import certain_task
+    from models.metrics.metrics import resolve_metric
+
+    first = first_values(path, data.target)
+    task = None if first is None else certain_task(first, data)
+    if task is not None:
+        resolve_metric(name, task, base, spec.goal.direction)

@@ -1,0 +1,128 @@
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from models.data.preparation import Preparation
+from models.errors import DataError, TrainingError
+from models.training.batches.examples import open_examples
+
+
+def opened(job):
+    return open_examples(job, Preparation.load(job.prepared))
+
+
+def test_a_table_is_gathered_by_position(make_job):
+    train, validation = opened(make_job("table"))
+    assert (len(train), len(validation)) == (200, 50)
+    inputs = train.gather(torch.tensor([5, 3]))
+    assert inputs["numeric"].dtype == torch.float32
+    assert inputs["categorical"].dtype == torch.int64
+    assert torch.equal(inputs["numeric"][1], train.tensors["numeric"][3])
+    assert train.gather_target(torch.tensor([5, 3])).dtype == torch.float32
+
+
+def test_a_series_gives_the_rows_up_to_its_end(make_job):
+    train, _ = opened(make_job("series", "regression"))
+    window = train.gather(torch.tensor([4]))["series"]
+    assert window.shape == (1, 6, 3)
+    assert torch.equal(window[0], train.tensors["series"][4:10])
+
+
+def test_a_text_gives_windows_and_what_follows_each_character(make_job):
+    train, validation = opened(make_job("text", "language", count=40))
+    assert (len(train), train.tensors["tokens"].dtype) == (40, torch.uint8)
+    inputs, target = train.gather(torch.tensor([3, 0]))["tokens"], train.gather_target(torch.tensor([3, 0]))
+    assert inputs.dtype == target.dtype == torch.int64
+    assert inputs[0].tolist() == train.tensors["tokens"][24:32].tolist()
+    assert target[0].tolist() == train.tensors["tokens"][25:33].tolist()
+    assert validation.targets().shape == (50, 8)
+
+
+@pytest.mark.parametrize("stride", [8, 3])
+def test_folds_of_a_text_are_stretches_that_no_training_window_reaches_into(make_job, stride):
+    job = make_job("text", "language", count=40, job={"fold": (1, 4)})
+    tokens = load_file(job.tensors["train"])["tokens"]
+    save_file({"tokens": tokens, "start": torch.arange(0, 40 * 8, stride)}, job.tensors["train"])
+    train, validation = opened(job)
+    held = validation.target[validation.keep]
+    low, high = int(held[0]), int(held[-1]) + 8
+    kept = train.target[train.keep]
+    assert ((kept + 8 <= low) | (kept >= high)).all()
+    if stride == 8:
+        assert len(kept) + len(held) == 40 + 50
+
+
+def test_images_are_normed_and_changed_before(make_job):
+    train, _ = opened(make_job("image", "multiclass"))
+    pixels = train.tensors["image"][:2]
+    torch.testing.assert_close(train.gather(torch.arange(2))["image"], (pixels / 255 - 0.5) / 0.25)
+    black = train.gather(torch.arange(2), lambda image: image * 0)["image"]
+    assert (black == -2).all()
+
+
+def test_folds_part_the_examples_and_meet_again(make_job):
+    held = []
+    for index in range(3):
+        train, validation = opened(make_job("table", job={"fold": (index, 3)}))
+        assert len(train) + len(validation) == 250
+        assert not set(train.keep.tolist()) & set(validation.keep.tolist())
+        held += validation.keep.tolist()
+    assert sorted(held) == list(range(250))
+    with pytest.raises(TrainingError, match="fold 3 of 3"):
+        opened(make_job("table", job={"fold": (3, 3)}))
+
+
+def test_folds_of_a_series_are_stretches(make_job):
+    _, validation = opened(make_job("series", "regression", job={"fold": (1, 5)}))
+    assert validation.keep.tolist() == list(range(50, 100))
+
+
+def test_folds_of_a_split_by_time_are_stretches_of_it_though_the_file_is_in_another_order(make_job):
+    job = make_job("table", job={"fold": (1, 5), "fold_by": "blocks"})
+    key = torch.arange(250).flip(0)
+    for side, rows in (("train", key[:200]), ("validation", key[200:])):
+        save_file({**load_file(job.tensors[side]), "key": rows.contiguous()}, job.tensors[side])
+    train, validation = opened(job)
+    assert sorted(key[validation.keep].tolist()) == list(range(50, 100))
+    assert sorted(key[train.keep].tolist()) == [*range(50), *range(100, 250)]
+
+
+def test_a_sample_is_the_same_every_time(make_job):
+    job = make_job("table", job={"sample": 0.25})
+    assert len(opened(job)[0]) == 50
+    assert torch.equal(opened(job)[0].keep, opened(job)[0].keep)
+
+
+def test_a_broken_file_says_which(make_job):
+    job = make_job("table")
+    job.tensors["train"].write_bytes(job.tensors["train"].read_bytes()[:100])
+    with pytest.raises(DataError, match=r"train.safetensors: cannot be read"):
+        opened(job)
+
+
+WHOLE = np.arange(-10, 40, dtype=np.float64)
+
+
+@pytest.mark.parametrize("job", [{}, {"fold": (1, 4)}])
+@pytest.mark.parametrize("memory_mb", [1, 1024])
+def test_metrics_see_targets_exactly_as_they_were_given(make_job, job, memory_mb):
+    made = make_job("table", "regression", job=job, memory_mb=memory_mb)
+    for side in ("train", "validation"):
+        tensors = load_file(made.tensors[side])
+        count = len(tensors["target"])
+        tensors["value"] = torch.from_numpy(np.resize(WHOLE, count))
+        tensors["target"] = ((tensors["value"] - 14.7) / 13.3).float()
+        padding = torch.zeros(count, 6_000 if memory_mb == 1 else 1)
+        save_file({**tensors, "numeric": padding}, made.tensors[side])
+    _, validation = opened(made)
+    assert (validation.stream is not None) == (memory_mb == 1 and not job)
+    assert validation.values().dtype == np.float64
+    assert set(validation.values()) == set(WHOLE)
+    assert np.allclose(validation.values(), validation.targets().double().numpy() * 13.3 + 14.7, atol=1e-4)
+
+
+def test_metrics_see_classes_as_indices(make_job):
+    _, validation = opened(make_job("table"))
+    assert validation.values().dtype == np.int64
+    assert validation.values().tolist() == validation.targets().tolist()

@@ -1,0 +1,127 @@
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from models.data.preparation import Categorical, Preparation
+from models.errors import StoreError, TrainingError, UsageError
+from models.nets.build import build_net
+from models.nets.sizes import Sizes
+from models.project_spec.blocks import Model, Train
+from models.training.job import WEIGHTS_FILE
+from models.training.optimisation.fine_tuning import freeze, load_origin, origin_of
+from models.training.rank import run_job
+
+ARGUMENTS = {"hidden": 8, "dropout": 0.2}
+
+
+@pytest.fixture
+def trained(make_job):
+    """A finished job and its weights as an origin, with the preparation beside them, as a registered version has."""
+    job = make_job(arguments=ARGUMENTS, folder="old")
+    run_job(job)
+    Preparation.load(job.prepared).save(job.folder)
+    return job, origin_of(job.folder / WEIGHTS_FILE, "version 3")
+
+
+def started(make_job, origin, folder="new", arguments=ARGUMENTS, start=None, **train):
+    return make_job(arguments=arguments, folder=folder, start=start or {}, job={"start": origin}, **train)
+
+
+def weights(job):
+    return load_file(job.folder / WEIGHTS_FILE)
+
+
+def test_training_goes_on_from_the_weights(make_job, trained):
+    job, origin = trained
+    old = run_job(job)
+    first = run_job(started(make_job, origin, lr=1e-9, epochs=1)).epochs[0]
+    fresh = run_job(make_job(arguments=ARGUMENTS, folder="fresh", lr=1e-9, epochs=1)).epochs[0]
+    assert first["val_loss"] == pytest.approx(old.epochs[old.best_epoch - 1]["val_loss"], rel=0.05)
+    assert first["val_loss"] < 0.9 * fresh["val_loss"]
+
+
+def test_what_is_frozen_stays_to_the_bit_the_statistics_of_norms_too(make_job, trained):
+    job, origin = trained
+    made = started(make_job, origin, start={"freeze": ["trunk.first", "embeddings.*"]}, ema=0.5, accumulate=2)
+    run_job(made)
+    old, new = weights(job), weights(made)
+    held = {name for name in old if name.startswith(("trunk.first", "embeddings"))}
+    assert any("running_mean" in name for name in held)
+    assert any("num_batches_tracked" in name for name in held)
+    for name in old:
+        assert torch.equal(old[name], new[name]) == (name in held), name
+
+
+def test_killed_on_the_way_gives_the_same_bits(make_job, trained, monkeypatch):
+    from models.training import loop
+
+    _, origin = trained
+    start = {"freeze": ["trunk.first.*"], "lr_scale": {"trunk.head": 0.3}}
+    expected = run_job(started(make_job, origin, "whole", start=start))
+    job = started(make_job, origin, "killed", start=start, async_checkpoints=False)
+    original = loop.Session.checkpoint
+
+    def killed(session):
+        original(session)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(loop.Session, "checkpoint", killed)
+        with pytest.raises(KeyboardInterrupt):
+            run_job(job)
+    result = run_job(job)
+    assert result.resumed_from
+    assert result.weights_sha256 == expected.weights_sha256
+
+
+def test_a_net_that_does_not_fit_names_the_layers_and_partial_takes_what_does(make_job, trained):
+    job, origin = trained
+    other = {**ARGUMENTS, "layers": 3}
+    with pytest.raises(TrainingError, match=r"version 3 does not fit.*trunk\.blocks\.1\.0\.weight has none"):
+        run_job(started(make_job, origin, arguments=other))
+    made = started(make_job, origin, "partly", arguments=other, start={"partial": True}, lr=1e-12, weight_decay=0.0)
+    run_job(made)
+    torch.testing.assert_close(weights(made)["trunk.head.weight"], weights(job)["trunk.head.weight"])
+
+
+def test_another_file_than_was_meant_is_refused(make_job, trained):
+    job, origin = trained
+    save_file({"trunk.head.weight": torch.zeros(1, 8)}, job.folder / WEIGHTS_FILE)
+    with pytest.raises(StoreError, match="hash differs"):
+        run_job(started(make_job, origin))
+
+
+def test_categories_are_found_by_name_and_new_ones_begin_fresh(make_job, trained, tmp_path):
+    job, origin = trained
+    before = Preparation.load(job.prepared)
+    now = before.model_copy(update={"categorical": [Categorical(name="c", categories=["w", "x", "u"])]})
+    torch.manual_seed(3)
+    net = build_net(Model(net="mlp", arguments=ARGUMENTS), Sizes.of(now), tmp_path)
+    fresh = net.embeddings[0].weight.detach().clone()
+    load_origin(net, origin, now, partial=False)
+    old, rows = weights(job)["embeddings.0.weight"], net.embeddings[0].weight
+    assert torch.equal(rows[[0, 1, 3]], old[[0, 3, 1]])
+    assert torch.equal(rows[2], fresh[2])
+
+
+def test_other_columns_are_refused_and_other_classes_need_a_fresh_head(make_job, trained, tmp_path):
+    job, origin = trained
+    before = Preparation.load(job.prepared)
+    renamed = [part.model_copy(update={"name": f"z{part.name}"}) for part in before.numeric]
+    net = build_net(Model(net="mlp", arguments=ARGUMENTS), Sizes.of(before), tmp_path)
+    with pytest.raises(TrainingError, match="other numeric columns"):
+        load_origin(net, origin, before.model_copy(update={"numeric": renamed}), partial=True)
+    classes = before.model_copy(update={"target": before.target.model_copy(update={"classes": ["old", "new"]})})
+    with pytest.raises(TrainingError, match=r"trunk\.head"):
+        load_origin(net, origin, classes, partial=False)
+    head = net.trunk["head"].weight.detach().clone()
+    load_origin(net, origin, classes, partial=True)
+    assert torch.equal(net.trunk["head"].weight, head)
+
+
+def test_patterns_that_fit_nothing_or_everything_are_refused():
+    net = torch.nn.Sequential(torch.nn.Linear(2, 2))
+    with pytest.raises(UsageError, match="trnk"):
+        freeze(net, Train(start={"freeze": ["trnk.*"]}))
+    with pytest.raises(UsageError, match="whole net"):
+        freeze(net, Train(start={"freeze": ["*"]}))

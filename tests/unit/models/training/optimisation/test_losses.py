@@ -1,0 +1,57 @@
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+from models.data.preparation import Preparation, Target
+from models.project_spec.blocks import Train
+from models.training.optimisation.losses import class_weights, loss_name, make_loss, predictions
+
+
+def preparation(task, classes=None, **target):
+    return Preparation(kind="table", task=task, target=Target(name="y", classes=classes, **target))
+
+
+BINARY = preparation("binary", ["no", "yes"])
+MULTI = preparation("multiclass", ["a", "b", "c"])
+REAL = preparation("regression", shift=10.0, scale=2.0)
+
+
+def test_losses_are_sums_over_the_batch():
+    output, target = torch.randn(6, 3), torch.tensor([0, 1, 2, 2, 1, 0])
+    loss = make_loss(MULTI, Train(), "accuracy", target)
+    assert loss(output, target) == pytest.approx(float(6 * F.cross_entropy(output, target)))
+    parts = loss(output[:2], target[:2]) + loss(output[2:], target[2:])
+    torch.testing.assert_close(parts, loss(output, target))
+
+
+def test_the_loss_follows_the_task_and_the_metric():
+    assert loss_name(BINARY, "roc_auc") == "bce"
+    assert loss_name(REAL, "mae") == "huber"
+    assert loss_name(REAL, "rmse") == "mse"
+
+
+def test_smoothing_of_two_classes_is_that_of_many():
+    output, target = torch.randn(5, 1), torch.tensor([0.0, 1, 1, 0, 1])
+    train = Train(label_smoothing=0.2)
+    binary = make_loss(BINARY, train, "accuracy", target)(output, target)
+    two = F.cross_entropy(
+        torch.cat([torch.zeros(5, 1), output], 1), target.long(), label_smoothing=0.2, reduction="sum"
+    )
+    torch.testing.assert_close(binary, two)
+
+
+def test_balanced_weights_are_one_on_average_and_favour_the_rare():
+    target = torch.tensor([0.0] * 9 + [1.0])
+    weights = class_weights(BINARY, target)
+    assert weights[1] == 9 * weights[0]
+    assert weights[target.long()].mean() == pytest.approx(1.0)
+    assert class_weights(REAL, target) is None
+    balanced = make_loss(BINARY, Train(class_weights="balanced"), "roc_auc", target)
+    assert balanced(torch.zeros(10, 1), target) == pytest.approx(10 * np.log(2), rel=1e-6)
+
+
+def test_predictions_are_what_metrics_eat():
+    assert predictions(torch.zeros(2, 1), BINARY).tolist() == [0.5, 0.5]
+    assert predictions(torch.randn(4, 3), MULTI).sum(axis=1) == pytest.approx(1.0)
+    assert predictions(torch.tensor([[1.0], [-1.0]]), REAL).tolist() == [12.0, 8.0]

@@ -1,0 +1,145 @@
+"""What is known to fail from spec, code and header is refused before anything runs."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from models.errors import LooplineError
+from models.nets.catalogue import CATALOGUE
+from models.project_spec.blocks import Spec
+from models.training.spec_check import _parameters, check_spec, read_checked
+
+HEADER = "age,town,left,few,none\n"
+ROWS = HEADER + "".join(f"{age + 0.5},a,{'yes' if age % 2 else 'no'},{age % 3},\n" for age in range(40))
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> Path:
+    (tmp_path / "data.csv").write_text(ROWS)
+    (tmp_path / "empty.csv").write_text(HEADER)
+    pq.write_table(
+        pa.table({"age": [0.5, 1.5, 2.5], "town": ["a"] * 3, "left": ["yes"] * 3}), tmp_path / "data.parquet"
+    )
+    (tmp_path / "semi.csv").write_text("age;town;left\n1;a;yes\n")
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "loop.csv").symlink_to("loop.csv")
+    (tmp_path / "own.py").write_text("def make(frame):\n    raise SystemExit('never run')\n")
+    return tmp_path
+
+
+def spec_of(blocks: dict[str, Any]) -> Spec:
+    data = {"source": "data.csv", "target": "left", **blocks.get("data", {})}
+    return Spec.model_validate({"name": "t", **blocks, "data": data})
+
+
+@pytest.mark.parametrize(
+    ("blocks", "message"),
+    [
+        ({"model": {"net": "mpl"}}, "model.net: .*'mpl'.*mlp"),
+        ({"model": {"net": "cnn"}}, "model.net: cnn does not take data of kind table"),
+        (
+            {"model": {"arguments": {"hiden": 8}}},
+            r"model.arguments.hiden: mlp has no argument 'hiden': did you mean 'hidden'",
+        ),
+        ({"model": {"arguments": {"hidden": "wide"}}}, "model.arguments.hidden: got 'wide', expected a valid integer"),
+        ({"model": {"arguments": {"norm": "bach"}}}, "model.arguments.norm: got 'bach', expected 'batch', 'layer' or"),
+        ({"model": {"net": "trees", "arguments": {"leaves": 3}}}, "trees has no argument 'leaves': .*num_leaves"),
+        ({"goal": {"metric": "acuracy"}}, r"goal.metric: got 'acuracy', did you mean 'accuracy'"),
+        ({"goal": {"metric": "rmse"}, "data": {"task": "binary"}}, "goal.metric: got 'rmse', which is for regression"),
+        ({"search": {"space": {"train.optimiser": {"choices": ["adam", "foo"]}}}}, "train.optimiser: got 'foo'"),
+        ({"search": {"space": {"train.lr": {"low": -1.0, "high": 1.0}}}}, "train.lr: got -1.0"),
+        ({"search": {"space": {"train.epoch": {"choices": [1]}}}}, "did you mean train.epochs"),
+        ({"search": {"space": {"model.hiden": {"choices": [8]}}}}, "search.space.model.hiden: mlp has no"),
+        ({"search": {"space": {"train.precision": {"choices": ["fp8"]}}}}, "train.precision: got 'fp8'"),
+        ({"search": {"space": {"model.hidden": {"low": 0.5, "high": 8.0}}}}, "search.space.model.hidden: got 0.5,"),
+        (
+            {"data": {"source": "~nobody-here/x.csv"}},
+            "data.source: got '~nobody-here/x.csv', which cannot be looked at",
+        ),
+        ({"data": {"source": "loop.csv"}}, "data.source: got 'loop.csv', which cannot be looked at"),
+        ({"data": {"source": "pipe"}}, "pipe is neither a file nor a folder"),
+        ({"data": {"source": "/dev/zero"}}, "data.source: /dev/zero is neither a file nor a folder"),
+        ({"data": {"source": "s3://bucket/x.csv"}}, "data.source: got 's3://bucket/x.csv', expected a file, a folder"),
+        ({"train": {"ranks": 1_000_000}}, "train.ranks: got 1000000, expected at most .* on this machine"),
+        ({"goal": {"metric": "rmse"}}, "goal.metric: got 'rmse', which is for regression; for binary: "),
+        ({"goal": {"metric": "f1"}, "data": {"target": "age"}}, "goal.metric: got 'f1', .*; for regression: mae"),
+        ({"goal": {"metric": "f1"}, "data": {"source": "data.parquet", "target": "age"}}, "for regression: mae"),
+        ({"data": {"target": "lfet"}}, "data.target: no column 'lfet' .* did you mean 'left'"),
+        ({"data": {"source": "data.parquet", "target": "lfet"}}, "data.target: no column 'lfet'"),
+        ({"data": {"source": "semi.csv", "target": "lfet"}}, "which has age, town, left: did you mean 'left'"),
+        ({"data": {"features": {"drop": ["agee"]}}}, "data.features.drop: no column 'agee'"),
+        ({"data": {"split": {"by": "group", "column": "twon"}}}, "data.split.column: no column 'twon'"),
+        ({"data": {"id": "key"}}, "data.id: no column 'key'"),
+        ({"judge": {"slices": ["twon"]}}, "judge.slices: no column 'twon'"),
+        ({"data": {"source": "./own.py:lod"}}, "data.source: .*has no 'lod'"),
+    ],
+)
+def test_what_is_known_to_fail_is_refused(base: Path, blocks: dict[str, Any], message: str) -> None:
+    with pytest.raises(LooplineError, match=message):
+        check_spec(spec_of(blocks), base)
+
+
+@pytest.mark.parametrize(
+    "blocks",
+    [
+        {},
+        {"goal": {"metric": "rmse"}, "data": {"target": "few"}},  # its first values may be classes or not
+        {"goal": {"metric": "f1"}, "data": {"target": "few"}},
+        {"goal": {"metric": "f1"}, "data": {"target": "none"}},
+        {"goal": {"metric": "f1"}, "data": {"source": "empty.csv"}},
+        {"data": {"source": "nosuch.csv"}},  # ingest says so
+        {"data": {"source": "pypi:palmerpenguins==0.1.4!palmerpenguins/data/penguins.csv"}},
+        {"data": {"target": "made", "features": {"make": "./own.py:make"}}},
+        {"model": {"net": "trees"}},
+        {"model": {"net": "trees", "arguments": {"num_leaves": 3, "lambda_l2": 1}}},
+        {"model": {"net": "trees"}, "search": {"space": {"model.num_leaves": {"low": 4, "high": 9, "integer": True}}}},
+        {"model": {"arguments": {"dropout": 0, "norm": "layer"}}},
+        {
+            "search": {
+                "space": {"train.batch": {"low": 16, "high": 64, "integer": True}, "model.hidden": {"choices": [8]}}
+            }
+        },
+        {"train": {"nodes": 2}},
+        {"train": {"nodes": "1:4"}},
+    ],
+)
+def test_what_may_be_right_is_let_through(base: Path, blocks: dict[str, Any]) -> None:
+    check_spec(spec_of(blocks), base)
+
+
+def test_the_arguments_of_every_ready_net_can_be_seen() -> None:
+    for name, net in CATALOGUE.items():
+        known = _parameters(net.arguments or net.reference)
+        assert known, name
+        assert known.keys() >= {path.removeprefix("model.") for path in net.space}
+
+
+@pytest.mark.parametrize(
+    ("overrides", "place"),
+    [
+        ((), "mine.yaml:7: search.space.model.hiden: "),
+        (("search.space={}",), "mine.yaml:5: train.ranks: "),
+        (("train.ranks=99999", "search.space={}"), "command line: train.ranks: "),
+        (("search.space={}", "train={}", "data.target=lfet"), "command line: data.target: "),
+    ],
+)
+def test_an_error_names_the_place(base: Path, overrides: tuple[str, ...], place: str) -> None:
+    path = base / "project.yaml"
+    path.write_text(
+        "name: t\ndata: {source: data.csv, target: left}\ntrain:\n  epochs: 3\n  ranks: 100000\n"
+        "search:\n  space: {model.hiden: {choices: [8]}}\n"
+    )
+    with pytest.raises(LooplineError) as caught:
+        read_checked(path, overrides, "mine.yaml")
+    assert str(caught.value).startswith(place)
+    assert read_checked(path, ("search.space={}", "train={}")).train.ranks == 1
+
+
+@pytest.mark.parametrize("value", [float("inf"), float("nan")])
+def test_numbers_are_finite(value: float) -> None:
+    with pytest.raises(ValueError, match="finite number"):
+        spec_of({"train": {"lr": value}})
