@@ -10,9 +10,9 @@ from prefect.artifacts import create_link_artifact, create_markdown_artifact
 from flows import reporting
 from flows.backtesting import as_markdown, replay
 from tasks.backtest import Asked, page
-from tasks.runtime import stores
+from tasks.host import stores
+from tasks.host.workspace import Workspace
 from tasks.runtime.report_pages import address_of
-from tasks.runtime.workspace import Workspace
 
 
 @flow(name="backtest", flow_run_name="backtest-{project}", persist_result=False)

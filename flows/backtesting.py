@@ -10,8 +10,8 @@ import click
 
 from tasks import ingest as ingesting
 from tasks.backtest import Asked, backtest
+from tasks.host.workspace import Project
 from tasks.runtime.loop import Reporter, open_stage
-from tasks.runtime.workspace import Project
 
 if TYPE_CHECKING:
     from models.backtest.regret import Spread

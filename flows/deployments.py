@@ -18,9 +18,9 @@ from models.errors import LooplineError, StoreError
 from models.project_spec.blocks import Spec
 from models.project_spec.reader import read_spec
 from models.project_spec.schedule import Schedule, parse
+from tasks.host.workspace import Project, Workspace
 from tasks.runtime.events import TAG
 from tasks.runtime.worker import MOST_RUNS, POOL, pool_environment, pool_of
-from tasks.runtime.workspace import Project, Workspace
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient

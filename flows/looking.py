@@ -11,10 +11,10 @@ import click
 
 from models.pipeline.records import Record
 from models.training.costs.summary import of_results
+from tasks.host.workspace import Project
 from tasks.runtime.ledger import Ledger
 from tasks.runtime.loop import Loop
 from tasks.runtime.report_pages import address_of
-from tasks.runtime.workspace import Project
 
 
 def summary(project: Project, ledger: Ledger, ran: bool) -> dict[str, Any]:

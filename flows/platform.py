@@ -7,11 +7,12 @@ from collections.abc import Callable
 from typing import Literal
 
 from models.errors import StoreError
+from tasks.host import server_access as prefect_access
+from tasks.host.workspace import Workspace
 from tasks.reap import reap
-from tasks.runtime import platform, prefect_access
+from tasks.runtime import platform
 from tasks.runtime.prefect_server import Server
 from tasks.runtime.services import ServiceState
-from tasks.runtime.workspace import Workspace
 
 POLL_S = 1.0
 ADDRESS_POLL_S = 0.05

@@ -9,8 +9,8 @@ from prefect import flow
 from flows import reporting
 from models.project_spec.reader import read_spec
 from tasks import predict as predicting
-from tasks.runtime import stores
-from tasks.runtime.workspace import Workspace
+from tasks.host import stores
+from tasks.host.workspace import Workspace
 
 
 @flow(name="predict", persist_result=False)

@@ -18,8 +18,8 @@ from prefect.states import Completed
 from models.errors import DataError, GateRefused
 from models.triggers.signal import Decision, Kind, Signal, clock
 from tasks import retrain as retraining
-from tasks.runtime import stores
-from tasks.runtime.workspace import Project, Workspace
+from tasks.host import stores
+from tasks.host.workspace import Project, Workspace
 
 
 class Approval(RunInput):  # type: ignore[misc]  # seen as Any: Prefect loads it lazily

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from flows import reporting
 from models.errors import LooplineError, StoreError
+from tasks.host import processes
+from tasks.host import server_access as prefect_access
+from tasks.host.workspace import Project, Workspace
 from tasks.reap import reap
-from tasks.runtime import prefect_access, processes
 from tasks.runtime.loop import begun_here, read_book
 from tasks.runtime.prefect_server import Server, is_healthy
-from tasks.runtime.workspace import Project, Workspace
 
 if TYPE_CHECKING:
     from prefect import Flow

@@ -23,9 +23,9 @@ from tasks import search as searching
 from tasks import train as training
 from tasks import validate as validating
 from tasks import version as versioning
+from tasks.host.workspace import Project, Workspace
 from tasks.reap import reap
 from tasks.runtime.loop import Loop, name_loop, open_loop
-from tasks.runtime.workspace import Project, Workspace
 
 ingest = step(ingesting.ingest, "ingest", retries=2, timeout_s=3600)
 validate_raw = step(validating.validate_raw, "validate-raw")

@@ -12,9 +12,9 @@ from prefect.states import Completed
 
 from flows import reporting
 from models.project_spec.reader import read_spec
-from tasks.runtime import stores
+from tasks.host import stores
+from tasks.host.workspace import Project, Workspace
 from tasks.runtime.report_pages import address_of
-from tasks.runtime.workspace import Project, Workspace
 
 if TYPE_CHECKING:
     from models.monitoring.report import Findings, Window

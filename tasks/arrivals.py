@@ -7,8 +7,8 @@ import time
 from models.project_spec.reader import read_spec
 from models.triggers.signal import Signal
 from tasks.adapters.growth import growth
+from tasks.host.workspace import Project
 from tasks.runtime import events, history
-from tasks.runtime.workspace import Project
 
 
 def announce(project: Project) -> list[Signal]:

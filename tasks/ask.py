@@ -10,9 +10,9 @@ from models.errors import DataError, UsageError
 from models.feedback.columns import INPUT, LABEL, RAW
 from models.project_spec.blocks import Spec
 from tasks.adapters.model_cache import Cached, cached_version
+from tasks.host.workspace import Project
 from tasks.runtime.moving import move
 from tasks.runtime.predictions import joined
-from tasks.runtime.workspace import Project
 
 if TYPE_CHECKING:
     import numpy as np

@@ -17,13 +17,13 @@ from models.files import read_json, write_json, write_text
 from models.project_spec.blocks import Spec
 from models.project_spec.reader import read_document, read_spec
 from models.training.search_space import with_params
+from tasks.host.locks import held
+from tasks.host.workspace import Project
 from tasks.runtime.gang import Gang
 from tasks.runtime.ledger import Ledger
-from tasks.runtime.locks import held
 from tasks.runtime.loop import Reporter
 from tasks.runtime.rehearsal import FOLDER, Rehearsal
 from tasks.runtime.replay_progress import Progress
-from tasks.runtime.workspace import Project
 
 if TYPE_CHECKING:
     from models.backtest.ordered import Ordered

@@ -21,14 +21,16 @@ from pydantic import ValidationError
 from models.errors import LooplineError
 from models.project_spec.blocks import Spec
 from models.project_spec.reader import read_spec
-from tasks.runtime import events, json_lines, open_signals, stores
+from tasks.host import logs as json_lines
+from tasks.host import stores
+from tasks.host.signals import StopRequest
+from tasks.host.workspace import Workspace
+from tasks.runtime import events, open_signals
 from tasks.runtime.moving import growing, move_held, moving, waits
 from tasks.runtime.part_log import FEWEST_PARTS
 from tasks.runtime.predictions import label_store, prediction_log
 from tasks.runtime.retention import cut_us, forget_old
 from tasks.runtime.services import supervisor
-from tasks.runtime.signals import StopRequest
-from tasks.runtime.workspace import Workspace
 
 PAUSE_S = 5.0
 HOUR_S = 3600

@@ -17,14 +17,15 @@ from pydantic import BaseModel
 from models.cores import usable_cores
 from models.errors import LooplineError
 from models.training.spec_check import read_checked
-from tasks.runtime import segments, stores
+from tasks.host import stores
+from tasks.host.ports import holder, taken_ports
+from tasks.host.workspace import CLONE, Workspace
+from tasks.runtime import segments
 from tasks.runtime.part_log import DAMAGED
 from tasks.runtime.platform import LEAST_FREE_BYTES
-from tasks.runtime.ports import holder, taken_ports
 from tasks.runtime.prefect_server import Server, is_healthy
 from tasks.runtime.services import folder, ports, services_of, supervisor
 from tasks.runtime.tied import marked
-from tasks.runtime.workspace import CLONE, Workspace
 
 SHOWN = 3
 

@@ -11,7 +11,7 @@ from models.export.bundle import FILES, MODEL, bundle
 from models.files import replacing_folder, sha256, write_text
 from models.inference.loaded_model import Served
 from tasks.adapters.model_cache import cached_version
-from tasks.runtime.workspace import Workspace
+from tasks.host.workspace import Workspace
 
 
 def export_edge(workspace: Workspace, model: str, to: Path, wanted: str = "champion") -> dict[str, Any]:

@@ -26,14 +26,15 @@ from models.report.data import drifting, failing
 from models.report.light import light, workspace_light
 from models.serving.releases import release_of
 from models.triggers.signal import Decision, Outcome, PastLoop
-from tasks.runtime import decisions, open_signals, processes, registry_story
+from tasks.host import processes
+from tasks.host.workspace import Project, Workspace
+from tasks.runtime import decisions, open_signals, registry_story
 from tasks.runtime.history import is_running, newest_loops, read_book
 from tasks.runtime.ledger import Ledger
 from tasks.runtime.registry_story import Story
 from tasks.runtime.report_pages import known_pages
 from tasks.runtime.services import ServiceState, services_of
 from tasks.runtime.store_sizes import measured
-from tasks.runtime.workspace import Project, Workspace
 
 MOST_LOOPS = 30
 MOST_DECISIONS = 30

@@ -8,7 +8,7 @@ from models.data.preparation import Preparation
 from models.errors import UsageError
 from models.nets.catalogue import is_trees, net_name
 from models.project_spec.blocks import Spec
-from tasks.runtime.workspace import Project
+from tasks.host.workspace import Project
 
 if TYPE_CHECKING:
     from models.planner.planning import Planning

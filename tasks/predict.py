@@ -22,10 +22,10 @@ from models.pipeline.keys import code_parts, key_of
 from models.project_spec.blocks import Spec
 from models.project_spec.references import source_file
 from tasks.adapters.model_cache import Cached, cached_version
-from tasks.runtime.locks import held
+from tasks.host.locks import held
+from tasks.host.workspace import Project
 from tasks.runtime.loop import Reporter, Silent
 from tasks.runtime.predictions import prediction_log
-from tasks.runtime.workspace import Project
 
 if TYPE_CHECKING:
     import pyarrow as pa

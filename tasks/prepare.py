@@ -9,7 +9,7 @@ from models.data.unlabelled import UNLABELLED_FILE
 from models.inference.names import refuse_taken_names
 from models.pipeline.records import Record
 from models.validation.unseen_categories import unseen_categories
-from tasks.runtime import memory
+from tasks.host import memory
 from tasks.runtime.loop import Done, Inputs, Loop
 
 

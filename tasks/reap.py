@@ -23,20 +23,20 @@ from uuid import UUID
 from models.errors import StoreError
 from models.files import read_json, write_json
 from models.project_spec.blocks import Spec
-from tasks.runtime import processes
+from tasks.host import processes
+from tasks.host.locks import tried
+from tasks.host.processes import OWNER
+from tasks.host.workspace import Workspace
 from tasks.runtime.delivery import Delivery
 from tasks.runtime.ending import conclude_killed
 from tasks.runtime.flow_runs import close_task_runs, ended_with_open_tasks
 from tasks.runtime.history import LOOP_LOCK, OVER, is_running
-from tasks.runtime.locks import tried
 from tasks.runtime.loop import FLOW_RUNS, RUNNERS, intent_of, read_book, tag_of
 from tasks.runtime.outbox import Outbox
 from tasks.runtime.prefect_server import Server
-from tasks.runtime.processes import OWNER
 from tasks.runtime.segments import KINDS, segments_folder
 from tasks.runtime.services import elsewhere
 from tasks.runtime.worker import pool_of
-from tasks.runtime.workspace import Workspace
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient

@@ -22,7 +22,7 @@ from models.training.costs.summary import of_results
 from tasks.adapters import provenance
 from tasks.adapters.artifacts import FILES, signing_key
 from tasks.adapters.registry import KEY, Registry
-from tasks.runtime import stores
+from tasks.host import stores
 from tasks.runtime.delivery import client, experiment_id, reaching_store
 from tasks.runtime.ledger import REFERENCES
 from tasks.runtime.loop import Done, Inputs, Loop

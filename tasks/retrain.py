@@ -12,9 +12,9 @@ from models.project_spec.reader import read_spec
 from models.triggers.overrides import overrides
 from models.triggers.policy import decide
 from models.triggers.signal import Action, Decision, Kind, Signal
+from tasks.host.workspace import Project
 from tasks.runtime import decisions, history, registry_view
 from tasks.runtime.events import DECISION_MADE, Event, send
-from tasks.runtime.workspace import Project
 
 
 def spec_of(project: Project) -> Spec:

@@ -13,7 +13,7 @@ from models.project_spec.reader import read_spec
 from models.scaffold.table import guess_spec, guess_target
 from models.scaffold.text import guess_text_spec, is_text
 from models.sources.read import read_source
-from tasks.runtime.workspace import Project, Workspace
+from tasks.host.workspace import Project, Workspace
 
 MOST_COPIED_BYTES = 100 << 20
 README = """# {name}

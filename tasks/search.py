@@ -24,7 +24,7 @@ from models.training.job import Epoch, Result
 from models.training.search_space import Trial, best_of, check_space, suggest, trials_owed, usual_space, with_params
 from tasks.adapters import optuna_study
 from tasks.adapters.origin import Begun, begin
-from tasks.runtime import memory
+from tasks.host import memory
 from tasks.runtime.inputs import Input
 from tasks.runtime.jobs import job
 from tasks.runtime.loop import Done, Inputs, Loop

@@ -28,11 +28,11 @@ from models.pipeline.keys import canonical, key_of
 from models.project_spec.blocks import Spec
 from tasks.adapters import watched_versions
 from tasks.adapters.watched_versions import Facts
+from tasks.host.workspace import Project
 from tasks.runtime import events, predictions, registry_view
 from tasks.runtime.moving import move
 from tasks.runtime.part_log import PartLog
 from tasks.runtime.watch_store import WatchStore, opened
-from tasks.runtime.workspace import Project
 
 FOLDER = "watch"
 FINDINGS_FILE = "watch.json"

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import filelock
 import pytest
 
-from tasks.runtime import stores
-from tasks.runtime.workspace import Project, Workspace
+from tasks.host import stores
+from tasks.host.workspace import Project, Workspace
 from tests.preloaded import remember_operators, remember_ours
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from models.files import sha256, write_json
 from models.sealing import TAG, signature
 from tasks.adapters.artifacts import FILES, signing_key
 from tasks.adapters.registry import Registry
+from tasks.host.workspace import Workspace
 from tasks.runtime.delivery import client, experiment_id
-from tasks.runtime.workspace import Workspace
 from tests.served_models import write_served
 
 

@@ -21,11 +21,12 @@ import psutil
 import pytest
 
 from models.errors import StoreError
-from tasks.runtime import prefect_access, processes
+from tasks.host import processes
+from tasks.host import server_access as prefect_access
+from tasks.host.workspace import Workspace
 from tasks.runtime.flow_runs import ask
 from tasks.runtime.loop import OWNER
 from tasks.runtime.prefect_server import Server
-from tasks.runtime.workspace import Workspace
 from tests import warm
 
 ROOT = Path(__file__).parents[1]

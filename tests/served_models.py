@@ -13,7 +13,7 @@ from models.export.graph_builder import Stretch
 from models.files import sha256, write_json
 from models.inference.names import BACKGROUND_FILE
 from models.project_spec.blocks import Image, Window
-from tasks.runtime.workspace import Project
+from tasks.host.workspace import Project
 
 CLASSES = {"binary": ["no", "yes"], "multiclass": ["no", "perhaps", "yes"], "image": ["no", "yes"]}
 ALPHABET = "\n abc"

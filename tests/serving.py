@@ -26,8 +26,8 @@ import psutil
 
 from models.files import read_json, sha256, write_json
 from tasks.adapters.artifacts import FILES
-from tasks.runtime import ports, stores
-from tasks.runtime.workspace import Workspace
+from tasks.host import ports, stores
+from tasks.host.workspace import Workspace
 from tests import warm
 from tests.conftest import OURS, QUIET
 from tests.served_models import write_served

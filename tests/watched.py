@@ -16,10 +16,10 @@ from models.project_spec.reader import read_spec
 from models.serving.records import Recorder, label_record
 from tasks import watch
 from tasks.adapters import watched_versions
+from tasks.host.workspace import Project
 from tasks.runtime import registry_view
 from tasks.runtime.predictions import label_store, prediction_log
 from tasks.runtime.segments import SegmentWriter, segments_folder
-from tasks.runtime.workspace import Project
 from tests.unit.models.watch import conftest as made
 
 SPEC = "goal: {metric: roc_auc}\nwatch: {window: 500, min_labels: 100}\n"

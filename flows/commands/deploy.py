@@ -10,8 +10,8 @@ import click
 
 from flows.commands import options
 from models.files import write_text
-from tasks.runtime import stores
-from tasks.runtime.workspace import Project, Workspace
+from tasks.host import stores
+from tasks.host.workspace import Project, Workspace
 
 
 @click.command()

@@ -7,8 +7,8 @@ import sys
 import click
 
 from flows.commands import options
-from tasks.runtime import stores
-from tasks.runtime.workspace import Workspace
+from tasks.host import stores
+from tasks.host.workspace import Workspace
 
 COLOURS = {"ok": "green", "warn": "yellow", "wrong": "red"}
 

@@ -6,8 +6,8 @@ import sys
 
 import click
 
-from tasks.runtime import stores
-from tasks.runtime.workspace import Workspace
+from tasks.host import stores
+from tasks.host.workspace import Workspace
 
 
 @click.command()

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import click
 
-from tasks.runtime import stores
-from tasks.runtime.prefect_access import credentials
+from tasks.host import stores
+from tasks.host.server_access import credentials
+from tasks.host.workspace import HOME, Workspace
 from tasks.runtime.prefect_server import Server
-from tasks.runtime.workspace import HOME, Workspace
 
 
 @click.command()

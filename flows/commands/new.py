@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from tasks.runtime.workspace import Workspace
+from tasks.host.workspace import Workspace
 
 
 @click.command()

@@ -7,9 +7,9 @@ import click
 from flows.commands import options
 from models.project_spec.blocks import Spec
 from models.training.spec_check import read_checked
-from tasks.runtime import stores
+from tasks.host import stores
+from tasks.host.workspace import Project, Workspace
 from tasks.runtime.ledger import Ledger
-from tasks.runtime.workspace import Project, Workspace
 
 WORDS = {"done": "up to date", "run": "would run", "follow": "depends"}
 MOST_REASONS = 4

@@ -7,9 +7,9 @@ import click
 from flows.commands import options
 from models.errors import GateRefused, UsageError
 from models.project_spec.reader import read_spec
-from tasks.runtime import stores
+from tasks.host import stores
+from tasks.host.workspace import Workspace
 from tasks.runtime.registry_view import aliased
-from tasks.runtime.workspace import Workspace
 
 
 @click.command()

@@ -7,9 +7,10 @@ import os
 import click
 
 from flows.commands import options
-from tasks.runtime import prefect_access, stores
+from tasks.host import server_access as prefect_access
+from tasks.host import stores
+from tasks.host.workspace import Workspace
 from tasks.runtime.prefect_server import Server
-from tasks.runtime.workspace import Workspace
 
 
 @click.command()

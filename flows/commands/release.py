@@ -12,8 +12,8 @@ from models.judge.gates import number as shown
 from models.judge.gates import signed
 from models.project_spec.reader import read_spec
 from models.report.pages import interval
-from tasks.runtime import stores
-from tasks.runtime.workspace import Workspace
+from tasks.host import stores
+from tasks.host.workspace import Workspace
 
 if TYPE_CHECKING:
     from models.serving.shadow_comparison import Comparison

@@ -6,8 +6,8 @@ import click
 
 from flows.commands import options
 from models.project_spec.reader import read_spec
-from tasks.runtime import stores
-from tasks.runtime.workspace import Workspace
+from tasks.host import stores
+from tasks.host.workspace import Workspace
 
 
 @click.command()

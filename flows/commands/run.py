@@ -11,10 +11,10 @@ import click
 from flows.commands import options
 from models.errors import GateRefused
 from models.project_spec.reader import read_spec
+from tasks.host import stores
+from tasks.host.workspace import Project, Workspace
 from tasks.reap import is_owed
-from tasks.runtime import stores
 from tasks.runtime.ledger import Ledger
-from tasks.runtime.workspace import Project, Workspace
 
 
 @click.command()

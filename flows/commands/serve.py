@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from models.project_spec.reader import read_spec
-from tasks.runtime.workspace import Workspace
+from tasks.host.workspace import Workspace
 
 
 @click.command()

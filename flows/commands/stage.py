@@ -6,9 +6,9 @@ import click
 
 from flows import reporting
 from flows.commands import options
-from tasks.runtime import stores
+from tasks.host import stores
+from tasks.host.workspace import Workspace
 from tasks.runtime.loop import open_stage
-from tasks.runtime.workspace import Workspace
 
 
 @click.command()

@@ -11,9 +11,9 @@ from models.report.data import labelled
 from models.report.facts import Overview, ProjectFacts
 from models.report.overview_page import TITLES, ago, clock, coverage, front_page, measured, size, upcoming
 from models.report.pages import interval, show
+from tasks.host import stores
+from tasks.host.workspace import Workspace
 from tasks.overview import overview
-from tasks.runtime import stores
-from tasks.runtime.workspace import Workspace
 
 if TYPE_CHECKING:
     from rich.console import Console

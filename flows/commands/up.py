@@ -12,11 +12,11 @@ import click
 from flows.commands import options
 from models.errors import UsageError
 from models.report.overview_page import front_page
-from tasks.runtime import stores
-from tasks.runtime.doors import SERVE_TOKEN, token_path
-from tasks.runtime.prefect_access import secret_path
+from tasks.host import stores
+from tasks.host.http_guard import SERVE_TOKEN, token_path
+from tasks.host.server_access import secret_path
+from tasks.host.workspace import Workspace
 from tasks.runtime.services import ServiceState, asking, services_of, supervisor
-from tasks.runtime.workspace import Workspace
 
 LOOK_S = 0.5
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

@@ -15,9 +15,10 @@ from typing import Literal
 
 from models.errors import StoreError
 from models.files import sha256
-from tasks.runtime import registry_view, stores
+from tasks.host import stores
+from tasks.host.workspace import Workspace
+from tasks.runtime import registry_view
 from tasks.runtime.delivery import client, reaching_store
-from tasks.runtime.workspace import Workspace
 
 FILES = "loopline.files"
 SERVED = "mlflow-artifacts:/"

@@ -18,9 +18,9 @@ from typing import Any
 
 from models.errors import StoreError
 from models.files import DISK_IS_FULL, storing, write_text
+from tasks.host.locks import FOREVER_S, held
+from tasks.host.workspace import CLONE, Project
 from tasks.runtime.dvc_view import STAGES, default_remote, hashes, root_of
-from tasks.runtime.locks import FOREVER_S, held
-from tasks.runtime.workspace import CLONE, Project
 
 COMMAND = 'PATH=".venv/bin:$PATH" loopline stage'
 IGNORED = ("__pycache__", ".loopline", ".venv", "*.tmp")

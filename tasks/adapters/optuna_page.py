@@ -18,9 +18,10 @@ from socketserver import ThreadingMixIn
 from typing import TYPE_CHECKING, Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
-from tasks.runtime import prefect_access, stores
-from tasks.runtime.doors import CHALLENGE, bears_secret
-from tasks.runtime.workspace import Workspace
+from tasks.host import server_access as prefect_access
+from tasks.host import stores
+from tasks.host.http_guard import CHALLENGE, bears_secret
+from tasks.host.workspace import Workspace
 
 if TYPE_CHECKING:
     from optuna.storages import BaseStorage

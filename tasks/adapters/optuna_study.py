@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 from models.errors import StoreError, UsageError
 from models.project_spec.blocks import Dimension, Search
 from models.training.search_space import Trial, grid_point
-from tasks.runtime.store_addresses import OPTUNA_STORAGE as STORAGE
-from tasks.runtime.store_addresses import without_password
-from tasks.runtime.workspace import Workspace
+from tasks.host.store_addresses import OPTUNA_STORAGE as STORAGE
+from tasks.host.store_addresses import without_password
+from tasks.host.workspace import Workspace
 
 if TYPE_CHECKING:
     import optuna

@@ -6,7 +6,7 @@ import hashlib
 import subprocess
 from pathlib import Path
 
-from tasks.runtime.workspace import CLONE
+from tasks.host.workspace import CLONE
 
 GIT_TIMEOUT_S = 20
 

@@ -21,11 +21,11 @@ from pydantic import BaseModel, ConfigDict
 
 from models.errors import GateRefused, StoreError, UsageError
 from models.serving.releases import PLAN
-from tasks.runtime import processes, stores
+from tasks.host import processes, stores
+from tasks.host.locks import held
+from tasks.host.workspace import Workspace
 from tasks.runtime.delivery import client, reaching_store
 from tasks.runtime.events import CHAMPION_MOVED, Event, send
-from tasks.runtime.locks import held
-from tasks.runtime.workspace import Workspace
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

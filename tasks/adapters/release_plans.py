@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict
 from models.errors import UsageError
 from models.serving.releases import PLAN, Plan
 from tasks.adapters.registry import Registry
-from tasks.runtime import processes
+from tasks.host import processes
 from tasks.runtime.registry_view import Version
 
 JOURNAL = "loopline.releases."

@@ -15,9 +15,9 @@ from models.files import replacing_folder
 from models.judge.verdict import Verdict
 from models.monitoring.reference import REFERENCE_FILE, Reference
 from tasks.adapters import artifacts
+from tasks.host.workspace import Workspace
 from tasks.runtime import registry_view
 from tasks.runtime.delivery import client, reaching_store
-from tasks.runtime.workspace import Workspace
 
 VERDICT_FILE = "verdict.json"
 

@@ -6,10 +6,10 @@ import argparse
 import os
 from pathlib import Path
 
+from tasks.host import stores
+from tasks.host.workspace import Workspace
 from tasks.page.app import application
 from tasks.page.security import gate
-from tasks.runtime import stores
-from tasks.runtime.workspace import Workspace
 
 HOST, NAMES = "LOOPLINE_OVERVIEW_HOST", "LOOPLINE_OVERVIEW_NAMES"
 

@@ -13,8 +13,8 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from models.errors import LooplineError
-from tasks.runtime import stores
-from tasks.runtime.workspace import Workspace
+from tasks.host import stores
+from tasks.host.workspace import Workspace
 
 TIMEOUT_S = 120.0
 

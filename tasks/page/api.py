@@ -20,8 +20,8 @@ from starlette.routing import Route
 from models.errors import LooplineError, StoreError
 from models.project_spec.reader import read_spec
 from tasks import overview as gathering
+from tasks.host.workspace import Project, Workspace
 from tasks.page.wishes import wish
-from tasks.runtime.workspace import Project, Workspace
 
 MOST_CHARACTERS = 500
 BY = "http"

@@ -21,13 +21,13 @@ from models.report import overview_page
 from models.report.facts import Overview, ProjectFacts
 from models.report.overview_page import Link
 from tasks import overview as gathering
+from tasks.host.workspace import Workspace
 from tasks.page import api, buttons, login
 from tasks.page.guard import API, REPORT_POLICY, Guard
 from tasks.page.security import Gate
 from tasks.page.session import html, logout_token
 from tasks.runtime.report_pages import known_pages, path_of
 from tasks.runtime.store_sizes import measure
-from tasks.runtime.workspace import Workspace
 
 MEASURE_EVERY_S = 120.0
 PAGE_NAMES = {

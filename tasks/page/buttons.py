@@ -20,10 +20,10 @@ from starlette.routing import Route
 from models.report.facts import ProjectFacts
 from models.report.overview_page import render_confirm, render_message
 from tasks import overview as gathering
+from tasks.host.workspace import Workspace
 from tasks.page.acting import Act, Outcome, act
 from tasks.page.session import checked_form, form_token, html, logout_token, text_of
 from tasks.page.wishes import answer, wish
-from tasks.runtime.workspace import Workspace
 
 REASON = "a person asked on the overview page"
 

@@ -14,8 +14,8 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from tasks.runtime.doors import is_loopback, names_us, own_names, token_of
-from tasks.runtime.workspace import Workspace
+from tasks.host.http_guard import is_loopback, names_us, own_names, token_of
+from tasks.host.workspace import Workspace
 
 SESSION_S = 7 * 86400.0
 CLOCK_S = 60.0  # a clock may be set back a little

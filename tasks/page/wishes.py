@@ -8,11 +8,11 @@ import uuid
 from models.errors import StoreError
 from models.report.facts import Waiting
 from models.triggers.signal import Signal
+from tasks.host.workspace import Workspace
 from tasks.page.acting import Outcome
 from tasks.runtime.events import of_signal, send
 from tasks.runtime.flow_runs import ask
 from tasks.runtime.prefect_server import Server
-from tasks.runtime.workspace import Workspace
 
 
 def wish(workspace: Workspace, project: str, reason: str, mark: str | None = None) -> tuple[Signal, bool]:

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from models.errors import StoreError
 from models.files import write_json
-from tasks.runtime import journal, registry_view, stores
-from tasks.runtime.store_addresses import without_password
-from tasks.runtime.workspace import Workspace
+from tasks.host import stores
+from tasks.host.store_addresses import without_password
+from tasks.host.workspace import Workspace
+from tasks.runtime import journal, registry_view
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

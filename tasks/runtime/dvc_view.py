@@ -6,7 +6,7 @@ import configparser
 from pathlib import Path
 
 from models.errors import StoreError
-from tasks.runtime.workspace import Project
+from tasks.host.workspace import Project
 
 STAGES = {"ingest": "raw", "prepare": "prepared"}
 

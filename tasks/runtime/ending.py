@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from models.errors import DataError, GateRefused, StoreError
 from models.training.costs.summary import of_results
 from models.triggers.signal import Outcome, PastLoop
+from tasks.host.workspace import Workspace
 from tasks.runtime import history
 from tasks.runtime.events import LOOP_ENDED, Event, send
-from tasks.runtime.workspace import Workspace
 
 if TYPE_CHECKING:
     from tasks.runtime.loop import Loop

@@ -24,9 +24,9 @@ from models.errors import StoreError
 from models.files import write_json
 from models.pipeline.keys import key_of
 from models.triggers.signal import Kind, Signal
+from tasks.host.workspace import Workspace
 from tasks.runtime.flow_runs import ask
 from tasks.runtime.prefect_server import Server
-from tasks.runtime.workspace import Workspace
 
 SIGNALS: dict[Kind, str] = {
     "new_data": "loopline.data.arrived",

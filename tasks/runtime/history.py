@@ -14,8 +14,9 @@ from models.errors import StoreError
 from models.files import read_json
 from models.project_spec.blocks import Spec
 from models.triggers.signal import Past, PastLoop
-from tasks.runtime import decisions, journal, processes
-from tasks.runtime.workspace import Project
+from tasks.host import processes
+from tasks.host.workspace import Project
+from tasks.runtime import decisions, journal
 
 LOOPS = "loops.jsonl"
 LOOP_LOCK = "loop.lock"

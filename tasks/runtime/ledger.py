@@ -17,12 +17,12 @@ from models.pipeline.records import Record, Records
 from models.pipeline.steps import STEPS, External, Planned, Step, plan
 from models.project_spec.blocks import Spec
 from models.project_spec.references import local_source, source_file
+from tasks.host.workspace import Project
 from tasks.runtime import dvc_view, registry_view
 from tasks.runtime.feedback import Feedback, feedback_of
 from tasks.runtime.inputs import Input, Inputs
 from tasks.runtime.moving import move
 from tasks.runtime.registry_view import Version
-from tasks.runtime.workspace import Project
 
 RIVAL = "input:champion"
 REFERENCE = "input:champion's data"

@@ -21,7 +21,11 @@ from models.pipeline.steps import BY_NAME
 from models.project_spec.blocks import Spec
 from models.project_spec.reader import read_spec
 from models.training.spec_check import read_checked
-from tasks.runtime import old_work, processes, registry_view
+from tasks.host import processes
+from tasks.host.locks import held
+from tasks.host.processes import OWNER as OWNER
+from tasks.host.workspace import Project, Workspace
+from tasks.runtime import old_work, registry_view
 from tasks.runtime.delivery import Courier, Delivery
 from tasks.runtime.ending import conclude, conclude_killed, outcome_of
 from tasks.runtime.gang import Gang
@@ -29,10 +33,7 @@ from tasks.runtime.history import LOOP_LOCK, OVER
 from tasks.runtime.history import read_book as read_book
 from tasks.runtime.inputs import Inputs as Inputs
 from tasks.runtime.ledger import Ledger
-from tasks.runtime.locks import held
 from tasks.runtime.outbox import LOOP_RUN, Outbox
-from tasks.runtime.processes import OWNER as OWNER
-from tasks.runtime.workspace import Project, Workspace
 
 FLOW_RUNS = "flow_runs"
 RUNNERS = "runners"

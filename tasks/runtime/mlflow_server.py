@@ -21,9 +21,10 @@ from typing import TYPE_CHECKING, Any
 
 from models.errors import StoreError
 from models.parent_death import tied
-from tasks.runtime import prefect_access, stores
-from tasks.runtime.doors import CHALLENGE, bears_secret
-from tasks.runtime.workspace import Workspace
+from tasks.host import server_access as prefect_access
+from tasks.host import stores
+from tasks.host.http_guard import CHALLENGE, bears_secret
+from tasks.host.workspace import Workspace
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send

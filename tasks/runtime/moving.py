@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from models.serving.framing import is_torn, unframed
+from tasks.host.locks import held
 from tasks.runtime import journal
-from tasks.runtime.locks import held
 from tasks.runtime.predictions import prediction_log
 from tasks.runtime.segments import KINDS, Segment, segments, segments_folder, sweep, waiting
 

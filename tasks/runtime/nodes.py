@@ -27,7 +27,7 @@ from typing import Any
 from models.errors import StoreError, UsageError
 from models.files import write_text
 from models.training.job import Job, Meeting
-from tasks.runtime.doors import NODES_TOKEN, checked_token, environment_token
+from tasks.host.http_guard import NODES_TOKEN, checked_token, environment_token
 
 ENDPOINT = "LOOPLINE_ENDPOINT"
 _PROOF = ".shared"

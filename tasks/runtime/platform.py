@@ -13,16 +13,18 @@ from typing import Any
 
 from models.errors import StoreError, UsageError
 from models.files import write_text
-from tasks.runtime import ports, prefect_access, processes, services, stores, supervision
+from tasks.host import ports, processes, stores
+from tasks.host import server_access as prefect_access
+from tasks.host.locks import held
+from tasks.host.workspace import Workspace
+from tasks.runtime import services, supervision
 from tasks.runtime.flow_runs import FLOW_RUN, ask
 from tasks.runtime.history import is_running, read_book
-from tasks.runtime.locks import held
 from tasks.runtime.prefect_server import Server, answers
 from tasks.runtime.services import Service, ServiceState, folder, services_of, supervisor
 from tasks.runtime.supervision import WORKER
 from tasks.runtime.tied import end, marked
 from tasks.runtime.worker import pool_environment, pool_of
-from tasks.runtime.workspace import Workspace
 
 UP_TIMEOUT_S = 300.0  # what fails is told long before by supervisord; this is for a machine with other work
 DOWN_TIMEOUT_S = 90.0

@@ -25,10 +25,11 @@ from typing import Any
 from models.errors import StoreError
 from models.files import write_json, write_text
 from models.parent_death import tied
-from tasks.runtime import prefect_access, processes, stores
-from tasks.runtime.ports import any_free
-from tasks.runtime.signals import exit_on
-from tasks.runtime.workspace import Workspace
+from tasks.host import processes, stores
+from tasks.host import server_access as prefect_access
+from tasks.host.ports import any_free
+from tasks.host.signals import exit_on
+from tasks.host.workspace import Workspace
 
 IDLE_S = float(os.environ.get("LOOPLINE_SERVER_IDLE_S", "600"))
 START_TIMEOUT_S = 90.0

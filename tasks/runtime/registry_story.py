@@ -21,7 +21,7 @@ from pydantic import BaseModel, Field, ValidationError
 from models.errors import StoreError
 from models.judge.verdict import Verdict
 from models.report.facts import Move
-from tasks.runtime import stores
+from tasks.host import stores
 from tasks.runtime.registry_view import ALIASES, Version, authorization
 
 JOURNAL = "loopline.journal."

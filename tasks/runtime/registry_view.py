@@ -19,9 +19,9 @@ from pydantic import BaseModel
 
 from models.errors import StoreError
 from models.pipeline.records import Records
-from tasks.runtime import stores
-from tasks.runtime.store_addresses import without_password
-from tasks.runtime.workspace import Workspace
+from tasks.host import stores
+from tasks.host.store_addresses import without_password
+from tasks.host.workspace import Workspace
 
 _DELETED = "Deleted_Internal"
 """MLflow's mark of a version that was deleted. Source: mlflow.entities.model_registry.model_version_stages."""

@@ -34,10 +34,10 @@ from models.pipeline.keys import Parts, code_parts, key_of
 from models.pipeline.steps import BY_NAME
 from models.project_spec.blocks import Spec
 from models.training.job import WEIGHTS_FILE, Job, Origin
+from tasks.host.workspace import Project
 from tasks.runtime.gang import Gang, default_threads
 from tasks.runtime.ledger import Ledger
 from tasks.runtime.replay_progress import Progress
-from tasks.runtime.workspace import Project
 
 if TYPE_CHECKING:
     from models.backtest.monitor import Served

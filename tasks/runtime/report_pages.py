@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from urllib.parse import quote
 
+from tasks.host.workspace import Workspace
 from tasks.runtime.services import services_of
-from tasks.runtime.workspace import Workspace
 
 PAGES = {
     "card": "card.html",

@@ -15,9 +15,10 @@ from typing import Any, Literal
 
 from models.errors import LooplineError
 from models.files import read_json
-from tasks.runtime import prefect_access, processes
+from tasks.host import processes
+from tasks.host import server_access as prefect_access
+from tasks.host.workspace import Workspace
 from tasks.runtime.prefect_server import Server
-from tasks.runtime.workspace import Workspace
 
 State = Literal["running", "starting", "backing off", "failed", "stopped", "elsewhere", "unknown"]
 STATES: dict[str, State] = {

@@ -14,7 +14,7 @@ from pathlib import Path
 from pydantic import BaseModel, Field, ValidationError
 
 from models.files import write_text
-from tasks.runtime.workspace import Workspace
+from tasks.host.workspace import Workspace
 
 FILE = "store-sizes.json"
 STORES = ("projects", "mlflow", "prefect", "optuna", "dvc", "cache")

@@ -23,8 +23,8 @@ from xml.parsers.expat import ExpatError
 
 from models.errors import StoreError
 from models.files import write_json, write_text
-from tasks.runtime import processes
-from tasks.runtime.workspace import CLONE, Workspace
+from tasks.host import processes
+from tasks.host.workspace import CLONE, Workspace
 
 STARTED_S = 8
 WORKER = "worker"

@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from models.parent_death import die_with
+from tasks.host.processes import SERVICE
+from tasks.host.workspace import Workspace
 from tasks.runtime.flow_runs import FLOW_RUN
-from tasks.runtime.processes import SERVICE
 from tasks.runtime.services import SERVICES, folder, ports
-from tasks.runtime.workspace import Workspace
 
 if TYPE_CHECKING:
     import psutil

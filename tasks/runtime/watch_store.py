@@ -19,7 +19,7 @@ from models.monitoring.examples import Examples, Keys
 from models.monitoring.report import Window
 from models.monitoring.tally import Tally
 from models.monitoring.windowing import REMEMBERED, Filling
-from tasks.runtime.locks import held
+from tasks.host.locks import held
 
 FILE = "counts.sqlite"
 LOCK_TIMEOUT_S = 60.0

@@ -10,11 +10,11 @@ import sys
 import time
 from pathlib import Path
 
-from tasks.runtime import prefect_access
+from tasks.host import server_access as prefect_access
+from tasks.host.workspace import Workspace
 from tasks.runtime.flow_runs import pass_over, take_up
 from tasks.runtime.prefect_server import Server, is_healthy
 from tasks.runtime.services import FRESH, elsewhere, folder
-from tasks.runtime.workspace import Workspace
 
 MOST_RUNS = 4  # flow runs at once: each is a process, and a loop keeps every core busy by itself
 POLL_S = 0.2

@@ -17,10 +17,10 @@ from typing import Any
 
 from models.errors import LooplineError, StoreError, UsageError
 from models.project_spec.reader import read_spec
-from tasks.runtime import ports, stores
-from tasks.runtime.doors import is_loopback
-from tasks.runtime.signals import exit_on
-from tasks.runtime.workspace import Workspace
+from tasks.host import ports, stores
+from tasks.host.http_guard import is_loopback
+from tasks.host.signals import exit_on
+from tasks.host.workspace import Workspace
 from tasks.serve import logs
 from tasks.serve.beside import compacting
 from tasks.serve.follower import Lead, follow

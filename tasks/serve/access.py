@@ -15,8 +15,8 @@ from pathlib import Path
 from models.errors import UsageError
 from models.files import storing
 from models.serving.http_errors import Refusal
-from tasks.runtime.doors import LEAST_TOKEN, SERVE_TOKEN, is_loopback, names_us, own_names, token_of
-from tasks.runtime.workspace import Workspace
+from tasks.host.http_guard import LEAST_TOKEN, SERVE_TOKEN, is_loopback, names_us, own_names, token_of
+from tasks.host.workspace import Workspace
 from tasks.serve.buckets import Buckets
 from tasks.serve.settings import Settings
 

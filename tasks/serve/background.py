@@ -8,7 +8,7 @@ import subprocess
 import time
 
 from models.parent_death import tied
-from tasks.runtime.workspace import CLONE, Workspace
+from tasks.host.workspace import CLONE, Workspace
 
 AGAIN_S = 30.0
 REFUSED = 3

@@ -23,7 +23,7 @@ from pydantic import BaseModel, Field
 
 from models.files import read_json, write_json
 from models.serving.releases import Release, release_of
-from tasks.runtime import processes
+from tasks.host import processes
 
 _SWITCH_BYTES = 8
 

@@ -13,8 +13,8 @@ from models.inference.loaded_model import Answer, Served
 from models.inference.rows import Rows
 from models.project_spec.serve import Log
 from models.serving.records import Recorder, label_record, part_of, sampled
+from tasks.host.logs import Repeated
 from tasks.runtime.segments import KINDS, SegmentWriter, segments, segments_folder
-from tasks.serve.logs import Repeated
 from tasks.serve.settings import Settings
 
 _log = logging.getLogger("loopline.serve")

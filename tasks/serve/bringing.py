@@ -16,8 +16,8 @@ from models.files import read_json
 from models.sealing import TAG, is_signed
 from tasks.adapters.artifacts import FILES, damage, signing_key
 from tasks.adapters.model_cache import kept
+from tasks.host.workspace import CLONE, Workspace
 from tasks.runtime.registry_view import Version
-from tasks.runtime.workspace import CLONE, Workspace
 
 FETCH_S = 600.0
 TRIAL_S = 120.0

@@ -17,9 +17,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from models.serving import http_errors as refusals
 from models.serving import open_api
 from models.serving.http_errors import Refusal
-from tasks.runtime.doors import FORWARDED, is_foreign
+from tasks.host.http_guard import FORWARDED, is_foreign
+from tasks.host.logs import Repeated
 from tasks.serve.calls import Call, Said, Way, named
-from tasks.serve.logs import Repeated
 from tasks.serve.passage import Passage, begin
 from tasks.serve.state import State
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from models.errors import LooplineError
 from tasks.adapters.model_cache import fetch
-from tasks.runtime import stores
-from tasks.runtime.workspace import Workspace
+from tasks.host import stores
+from tasks.host.workspace import Workspace
 
 
 def main() -> None:

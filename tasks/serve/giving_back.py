@@ -8,9 +8,9 @@ from pathlib import Path
 from models.errors import LooplineError
 from tasks.adapters.registry import Registry
 from tasks.adapters.release_plans import end, plan_of
-from tasks.runtime import stores
+from tasks.host import stores
+from tasks.host.workspace import Workspace
 from tasks.runtime.registry_view import aliased
-from tasks.runtime.workspace import Workspace
 
 
 def give_back(workspace: Workspace, model: str, version: str, why: str) -> None:

@@ -16,7 +16,6 @@ from tasks.serve.passage import Passage
 ORDINARY_PER_S = 5
 REFUSED_PER_S = 20
 SLOW_S = 1.0
-AGAIN_S = 60.0
 
 _log = logging.getLogger("loopline.serve.requests")
 
@@ -37,37 +36,12 @@ def config() -> dict[str, Any]:
     return {
         "version": 1,
         "disable_existing_loggers": False,
-        "formatters": {"lines": {"()": "tasks.runtime.json_lines.JsonLines"}},
+        "formatters": {"lines": {"()": "tasks.host.logs.JsonLines"}},
         "handlers": {"lines": {"class": "logging.StreamHandler", "formatter": "lines"}},
         "root": {"handlers": ["lines"], "level": "INFO"},
         "filters": {"workers": {"()": "tasks.serve.logs.OfWorkers"}},
         "loggers": {"uvicorn": {"level": "ERROR"}, "uvicorn.error": {"level": "INFO", "filters": ["workers"]}},
     }
-
-
-class Repeated:
-    """Logs trouble once a minute for each place, with how often it came since: it may come many times a second.
-
-    Args:
-        log: Where to.
-    """
-
-    def __init__(self, log: logging.Logger) -> None:
-        self._log = log
-        self._logged: dict[str, float] = {}
-        self._passed_over: dict[str, int] = {}
-
-    def log(self, level: int, where: str, why: object, *, exc_info: bool = False) -> None:
-        """Log `where: why`, unless there was a line of that place in the last minute."""
-        now = time.monotonic()
-        if now - self._logged.get(where, float("-inf")) < AGAIN_S:
-            self._passed_over[where] = self._passed_over.get(where, 0) + 1
-            return
-        self._logged[where] = now
-        count = self._passed_over.pop(where, 0)
-        self._log.log(
-            level, "%s: %s", where, why, exc_info=exc_info, extra={"told": {"passed_over": count} if count else {}}
-        )
 
 
 class RequestLog:

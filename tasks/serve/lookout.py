@@ -8,7 +8,8 @@ import time
 from pathlib import Path
 
 from models.errors import StoreError, UsageError
-from tasks.runtime import registry_view, stores
+from tasks.host import stores
+from tasks.runtime import registry_view
 from tasks.runtime.registry_view import Version
 
 EMBEDDED_S, SERVER_S = 0.25, 1.0

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tasks.runtime.workspace import Workspace
+from tasks.host.workspace import Workspace
 
 VARIABLE = "LOOPLINE_SERVE"
 

@@ -22,11 +22,11 @@ from models.feedback.columns import GIVEN, INPUT, RAW
 from models.inference.loaded_model import Served
 from models.inference.rows import Rows
 from models.serving.records import scores_of
-from tasks.runtime import json_lines
+from tasks.host import logs as json_lines
+from tasks.host.workspace import Workspace
 from tasks.runtime.part_log import PartLog
 from tasks.runtime.predictions import prediction_log
 from tasks.runtime.shadows import MOST_COMPARED, PREDICTIONS, place_of, set_place, shadow_log, tidy
-from tasks.runtime.workspace import Workspace
 
 PAUSE_S = 1.0
 NICE = 10

@@ -15,9 +15,9 @@ from models.inference.loaded_model import Served
 from models.serving.releases import Release
 from models.serving.serve_rules import asked_of
 from tasks.adapters.artifacts import damage
-from tasks.runtime import processes
+from tasks.host import processes
+from tasks.host.logs import Repeated
 from tasks.serve.board import Board, Report, Tally
-from tasks.serve.logs import Repeated
 from tasks.serve.settings import Settings
 
 LOOK_S = 0.05

@@ -21,10 +21,10 @@ from typing import Any
 
 from models.errors import StoreError
 from tasks.adapters.automations import STORM_S
+from tasks.host.ports import any_free
+from tasks.host.stores import QUIET
 from tasks.runtime.flow_runs import ask
-from tasks.runtime.ports import any_free
 from tasks.runtime.prefect_server import answers
-from tasks.runtime.stores import QUIET
 
 POOL = "bare"
 EVENT = "bare.asked"

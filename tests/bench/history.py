@@ -26,9 +26,9 @@ from models.pipeline.keys import key_of
 from models.pipeline.records import Record
 from models.pipeline.steps import STEPS
 from models.project_spec.reader import read_spec
-from tasks.runtime import stores
+from tasks.host import stores
+from tasks.host.workspace import Workspace
 from tasks.runtime.ledger import Ledger
-from tasks.runtime.workspace import Workspace
 from tests.bench.loop import LOOPLINE, ROOT
 from tests.children import started
 

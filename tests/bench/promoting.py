@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 
 from models.files import read_json
-from tasks.runtime.workspace import Workspace
+from tasks.host.workspace import Workspace
 from tasks.serve.settings import Settings
 from tests.serving import crown
 

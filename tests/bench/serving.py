@@ -25,8 +25,8 @@ import psutil
 
 from models.inference.loaded_model import Served
 from models.inference.predict import session
-from tasks.runtime import ports
-from tasks.runtime.workspace import Workspace
+from tasks.host import ports
+from tasks.host.workspace import Workspace
 from tasks.serve.book import Book, new_ids
 from tasks.serve.settings import Settings
 from tests.bench import served_mlp

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from models.files import read_json
-from tasks.runtime.workspace import Workspace
+from tasks.host.workspace import Workspace
 from tests.callers import Callers
 from tests.serving import crown, live_server
 

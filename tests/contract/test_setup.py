@@ -63,7 +63,7 @@ def test_the_clone_comes_before_packages_of_the_same_names(setup_env: ModuleType
         (tmp_path / name / "__init__.py").touch()
     environ = {**os.environ, "PYTHONPATH": "."}
     program = Path(sys.executable).with_name("loopline")
-    for command in ([program, "schema"], tied(["-c", "import flows.cli, models.errors, tasks.runtime.stores"])):
+    for command in ([program, "schema"], tied(["-c", "import flows.cli, models.errors, tasks.host.stores"])):
         done = subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
 

@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from tasks.runtime import ports
+from tasks.host import ports
 from tasks.runtime.predictions import joined, prediction_log
 from tests.children import started
 from tests.running import PENGUINS, Loopline

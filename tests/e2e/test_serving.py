@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tasks.runtime import ports
+from tasks.host import ports
 from tests.running import ROOT, Loopline
 from tests.serving import LiveServer, Reply
 

@@ -11,7 +11,7 @@ import optuna
 from models.pipeline.steps import STEPS
 from models.training.costs.summary import MEASURED
 from tasks.adapters.optuna_study import KILLED, REASON, storage
-from tasks.runtime.workspace import Workspace
+from tasks.host.workspace import Workspace
 from tests.running import Loopline, assert_gone, assert_unlocked, flow_runs
 
 

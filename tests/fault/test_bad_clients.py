@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tasks.runtime.workspace import Workspace
+from tasks.host.workspace import Workspace
 from tests.bench.load import http_request, load
 from tests.serving import LiveServer, crown, live_server
 

@@ -18,7 +18,7 @@ import psutil
 import pytest
 
 from models.files import write_json
-from tasks.runtime import ports
+from tasks.host import ports
 from tasks.runtime.moving import move
 from tasks.runtime.predictions import joined, label_store, prediction_log
 from tests.over_grpc import call_whole, typed_request

@@ -14,12 +14,13 @@ from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary
 
 from flows.deployments import deploy
 from models.triggers.signal import Signal
-from tasks.runtime import decisions, prefect_access
+from tasks.host import server_access as prefect_access
+from tasks.host.workspace import Workspace
+from tasks.runtime import decisions
 from tasks.runtime.events import of_signal, send
 from tasks.runtime.flow_runs import all_runs
 from tasks.runtime.open_signals import ask_again, undecided
 from tasks.runtime.prefect_server import Server
-from tasks.runtime.workspace import Workspace
 from tests.conftest import MakeProject
 from tests.running import begin_prefect, eventually
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tasks.host.workspace import Workspace
 from tasks.runtime import gang as gangs
 from tasks.runtime import mlflow_server
 from tasks.runtime.gang import Gang
-from tasks.runtime.workspace import Workspace
 from tests import warm
 
 if TYPE_CHECKING:

@@ -13,13 +13,13 @@ import pytest
 from models.data.preparation import Preparation
 from models.project_spec.reader import read_spec
 from models.scaffold.table import guess_spec
+from tasks.host.workspace import Project, Workspace
 from tasks.ingest import ingest
 from tasks.label import accept
 from tasks.predict import predict
 from tasks.prepare import prepare
 from tasks.runtime.loop import open_stage
 from tasks.runtime.moving import move
-from tasks.runtime.workspace import Project, Workspace
 from tests.column_types import ROWS, typed_columns
 from tests.served_models import write_served
 from tests.serving import crown, live_server

@@ -9,9 +9,9 @@ import pytest
 from mlflow import MlflowClient
 
 from models.errors import StoreError
+from tasks.host.workspace import Workspace
 from tasks.runtime.delivery import Delivery, client
 from tasks.runtime.outbox import Outbox
-from tasks.runtime.workspace import Workspace
 
 LOOP = "tiny-20260101-000000-abcd"
 

@@ -10,8 +10,8 @@ import pytest
 
 from models.errors import StoreError
 from tasks.adapters import dvc_repo
+from tasks.host.workspace import Project, Workspace
 from tasks.runtime import dvc_view
-from tasks.runtime.workspace import Project, Workspace
 from tests import warm
 from tests.conftest import MakeProject
 from tests.running import mounted

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tasks.runtime.workspace import Workspace
+from tasks.host.workspace import Workspace
 from tests.serving import LiveServer, crown, live_server
 
 ROWS = {"dataframe_records": [{"x": 2.0, "c": "u"}, {"x": -1.0, "c": "w"}]}

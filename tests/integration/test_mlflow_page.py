@@ -10,10 +10,10 @@ import psutil
 import pytest
 from mlflow.tracking import MlflowClient
 
-from tasks.runtime import prefect_access
+from tasks.host import server_access as prefect_access
+from tasks.host.workspace import Workspace
 from tasks.runtime.mlflow_server import serving
 from tasks.runtime.registry_view import authorization
-from tasks.runtime.workspace import Workspace
 
 
 def test_one_process_serves_the_page_and_artifacts_and_refuses_strangers(

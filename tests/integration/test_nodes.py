@@ -16,8 +16,8 @@ import psutil
 import pytest
 
 from models.errors import UsageError
+from tasks.host.http_guard import NODES_TOKEN
 from tasks.runtime import nodes
-from tasks.runtime.doors import NODES_TOKEN
 from tasks.runtime.nodes import Door, endpoint, interface
 
 pytestmark = pytest.mark.integration

@@ -17,8 +17,8 @@ import tritonclient.http as triton_http
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from tritonclient.utils import InferenceServerException
 
-from tasks.runtime import ports
-from tasks.runtime.workspace import Workspace
+from tasks.host import ports
+from tasks.host.workspace import Workspace
 from tasks.serve.grpc_messages import SERVICE, message
 from tests.over_grpc import call, typed_request
 from tests.serving import LiveServer, Reply, crown, live_server

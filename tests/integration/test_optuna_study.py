@@ -21,7 +21,7 @@ from tasks.adapters.optuna_study import (
     open_study,
     trials_of,
 )
-from tasks.runtime.workspace import Workspace
+from tasks.host.workspace import Workspace
 
 RANGES = {
     "train.lr": Dimension(low=1e-4, high=1e-1, log=True),

@@ -19,11 +19,12 @@ import pytest
 
 from models.triggers.signal import Decision, Signal
 from tasks.adapters.registry import Registry
-from tasks.runtime import decisions, stores
+from tasks.host import stores
+from tasks.host.http_guard import token_path
+from tasks.host.workspace import Workspace
+from tasks.runtime import decisions
 from tasks.runtime.delivery import client, experiment_id
-from tasks.runtime.doors import token_path
 from tasks.runtime.registry_view import aliased
-from tasks.runtime.workspace import Workspace
 from tests import warm
 from tests.integration.conftest import ROOT
 from tests.served_models import preparation_of

@@ -10,10 +10,12 @@ from collections.abc import Callable, Iterator
 import psutil
 import pytest
 
-from tasks.runtime import flow_runs, prefect_access, processes
+from tasks.host import processes
+from tasks.host import server_access as prefect_access
+from tasks.host.workspace import Workspace
+from tasks.runtime import flow_runs
 from tasks.runtime.flow_runs import ask
 from tasks.runtime.prefect_server import Server, is_healthy
-from tasks.runtime.workspace import Workspace
 from tests.running import eventually
 
 IDLE_S = 4

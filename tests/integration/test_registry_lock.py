@@ -9,9 +9,9 @@ import pytest
 
 from models.errors import StoreError
 from tasks.adapters import registry as registry_module
-from tasks.runtime import stores
+from tasks.host import stores
+from tasks.host.workspace import Workspace
 from tasks.runtime.delivery import client
-from tasks.runtime.workspace import Workspace
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

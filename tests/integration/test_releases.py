@@ -26,13 +26,13 @@ from models.serving.releases import Canary, Plan, Release
 from tasks.adapters.artifacts import FILES
 from tasks.adapters.registry import Registry
 from tasks.adapters.release_plans import change, end, entries, plan_of
-from tasks.runtime import prefect_access
+from tasks.host import server_access as prefect_access
+from tasks.host.workspace import Workspace
 from tasks.runtime.delivery import client
 from tasks.runtime.mlflow_server import serving
 from tasks.runtime.predictions import label_store
 from tasks.runtime.registry_view import aliased
 from tasks.runtime.shadows import shadow_log
-from tasks.runtime.workspace import Workspace
 from tasks.serve.board import Board
 from tasks.serve.giving_back import give_back
 from tests.callers import ROWS, Callers

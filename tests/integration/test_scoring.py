@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import tritonclient.grpc as triton
 
-from tasks.runtime import ports
-from tasks.runtime.workspace import Workspace
+from tasks.host import ports
+from tasks.host.workspace import Workspace
 from tests.serving import LiveServer, crown, live_server
 
 NEVER = ("torch", "mlflow", "pandas", "pyarrow", "scipy", "prefect", "onnx", "matplotlib", "sklearn", "optuna", "dvc")

@@ -21,9 +21,9 @@ import psutil
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tasks.runtime import ports
-from tasks.runtime.doors import SERVE_TOKEN, token_of
-from tasks.runtime.workspace import Workspace
+from tasks.host import ports
+from tasks.host.http_guard import SERVE_TOKEN, token_of
+from tasks.host.workspace import Workspace
 from tasks.serve.grpc_messages import message
 from tests.bench.load import Load, http_request, load
 from tests.conftest import Serve

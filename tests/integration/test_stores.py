@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tasks.runtime import stores
-from tasks.runtime.workspace import Workspace
+from tasks.host import stores
+from tasks.host.workspace import Workspace
 from tests.integration.conftest import Processes
 
 CODE = """

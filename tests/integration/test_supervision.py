@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from models.errors import StoreError
-from tasks.runtime import platform, processes, stores, supervision
+from tasks.host import processes, stores
+from tasks.host.workspace import Workspace
+from tasks.runtime import platform, supervision
 from tasks.runtime.services import _exits, folder, supervisor
 from tasks.runtime.tied import marked
-from tasks.runtime.workspace import Workspace
 from tests.running import eventually
 
 BROKEN = "nonesuch"

@@ -24,12 +24,12 @@ from prefect.utilities.processutils import command_from_string
 
 from flows.deployments import deploy
 from models.triggers.signal import Kind, Signal
+from tasks.host.workspace import Project, Workspace
 from tasks.runtime import decisions, events
 from tasks.runtime.events import Event, of_signal, send, waiting
 from tasks.runtime.flow_runs import ask
 from tasks.runtime.open_signals import ask_again
 from tasks.runtime.worker import pool_of
-from tasks.runtime.workspace import Project, Workspace
 from tests import warm
 from tests.conftest import MakeProject
 from tests.integration.conftest import ROOT

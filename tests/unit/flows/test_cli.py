@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 
 from flows.cli import loopline, main
 from models.errors import DataError, GateRefused, LooplineError, StoreError, UsageError
-from tasks.runtime.workspace import Workspace
+from tasks.host.workspace import Workspace
 from tests.conftest import MakeProject
 
 PROGRAM = Path(sys.executable).with_name("loopline")

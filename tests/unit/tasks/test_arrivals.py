@@ -10,9 +10,9 @@ from models.triggers.signal import PastLoop
 from tasks import arrivals
 from tasks.adapters.growth import Growth
 from tasks.arrivals import announce
+from tasks.host.workspace import Project
 from tasks.runtime import history
 from tasks.runtime.events import waiting
-from tasks.runtime.workspace import Project
 from tests.conftest import MakeProject
 
 

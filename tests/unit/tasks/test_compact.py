@@ -17,12 +17,12 @@ from models.project_spec.reader import read_spec
 from models.serving.records import label_record
 from tasks import compact
 from tasks.compact import Compactor, run, specs
+from tasks.host.signals import StopRequest
 from tasks.runtime import events
 from tasks.runtime.moving import moving
 from tasks.runtime.part_log import FEWEST_PARTS
 from tasks.runtime.predictions import joined, label_store, prediction_log
 from tasks.runtime.segments import SegmentWriter, segments_folder
-from tasks.runtime.signals import StopRequest
 from tests.children import started
 
 
@@ -72,7 +72,7 @@ def test_an_idle_one_imports_no_arrow(workspace):
     (workspace.state / "projects" / "a").mkdir(parents=True)
     program = (
         "import sys; from pathlib import Path; from tasks.compact import Compactor; "
-        "from tasks.runtime.workspace import Workspace; Compactor(Workspace(Path(sys.argv[1]))).once(); "
+        "from tasks.host.workspace import Workspace; Compactor(Workspace(Path(sys.argv[1]))).once(); "
         "sys.exit('pyarrow' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", program, str(workspace.root)], check=False).returncode == 0

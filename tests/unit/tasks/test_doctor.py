@@ -15,9 +15,9 @@ import pytest
 
 from tasks import doctor
 from tasks.doctor import Finding, examine
+from tasks.host.processes import SERVICE
+from tasks.host.workspace import Workspace
 from tasks.runtime.predictions import label_store
-from tasks.runtime.processes import SERVICE
-from tasks.runtime.workspace import Workspace
 from tests.conftest import MakeProject
 
 

@@ -7,8 +7,8 @@ from models.errors import StoreError, UsageError
 from models.export.bundle import FILES
 from models.files import sha256
 from tasks.edge import export_edge
-from tasks.runtime import stores
-from tasks.runtime.workspace import Workspace
+from tasks.host import stores
+from tasks.host.workspace import Workspace
 from tests.serving import crown
 
 

@@ -10,12 +10,12 @@ from models.errors import DataError, UserCodeError
 from models.pipeline.records import Record
 from models.project_spec.reader import read_spec
 from tasks.adapters import expectations
+from tasks.host.workspace import Project
 from tasks.ingest import ingest
 from tasks.runtime import registry_view
 from tasks.runtime.ledger import Ledger
 from tasks.runtime.loop import Silent, open_stage
 from tasks.runtime.predictions import label_store, prediction_log
-from tasks.runtime.workspace import Project
 from tests.conftest import MakeProject
 
 

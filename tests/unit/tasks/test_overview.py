@@ -14,9 +14,10 @@ import pytest
 from models.pipeline.records import Record, Records
 from models.report.facts import ProjectFacts
 from models.triggers.signal import Decision, PastLoop, Signal
+from tasks.host import processes
+from tasks.host.workspace import Project, Workspace
 from tasks.overview import known_projects, name_of, overview, project_facts, project_named
-from tasks.runtime import decisions, events, history, processes
-from tasks.runtime.workspace import Project, Workspace
+from tasks.runtime import decisions, events, history
 from tests.conftest import MakeProject
 from tests.told_facts import findings, window
 

@@ -5,10 +5,10 @@ import pytest
 from models.data.preparation import Preparation
 from models.errors import DataError
 from models.pipeline.records import Record
+from tasks.host.workspace import Project
 from tasks.ingest import ingest
 from tasks.prepare import prepare
 from tasks.runtime.loop import open_stage
-from tasks.runtime.workspace import Project
 from tests.conftest import MakeProject
 
 

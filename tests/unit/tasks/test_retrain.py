@@ -11,10 +11,11 @@ import pytest
 from models.files import write_json
 from models.triggers.signal import Signal
 from tasks import retrain
+from tasks.host import processes
+from tasks.host.workspace import Project
 from tasks.retrain import answered, asked_by, loop_overrides, open_question, unanswered, weigh
-from tasks.runtime import decisions, processes, registry_view
+from tasks.runtime import decisions, registry_view
 from tasks.runtime.registry_view import Version
-from tasks.runtime.workspace import Project
 from tests.conftest import MakeProject
 
 

@@ -267,7 +267,7 @@ def test_a_process_killed_in_the_middle_of_a_look_counts_nothing_twice(world: Wo
     world.label(table)
     code = (
         "import os, sys, pytest; from tests.watched import World; from tasks.runtime.watch_store import WatchStore\n"
-        "from tasks.runtime.workspace import Workspace; patch = pytest.MonkeyPatch()\n"
+        "from tasks.host.workspace import Workspace; patch = pytest.MonkeyPatch()\n"
         "patch.setattr(WatchStore, 'set_place', lambda *given: os.kill(os.getpid(), 9))\n"
         "World(Workspace.find().project('tiny'), patch).look()"
     )

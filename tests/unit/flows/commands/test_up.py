@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from flows import platform
 from flows.commands import up
-from tasks.runtime.workspace import Workspace
+from tasks.host.workspace import Workspace
 
 
 @pytest.fixture

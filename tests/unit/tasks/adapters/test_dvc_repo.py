@@ -5,7 +5,7 @@ from pathlib import Path
 from ruamel.yaml import YAML
 
 from tasks.adapters import dvc_repo
-from tasks.runtime.workspace import CLONE, Project, Workspace
+from tasks.host.workspace import CLONE, Project, Workspace
 from tests.conftest import MakeProject
 
 

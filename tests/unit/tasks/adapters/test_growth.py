@@ -14,8 +14,8 @@ from models.errors import UserCodeError
 from models.project_spec.reader import read_spec
 from tasks import ingest as ingesting
 from tasks.adapters.growth import Growth, growth
+from tasks.host.workspace import Project
 from tasks.runtime.loop import open_stage
-from tasks.runtime.workspace import Project
 from tests.conftest import MakeProject
 
 LATER = 1e6

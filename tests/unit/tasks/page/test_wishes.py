@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from models.report.facts import Waiting
+from tasks.host.workspace import Workspace
 from tasks.page.wishes import answer, wish
 from tasks.runtime import flow_runs
 from tasks.runtime.events import waiting as events_waiting
-from tasks.runtime.workspace import Workspace
 
 RUN = "6f9619ff-8b86-4011-b42d-00c04fc964ff"
 QUESTION = Waiting(flow_run=RUN, reason="rows came", since=0, until=9)

@@ -11,10 +11,10 @@ from boto3.exceptions import S3UploadFailedError
 from botocore.exceptions import ClientError, NoCredentialsError
 
 from models.errors import GateRefused, StoreError
+from tasks.host.workspace import Workspace
 from tasks.runtime import delivery
 from tasks.runtime.delivery import Courier, Delivery, reaching_store
 from tasks.runtime.outbox import Outbox
-from tasks.runtime.workspace import Workspace
 
 
 class Carrier:

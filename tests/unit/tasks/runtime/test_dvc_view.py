@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from models.errors import StoreError
+from tasks.host.workspace import Workspace
 from tasks.runtime import dvc_view
-from tasks.runtime.workspace import Workspace
 from tests.conftest import MakeProject
 
 

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from models.triggers.signal import Signal
+from tasks.host.workspace import Workspace
 from tasks.runtime.events import BATCH, Event, deliver, of_signal, send, waiting
-from tasks.runtime.workspace import Workspace
 
 
 class Receiver:

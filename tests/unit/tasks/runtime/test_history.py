@@ -10,10 +10,11 @@ import pytest
 from models.files import write_json
 from models.project_spec.reader import read_spec
 from models.triggers.signal import Action, Decision, PastLoop, Signal
-from tasks.runtime import decisions, processes
+from tasks.host import processes
+from tasks.host.locks import tried
+from tasks.host.workspace import Project
+from tasks.runtime import decisions
 from tasks.runtime.history import LOOP_LOCK, LOOPS, past, read_loops, record_loop, running
-from tasks.runtime.locks import tried
-from tasks.runtime.workspace import Project
 from tests.conftest import MakeProject
 
 NOW = 1e9

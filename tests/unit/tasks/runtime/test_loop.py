@@ -10,10 +10,10 @@ import pytest
 
 from models.errors import StoreError, UsageError
 from models.pipeline.records import Record
-from tasks.runtime import processes
+from tasks.host import processes
+from tasks.host.workspace import Project
 from tasks.runtime.loop import OWNER, Done, Inputs, Loop, name_loop, new_loop_id, open_stage, read_book
 from tasks.runtime.loop import _open_book as open_book
-from tasks.runtime.workspace import Project
 from tests.conftest import MakeProject
 
 
@@ -121,7 +121,7 @@ def test_the_digest_is_of_the_outputs_so_that_equal_results_change_nothing_after
 
 def other_process(project: Project, code: str) -> subprocess.CompletedProcess[str]:
     script = (
-        "from pathlib import Path\nfrom tasks.runtime.workspace import Workspace\n"
+        "from pathlib import Path\nfrom tasks.host.workspace import Workspace\n"
         "from tasks.runtime.loop import open_stage\n"
         f"project = Workspace(Path({str(project.workspace.root)!r})).project('tiny')\n{code}"
     )

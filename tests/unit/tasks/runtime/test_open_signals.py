@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from models.triggers.signal import Decision, Signal
+from tasks.host.workspace import Workspace
 from tasks.runtime import decisions, events, open_signals
 from tasks.runtime.events import SIGNALS, of_signal, send
 from tasks.runtime.open_signals import FIRST_WAIT_S, ask_again, undecided
-from tasks.runtime.workspace import Workspace
 
 
 class Prefect:

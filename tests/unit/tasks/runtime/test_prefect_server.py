@@ -11,10 +11,11 @@ import pytest
 
 from models.errors import StoreError
 from models.files import write_json
-from tasks.runtime import prefect_server, processes
-from tasks.runtime.locks import tried
+from tasks.host import processes
+from tasks.host.locks import tried
+from tasks.host.workspace import Workspace
+from tasks.runtime import prefect_server
 from tasks.runtime.prefect_server import KEEPER_LOCK, Server, is_healthy
-from tasks.runtime.workspace import Workspace
 
 
 @pytest.fixture

@@ -11,9 +11,9 @@ import pytest
 
 from models.errors import StoreError
 from models.pipeline.records import Record, Records
-from tasks.runtime import stores
+from tasks.host import stores
+from tasks.host.workspace import Workspace
 from tasks.runtime.registry_view import Version, aliased, refuse_lost
-from tasks.runtime.workspace import Workspace
 
 TABLES = """
 create table registered_model_aliases (name text, alias text, version integer);

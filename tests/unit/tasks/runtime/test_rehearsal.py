@@ -19,10 +19,10 @@ from models.export.export import export
 from models.project_spec.reader import read_spec
 from models.training.job import Job, Result
 from models.training.rank import run_job
+from tasks.host.workspace import Project, Workspace
 from tasks.runtime.loop import Silent
 from tasks.runtime.rehearsal import Rehearsal
 from tasks.runtime.replay_progress import Progress
-from tasks.runtime.workspace import Project, Workspace
 
 KNOWN = 300
 SPEC = """\

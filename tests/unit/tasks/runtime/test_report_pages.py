@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from tasks.host.workspace import Workspace
 from tasks.runtime import report_pages
 from tasks.runtime.report_pages import address_of, known_pages
 from tasks.runtime.services import ServiceState
-from tasks.runtime.workspace import Workspace
 
 
 def test_the_pages_that_are_there(tmp_path: Path) -> None:

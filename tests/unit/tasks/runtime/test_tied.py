@@ -9,9 +9,9 @@ from collections.abc import Iterator
 import psutil
 import pytest
 
-from tasks.runtime.processes import SERVICE
+from tasks.host.processes import SERVICE
+from tasks.host.workspace import Workspace
 from tasks.runtime.tied import end, marked
-from tasks.runtime.workspace import Workspace
 
 SLEEP = "import time; print(flush=True); time.sleep(60)"
 STUBBORN = "import signal, time; signal.signal(15, signal.SIG_IGN); print(flush=True); time.sleep(60)"

@@ -2,8 +2,8 @@
 
 import pytest
 
+from tasks.host.workspace import Workspace
 from tasks.runtime.worker import pool_environment, pool_of
-from tasks.runtime.workspace import Workspace
 
 
 def test_a_server_of_our_own_knows_one_pool(workspace: Workspace) -> None:

@@ -6,8 +6,8 @@ import pytest
 
 from models.errors import UsageError
 from models.serving.http_errors import Refusal
-from tasks.runtime.doors import DASHBOARD_TOKEN, SERVE_TOKEN, token_of
-from tasks.runtime.workspace import Workspace
+from tasks.host.http_guard import DASHBOARD_TOKEN, SERVE_TOKEN, token_of
+from tasks.host.workspace import Workspace
 from tasks.serve.access import Access, tokens_of
 from tasks.serve.settings import Settings
 

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from models.serving.releases import Release
-from tasks.runtime import processes
+from tasks.host import processes
 from tasks.serve.board import Board, Report, Switch, Tally
 
 

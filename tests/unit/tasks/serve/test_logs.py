@@ -5,9 +5,9 @@ import logging.config
 
 import pytest
 
-from tasks.runtime.json_lines import JsonLines
+from tasks.host.logs import JsonLines, Repeated
 from tasks.serve import logs
-from tasks.serve.logs import ORDINARY_PER_S, REFUSED_PER_S, SLOW_S, Repeated, RequestLog
+from tasks.serve.logs import ORDINARY_PER_S, REFUSED_PER_S, SLOW_S, RequestLog
 from tasks.serve.passage import Passage
 
 

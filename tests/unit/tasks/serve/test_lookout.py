@@ -6,7 +6,8 @@ import time
 import pytest
 
 from models.errors import StoreError, UsageError
-from tasks.runtime import registry_view, stores
+from tasks.host import stores
+from tasks.runtime import registry_view
 from tasks.serve.lookout import EMBEDDED_S, SERVER_S, Lookout
 from tests.serving import register
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from models.errors import StoreError, UsageError
-from tasks.runtime.workspace import CLONE, Project, Workspace
+from tasks.host.workspace import CLONE, Project, Workspace
 from tests.conftest import MakeProject
 
 

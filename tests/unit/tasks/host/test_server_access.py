@@ -6,9 +6,10 @@ import stat
 import pytest
 
 from models.files import write_json, write_text
-from tasks.runtime import prefect_access, stores
-from tasks.runtime.prefect_access import credentials, is_own, make_secret, secret_path, server_environment
-from tasks.runtime.workspace import Workspace
+from tasks.host import server_access as prefect_access
+from tasks.host import stores
+from tasks.host.server_access import credentials, is_own, make_secret, secret_path, server_environment
+from tasks.host.workspace import Workspace
 
 OWN = "http://127.0.0.1:4200/api"
 

@@ -6,7 +6,7 @@ import threading
 import time
 from pathlib import Path
 
-from tasks.runtime.garbage import collected_aside
+from tasks.host.garbage import collected_aside
 
 
 class Kept:

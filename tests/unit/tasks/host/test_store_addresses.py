@@ -3,7 +3,7 @@
 import pytest
 
 from models.errors import UsageError
-from tasks.runtime.store_addresses import OPTUNA_STORAGE, PREFECT_API, PREFECT_DATABASE, TRACKING_URI, store_addresses
+from tasks.host.store_addresses import OPTUNA_STORAGE, PREFECT_API, PREFECT_DATABASE, TRACKING_URI, store_addresses
 
 
 @pytest.mark.parametrize(

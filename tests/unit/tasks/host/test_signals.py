@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from tasks.runtime.signals import StopRequest
+from tasks.host.signals import StopRequest
 from tests.children import started
 
 WAITING = """

@@ -4,7 +4,7 @@ import json
 import logging
 import sys
 
-from tasks.runtime.json_lines import JsonLines
+from tasks.host.logs import JsonLines
 
 
 def test_a_line_is_json_with_what_was_told_and_the_trace() -> None:

@@ -8,7 +8,7 @@ import filelock
 import pytest
 
 from models.errors import StoreError
-from tasks.runtime.locks import held, is_held, tried
+from tasks.host.locks import held, is_held, tried
 
 
 def test_a_second_holder_is_told_and_the_next_one_gets_it(tmp_path: Path) -> None:

@@ -12,9 +12,9 @@ from pathlib import Path
 
 from models.errors import StoreError, UsageError
 from models.files import DISK_IS_FULL, storing, write_text
-from tasks.runtime.prefect_access import credentials
-from tasks.runtime.store_addresses import store_addresses, without_password
-from tasks.runtime.workspace import Workspace
+from tasks.host.server_access import credentials
+from tasks.host.store_addresses import store_addresses, without_password
+from tasks.host.workspace import Workspace
 
 LOCK_TIMEOUT_S = 120.0
 LOOPBACK = ("localhost", "127.0.0.1", "::1")

@@ -6,8 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from models.errors import UsageError
-from tasks.runtime.doors import bears_secret, host_name, is_loopback, names_us, own_names, token_of, token_path
-from tasks.runtime.workspace import Workspace
+from tasks.host.http_guard import bears_secret, host_name, is_loopback, names_us, own_names, token_of, token_path
+from tasks.host.workspace import Workspace
 
 
 def test_the_token_is_made_once_for_its_owner_alone(workspace: Workspace) -> None:

@@ -1,7 +1,7 @@
 """The secret of the workspace's own servers: without it any page and any local user could run commands here.
 
 Prefect's API creates runs with commands of the caller's choice, and MLflow's and Optuna's pages rename and delete what
-was made. Each asks for the secret. Prefect's, started by `python -m tasks.runtime.prefect_access PORT`, also answers no
+was made. Each asks for the secret. Prefect's, started by `python -m tasks.host.server_access PORT`, also answers no
 foreign Host and lets no page of another origin read its answers. Every process that `stores.configure` prepares knows
 the secret.
 """
@@ -14,9 +14,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from models.files import read_json
-from tasks.runtime.doors import secret_in
-from tasks.runtime.garbage import collected_aside
-from tasks.runtime.workspace import Workspace
+from tasks.host.garbage import collected_aside
+from tasks.host.http_guard import secret_in
+from tasks.host.workspace import Workspace
 
 USER = "loopline"
 NAMES = ("127.0.0.1", "localhost")

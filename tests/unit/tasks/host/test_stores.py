@@ -7,8 +7,8 @@ from urllib.request import proxy_bypass
 import pytest
 
 from models.errors import StoreError, UsageError
-from tasks.runtime import stores
-from tasks.runtime.workspace import Workspace
+from tasks.host import stores
+from tasks.host.workspace import Workspace
 from tests.running import mounted
 
 

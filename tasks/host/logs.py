@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from datetime import UTC, datetime
 from typing import Any
 
@@ -31,3 +32,31 @@ def to_stderr() -> None:
     handler = logging.StreamHandler()
     handler.setFormatter(JsonLines())
     logging.basicConfig(level=logging.INFO, handlers=[handler])
+
+
+AGAIN_S = 60.0
+
+
+class Repeated:
+    """Logs trouble once a minute for each place, with how often it came since: it may come many times a second.
+
+    Args:
+        log: Where to.
+    """
+
+    def __init__(self, log: logging.Logger) -> None:
+        self._log = log
+        self._logged: dict[str, float] = {}
+        self._passed_over: dict[str, int] = {}
+
+    def log(self, level: int, where: str, why: object, *, exc_info: bool = False) -> None:
+        """Log `where: why`, unless there was a line of that place in the last minute."""
+        now = time.monotonic()
+        if now - self._logged.get(where, float("-inf")) < AGAIN_S:
+            self._passed_over[where] = self._passed_over.get(where, 0) + 1
+            return
+        self._logged[where] = now
+        count = self._passed_over.pop(where, 0)
+        self._log.log(
+            level, "%s: %s", where, why, exc_info=exc_info, extra={"told": {"passed_over": count} if count else {}}
+        )

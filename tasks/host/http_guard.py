@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 from models.errors import UsageError
 from models.files import storing
-from tasks.runtime.workspace import Workspace
+from tasks.host.workspace import Workspace
 
 DASHBOARD_TOKEN, SERVE_TOKEN, NODES_TOKEN = "LOOPLINE_DASHBOARD_TOKEN", "LOOPLINE_SERVE_TOKEN", "LOOPLINE_NODES_TOKEN"
 """Names of variables: who may promote, who may predict, and who may lend a machine are not the same."""

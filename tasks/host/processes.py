@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tasks.runtime.locks import is_held
+from tasks.host.locks import is_held
 
 OWNER = "LOOPLINE_OWNER"  # on every process that a loop starts
 SERVICE = "LOOPLINE_SERVICE"  # on every process of the platform

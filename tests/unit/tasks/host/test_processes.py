@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tasks.runtime import processes
-from tasks.runtime.locks import tried
+from tasks.host import processes
+from tasks.host.locks import tried
 
 
 def test_this_process_lives() -> None:

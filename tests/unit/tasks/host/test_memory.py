@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from tasks.runtime import memory
+from tasks.host import memory
 
 MB = 1 << 20
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from models.errors import StoreError, UsageError
-from tasks.runtime.ports import choose, holder
+from tasks.host.ports import choose, holder
 
 
 @pytest.fixture

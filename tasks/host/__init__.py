@@ -1,0 +1,1 @@
+"""The host: the workspace on disk, locks, processes, ports."""
