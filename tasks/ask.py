@@ -11,8 +11,8 @@ from models.feedback.columns import INPUT, LABEL, RAW
 from models.project_spec.blocks import Spec
 from tasks.adapters.model_cache import Cached, cached_version
 from tasks.host.workspace import Project
-from tasks.runtime.moving import move
-from tasks.runtime.predictions import joined
+from tasks.state.ingest_segments import move
+from tasks.state.predictions import joined
 
 if TYPE_CHECKING:
     import numpy as np

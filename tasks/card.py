@@ -14,7 +14,7 @@ from models.pipeline.records import Record
 from models.training.costs.summary import Costs, of_results
 from tasks.adapters import provenance
 from tasks.runtime.loop import Done, Inputs, Loop
-from tasks.runtime.outbox import LOOP_RUN
+from tasks.state.outbox import LOOP_RUN
 
 if TYPE_CHECKING:
     from models.report.card import Chapter

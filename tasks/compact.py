@@ -26,11 +26,11 @@ from tasks.host import stores
 from tasks.host.signals import StopRequest
 from tasks.host.workspace import Workspace
 from tasks.runtime import events, open_signals
-from tasks.runtime.moving import growing, move_held, moving, waits
-from tasks.runtime.part_log import FEWEST_PARTS
-from tasks.runtime.predictions import label_store, prediction_log
-from tasks.runtime.retention import cut_us, forget_old
 from tasks.runtime.services import supervisor
+from tasks.state.ingest_segments import growing, move_held, moving, waits
+from tasks.state.part_log import FEWEST_PARTS
+from tasks.state.predictions import label_store, prediction_log
+from tasks.state.retention import cut_us, forget_old
 
 PAUSE_S = 5.0
 HOUR_S = 3600

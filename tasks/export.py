@@ -10,7 +10,7 @@ from models.files import sha256, write_text
 from models.inference.names import FP32, UNCHANGED_FILE
 from models.pipeline.records import Record
 from tasks.runtime.loop import Done, Inputs, Loop
-from tasks.runtime.outbox import LOOP_RUN
+from tasks.state.outbox import LOOP_RUN
 
 if TYPE_CHECKING:
     from models.export.variants import Measured

@@ -23,8 +23,8 @@ from models.validation.expectations import row_checks
 from models.validation.mixed_columns import odd_cells
 from tasks.adapters import expectations, sources
 from tasks.runtime import registry_view
-from tasks.runtime.feedback import labelled_rows
 from tasks.runtime.loop import Done, Inputs, Loop
+from tasks.state.feedback import labelled_rows
 
 
 def ingest(loop: Loop) -> tuple[Record, bool]:

@@ -14,7 +14,7 @@ from models.metrics.metrics import resolve_metric
 from models.pipeline.records import Record
 from tasks.adapters import artifacts
 from tasks.runtime.loop import Done, Inputs, Loop
-from tasks.runtime.outbox import LOOP_RUN
+from tasks.state.outbox import LOOP_RUN
 
 if TYPE_CHECKING:
     import numpy as np

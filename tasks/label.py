@@ -14,9 +14,9 @@ from models.feedback.columns import LABEL
 from models.project_spec.blocks import Spec
 from models.validation.labels import checked_labels
 from tasks.host.workspace import Project
-from tasks.runtime.moving import PATIENCE_S, move_held, moving
-from tasks.runtime.predictions import label_store, latest_labels
-from tasks.runtime.taking import add_labels, take_in
+from tasks.state.add_labels import add_labels, take_in
+from tasks.state.ingest_segments import PATIENCE_S, move_held, moving
+from tasks.state.predictions import label_store, latest_labels
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -34,7 +34,7 @@ from tasks.runtime.ledger import Ledger
 from tasks.runtime.registry_story import Story
 from tasks.runtime.report_pages import known_pages
 from tasks.runtime.services import ServiceState, services_of
-from tasks.runtime.store_sizes import measured
+from tasks.state.store_sizes import measured
 
 MOST_LOOPS = 30
 MOST_DECISIONS = 30

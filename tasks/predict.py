@@ -25,7 +25,7 @@ from tasks.adapters.model_cache import Cached, cached_version
 from tasks.host.locks import held
 from tasks.host.workspace import Project
 from tasks.runtime.loop import Reporter, Silent
-from tasks.runtime.predictions import prediction_log
+from tasks.state.predictions import prediction_log
 
 if TYPE_CHECKING:
     import pyarrow as pa

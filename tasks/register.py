@@ -26,7 +26,7 @@ from tasks.host import stores
 from tasks.runtime.delivery import client, experiment_id, reaching_store
 from tasks.runtime.ledger import REFERENCES
 from tasks.runtime.loop import Done, Inputs, Loop
-from tasks.runtime.outbox import LOOP_RUN
+from tasks.state.outbox import LOOP_RUN
 
 if TYPE_CHECKING:
     import pandas as pd

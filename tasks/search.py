@@ -28,7 +28,7 @@ from tasks.host import memory
 from tasks.runtime.inputs import Input
 from tasks.runtime.jobs import job
 from tasks.runtime.loop import Done, Inputs, Loop
-from tasks.runtime.outbox import LOOP_RUN
+from tasks.state.outbox import LOOP_RUN
 
 if TYPE_CHECKING:
     import optuna

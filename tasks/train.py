@@ -14,7 +14,7 @@ from models.training.search_space import with_params
 from tasks.adapters.origin import begin
 from tasks.runtime.jobs import job
 from tasks.runtime.loop import Done, Inputs, Loop
-from tasks.runtime.outbox import LOOP_RUN
+from tasks.state.outbox import LOOP_RUN
 
 JOB_FILE = "job.json"
 MODEL_FILE = "model.json"

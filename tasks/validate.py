@@ -16,7 +16,7 @@ from models.pipeline.records import Record
 from models.project_spec.reserved_columns import ROW_COLUMN
 from tasks.adapters import expectations
 from tasks.runtime.loop import Done, Inputs, Loop
-from tasks.runtime.outbox import LOOP_RUN
+from tasks.state.outbox import LOOP_RUN
 
 if TYPE_CHECKING:
     import pyarrow as pa

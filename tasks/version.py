@@ -11,7 +11,7 @@ from models.pipeline.records import Record
 from models.sources.read import read_table
 from tasks.adapters import dvc_repo
 from tasks.runtime.loop import Done, Inputs, Loop
-from tasks.runtime.outbox import LOOP_RUN
+from tasks.state.outbox import LOOP_RUN
 
 
 def version(loop: Loop) -> tuple[Record, bool]:

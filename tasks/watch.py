@@ -29,10 +29,11 @@ from models.project_spec.blocks import Spec
 from tasks.adapters import watched_versions
 from tasks.adapters.watched_versions import Facts
 from tasks.host.workspace import Project
-from tasks.runtime import events, predictions, registry_view
-from tasks.runtime.moving import move
-from tasks.runtime.part_log import PartLog
-from tasks.runtime.watch_store import WatchStore, opened
+from tasks.runtime import events, registry_view
+from tasks.state import predictions
+from tasks.state.ingest_segments import move
+from tasks.state.part_log import PartLog
+from tasks.state.watch_store import WatchStore, opened
 
 FOLDER = "watch"
 FINDINGS_FILE = "watch.json"

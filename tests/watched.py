@@ -18,8 +18,8 @@ from tasks import watch
 from tasks.adapters import watched_versions
 from tasks.host.workspace import Project
 from tasks.runtime import registry_view
-from tasks.runtime.predictions import label_store, prediction_log
-from tasks.runtime.segments import SegmentWriter, segments_folder
+from tasks.state.predictions import label_store, prediction_log
+from tasks.state.segments import SegmentWriter, segments_folder
 from tests.unit.models.watch import conftest as made
 
 SPEC = "goal: {metric: roc_auc}\nwatch: {window: 500, min_labels: 100}\n"

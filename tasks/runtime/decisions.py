@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from models.triggers.signal import Decision
-from tasks.runtime import journal
+from tasks.state import journal
 
 FILE = "decisions.jsonl"
 

@@ -17,7 +17,8 @@ from models.files import write_json
 from tasks.host import stores
 from tasks.host.store_addresses import without_password
 from tasks.host.workspace import Workspace
-from tasks.runtime import journal, registry_view
+from tasks.runtime import registry_view
+from tasks.state import journal
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

@@ -16,7 +16,8 @@ from models.project_spec.blocks import Spec
 from models.triggers.signal import Past, PastLoop
 from tasks.host import processes
 from tasks.host.workspace import Project
-from tasks.runtime import decisions, journal
+from tasks.runtime import decisions
+from tasks.state import journal
 
 LOOPS = "loops.jsonl"
 LOOP_LOCK = "loop.lock"
@@ -88,8 +89,8 @@ def is_running(state: Path, book: dict[str, Any]) -> bool:
 
 
 def _new_labels(state: Path, loops: list[PastLoop]) -> int:
-    from tasks.runtime.moving import move
-    from tasks.runtime.predictions import new_labels
+    from tasks.state.ingest_segments import move
+    from tasks.state.predictions import new_labels
 
     with contextlib.suppress(StoreError):  # busy or full: what waits counts the next time
         move(state)

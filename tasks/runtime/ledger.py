@@ -19,10 +19,10 @@ from models.project_spec.blocks import Spec
 from models.project_spec.references import local_source, source_file
 from tasks.host.workspace import Project
 from tasks.runtime import dvc_view, registry_view
-from tasks.runtime.feedback import Feedback, feedback_of
 from tasks.runtime.inputs import Input, Inputs
-from tasks.runtime.moving import move
 from tasks.runtime.registry_view import Version
+from tasks.state.feedback import Feedback, feedback_of
+from tasks.state.ingest_segments import move
 
 RIVAL = "input:champion"
 REFERENCE = "input:champion's data"

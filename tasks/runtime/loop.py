@@ -33,7 +33,7 @@ from tasks.runtime.history import LOOP_LOCK, OVER
 from tasks.runtime.history import read_book as read_book
 from tasks.runtime.inputs import Inputs as Inputs
 from tasks.runtime.ledger import Ledger
-from tasks.runtime.outbox import LOOP_RUN, Outbox
+from tasks.state.outbox import LOOP_RUN, Outbox
 
 FLOW_RUNS = "flow_runs"
 RUNNERS = "runners"

@@ -10,9 +10,9 @@ import time
 from collections.abc import Iterator
 
 from models.parent_death import tied
-from tasks.runtime.moving import waits
 from tasks.runtime.services import supervisor
 from tasks.serve.settings import Settings
+from tasks.state.ingest_segments import waits
 
 LOOK_S = 1.0
 FIRST_S = 60.0

@@ -15,7 +15,7 @@ from models.errors import LooplineError, StoreError
 from models.serving.releases import Plan, Release, taken_back, wanted
 from models.serving.serve_rules import asked_of
 from tasks.host.logs import Repeated
-from tasks.runtime import journal, registry_view
+from tasks.runtime import registry_view
 from tasks.runtime.registry_view import Version
 from tasks.serve.background import Background
 from tasks.serve.board import Board
@@ -23,6 +23,7 @@ from tasks.serve.bringing import bring, from_cache, try_out
 from tasks.serve.guard import Guard
 from tasks.serve.lookout import Lookout
 from tasks.serve.settings import Settings
+from tasks.state import journal
 
 NUDGE_S = 0.05
 PREPARE_S = 15.0

@@ -1,7 +1,7 @@
 """A shadow: `python -m tasks.serve.shadow ROOT MODEL NUMBER` answers what is in the prediction log.
 
 It goes over the last predictions first, then follows the log as the compactor fills it. What it said lies in the
-project's state (`tasks/runtime/shadows.py`); `loopline release` compares.
+project's state (`tasks/state/shadows.py`); `loopline release` compares.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from models.inference.rows import Rows
 from models.serving.records import scores_of
 from tasks.host import logs as json_lines
 from tasks.host.workspace import Workspace
-from tasks.runtime.part_log import PartLog
-from tasks.runtime.predictions import prediction_log
-from tasks.runtime.shadows import MOST_COMPARED, PREDICTIONS, place_of, set_place, shadow_log, tidy
+from tasks.state.part_log import PartLog
+from tasks.state.predictions import prediction_log
+from tasks.state.shadows import MOST_COMPARED, PREDICTIONS, place_of, set_place, shadow_log, tidy
 
 PAUSE_S = 1.0
 NICE = 10

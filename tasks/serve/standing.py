@@ -17,9 +17,10 @@ from models.serving.shadow_comparison import Comparison, compare
 from tasks.adapters.registry import Registry
 from tasks.adapters.release_plans import Entry, entries
 from tasks.host.workspace import Project
-from tasks.runtime import registry_view, shadows
-from tasks.runtime.predictions import label_store, latest_labels
+from tasks.runtime import registry_view
 from tasks.serve.board import Board, Tally
+from tasks.state import shadows
+from tasks.state.predictions import label_store, latest_labels
 
 
 class VersionStanding(BaseModel):

@@ -16,7 +16,7 @@ ELSEWHERE: dict[str, str] = {
     "tasks/page/buttons.py": "tests/integration/test_page.py: a real server",
     "tasks/page/login.py": "tests/integration/test_page.py: a real server",
     "tasks/page/session.py": "tests/integration/test_page.py: a real server",
-    "tasks/runtime/part_files.py": "tests/unit/tasks/runtime/test_part_log.py: the files of that log",
+    "tasks/state/part_files.py": "tests/unit/tasks/state/test_part_log.py: the files of that log",
     "tasks/runtime/registry_story.py": "tests/integration/test_registry.py: needs a registry",
     "tasks/adapters/artifacts.py": "tests/integration/test_registry.py: needs a registry with files in it",
     "tasks/adapters/origin.py": "tests/integration/test_loop.py: needs a registered version",

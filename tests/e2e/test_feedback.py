@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tasks.host import ports
-from tasks.runtime.predictions import joined, prediction_log
+from tasks.state.predictions import joined, prediction_log
 from tests.children import started
 from tests.running import PENGUINS, Loopline
 

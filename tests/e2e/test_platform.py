@@ -19,9 +19,9 @@ from tasks.host import server_access as prefect_access
 from tasks.host.workspace import Workspace
 from tasks.runtime import registry_view
 from tasks.runtime.flow_runs import ask
-from tasks.runtime.journal import read
 from tasks.runtime.services import SERVICES, folder, services_of, supervisor
 from tasks.runtime.tied import marked
+from tasks.state.journal import read
 from tests.running import Loopline, eventually
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]  # months, and platforms killed, take longer than a test may

@@ -19,9 +19,9 @@ import pytest
 from infra.story import play
 from models.errors import StoreError
 from tasks.host.workspace import Workspace
-from tasks.runtime.journal import read
 from tasks.runtime.services import services_of
 from tasks.runtime.tied import marked
+from tasks.state.journal import read
 from tests.running import ROOT, assert_gone, assert_unlocked, eventually
 
 pytestmark = [pytest.mark.e2e, pytest.mark.soak, pytest.mark.timeout(300)]

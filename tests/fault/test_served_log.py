@@ -19,8 +19,8 @@ import pytest
 
 from models.files import write_json
 from tasks.host import ports
-from tasks.runtime.moving import move
-from tasks.runtime.predictions import joined, label_store, prediction_log
+from tasks.state.ingest_segments import move
+from tasks.state.predictions import joined, label_store, prediction_log
 from tests.over_grpc import call_whole, typed_request
 from tests.running import mounted
 from tests.serving import LiveServer, crown, live_server

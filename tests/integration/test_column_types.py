@@ -19,7 +19,7 @@ from tasks.label import accept
 from tasks.predict import predict
 from tasks.prepare import prepare
 from tasks.runtime.loop import open_stage
-from tasks.runtime.moving import move
+from tasks.state.ingest_segments import move
 from tests.column_types import ROWS, typed_columns
 from tests.served_models import write_served
 from tests.serving import crown, live_server

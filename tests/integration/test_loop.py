@@ -37,8 +37,8 @@ from tasks.runtime.delivery import client
 from tasks.runtime.gang import Gang
 from tasks.runtime.ledger import Ledger
 from tasks.runtime.loop import Loop, open_loop
-from tasks.runtime.predictions import label_store, prediction_log
 from tasks.runtime.registry_view import aliased
+from tasks.state.predictions import label_store, prediction_log
 from tasks.watch import look
 from tests.conftest import QUIET
 
@@ -333,7 +333,7 @@ def test_the_reaper_ends_what_a_killed_loop_left_open(project: Project, place: W
         "process": dead,
     }
     (state / "loop.json").write_text(json.dumps(book))
-    from tasks.runtime.outbox import Outbox
+    from tasks.state.outbox import Outbox
 
     box = Outbox(state / "outbox" / "tiny-killed.jsonl")
     box.start_run("loop", "tiny-killed", {"loopline.loop_id": "tiny-killed"})

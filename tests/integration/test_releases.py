@@ -30,11 +30,11 @@ from tasks.host import server_access as prefect_access
 from tasks.host.workspace import Workspace
 from tasks.runtime.delivery import client
 from tasks.runtime.mlflow_server import serving
-from tasks.runtime.predictions import label_store
 from tasks.runtime.registry_view import aliased
-from tasks.runtime.shadows import shadow_log
 from tasks.serve.board import Board
 from tasks.serve.giving_back import give_back
+from tasks.state.predictions import label_store
+from tasks.state.shadows import shadow_log
 from tests.callers import ROWS, Callers
 from tests.conftest import MakeProject
 from tests.registered import register_served

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tasks.runtime.moving import move
-from tasks.runtime.predictions import joined, label_store, prediction_log
+from tasks.state.ingest_segments import move
+from tasks.state.predictions import joined, label_store, prediction_log
 from tests.serving import crown
 
 ROW = {"x": 1.0, "c": "u"}

@@ -19,10 +19,10 @@ from tasks import compact
 from tasks.compact import Compactor, run, specs
 from tasks.host.signals import StopRequest
 from tasks.runtime import events
-from tasks.runtime.moving import moving
-from tasks.runtime.part_log import FEWEST_PARTS
-from tasks.runtime.predictions import joined, label_store, prediction_log
-from tasks.runtime.segments import SegmentWriter, segments_folder
+from tasks.state.ingest_segments import moving
+from tasks.state.part_log import FEWEST_PARTS
+from tasks.state.predictions import joined, label_store, prediction_log
+from tasks.state.segments import SegmentWriter, segments_folder
 from tests.children import started
 
 

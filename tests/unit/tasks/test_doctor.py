@@ -17,7 +17,7 @@ from tasks import doctor
 from tasks.doctor import Finding, examine
 from tasks.host.processes import SERVICE
 from tasks.host.workspace import Workspace
-from tasks.runtime.predictions import label_store
+from tasks.state.predictions import label_store
 from tests.conftest import MakeProject
 
 

@@ -15,7 +15,7 @@ from tasks.ingest import ingest
 from tasks.runtime import registry_view
 from tasks.runtime.ledger import Ledger
 from tasks.runtime.loop import Silent, open_stage
-from tasks.runtime.predictions import label_store, prediction_log
+from tasks.state.predictions import label_store, prediction_log
 from tests.conftest import MakeProject
 
 

@@ -11,11 +11,11 @@ from models.errors import DataError, StoreError, UsageError
 from models.project_spec.reader import read_spec
 from tasks.label import accept, accept_file, forget
 from tasks.predict import predict
-from tasks.runtime import taking
-from tasks.runtime.feedback import feedback_of
-from tasks.runtime.moving import move
-from tasks.runtime.predictions import joined, label_store, new_labels, unmatched
-from tasks.runtime.segments import SegmentWriter, segments_folder
+from tasks.state import add_labels as taking
+from tasks.state.feedback import feedback_of
+from tasks.state.ingest_segments import move
+from tasks.state.predictions import joined, label_store, new_labels, unmatched
+from tasks.state.segments import SegmentWriter, segments_folder
 from tests.served_models import put_in_cache, write_served
 
 NONE = {"taken": 0, "corrected": 0, "repeated": 0, "waiting": 0, "empty": 0}

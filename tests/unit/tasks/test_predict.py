@@ -14,7 +14,7 @@ from models.project_spec.reader import read_spec
 from models.sources.row_batches import concatenated
 from tasks import predict as predicting
 from tasks.predict import forget_old, predict
-from tasks.runtime.predictions import prediction_log
+from tasks.state.predictions import prediction_log
 from tests.conftest import ROWS
 from tests.served_models import put_in_cache
 

@@ -16,8 +16,8 @@ from models.monitoring.report import Findings
 from models.project_spec.reader import read_spec
 from tasks import watch
 from tasks.runtime import events
-from tasks.runtime.predictions import label_store
-from tasks.runtime.watch_store import opened
+from tasks.state.predictions import label_store
+from tasks.state.watch_store import opened
 from tests.conftest import MakeProject
 from tests.unit.models.watch import conftest as made
 from tests.watched import SPEC, World
@@ -217,7 +217,7 @@ class Killed(BaseException):
 
 @pytest.mark.parametrize("moment", ["save", "set_place", "save_examples", "save_found", "set_sent", "set_told"])
 def test_a_look_that_is_killed_anywhere_counts_nothing_twice(world: World, monkeypatch, moment: str) -> None:
-    from tasks.runtime.watch_store import WatchStore
+    from tasks.state.watch_store import WatchStore
 
     table = world.predict(1200)
     world.label(table, right=False)
@@ -266,7 +266,7 @@ def test_a_process_killed_in_the_middle_of_a_look_counts_nothing_twice(world: Wo
     table = world.predict(1200)
     world.label(table)
     code = (
-        "import os, sys, pytest; from tests.watched import World; from tasks.runtime.watch_store import WatchStore\n"
+        "import os, sys, pytest; from tests.watched import World; from tasks.state.watch_store import WatchStore\n"
         "from tasks.host.workspace import Workspace; patch = pytest.MonkeyPatch()\n"
         "patch.setattr(WatchStore, 'set_place', lambda *given: os.kill(os.getpid(), 9))\n"
         "World(Workspace.find().project('tiny'), patch).look()"

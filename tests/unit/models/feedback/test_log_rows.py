@@ -17,7 +17,7 @@ from models.inference.loaded_model import Served
 from models.inference.scoring import Scorer
 from models.project_spec.blocks import Data, Image, Split, Text, Window
 from models.serving.records import Recorder
-from tasks.runtime.predictions import prediction_log
+from tasks.state.predictions import prediction_log
 from tests.served_models import write_served
 
 ONE = {

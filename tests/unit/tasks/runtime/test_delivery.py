@@ -14,7 +14,7 @@ from models.errors import GateRefused, StoreError
 from tasks.host.workspace import Workspace
 from tasks.runtime import delivery
 from tasks.runtime.delivery import Courier, Delivery, reaching_store
-from tasks.runtime.outbox import Outbox
+from tasks.state.outbox import Outbox
 
 
 class Carrier:

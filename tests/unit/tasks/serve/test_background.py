@@ -6,9 +6,9 @@ import time
 
 import pytest
 
-from tasks.runtime import shadows
 from tasks.serve import background
 from tasks.serve.background import Background
+from tasks.state import shadows
 from tests.serving import crown
 from tests.unit.tasks.serve.test_shadow import log
 

@@ -11,10 +11,10 @@ from models.feedback.log_rows import prediction_rows
 from models.inference.loaded_model import Served
 from models.project_spec.blocks import Window
 from models.serving.records import Recorder
-from tasks.runtime import shadows
-from tasks.runtime.part_log import FEWEST_PARTS
-from tasks.runtime.predictions import prediction_log
 from tasks.serve.shadow import answer_new
+from tasks.state import shadows
+from tasks.state.part_log import FEWEST_PARTS
+from tasks.state.predictions import prediction_log
 from tests.served_models import write_served
 
 NOON = datetime(2026, 11, 1, 12, tzinfo=UTC)

@@ -5,10 +5,10 @@ from datetime import UTC, datetime
 import pyarrow as pa
 import pytest
 
-from tasks.runtime.feedback import feedback_of
-from tasks.runtime.part_log import FEWEST_PARTS
-from tasks.runtime.predictions import joined, label_store, prediction_log
-from tasks.runtime.retention import DAY_S, cut_us, forget_old
+from tasks.state.feedback import feedback_of
+from tasks.state.part_log import FEWEST_PARTS
+from tasks.state.predictions import joined, label_store, prediction_log
+from tasks.state.retention import DAY_S, cut_us, forget_old
 from tests.killing import killed_at
 
 TIME = pa.timestamp("us", tz="UTC")

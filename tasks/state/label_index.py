@@ -19,8 +19,8 @@ from typing import NamedTuple
 from models.errors import StoreError
 from models.feedback.columns import LABEL
 from models.files import write_text
-from tasks.runtime.part_files import SEQUENCE
-from tasks.runtime.part_log import PartLog
+from tasks.state.part_files import SEQUENCE
+from tasks.state.part_log import PartLog
 
 FILE = "by-id.sqlite"
 GENERATION_FILE = "generation"

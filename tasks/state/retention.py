@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tasks.runtime import label_index
-from tasks.runtime.part_log import PartLog
-from tasks.runtime.predicted_ids import are_known, id_hashes
-from tasks.runtime.predictions import label_store, latest_labels, prediction_log
+from tasks.state import label_index
+from tasks.state.part_log import PartLog
+from tasks.state.predicted_ids import are_known, id_hashes
+from tasks.state.predictions import label_store, latest_labels, prediction_log
 
 if TYPE_CHECKING:
     import numpy as np

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from models.files import read_json, write_json
-from tasks.runtime.part_files import times_of
-from tasks.runtime.part_log import PartLog
+from tasks.state.part_files import times_of
+from tasks.state.part_log import PartLog
 
 if TYPE_CHECKING:
     import numpy as np

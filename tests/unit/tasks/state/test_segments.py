@@ -9,8 +9,8 @@ import pytest
 
 from models.errors import StoreError
 from models.serving.framing import framed, unframed
-from tasks.runtime import segments as module
-from tasks.runtime.segments import SegmentWriter, segments, segments_folder, sweep, waiting
+from tasks.state import segments as module
+from tasks.state.segments import SegmentWriter, segments, segments_folder, sweep, waiting
 
 
 def payloads(folder) -> list[bytes]:

@@ -35,9 +35,9 @@ from models.feedback.columns import INPUT as INPUT
 from models.feedback.columns import LABEL as LABEL
 from models.feedback.columns import LABELLED_AT as LABELLED_AT
 from models.feedback.columns import RAW as RAW
-from tasks.runtime import label_index
-from tasks.runtime.part_log import PartLog
-from tasks.runtime.predicted_ids import are_known, id_hashes
+from tasks.state import label_index
+from tasks.state.part_log import PartLog
+from tasks.state.predicted_ids import are_known, id_hashes
 
 if TYPE_CHECKING:
     import numpy as np

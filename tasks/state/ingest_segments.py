@@ -15,9 +15,9 @@ from typing import Any
 
 from models.serving.framing import is_torn, unframed
 from tasks.host.locks import held
-from tasks.runtime import journal
-from tasks.runtime.predictions import prediction_log
-from tasks.runtime.segments import KINDS, Segment, segments, segments_folder, sweep, waiting
+from tasks.state import journal
+from tasks.state.predictions import prediction_log
+from tasks.state.segments import KINDS, Segment, segments, segments_folder, sweep, waiting
 
 PIECE_BYTES = 1 << 22
 """Of records that are moved in one append: what moving holds in memory is a few times that."""
@@ -112,7 +112,7 @@ def _move_labels(state: Path) -> int:
     if not waiting(segments_folder(state, "labels")):
         return 0
     from models.feedback.log_rows import label_rows
-    from tasks.runtime.taking import add_labels
+    from tasks.state.add_labels import add_labels
 
     def add(records: list[Any], _: Mapping[str, int]) -> int:
         return add_labels(state, label_rows(records))[1]["taken"]

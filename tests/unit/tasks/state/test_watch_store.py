@@ -9,8 +9,8 @@ from models.errors import StoreError
 from models.monitoring.examples import Examples
 from models.monitoring.tally import Tally
 from models.monitoring.windowing import Filling
-from tasks.runtime import watch_store
-from tasks.runtime.watch_store import FILE, WatchStore, opened
+from tasks.state import watch_store
+from tasks.state.watch_store import FILE, WatchStore, opened
 from tests.unit.models.watch.conftest import window
 
 

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from models.errors import StoreError
 from models.sources.row_batches import concatenated
-from tasks.runtime import part_log
-from tasks.runtime.part_log import PartLog
+from tasks.state import part_log
+from tasks.state.part_log import PartLog
 
 FIELDS = pa.schema({"id": pa.string(), "at": pa.timestamp("us", tz="UTC"), "value": pa.float64()})
 

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 from models.errors import StoreError
 from models.files import storing
 from tasks.host.locks import tried
-from tasks.runtime.part_files import (
+from tasks.state.part_files import (
     BATCH_ROWS,
     MOST_ROWS,
     SEQUENCE,

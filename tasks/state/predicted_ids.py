@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from models.errors import StoreError
 from models.files import write_bytes
-from tasks.runtime.part_files import MOST_ROWS, Part
-from tasks.runtime.part_log import PartLog
+from tasks.state.part_files import MOST_ROWS, Part
+from tasks.state.part_log import PartLog
 
 if TYPE_CHECKING:
     import numpy as np

@@ -11,8 +11,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from models.feedback.columns import LABEL
 from models.files import write_text
-from tasks.runtime.predicted_ids import are_known, id_hashes
-from tasks.runtime.predictions import label_store, labelled_ids, latest_labels, prediction_log
+from tasks.state.predicted_ids import are_known, id_hashes
+from tasks.state.predictions import label_store, labelled_ids, latest_labels, prediction_log
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -7,11 +7,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tasks.runtime import label_index
-from tasks.runtime.part_log import PartLog
-from tasks.runtime.predictions import label_store, latest_labels
-from tasks.runtime.retention import forget_old
-from tasks.runtime.taking import add_labels
+from tasks.state import label_index
+from tasks.state.add_labels import add_labels
+from tasks.state.part_log import PartLog
+from tasks.state.predictions import label_store, latest_labels
+from tasks.state.retention import forget_old
 
 IDS = pa.chunked_array([["a", "b", "c", "nobody"]])
 

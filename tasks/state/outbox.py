@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tasks.runtime import journal
+from tasks.state import journal
 
 LOOP_RUN = "loop"
 

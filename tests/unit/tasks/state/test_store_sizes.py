@@ -1,7 +1,7 @@
 """Sizes are counted once and remembered."""
 
 from tasks.host.workspace import Workspace
-from tasks.runtime.store_sizes import measure, measured
+from tasks.state.store_sizes import measure, measured
 
 
 def test_what_was_counted_is_remembered(workspace: Workspace) -> None:

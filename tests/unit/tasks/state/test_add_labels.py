@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 import pyarrow as pa
 import pytest
 
-from tasks.runtime.predictions import label_store, prediction_log
-from tasks.runtime.taking import take_in
+from tasks.state.add_labels import take_in
+from tasks.state.predictions import label_store, prediction_log
 
 TIME = pa.timestamp("us", tz="UTC")
 

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.sources.row_batches import concatenated
-from tasks.runtime import feedback
-from tasks.runtime.feedback import feedback_of, labelled_rows
-from tasks.runtime.predictions import label_store, prediction_log
+from tasks.state import feedback
+from tasks.state.feedback import feedback_of, labelled_rows
+from tasks.state.predictions import label_store, prediction_log
 
 
 def at(count: int) -> pa.Array:

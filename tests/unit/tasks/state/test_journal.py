@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from models.errors import StoreError
-from tasks.runtime.journal import append, read
+from tasks.state.journal import append, read
 
 values = st.dictionaries(st.text(max_size=5), st.text(max_size=20) | st.integers() | st.none(), max_size=3)
 

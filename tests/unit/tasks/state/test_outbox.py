@@ -9,9 +9,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from models.errors import StoreError
-from tasks.runtime import outbox
-from tasks.runtime.journal import read
-from tasks.runtime.outbox import Outbox
+from tasks.state import outbox
+from tasks.state.journal import read
+from tasks.state.outbox import Outbox
 
 
 @pytest.fixture

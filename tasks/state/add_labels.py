@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from models.feedback.columns import LABEL
-from tasks.runtime.part_log import PartLog
-from tasks.runtime.predicted_ids import id_hashes
-from tasks.runtime.predictions import LABELLED_AT, count_known, label_store, latest_labels
+from tasks.state.part_log import PartLog
+from tasks.state.predicted_ids import id_hashes
+from tasks.state.predictions import LABELLED_AT, count_known, label_store, latest_labels
 
 if TYPE_CHECKING:
     import numpy as np

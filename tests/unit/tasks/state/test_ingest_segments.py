@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from models.errors import StoreError
 from models.serving.framing import framed
 from models.serving.records import label_record
-from tasks.runtime import moving as module
-from tasks.runtime.moving import growing, move, moving
-from tasks.runtime.part_log import FEWEST_PARTS
-from tasks.runtime.predictions import joined, label_store, prediction_log
-from tasks.runtime.segments import SegmentWriter, segments, segments_folder
+from tasks.state import ingest_segments as module
+from tasks.state.ingest_segments import growing, move, moving
+from tasks.state.part_log import FEWEST_PARTS
+from tasks.state.predictions import joined, label_store, prediction_log
+from tasks.state.segments import SegmentWriter, segments, segments_folder
 from tests.killing import killed_at
 
 

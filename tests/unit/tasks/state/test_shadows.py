@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pyarrow as pa
 
-from tasks.runtime.shadows import MOST_COMPARED, note_of, place_of, said, set_place, shadow_log
+from tasks.state.shadows import MOST_COMPARED, note_of, place_of, said, set_place, shadow_log
 
 
 def test_a_place_and_its_note_are_kept_for_each_version(tmp_path):

@@ -6,10 +6,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tasks.runtime import predicted_ids
-from tasks.runtime.part_log import PartLog
-from tasks.runtime.predicted_ids import FOLDER, are_known, id_hashes
-from tasks.runtime.predictions import prediction_log
+from tasks.state import predicted_ids
+from tasks.state.part_log import PartLog
+from tasks.state.predicted_ids import FOLDER, are_known, id_hashes
+from tasks.state.predictions import prediction_log
 
 
 @pytest.fixture(autouse=True)

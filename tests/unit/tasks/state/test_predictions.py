@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.sources.row_batches import concatenated
-from tasks.runtime import predictions
-from tasks.runtime.predictions import joined, label_store, new_labels, prediction_log, unmatched
+from tasks.state import predictions
+from tasks.state.predictions import joined, label_store, new_labels, prediction_log, unmatched
 
 
 def moments(seconds: list[float]) -> pa.Array:

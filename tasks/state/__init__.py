@@ -1,0 +1,1 @@
+"""State of one project: outbox, logs, labels, monitoring counters."""
