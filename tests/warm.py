@@ -275,7 +275,7 @@ def _die_with(parent: int) -> None:
 
 def _keep_ranks_ready() -> None:
     """Fork what will be the nursery while there are no threads, and have the command's gang take it for its first."""
-    from tasks.runtime import gang
+    from tasks.ranks import rank_pool as gang
 
     ours, theirs = socket.socketpair()
     command, pid = os.getpid(), os.fork()

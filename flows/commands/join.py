@@ -19,6 +19,6 @@ def command(endpoint: str, token: str, wait_s: float) -> None:
 
     Example: loopline join 10.0.0.1:29400 --token 1f8e93c0a7b24d56
     """
-    from tasks.runtime.nodes import join
+    from tasks.ranks.rendezvous import join
 
     join(endpoint, token, wait_s, lambda line: click.echo(line, err=True))

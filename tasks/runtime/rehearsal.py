@@ -35,7 +35,7 @@ from models.pipeline.steps import BY_NAME
 from models.project_spec.blocks import Spec
 from models.training.job import WEIGHTS_FILE, Job, Origin
 from tasks.host.workspace import Project
-from tasks.runtime.gang import Gang, default_threads
+from tasks.ranks.rank_pool import Gang, default_threads
 from tasks.runtime.ledger import Ledger
 from tasks.runtime.replay_progress import Progress
 

@@ -16,7 +16,7 @@ from models.distributed.world import World
 from models.training.job import Epoch, Job, Result
 from models.training.loop import train
 from models.training.session import Session, open_session
-from tasks.runtime.gang import Gang
+from tasks.ranks.rank_pool import Gang
 from tests.bench.training import sequence_task, table_task
 
 ROWS = 245_760

@@ -45,8 +45,8 @@ ELSEWHERE: dict[str, str] = {
     "tasks/serve/webhook.py": "tests/integration/test_releases.py: a real server",
     "tasks/serve/standing.py": "tests/integration/test_releases.py: a real server",
     "tasks/serve/trial.py": "tests/integration/test_releases.py: a process of its own",
-    "tasks/runtime/gang.py": "tests/integration/test_gang.py: needs processes",
-    "tasks/runtime/nodes.py": "tests/integration/test_nodes.py: needs processes",
+    "tasks/ranks/rank_pool.py": "tests/integration/test_gang.py: needs processes",
+    "tasks/ranks/rendezvous.py": "tests/integration/test_nodes.py: needs processes",
 }
 
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tasks.host.workspace import Workspace
-from tasks.runtime import gang as gangs
+from tasks.ranks import rank_pool as gangs
+from tasks.ranks.rank_pool import Gang
 from tasks.runtime import mlflow_server
-from tasks.runtime.gang import Gang
 from tests import warm
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ import pytest
 from models.errors import TrainingError, UserCodeError
 from models.training.checkpoints.weights import weights_sha256
 from models.training.job import WEIGHTS_FILE, Job
-from tasks.runtime.gang import Gang, default_threads
+from tasks.ranks.rank_pool import Gang, default_threads
 from tests import warm
 
 pytestmark = pytest.mark.integration

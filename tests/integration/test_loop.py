@@ -32,9 +32,9 @@ from tasks.adapters.optuna_study import ask, open_study, trials_of
 from tasks.adapters.registry import Registry
 from tasks.host import processes, stores
 from tasks.host.workspace import Project, Workspace
+from tasks.ranks.rank_pool import Gang
 from tasks.reap import reap
 from tasks.runtime.delivery import client
-from tasks.runtime.gang import Gang
 from tasks.runtime.ledger import Ledger
 from tasks.runtime.loop import Loop, open_loop
 from tasks.runtime.registry_view import aliased

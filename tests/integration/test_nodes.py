@@ -17,8 +17,8 @@ import pytest
 
 from models.errors import UsageError
 from tasks.host.http_guard import NODES_TOKEN
-from tasks.runtime import nodes
-from tasks.runtime.nodes import Door, endpoint, interface
+from tasks.ranks import rendezvous as nodes
+from tasks.ranks.rendezvous import Door, endpoint, interface
 
 pytestmark = pytest.mark.integration
 

@@ -169,7 +169,7 @@ def join(text: str, token: str, wait_s: float, say: Callable[[str], None]) -> No
         UsageError: The token is wrong or too short, or this machine has other code or does not share the folder.
         StoreError: Nobody is there.
     """
-    from tasks.runtime.gang import Gang
+    from tasks.ranks.rank_pool import Gang
 
     where = endpoint(text)
     checked_token(token, f"--token or {NODES_TOKEN}")

@@ -22,8 +22,8 @@ from models.errors import LooplineError, TrainingError
 from models.nets.catalogue import is_trees
 from models.training.checkpoints.finished import read_finished
 from models.training.job import Epoch, Job, Meeting, Result
-from tasks.runtime import nodes
-from tasks.runtime.nodes import Door
+from tasks.ranks import rendezvous as nodes
+from tasks.ranks.rendezvous import Door
 
 OnEpoch = Callable[[Epoch], bool]
 _NURSERIES = 3

@@ -1,0 +1,1 @@
+"""Ranks: the pool of processes that training runs on."""
