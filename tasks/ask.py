@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from models.errors import DataError, UsageError
 from models.feedback.columns import INPUT, LABEL, RAW
 from models.project_spec.blocks import Spec
-from tasks.adapters.model_cache import Cached, cached_version
 from tasks.host.workspace import Project
+from tasks.mlflow.model_cache import Cached, cached_version
 from tasks.state.ingest_segments import move
 from tasks.state.predictions import joined
 

@@ -12,7 +12,7 @@ from models.feedback.columns import FEEDBACK_WORDS
 from models.files import write_text
 from models.pipeline.records import Record
 from models.training.costs.summary import Costs, of_results
-from tasks.adapters import provenance
+from tasks.mlflow import provenance
 from tasks.runtime.loop import Done, Inputs, Loop
 from tasks.state.outbox import LOOP_RUN
 

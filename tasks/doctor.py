@@ -158,7 +158,7 @@ def _tools(_: Workspace) -> Finding:
 
 
 def _tracking(workspace: Workspace) -> Finding:
-    from tasks.runtime.registry_view import aliased
+    from tasks.mlflow.registry_reader import aliased
 
     uri = stores.environment(workspace)["MLFLOW_TRACKING_URI"]
     where = "embedded (SQLite in .loopline/)" if stores.is_embedded(uri) else "a server or database elsewhere"

@@ -10,8 +10,8 @@ from models.errors import StoreError, UsageError
 from models.export.bundle import FILES, MODEL, bundle
 from models.files import replacing_folder, sha256, write_text
 from models.inference.loaded_model import Served
-from tasks.adapters.model_cache import cached_version
 from tasks.host.workspace import Workspace
+from tasks.mlflow.model_cache import cached_version
 
 
 def export_edge(workspace: Workspace, model: str, to: Path, wanted: str = "champion") -> dict[str, Any]:

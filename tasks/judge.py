@@ -12,7 +12,7 @@ from models.files import write_bytes, write_text
 from models.judge.verdict import Cost, Parity, Verdict
 from models.metrics.metrics import resolve_metric
 from models.pipeline.records import Record
-from tasks.adapters import artifacts
+from tasks.mlflow import artifacts
 from tasks.runtime.loop import Done, Inputs, Loop
 from tasks.state.outbox import LOOP_RUN
 

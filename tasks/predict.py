@@ -21,9 +21,9 @@ from models.files import Hashes, read_json, sha256, storing, write_json
 from models.pipeline.keys import code_parts, key_of
 from models.project_spec.blocks import Spec
 from models.project_spec.references import source_file
-from tasks.adapters.model_cache import Cached, cached_version
 from tasks.host.locks import held
 from tasks.host.workspace import Project
+from tasks.mlflow.model_cache import Cached, cached_version
 from tasks.runtime.loop import Reporter, Silent
 from tasks.state.predictions import prediction_log
 

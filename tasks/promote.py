@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from models.pipeline.records import Record
-from tasks.adapters.registry import Registry
+from tasks.mlflow.registry import Registry
 from tasks.runtime.loop import Done, Inputs, Loop
 
 

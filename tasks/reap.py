@@ -27,7 +27,7 @@ from tasks.host import processes
 from tasks.host.locks import tried
 from tasks.host.processes import OWNER
 from tasks.host.workspace import Workspace
-from tasks.runtime.delivery import Delivery
+from tasks.mlflow.delivery import Delivery
 from tasks.runtime.ending import conclude_killed
 from tasks.runtime.flow_runs import close_task_runs, ended_with_open_tasks
 from tasks.runtime.history import LOOP_LOCK, OVER, is_running

@@ -19,11 +19,11 @@ from models.pipeline.keys import key_of
 from models.pipeline.records import Record
 from models.sealing import TAG, signature
 from models.training.costs.summary import of_results
-from tasks.adapters import provenance
-from tasks.adapters.artifacts import FILES, signing_key
-from tasks.adapters.registry import KEY, Registry
 from tasks.host import stores
-from tasks.runtime.delivery import client, experiment_id, reaching_store
+from tasks.mlflow import provenance
+from tasks.mlflow.artifacts import FILES, signing_key
+from tasks.mlflow.delivery import client, experiment_id, reaching_store
+from tasks.mlflow.registry import KEY, Registry
 from tasks.runtime.ledger import REFERENCES
 from tasks.runtime.loop import Done, Inputs, Loop
 from tasks.state.outbox import LOOP_RUN

@@ -13,7 +13,8 @@ from models.triggers.overrides import overrides
 from models.triggers.policy import decide
 from models.triggers.signal import Action, Decision, Kind, Signal
 from tasks.host.workspace import Project
-from tasks.runtime import decisions, history, registry_view
+from tasks.mlflow import registry_reader as registry_view
+from tasks.runtime import decisions, history
 from tasks.runtime.events import DECISION_MADE, Event, send
 
 

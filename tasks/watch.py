@@ -26,10 +26,11 @@ from models.monitoring.tally import Bounds
 from models.monitoring.windowing import Filling, Rules, fill
 from models.pipeline.keys import canonical, key_of
 from models.project_spec.blocks import Spec
-from tasks.adapters import watched_versions
-from tasks.adapters.watched_versions import Facts
 from tasks.host.workspace import Project
-from tasks.runtime import events, registry_view
+from tasks.mlflow import registry_reader as registry_view
+from tasks.mlflow import watched_versions
+from tasks.mlflow.watched_versions import Facts
+from tasks.runtime import events
 from tasks.state import predictions
 from tasks.state.ingest_segments import move
 from tasks.state.part_log import PartLog

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from models.files import sha256, write_json
 from models.sealing import TAG, signature
-from tasks.adapters.artifacts import FILES, signing_key
-from tasks.adapters.registry import Registry
 from tasks.host.workspace import Workspace
-from tasks.runtime.delivery import client, experiment_id
+from tasks.mlflow.artifacts import FILES, signing_key
+from tasks.mlflow.delivery import client, experiment_id
+from tasks.mlflow.registry import Registry
 from tests.served_models import write_served
 
 

@@ -9,7 +9,7 @@ from models.errors import GateRefused, UsageError
 from models.project_spec.reader import read_spec
 from tasks.host import stores
 from tasks.host.workspace import Workspace
-from tasks.runtime.registry_view import aliased
+from tasks.mlflow.registry_reader import aliased
 
 
 @click.command()
@@ -23,7 +23,7 @@ def command(project: str, version: str | None, expect: str | None, reason: str, 
 
     Example: loopline promote flights 3 --expect 2 --reason "approved by Ada"
     """
-    from tasks.adapters.registry import Registry
+    from tasks.mlflow.registry import Registry
 
     workspace = Workspace.find()
     stores.configure(workspace)

@@ -17,7 +17,7 @@ from tasks.host.workspace import Workspace
 
 if TYPE_CHECKING:
     from models.serving.shadow_comparison import Comparison
-    from tasks.adapters.registry import Registry
+    from tasks.mlflow.registry import Registry
     from tasks.serve.standing import Standing
 
 MOST_ENTRIES = 5
@@ -53,7 +53,7 @@ def command(
 
     Example: loopline release flights --canary 0.1 --version 4
     """
-    from tasks.adapters.registry import Registry
+    from tasks.mlflow.registry import Registry
     from tasks.serve.standing import standing
 
     if (canary is not None or shadow) + is_end + is_return > 1:
@@ -77,8 +77,8 @@ def command(
 
 def _try(registry: Registry, share: float | None, shadow: bool, number: str | None, reason: str) -> None:
     from models.serving.releases import Canary
-    from tasks.adapters.release_plans import change, plan_of
-    from tasks.runtime.registry_view import aliased
+    from tasks.mlflow.registry_reader import aliased
+    from tasks.mlflow.release_plans import change, plan_of
 
     version = number or registry.alias("challenger")
     if version is None:
@@ -92,8 +92,8 @@ def _try(registry: Registry, share: float | None, shadow: bool, number: str | No
 
 
 def _stop(registry: Registry, is_return: bool, reason: str) -> None:
-    from tasks.adapters.release_plans import end, plan_of
-    from tasks.runtime.registry_view import aliased
+    from tasks.mlflow.registry_reader import aliased
+    from tasks.mlflow.release_plans import end, plan_of
 
     plan = plan_of(aliased(registry.model))
     if is_return and plan.canary is None:

@@ -22,7 +22,7 @@ def command(project: str, expect: str | None, reason: str, as_json: bool) -> Non
 
     Example: loopline rollback flights --reason "complaints from Boston"
     """
-    from tasks.adapters.registry import Registry
+    from tasks.mlflow.registry import Registry
 
     workspace = Workspace.find()
     stores.configure(workspace)

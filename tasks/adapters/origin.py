@@ -15,7 +15,7 @@ from models.files import replacing_folder
 from models.project_spec.blocks import Model
 from models.training.checkpoints.weights import weights_sha256
 from models.training.job import WEIGHTS_FILE, Origin
-from tasks.adapters.artifacts import download_version
+from tasks.mlflow.artifacts import download_version
 from tasks.runtime.ledger import FRESH
 from tasks.runtime.loop import Inputs, Loop
 

@@ -65,7 +65,7 @@ def act(workspace: Workspace, asked: Act) -> Outcome:
 
 def carry_out(workspace: Workspace, asked: Act) -> Outcome:
     """Move the champion by compare-and-swap."""
-    from tasks.adapters.registry import Registry
+    from tasks.mlflow.registry import Registry
 
     try:
         registry = Registry(workspace, asked.model)

@@ -18,9 +18,10 @@ from models.pipeline.steps import STEPS, External, Planned, Step, plan
 from models.project_spec.blocks import Spec
 from models.project_spec.references import local_source, source_file
 from tasks.host.workspace import Project
-from tasks.runtime import dvc_view, registry_view
+from tasks.mlflow import registry_reader as registry_view
+from tasks.mlflow.registry_reader import Version
+from tasks.runtime import dvc_view
 from tasks.runtime.inputs import Input, Inputs
-from tasks.runtime.registry_view import Version
 from tasks.state.feedback import Feedback, feedback_of
 from tasks.state.ingest_segments import move
 

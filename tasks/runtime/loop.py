@@ -25,9 +25,10 @@ from tasks.host import processes
 from tasks.host.locks import held
 from tasks.host.processes import OWNER as OWNER
 from tasks.host.workspace import Project, Workspace
+from tasks.mlflow import registry_reader as registry_view
+from tasks.mlflow.delivery import Courier, Delivery
 from tasks.ranks.rank_pool import Gang
-from tasks.runtime import old_work, registry_view
-from tasks.runtime.delivery import Courier, Delivery
+from tasks.runtime import old_work
 from tasks.runtime.ending import conclude, conclude_killed, outcome_of
 from tasks.runtime.history import LOOP_LOCK, OVER
 from tasks.runtime.history import read_book as read_book

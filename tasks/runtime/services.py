@@ -62,7 +62,7 @@ SERVICES = (
         port=4200,
         title="Prefect",
     ),
-    Service("mlflow", "tasks.runtime.mlflow_server", SERVED, health="/health", port=5000, title="MLflow"),
+    Service("mlflow", "tasks.mlflow.mlflow_server", SERVED, health="/health", port=5000, title="MLflow"),
     Service("overview", "tasks.page", SERVED, health="/health", port=4300, title="Overview"),
     Service("optuna", "tasks.adapters.optuna_page", SERVED, health="/health", port=4301, title="Optuna"),
     Service(

@@ -14,10 +14,10 @@ from pathlib import Path
 from models.errors import StoreError
 from models.files import read_json
 from models.sealing import TAG, is_signed
-from tasks.adapters.artifacts import FILES, damage, signing_key
-from tasks.adapters.model_cache import kept
 from tasks.host.workspace import CLONE, Workspace
-from tasks.runtime.registry_view import Version
+from tasks.mlflow.artifacts import FILES, damage, signing_key
+from tasks.mlflow.model_cache import kept
+from tasks.mlflow.registry_reader import Version
 
 FETCH_S = 600.0
 TRIAL_S = 120.0

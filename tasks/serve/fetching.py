@@ -6,9 +6,9 @@ import sys
 from pathlib import Path
 
 from models.errors import LooplineError
-from tasks.adapters.model_cache import fetch
 from tasks.host import stores
 from tasks.host.workspace import Workspace
+from tasks.mlflow.model_cache import fetch
 
 
 def main() -> None:

@@ -15,8 +15,8 @@ from models.errors import LooplineError, StoreError
 from models.serving.releases import Plan, Release, taken_back, wanted
 from models.serving.serve_rules import asked_of
 from tasks.host.logs import Repeated
-from tasks.runtime import registry_view
-from tasks.runtime.registry_view import Version
+from tasks.mlflow import registry_reader as registry_view
+from tasks.mlflow.registry_reader import Version
 from tasks.serve.background import Background
 from tasks.serve.board import Board
 from tasks.serve.bringing import bring, from_cache, try_out

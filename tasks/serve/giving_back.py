@@ -6,11 +6,11 @@ import sys
 from pathlib import Path
 
 from models.errors import LooplineError
-from tasks.adapters.registry import Registry
-from tasks.adapters.release_plans import end, plan_of
 from tasks.host import stores
 from tasks.host.workspace import Workspace
-from tasks.runtime.registry_view import aliased
+from tasks.mlflow.registry import Registry
+from tasks.mlflow.registry_reader import aliased
+from tasks.mlflow.release_plans import end, plan_of
 
 
 def give_back(workspace: Workspace, model: str, version: str, why: str) -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from models.errors import StoreError, UsageError
 from tasks.host import stores
-from tasks.runtime import registry_view
-from tasks.runtime.registry_view import Version
+from tasks.mlflow import registry_reader as registry_view
+from tasks.mlflow.registry_reader import Version
 
 EMBEDDED_S, SERVER_S = 0.25, 1.0
 SETTLED_S = 1.0

@@ -14,9 +14,9 @@ from models.files import read_json
 from models.inference.loaded_model import Served
 from models.serving.releases import Release
 from models.serving.serve_rules import asked_of
-from tasks.adapters.artifacts import damage
 from tasks.host import processes
 from tasks.host.logs import Repeated
+from tasks.mlflow.artifacts import damage
 from tasks.serve.board import Board, Report, Tally
 from tasks.serve.settings import Settings
 

@@ -14,10 +14,10 @@ from models.monitoring.report import Findings
 from models.project_spec.blocks import Spec
 from models.serving.releases import Plan, Release
 from models.serving.shadow_comparison import Comparison, compare
-from tasks.adapters.registry import Registry
-from tasks.adapters.release_plans import Entry, entries
 from tasks.host.workspace import Project
-from tasks.runtime import registry_view
+from tasks.mlflow import registry_reader as registry_view
+from tasks.mlflow.registry import Registry
+from tasks.mlflow.release_plans import Entry, entries
 from tasks.serve.board import Board, Tally
 from tasks.state import shadows
 from tasks.state.predictions import label_store, latest_labels

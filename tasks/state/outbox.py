@@ -1,6 +1,6 @@
 """What is to be told to the tracking store, written ahead on disk: a store that is away never loses a run.
 
-One file of JSON lines a loop. `tasks/runtime/delivery.py` carries it to MLflow, now or when the store is back; each
+One file of JSON lines a loop. `tasks/mlflow/delivery.py` carries it to MLflow, now or when the store is back; each
 line may be carried twice without harm. Runs are named by the loop (`loop`, `trial-3`): MLflow's own ids come later.
 """
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tasks.host.workspace import Workspace
+from tasks.mlflow import mlflow_server
 from tasks.ranks import rank_pool as gangs
 from tasks.ranks.rank_pool import Gang
-from tasks.runtime import mlflow_server
 from tests import warm
 
 if TYPE_CHECKING:

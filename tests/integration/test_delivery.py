@@ -10,7 +10,7 @@ from mlflow import MlflowClient
 
 from models.errors import StoreError
 from tasks.host.workspace import Workspace
-from tasks.runtime.delivery import Delivery, client
+from tasks.mlflow.delivery import Delivery, client
 from tasks.state.outbox import Outbox
 
 LOOP = "tiny-20260101-000000-abcd"

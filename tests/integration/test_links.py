@@ -18,11 +18,11 @@ from models.report.card import render_card
 from models.report.validation import render_validation
 from models.report.watching import render_watching
 from models.triggers.signal import Decision, Signal
-from tasks.adapters.registry import Registry
 from tasks.host import processes, stores
 from tasks.host.workspace import Workspace
+from tasks.mlflow.delivery import client, experiment_id
+from tasks.mlflow.registry import Registry
 from tasks.runtime import decisions, events
-from tasks.runtime.delivery import client, experiment_id
 from tests.integration.test_page import serving
 from tests.told_facts import findings, window
 from tests.unit.models.report.test_card import card

@@ -29,15 +29,15 @@ from models.project_spec.reader import read_spec
 from models.training.job import Job
 from tasks import card, export, ingest, judge, prepare, promote, register, search, train, validate, version
 from tasks.adapters.optuna_study import ask, open_study, trials_of
-from tasks.adapters.registry import Registry
 from tasks.host import processes, stores
 from tasks.host.workspace import Project, Workspace
+from tasks.mlflow.delivery import client
+from tasks.mlflow.registry import Registry
+from tasks.mlflow.registry_reader import aliased
 from tasks.ranks.rank_pool import Gang
 from tasks.reap import reap
-from tasks.runtime.delivery import client
 from tasks.runtime.ledger import Ledger
 from tasks.runtime.loop import Loop, open_loop
-from tasks.runtime.registry_view import aliased
 from tasks.state.predictions import label_store, prediction_log
 from tasks.watch import look
 from tests.conftest import QUIET

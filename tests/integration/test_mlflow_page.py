@@ -12,8 +12,8 @@ from mlflow.tracking import MlflowClient
 
 from tasks.host import server_access as prefect_access
 from tasks.host.workspace import Workspace
-from tasks.runtime.mlflow_server import serving
-from tasks.runtime.registry_view import authorization
+from tasks.mlflow.mlflow_server import serving
+from tasks.mlflow.registry_reader import authorization
 
 
 def test_one_process_serves_the_page_and_artifacts_and_refuses_strangers(

@@ -18,13 +18,13 @@ from pathlib import Path
 import pytest
 
 from models.triggers.signal import Decision, Signal
-from tasks.adapters.registry import Registry
 from tasks.host import stores
 from tasks.host.http_guard import token_path
 from tasks.host.workspace import Workspace
+from tasks.mlflow.delivery import client, experiment_id
+from tasks.mlflow.registry import Registry
+from tasks.mlflow.registry_reader import aliased
 from tasks.runtime import decisions
-from tasks.runtime.delivery import client, experiment_id
-from tasks.runtime.registry_view import aliased
 from tests import warm
 from tests.integration.conftest import ROOT
 from tests.served_models import preparation_of

@@ -13,16 +13,16 @@ import pytest
 
 from models.errors import GateRefused, StoreError, UsageError
 from models.files import sha256
-from tasks.adapters import registry as registry_module
-from tasks.adapters.artifacts import FILES, download_version
-from tasks.adapters.registry import Registry
 from tasks.host import processes, stores
 from tasks.host import server_access as prefect_access
 from tasks.host.workspace import Workspace
-from tasks.runtime.delivery import client, experiment_id
-from tasks.runtime.mlflow_server import serving
-from tasks.runtime.registry_story import Story, story
-from tasks.runtime.registry_view import aliased
+from tasks.mlflow import registry as registry_module
+from tasks.mlflow.artifacts import FILES, download_version
+from tasks.mlflow.delivery import client, experiment_id
+from tasks.mlflow.mlflow_server import serving
+from tasks.mlflow.registry import Registry
+from tasks.mlflow.registry_history import Story, story
+from tasks.mlflow.registry_reader import aliased
 from tests.integration.conftest import Processes
 from tests.told_facts import verdict
 

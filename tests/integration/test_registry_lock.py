@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from models.errors import StoreError
-from tasks.adapters import registry as registry_module
 from tasks.host import stores
 from tasks.host.workspace import Workspace
-from tasks.runtime.delivery import client
+from tasks.mlflow import registry as registry_module
+from tasks.mlflow.delivery import client
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

@@ -23,14 +23,14 @@ from flows.cli import loopline as program
 from models.errors import GateRefused, UsageError
 from models.files import read_json, sha256, write_json
 from models.serving.releases import Canary, Plan, Release
-from tasks.adapters.artifacts import FILES
-from tasks.adapters.registry import Registry
-from tasks.adapters.release_plans import change, end, entries, plan_of
 from tasks.host import server_access as prefect_access
 from tasks.host.workspace import Workspace
-from tasks.runtime.delivery import client
-from tasks.runtime.mlflow_server import serving
-from tasks.runtime.registry_view import aliased
+from tasks.mlflow.artifacts import FILES
+from tasks.mlflow.delivery import client
+from tasks.mlflow.mlflow_server import serving
+from tasks.mlflow.registry import Registry
+from tasks.mlflow.registry_reader import aliased
+from tasks.mlflow.release_plans import change, end, entries, plan_of
 from tasks.serve.board import Board
 from tasks.serve.giving_back import give_back
 from tasks.state.predictions import label_store

@@ -8,8 +8,8 @@ import pytest
 from models.errors import StoreError
 from models.files import sha256, write_json
 from models.sealing import TAG, signature
-from tasks.adapters.artifacts import FILES
-from tasks.runtime.registry_view import Version, numbered
+from tasks.mlflow.artifacts import FILES
+from tasks.mlflow.registry_reader import Version, numbered
 from tasks.serve import bringing
 from tasks.serve.bringing import bring, from_cache, try_out
 from tests.served_models import write_served

@@ -12,8 +12,8 @@ import pytest
 
 from models.files import sha256, write_json
 from models.serving.releases import PLAN, Canary, Plan
-from tasks.adapters.artifacts import FILES
 from tasks.host import processes, stores
+from tasks.mlflow.artifacts import FILES
 from tasks.serve import follower
 from tasks.serve.board import Report, Tally
 from tasks.serve.follower import SWAPS_FILE, Lead, follow

@@ -130,7 +130,7 @@ def _has_experiment(uri: str, name: str) -> bool:
         return bool(_rows(stores.database_file(uri), "select 1 from experiments where name = ?", name))
     if uri.startswith(("http://", "https://")):
         return _asked(uri, "experiments/get-by-name", experiment_name=name) is not None
-    from tasks.runtime.delivery import client, reaching_store
+    from tasks.mlflow.delivery import client, reaching_store
 
     with reaching_store():
         return client().get_experiment_by_name(name) is not None
@@ -196,7 +196,7 @@ def _version(uri: str, found: dict[str, Any]) -> Version:
 def _through_mlflow(what: Literal["get_model_version", "get_model_version_by_alias"], *which: str) -> Version | None:
     from mlflow.exceptions import MlflowException
 
-    from tasks.runtime.delivery import client, reaching_store
+    from tasks.mlflow.delivery import client, reaching_store
 
     with reaching_store():
         try:

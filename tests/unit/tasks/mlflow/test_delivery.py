@@ -12,8 +12,8 @@ from botocore.exceptions import ClientError, NoCredentialsError
 
 from models.errors import GateRefused, StoreError
 from tasks.host.workspace import Workspace
-from tasks.runtime import delivery
-from tasks.runtime.delivery import Courier, Delivery, reaching_store
+from tasks.mlflow import delivery
+from tasks.mlflow.delivery import Courier, Delivery, reaching_store
 from tasks.state.outbox import Outbox
 
 

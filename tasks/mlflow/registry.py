@@ -24,7 +24,7 @@ from models.serving.releases import PLAN
 from tasks.host import processes, stores
 from tasks.host.locks import held
 from tasks.host.workspace import Workspace
-from tasks.runtime.delivery import client, reaching_store
+from tasks.mlflow.delivery import client, reaching_store
 from tasks.runtime.events import CHAMPION_MOVED, Event, send
 
 if TYPE_CHECKING:

@@ -125,7 +125,7 @@ def _wait(url: str, process: subprocess.Popen[bytes], log: str) -> None:
 
 
 def main() -> None:
-    """Be the server of a workspace: `python -m tasks.runtime.mlflow_server ROOT --port 5000`."""
+    """Be the server of a workspace: `python -m tasks.mlflow.mlflow_server ROOT --port 5000`."""
     workspace, port = Workspace(Path(sys.argv[1])), int(sys.argv[3])
     stores.configure(workspace)
     stores.initialise_mlflow(workspace)

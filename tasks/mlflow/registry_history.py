@@ -22,7 +22,7 @@ from models.errors import StoreError
 from models.judge.verdict import Verdict
 from models.report.facts import Move
 from tasks.host import stores
-from tasks.runtime.registry_view import ALIASES, Version, authorization
+from tasks.mlflow.registry_reader import ALIASES, Version, authorization
 
 JOURNAL = "loopline.journal."
 VERDICT_FILE = "verdict.json"
@@ -117,7 +117,7 @@ def _over_rest(uri: str, model: str, most_moves: int) -> Story:
 def _through_mlflow(model: str, most_moves: int) -> Story:
     from mlflow.exceptions import MlflowException
 
-    from tasks.runtime.delivery import client, reaching_store
+    from tasks.mlflow.delivery import client, reaching_store
 
     with reaching_store():
         store = client()

@@ -8,7 +8,7 @@ import pytest
 from starlette.responses import PlainTextResponse
 
 from models.errors import StoreError
-from tasks.runtime import mlflow_server
+from tasks.mlflow import mlflow_server
 
 
 def test_a_port_that_is_taken_names_the_cure() -> None:

@@ -17,8 +17,8 @@ from models.errors import StoreError
 from models.files import sha256
 from tasks.host import stores
 from tasks.host.workspace import Workspace
-from tasks.runtime import registry_view
-from tasks.runtime.delivery import client, reaching_store
+from tasks.mlflow import registry_reader as registry_view
+from tasks.mlflow.delivery import client, reaching_store
 
 FILES = "loopline.files"
 SERVED = "mlflow-artifacts:/"

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tasks.adapters import provenance
-from tasks.adapters.provenance import code_version, shown
+from tasks.mlflow import provenance
+from tasks.mlflow.provenance import code_version, shown
 
 
 def git(folder: Path, *arguments: str) -> str:

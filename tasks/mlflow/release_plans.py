@@ -13,9 +13,9 @@ from pydantic import BaseModel, ConfigDict
 
 from models.errors import UsageError
 from models.serving.releases import PLAN, Plan
-from tasks.adapters.registry import Registry
 from tasks.host import processes
-from tasks.runtime.registry_view import Version
+from tasks.mlflow.registry import Registry
+from tasks.mlflow.registry_reader import Version
 
 JOURNAL = "loopline.releases."
 Action = Literal["canary", "shadow", "end", "return"]

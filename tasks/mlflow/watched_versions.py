@@ -14,10 +14,10 @@ from models.errors import StoreError
 from models.files import replacing_folder
 from models.judge.verdict import Verdict
 from models.monitoring.reference import REFERENCE_FILE, Reference
-from tasks.adapters import artifacts
 from tasks.host.workspace import Workspace
-from tasks.runtime import registry_view
-from tasks.runtime.delivery import client, reaching_store
+from tasks.mlflow import artifacts
+from tasks.mlflow import registry_reader as registry_view
+from tasks.mlflow.delivery import client, reaching_store
 
 VERDICT_FILE = "verdict.json"
 

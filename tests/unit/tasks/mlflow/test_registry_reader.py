@@ -13,7 +13,7 @@ from models.errors import StoreError
 from models.pipeline.records import Record, Records
 from tasks.host import stores
 from tasks.host.workspace import Workspace
-from tasks.runtime.registry_view import Version, aliased, refuse_lost
+from tasks.mlflow.registry_reader import Version, aliased, refuse_lost
 
 TABLES = """
 create table registered_model_aliases (name text, alias text, version integer);

@@ -7,10 +7,10 @@ import pytest
 
 from models.errors import StoreError, UsageError
 from models.files import sha256
-from tasks.adapters import model_cache
-from tasks.adapters.artifacts import FILES
-from tasks.adapters.model_cache import cached_version
-from tasks.runtime.registry_view import Version
+from tasks.mlflow import model_cache
+from tasks.mlflow.artifacts import FILES
+from tasks.mlflow.model_cache import cached_version
+from tasks.mlflow.registry_reader import Version
 
 
 @pytest.fixture

@@ -12,11 +12,11 @@ from pathlib import Path
 
 from models.errors import StoreError, UsageError
 from models.files import read_json, replacing_folder, write_json
-from tasks.adapters.artifacts import FILES, bring_files, damage, download_version, refuse_damage
 from tasks.host.locks import FOREVER_S, held
 from tasks.host.workspace import Workspace
-from tasks.runtime import registry_view
-from tasks.runtime.registry_view import Version
+from tasks.mlflow import registry_reader as registry_view
+from tasks.mlflow.artifacts import FILES, bring_files, damage, download_version, refuse_damage
+from tasks.mlflow.registry_reader import Version
 
 _LAST = "aliases.json"
 

@@ -17,7 +17,7 @@ from models.files import write_json
 from tasks.host import stores
 from tasks.host.store_addresses import without_password
 from tasks.host.workspace import Workspace
-from tasks.runtime import registry_view
+from tasks.mlflow import registry_reader as registry_view
 from tasks.state import journal
 
 if TYPE_CHECKING:

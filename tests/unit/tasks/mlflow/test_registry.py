@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.adapters.registry import Entry, standing
+from tasks.mlflow.registry import Entry, standing
 
 
 def entry(number: int, action: str, before: str | None, after: str | None) -> Entry:

@@ -1,0 +1,1 @@
+"""MLflow: tracking, registry, artifacts. Only this package imports mlflow."""
