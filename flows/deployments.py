@@ -19,8 +19,8 @@ from models.project_spec.blocks import Spec
 from models.project_spec.reader import read_spec
 from models.project_spec.schedule import Schedule, parse
 from tasks.host.workspace import Project, Workspace
-from tasks.runtime.events import TAG
-from tasks.runtime.worker import MOST_RUNS, POOL, pool_environment, pool_of
+from tasks.prefect.events import TAG
+from tasks.prefect.worker import MOST_RUNS, POOL, pool_environment, pool_of
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient
@@ -268,8 +268,8 @@ def _automate(
     """The automations of these projects, and those of all; the ones of projects that are gone go too."""
     import os
 
-    from tasks.adapters import automations
-    from tasks.adapters.notifications import make_blocks
+    from tasks.prefect import automations
+    from tasks.prefect.notifications import make_blocks
 
     wanted = automations.of_pool(pool, os.environ["PREFECT_API_URL"].removesuffix("/api"), make_blocks(client, pool))
     others = {name for flow, name in _existing(client, pool) if flow == "retrain"} - {spec.name for spec in specs}

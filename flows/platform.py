@@ -9,9 +9,9 @@ from typing import Literal
 from models.errors import StoreError
 from tasks.host import server_access as prefect_access
 from tasks.host.workspace import Workspace
+from tasks.prefect.prefect_server import Server
 from tasks.reap import reap
 from tasks.runtime import platform
-from tasks.runtime.prefect_server import Server
 from tasks.runtime.services import ServiceState
 
 POLL_S = 1.0

@@ -8,7 +8,8 @@ from models.project_spec.reader import read_spec
 from models.triggers.signal import Signal
 from tasks.adapters.growth import growth
 from tasks.host.workspace import Project
-from tasks.runtime import events, history
+from tasks.prefect import events
+from tasks.runtime import history
 
 
 def announce(project: Project) -> list[Signal]:

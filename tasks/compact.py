@@ -25,7 +25,8 @@ from tasks.host import logs as json_lines
 from tasks.host import stores
 from tasks.host.signals import StopRequest
 from tasks.host.workspace import Workspace
-from tasks.runtime import events, open_signals
+from tasks.prefect import events
+from tasks.runtime import open_signals
 from tasks.runtime.services import supervisor
 from tasks.state.ingest_segments import growing, move_held, moving, waits
 from tasks.state.part_log import FEWEST_PARTS

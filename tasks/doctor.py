@@ -20,8 +20,8 @@ from models.training.spec_check import read_checked
 from tasks.host import stores
 from tasks.host.ports import holder, taken_ports
 from tasks.host.workspace import CLONE, Workspace
+from tasks.prefect.prefect_server import Server, is_healthy
 from tasks.runtime.platform import LEAST_FREE_BYTES
-from tasks.runtime.prefect_server import Server, is_healthy
 from tasks.runtime.services import folder, ports, services_of, supervisor
 from tasks.runtime.tied import marked
 from tasks.state import segments

@@ -14,8 +14,8 @@ from models.triggers.policy import decide
 from models.triggers.signal import Action, Decision, Kind, Signal
 from tasks.host.workspace import Project
 from tasks.mlflow import registry_reader as registry_view
+from tasks.prefect.events import DECISION_MADE, Event, send
 from tasks.runtime import decisions, history
-from tasks.runtime.events import DECISION_MADE, Event, send
 
 
 def spec_of(project: Project) -> Spec:

@@ -30,7 +30,7 @@ from tasks.host.workspace import Project
 from tasks.mlflow import registry_reader as registry_view
 from tasks.mlflow import watched_versions
 from tasks.mlflow.watched_versions import Facts
-from tasks.runtime import events
+from tasks.prefect import events
 from tasks.state import predictions
 from tasks.state.ingest_segments import move
 from tasks.state.part_log import PartLog

@@ -12,7 +12,7 @@ import click
 from tasks.host import stores
 from tasks.host.server_access import credentials
 from tasks.host.workspace import HOME, Workspace
-from tasks.runtime.prefect_server import Server
+from tasks.prefect.prefect_server import Server
 
 
 @click.command()

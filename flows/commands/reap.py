@@ -10,7 +10,7 @@ from flows.commands import options
 from tasks.host import server_access as prefect_access
 from tasks.host import stores
 from tasks.host.workspace import Workspace
-from tasks.runtime.prefect_server import Server
+from tasks.prefect.prefect_server import Server
 
 
 @click.command()

@@ -25,7 +25,7 @@ from tasks.host import processes, stores
 from tasks.host.locks import held
 from tasks.host.workspace import Workspace
 from tasks.mlflow.delivery import client, reaching_store
-from tasks.runtime.events import CHAMPION_MOVED, Event, send
+from tasks.prefect.events import CHAMPION_MOVED, Event, send
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

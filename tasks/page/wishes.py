@@ -10,9 +10,9 @@ from models.report.facts import Waiting
 from models.triggers.signal import Signal
 from tasks.host.workspace import Workspace
 from tasks.page.acting import Outcome
-from tasks.runtime.events import of_signal, send
-from tasks.runtime.flow_runs import ask
-from tasks.runtime.prefect_server import Server
+from tasks.prefect.events import of_signal, send
+from tasks.prefect.flow_runs import ask
+from tasks.prefect.prefect_server import Server
 
 
 def wish(workspace: Workspace, project: str, reason: str, mark: str | None = None) -> tuple[Signal, bool]:

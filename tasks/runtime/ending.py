@@ -10,8 +10,8 @@ from models.errors import DataError, GateRefused, StoreError
 from models.training.costs.summary import of_results
 from models.triggers.signal import Outcome, PastLoop
 from tasks.host.workspace import Workspace
+from tasks.prefect.events import LOOP_ENDED, Event, send
 from tasks.runtime import history
-from tasks.runtime.events import LOOP_ENDED, Event, send
 
 if TYPE_CHECKING:
     from tasks.runtime.loop import Loop

@@ -18,7 +18,7 @@ from models.files import read_json
 from tasks.host import processes
 from tasks.host import server_access as prefect_access
 from tasks.host.workspace import Workspace
-from tasks.runtime.prefect_server import Server
+from tasks.prefect.prefect_server import Server
 
 State = Literal["running", "starting", "backing off", "failed", "stopped", "elsewhere", "unknown"]
 STATES: dict[str, State] = {
@@ -56,7 +56,7 @@ SERVED = ("{root}", "--port", "{port}")
 SERVICES = (
     Service(
         "prefect",
-        "tasks.runtime.prefect_server",
+        "tasks.prefect.prefect_server",
         ("{root}", "--for-good"),
         health="/api/health",
         port=4200,
@@ -74,7 +74,7 @@ SERVICES = (
         title="Served models",
         by_wish=True,
     ),
-    Service("worker", "tasks.runtime.worker", title="Worker"),
+    Service("worker", "tasks.prefect.worker", title="Worker"),
     Service("compactor", "tasks.compact", title="Compactor"),
 )
 

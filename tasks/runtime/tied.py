@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from models.parent_death import die_with
 from tasks.host.processes import SERVICE
 from tasks.host.workspace import Workspace
-from tasks.runtime.flow_runs import FLOW_RUN
+from tasks.prefect.flow_runs import FLOW_RUN
 from tasks.runtime.services import SERVICES, folder, ports
 
 if TYPE_CHECKING:

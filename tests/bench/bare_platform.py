@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import Any
 
 from models.errors import StoreError
-from tasks.adapters.automations import STORM_S
 from tasks.host.ports import any_free
 from tasks.host.stores import QUIET
-from tasks.runtime.flow_runs import ask
-from tasks.runtime.prefect_server import answers
+from tasks.prefect.automations import STORM_S
+from tasks.prefect.flow_runs import ask
+from tasks.prefect.prefect_server import answers
 
 POOL = "bare"
 EVENT = "bare.asked"

@@ -17,9 +17,9 @@ from pathlib import Path
 
 from models.triggers.signal import Signal
 from tasks.host.workspace import Workspace
-from tasks.runtime.events import of_signal, send
-from tasks.runtime.flow_runs import ask
-from tasks.runtime.prefect_server import Server
+from tasks.prefect.events import of_signal, send
+from tasks.prefect.flow_runs import ask
+from tasks.prefect.prefect_server import Server
 from tests.bench.loop import LOOPLINE, OURS, QUIET, ROOT
 
 SPEC = "data: {source: data.csv, target: y}\nwatch: {schedule: null}\nretrain: {on: [drift], ask: true}\n"

@@ -16,11 +16,11 @@ from flows.deployments import deploy
 from models.triggers.signal import Signal
 from tasks.host import server_access as prefect_access
 from tasks.host.workspace import Workspace
+from tasks.prefect.events import of_signal, send
+from tasks.prefect.flow_runs import all_runs
+from tasks.prefect.prefect_server import Server
 from tasks.runtime import decisions
-from tasks.runtime.events import of_signal, send
-from tasks.runtime.flow_runs import all_runs
 from tasks.runtime.open_signals import ask_again, undecided
-from tasks.runtime.prefect_server import Server
 from tests.conftest import MakeProject
 from tests.running import begin_prefect, eventually
 
@@ -46,7 +46,7 @@ def test_a_signal_outlives_the_death_of_prefect_while_its_run_starts(
             secret = os.environ["PREFECT_API_AUTH_STRING"]
             with temporary_settings({PREFECT_API_URL: url, PREFECT_API_AUTH_STRING: secret}):
                 deploy(workspace, [project], prune=True, note=lambda text: None)
-            worker = subprocess.Popen([sys.executable, "-m", "tasks.runtime.worker", str(workspace.root)])
+            worker = subprocess.Popen([sys.executable, "-m", "tasks.prefect.worker", str(workspace.root)])
             assert send(workspace, of_signal("tiny", asked))
             eventually(lambda: any(run["state_type"] == "PENDING" for run in all_runs(url, {})))
             killed = server.state()

@@ -22,7 +22,8 @@ from tasks.host import processes, stores
 from tasks.host.workspace import Workspace
 from tasks.mlflow.delivery import client, experiment_id
 from tasks.mlflow.registry import Registry
-from tasks.runtime import decisions, events
+from tasks.prefect import events
+from tasks.runtime import decisions
 from tests.integration.test_page import serving
 from tests.told_facts import findings, window
 from tests.unit.models.report.test_card import card

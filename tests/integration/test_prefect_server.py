@@ -13,9 +13,9 @@ import pytest
 from tasks.host import processes
 from tasks.host import server_access as prefect_access
 from tasks.host.workspace import Workspace
-from tasks.runtime import flow_runs
-from tasks.runtime.flow_runs import ask
-from tasks.runtime.prefect_server import Server, is_healthy
+from tasks.prefect import flow_runs
+from tasks.prefect.flow_runs import ask
+from tasks.prefect.prefect_server import Server, is_healthy
 from tests.running import eventually
 
 IDLE_S = 4

@@ -25,11 +25,12 @@ from prefect.utilities.processutils import command_from_string
 from flows.deployments import deploy
 from models.triggers.signal import Kind, Signal
 from tasks.host.workspace import Project, Workspace
-from tasks.runtime import decisions, events
-from tasks.runtime.events import Event, of_signal, send, waiting
-from tasks.runtime.flow_runs import ask
+from tasks.prefect import events
+from tasks.prefect.events import Event, of_signal, send, waiting
+from tasks.prefect.flow_runs import ask
+from tasks.prefect.worker import pool_of
+from tasks.runtime import decisions
 from tasks.runtime.open_signals import ask_again
-from tasks.runtime.worker import pool_of
 from tests import warm
 from tests.conftest import MakeProject
 from tests.integration.conftest import ROOT
@@ -251,7 +252,7 @@ def test_people_are_told_by_what_the_environment_names(client: SyncPrefectClient
 def a_worker(project: Project) -> Iterator[warm.Started]:
     root = project.workspace.root
     with (root / "worker.log").open("ab") as printing:
-        running = warm.start_python(["-m", "tasks.runtime.worker", str(root)], dict(os.environ), ROOT, printing)
+        running = warm.start_python(["-m", "tasks.prefect.worker", str(root)], dict(os.environ), ROOT, printing)
     try:
         yield running
         running.terminate()

@@ -11,8 +11,8 @@ from tasks import arrivals
 from tasks.adapters.growth import Growth
 from tasks.arrivals import announce
 from tasks.host.workspace import Project
+from tasks.prefect.events import waiting
 from tasks.runtime import history
-from tasks.runtime.events import waiting
 from tests.conftest import MakeProject
 
 

@@ -18,7 +18,7 @@ from models.serving.records import label_record
 from tasks import compact
 from tasks.compact import Compactor, run, specs
 from tasks.host.signals import StopRequest
-from tasks.runtime import events
+from tasks.prefect import events
 from tasks.state.ingest_segments import moving
 from tasks.state.part_log import FEWEST_PARTS
 from tasks.state.predictions import joined, label_store, prediction_log

@@ -17,7 +17,8 @@ from models.triggers.signal import Decision, PastLoop, Signal
 from tasks.host import processes
 from tasks.host.workspace import Project, Workspace
 from tasks.overview import known_projects, name_of, overview, project_facts, project_named
-from tasks.runtime import decisions, events, history
+from tasks.prefect import events
+from tasks.runtime import decisions, history
 from tests.conftest import MakeProject
 from tests.told_facts import findings, window
 

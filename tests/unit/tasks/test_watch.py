@@ -15,7 +15,7 @@ import pytest
 from models.monitoring.report import Findings
 from models.project_spec.reader import read_spec
 from tasks import watch
-from tasks.runtime import events
+from tasks.prefect import events
 from tasks.state.predictions import label_store
 from tasks.state.watch_store import opened
 from tests.conftest import MakeProject

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from flows.commands.trigger import command
-from tasks.runtime.events import waiting
+from tasks.prefect.events import waiting
 from tests.conftest import MakeProject
 
 

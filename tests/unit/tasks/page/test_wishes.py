@@ -11,8 +11,8 @@ import pytest
 from models.report.facts import Waiting
 from tasks.host.workspace import Workspace
 from tasks.page.wishes import answer, wish
-from tasks.runtime import flow_runs
-from tasks.runtime.events import waiting as events_waiting
+from tasks.prefect import flow_runs
+from tasks.prefect.events import waiting as events_waiting
 
 RUN = "6f9619ff-8b86-4011-b42d-00c04fc964ff"
 QUESTION = Waiting(flow_run=RUN, reason="rows came", since=0, until=9)

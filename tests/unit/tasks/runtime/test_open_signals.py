@@ -9,8 +9,9 @@ import pytest
 
 from models.triggers.signal import Decision, Signal
 from tasks.host.workspace import Workspace
-from tasks.runtime import decisions, events, open_signals
-from tasks.runtime.events import SIGNALS, of_signal, send
+from tasks.prefect import events
+from tasks.prefect.events import SIGNALS, of_signal, send
+from tasks.runtime import decisions, open_signals
 from tasks.runtime.open_signals import FIRST_WAIT_S, ask_again, undecided
 
 

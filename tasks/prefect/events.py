@@ -25,8 +25,8 @@ from models.files import write_json
 from models.pipeline.keys import key_of
 from models.triggers.signal import Kind, Signal
 from tasks.host.workspace import Workspace
-from tasks.runtime.flow_runs import ask
-from tasks.runtime.prefect_server import Server
+from tasks.prefect.flow_runs import ask
+from tasks.prefect.prefect_server import Server
 
 SIGNALS: dict[Kind, str] = {
     "new_data": "loopline.data.arrived",

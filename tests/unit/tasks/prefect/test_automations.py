@@ -8,7 +8,7 @@ from typing import Any
 from uuid import uuid4
 
 from models.project_spec.watch_and_retrain import Retrain
-from tasks.adapters.automations import Wanted, apply, of_champion, of_pool, of_project
+from tasks.prefect.automations import Wanted, apply, of_champion, of_pool, of_project
 
 DEPLOYMENT = uuid4()
 

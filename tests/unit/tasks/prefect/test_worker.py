@@ -3,7 +3,7 @@
 import pytest
 
 from tasks.host.workspace import Workspace
-from tasks.runtime.worker import pool_environment, pool_of
+from tasks.prefect.worker import pool_environment, pool_of
 
 
 def test_a_server_of_our_own_knows_one_pool(workspace: Workspace) -> None:

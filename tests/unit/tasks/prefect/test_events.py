@@ -14,7 +14,7 @@ import pytest
 
 from models.triggers.signal import Signal
 from tasks.host.workspace import Workspace
-from tasks.runtime.events import BATCH, Event, deliver, of_signal, send, waiting
+from tasks.prefect.events import BATCH, Event, deliver, of_signal, send, waiting
 
 
 class Receiver:

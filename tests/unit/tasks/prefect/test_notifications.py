@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from models.errors import UsageError
-from tasks.adapters.notifications import EMAIL, SLACK, TOPICS, WEBHOOK, wanted
+from tasks.prefect.notifications import EMAIL, SLACK, TOPICS, WEBHOOK, wanted
 
 
 def test_what_is_named_is_wanted() -> None:

@@ -14,8 +14,8 @@ from models.files import write_json
 from tasks.host import processes
 from tasks.host.locks import tried
 from tasks.host.workspace import Workspace
-from tasks.runtime import prefect_server
-from tasks.runtime.prefect_server import KEEPER_LOCK, Server, is_healthy
+from tasks.prefect import prefect_server
+from tasks.prefect.prefect_server import KEEPER_LOCK, Server, is_healthy
 
 
 @pytest.fixture

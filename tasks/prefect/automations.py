@@ -14,8 +14,8 @@ from uuid import UUID
 from models.pipeline.keys import key_of
 from models.project_spec.watch_and_retrain import Retrain
 from models.triggers.signal import Kind
-from tasks.adapters import notifications
-from tasks.runtime.events import CHAMPION_MOVED, SIGNALS, STORM_S, TAG, owner_tag
+from tasks.prefect import notifications
+from tasks.prefect.events import CHAMPION_MOVED, SIGNALS, STORM_S, TAG, owner_tag
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient
@@ -78,7 +78,7 @@ def of_champion(name: str, deployment: UUID) -> Wanted:
 def of_pool(pool: str, page: str, blocks: Mapping[str, UUID]) -> list[Wanted]:
     """The messages to people, of all projects together.
 
-    Runs whose process is gone need none: the next worker takes them up (`tasks/runtime/flow_runs.py`). One that watched
+    Runs whose process is gone need none: the next worker takes them up (`tasks/prefect/flow_runs.py`). One that watched
     their heartbeats would fire as the server comes back, and end what is about to go on.
 
     Args:

@@ -8,8 +8,8 @@ from threading import Thread
 import pytest
 
 from models.errors import StoreError
-from tasks.runtime import flow_runs
-from tasks.runtime.flow_runs import MOST_STARTS, ask, becomes, begin_again, is_missed
+from tasks.prefect import flow_runs
+from tasks.prefect.flow_runs import MOST_STARTS, ask, becomes, begin_again, is_missed
 
 DUE = "2026-11-21T18:00:00+00:00"
 

@@ -1,4 +1,4 @@
-"""Prefect's process worker of a workspace: `python -m tasks.runtime.worker ROOT` waits for the server, then is it."""
+"""Prefect's process worker of a workspace: `python -m tasks.prefect.worker ROOT` waits for the server, then is it."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from pathlib import Path
 
 from tasks.host import server_access as prefect_access
 from tasks.host.workspace import Workspace
-from tasks.runtime.flow_runs import pass_over, take_up
-from tasks.runtime.prefect_server import Server, is_healthy
+from tasks.prefect.flow_runs import pass_over, take_up
+from tasks.prefect.prefect_server import Server, is_healthy
 from tasks.runtime.services import FRESH, elsewhere, folder
 
 MOST_RUNS = 4  # flow runs at once: each is a process, and a loop keeps every core busy by itself

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from models.errors import UsageError
-from tasks.runtime.events import CHAMPION_MOVED, DECISION_MADE, LOOP_ENDED, SIGNALS
+from tasks.prefect.events import CHAMPION_MOVED, DECISION_MADE, LOOP_ENDED, SIGNALS
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient

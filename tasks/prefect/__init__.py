@@ -1,0 +1,1 @@
+"""Prefect: server, events, runs, automations."""
