@@ -21,10 +21,10 @@ from models.sources.read import write_table
 from models.sources.row_batches import concatenated
 from models.validation.expectations import row_checks
 from models.validation.mixed_columns import odd_cells
-from tasks.adapters import expectations, sources
 from tasks.mlflow import registry_reader as registry_view
 from tasks.runtime.loop import Done, Inputs, Loop
 from tasks.state.feedback import labelled_rows
+from tasks.tools import expectations, sources
 
 
 def ingest(loop: Loop) -> tuple[Record, bool]:

@@ -109,7 +109,7 @@ def _studies(workspace: Workspace, state: Path) -> Iterator[str]:
         return
     import optuna
 
-    from tasks.adapters.optuna_study import fail_running, reaching_studies, storage
+    from tasks.tools.optuna_study import fail_running, reaching_studies, storage
 
     for name in filter(None, (read_json(note).get("study") for note in notes)):
         # Killed before the study was made, or its database is away: whoever opens it next puts it right.

@@ -9,9 +9,9 @@ from models.data.check import table_schema
 from models.data.preparation import Preparation
 from models.pipeline.records import Record
 from models.sources.read import read_table
-from tasks.adapters import dvc_repo
 from tasks.runtime.loop import Done, Inputs, Loop
 from tasks.state.outbox import LOOP_RUN
+from tasks.tools import dvc_repo
 
 
 def version(loop: Loop) -> tuple[Record, bool]:

@@ -374,7 +374,7 @@ class _Child:
 
 def _main() -> None:
     """Listen, let whoever started this go on, and serve."""
-    from tasks.adapters import dvc_repo
+    from tasks.tools import dvc_repo
     from tests.preloaded import preload
 
     parent = _Parent(Path(sys.argv[1]))

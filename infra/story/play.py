@@ -110,7 +110,7 @@ def year(cache: Path, rows: int) -> dict[str, pd.DataFrame]:
     sys.path.insert(0, str(CLONE / "projects" / "flights"))
     from source import load
 
-    from tasks.adapters.sources import fetch
+    from tasks.tools.sources import fetch
 
     flights = load(functools.partial(fetch, cache=cache)).dropna(subset=["late"])
     flights["flight_id"] = [f"f{number:06}" for number in range(len(flights))]

@@ -18,9 +18,9 @@ from models.pipeline.keys import key_of
 from models.pipeline.records import Record
 from models.project_spec import references as refs
 from models.project_spec.blocks import Spec
-from tasks.adapters import sources
 from tasks.host.workspace import Project
 from tasks.runtime.ledger import Ledger
+from tasks.tools import sources
 
 SETTLE_S = 2.0
 COUNTED = (".parquet", ".csv", ".tsv", ".txt")

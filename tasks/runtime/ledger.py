@@ -20,10 +20,10 @@ from models.project_spec.references import local_source, source_file
 from tasks.host.workspace import Project
 from tasks.mlflow import registry_reader as registry_view
 from tasks.mlflow.registry_reader import Version
-from tasks.runtime import dvc_view
 from tasks.runtime.inputs import Input, Inputs
 from tasks.state.feedback import Feedback, feedback_of
 from tasks.state.ingest_segments import move
+from tasks.tools import dvc_view
 
 RIVAL = "input:champion"
 REFERENCE = "input:champion's data"

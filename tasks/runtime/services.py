@@ -64,7 +64,7 @@ SERVICES = (
     ),
     Service("mlflow", "tasks.mlflow.mlflow_server", SERVED, health="/health", port=5000, title="MLflow"),
     Service("overview", "tasks.page", SERVED, health="/health", port=4300, title="Overview"),
-    Service("optuna", "tasks.adapters.optuna_page", SERVED, health="/health", port=4301, title="Optuna"),
+    Service("optuna", "tasks.tools.optuna_page", SERVED, health="/health", port=4301, title="Optuna"),
     Service(
         "serve",
         "tasks.serve",

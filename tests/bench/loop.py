@@ -18,7 +18,7 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
-from tasks.adapters import sources
+from tasks.tools import sources
 from tests.bench.bare_flights import SETTINGS
 from tests.bench.measure import Measured, end_servers, measure, num_servers
 

@@ -21,7 +21,7 @@ ELSEWHERE: dict[str, str] = {
     "tasks/mlflow/artifacts.py": "tests/integration/test_registry.py: needs a registry with files in it",
     "tasks/adapters/origin.py": "tests/integration/test_loop.py: needs a registered version",
     "tasks/mlflow/watched_versions.py": "tests/integration/test_loop.py: needs a registered version",
-    "tasks/adapters/optuna_study.py": "tests/integration/test_optuna_study.py: needs Optuna and its storage",
+    "tasks/tools/optuna_study.py": "tests/integration/test_optuna_study.py: needs Optuna and its storage",
     "tasks/backtest.py": "tests/e2e/test_backtest.py: needs trainings, kept and found again",
     "tasks/card.py": "tests/integration/test_loop.py: needs the steps before it and the real tools",
     "tasks/export.py": "tests/integration/test_loop.py: needs the steps before it and the real tools",

@@ -10,8 +10,8 @@ import optuna
 
 from models.pipeline.steps import STEPS
 from models.training.costs.summary import MEASURED
-from tasks.adapters.optuna_study import KILLED, REASON, storage
 from tasks.host.workspace import Workspace
+from tasks.tools.optuna_study import KILLED, REASON, storage
 from tests.running import Loopline, assert_gone, assert_unlocked, flow_runs
 
 

@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from models.errors import StoreError
-from tasks.adapters import dvc_repo
 from tasks.host.workspace import Project, Workspace
-from tasks.runtime import dvc_view
+from tasks.tools import dvc_repo, dvc_view
 from tests import warm
 from tests.conftest import MakeProject
 from tests.running import mounted

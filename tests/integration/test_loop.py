@@ -28,7 +28,6 @@ from models.pipeline.records import Record
 from models.project_spec.reader import read_spec
 from models.training.job import Job
 from tasks import card, export, ingest, judge, prepare, promote, register, search, train, validate, version
-from tasks.adapters.optuna_study import ask, open_study, trials_of
 from tasks.host import processes, stores
 from tasks.host.workspace import Project, Workspace
 from tasks.mlflow.delivery import client
@@ -39,6 +38,7 @@ from tasks.reap import reap
 from tasks.runtime.ledger import Ledger
 from tasks.runtime.loop import Loop, open_loop
 from tasks.state.predictions import label_store, prediction_log
+from tasks.tools.optuna_study import ask, open_study, trials_of
 from tasks.watch import look
 from tests.conftest import QUIET
 

@@ -10,8 +10,9 @@ import pytest
 from models.errors import UsageError
 from models.project_spec.blocks import Dimension, Search
 from models.training.search_space import suggest
-from tasks.adapters import optuna_study
-from tasks.adapters.optuna_study import (
+from tasks.host.workspace import Workspace
+from tasks.tools import optuna_study
+from tasks.tools.optuna_study import (
     KILLED,
     REASON,
     ask,
@@ -21,7 +22,6 @@ from tasks.adapters.optuna_study import (
     open_study,
     trials_of,
 )
-from tasks.host.workspace import Workspace
 
 RANGES = {
     "train.lr": Dimension(low=1e-4, high=1e-1, log=True),

@@ -17,12 +17,12 @@ import pytest
 from models.errors import GateRefused, StoreError
 from models.project_spec.blocks import Dimension, Search
 from models.training.search_space import suggest
-from tasks.adapters.optuna_study import ask, open_study, reaching_studies, trials_of
 from tasks.host.store_addresses import OPTUNA_STORAGE, TRACKING_URI, store_addresses
 from tasks.host.workspace import Workspace
 from tasks.mlflow.delivery import client
 from tasks.mlflow.registry import Registry
 from tasks.mlflow.registry_reader import aliased
+from tasks.tools.optuna_study import ask, open_study, reaching_studies, trials_of
 from tests.integration.test_delivery import LOOP, deliver, fill, runs
 from tests.integration.test_registry import register
 

@@ -6,8 +6,8 @@ import subprocess
 import pytest
 
 from models.errors import StoreError
-from tasks.adapters.packages import open_package
-from tasks.adapters.sources import fetch
+from tasks.tools.packages import open_package
+from tasks.tools.sources import fetch
 
 pytestmark = pytest.mark.integration
 

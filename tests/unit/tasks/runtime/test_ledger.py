@@ -16,8 +16,8 @@ from models.project_spec.reader import read_spec
 from tasks.host.workspace import Project
 from tasks.mlflow import registry_reader as registry_view
 from tasks.mlflow.registry_reader import Version
-from tasks.runtime import dvc_view
 from tasks.runtime.ledger import FRESH, ORIGIN, REFERENCES, Ledger
+from tasks.tools import dvc_view
 from tests.conftest import MakeProject
 
 LEFT = {"version": {"raw": "1.dir", "prepared": "2.dir"}, "register": {"version": "1", "key": "k"}}

@@ -67,7 +67,7 @@ def _download(registry: str, name: str, version: str | None, into: Path) -> None
     except StoreError:
         if registry != "pypi" or version is None:
             raise
-        from tasks.adapters.source_archives import download
+        from tasks.tools.source_archives import download
 
         if not download(name, version, into, _pip()):
             raise

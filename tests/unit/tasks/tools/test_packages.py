@@ -7,7 +7,7 @@ import zipfile
 import pytest
 
 from models.errors import DataError, StoreError
-from tasks.adapters.packages import open_package, read_member
+from tasks.tools.packages import open_package, read_member
 
 
 def client(folder, name, script):

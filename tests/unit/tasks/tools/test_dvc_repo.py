@@ -4,8 +4,8 @@ from pathlib import Path
 
 from ruamel.yaml import YAML
 
-from tasks.adapters import dvc_repo
 from tasks.host.workspace import CLONE, Project, Workspace
+from tasks.tools import dvc_repo
 from tests.conftest import MakeProject
 
 

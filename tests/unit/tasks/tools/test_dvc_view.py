@@ -6,7 +6,7 @@ import pytest
 
 from models.errors import StoreError
 from tasks.host.workspace import Workspace
-from tasks.runtime import dvc_view
+from tasks.tools import dvc_view
 from tests.conftest import MakeProject
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tasks.adapters.optuna_page import by_name, guarded, when_asked
+from tasks.tools.optuna_page import by_name, guarded, when_asked
 
 SECRET = "loopline:the-secret"
 BASIC = "Basic bG9vcGxpbmU6dGhlLXNlY3JldA=="

@@ -31,7 +31,7 @@ from models.project_spec import references as refs
 from models.project_spec.blocks import Spec
 from models.sources.read import read_source
 from models.sources.text_files import text_files
-from tasks.adapters.packages import open_package, read_member
+from tasks.tools.packages import open_package, read_member
 
 ARRIVED = "arrived"
 _SYNTAX = re.compile(

@@ -1,4 +1,4 @@
-"""Optuna's dashboard over the workspace's studies: `python -m tasks.adapters.optuna_page ROOT --port 4301`.
+"""Optuna's dashboard over the workspace's studies: `python -m tasks.tools.optuna_page ROOT --port 4301`.
 
 Optuna and its dashboard are imported when somebody first looks: that takes seconds, and most days nobody does.
 
@@ -99,7 +99,7 @@ def dashboard(workspace: Workspace) -> Wsgi:
     """The dashboard itself."""
     from optuna_dashboard import wsgi
 
-    from tasks.adapters.optuna_study import storage
+    from tasks.tools.optuna_study import storage
 
     kept = storage(workspace)
     return by_name(wsgi(kept), kept)
@@ -107,7 +107,7 @@ def dashboard(workspace: Workspace) -> Wsgi:
 
 def main() -> None:
     """Serve until ended by a signal."""
-    parser = argparse.ArgumentParser(prog="python -m tasks.adapters.optuna_page", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tasks.tools.optuna_page", description=__doc__)
     parser.add_argument("root", type=Path, help="The workspace.")
     parser.add_argument("--port", type=int, required=True)
     given = parser.parse_args()

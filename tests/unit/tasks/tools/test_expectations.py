@@ -6,7 +6,7 @@ import pytest
 
 from models.errors import UsageError
 from models.validation.expectations import Check
-from tasks.adapters.expectations import run_checks
+from tasks.tools.expectations import run_checks
 
 TABLE = pa.table(
     {

@@ -20,7 +20,7 @@ from models.errors import StoreError
 from models.files import DISK_IS_FULL, storing, write_text
 from tasks.host.locks import FOREVER_S, held
 from tasks.host.workspace import CLONE, Project
-from tasks.runtime.dvc_view import STAGES, default_remote, hashes, root_of
+from tasks.tools.dvc_view import STAGES, default_remote, hashes, root_of
 
 COMMAND = 'PATH=".venv/bin:$PATH" loopline stage'
 IGNORED = ("__pycache__", ".loopline", ".venv", "*.tmp")

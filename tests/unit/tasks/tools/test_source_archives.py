@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from models.errors import StoreError
-from tasks.adapters.packages import open_package, read_member
-from tasks.adapters.source_archives import download
+from tasks.tools.packages import open_package, read_member
+from tasks.tools.source_archives import download
 
 PIP = (sys.executable, "-m", "pip")
 Put = Callable[[str], Path]

@@ -7,7 +7,7 @@ import pytest
 
 from models.errors import DataError, UsageError, UserCodeError
 from models.project_spec.blocks import Spec
-from tasks.adapters.sources import fetch, ingest, parse, source_files
+from tasks.tools.sources import fetch, ingest, parse, source_files
 
 CONTENT = b"x,y\n1,2\n"
 PIN = hashlib.sha256(CONTENT).hexdigest()

@@ -1,0 +1,1 @@
+"""DVC, Optuna, Great Expectations and package sources: a module each."""
