@@ -11,7 +11,7 @@ import click
 from tasks import ingest as ingesting
 from tasks.backtest import Asked, backtest
 from tasks.host.workspace import Project
-from tasks.runtime.loop import Reporter, open_stage
+from tasks.loop.loop import Reporter, open_stage
 
 if TYPE_CHECKING:
     from models.backtest.regret import Spread

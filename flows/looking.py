@@ -12,8 +12,8 @@ import click
 from models.pipeline.records import Record
 from models.training.costs.summary import of_results
 from tasks.host.workspace import Project
-from tasks.runtime.ledger import Ledger
-from tasks.runtime.loop import Loop
+from tasks.loop.ledger import Ledger
+from tasks.loop.loop import Loop
 from tasks.runtime.report_pages import address_of
 
 

@@ -16,7 +16,7 @@ from flows import sigterm
 from models.errors import StoreError
 from models.pipeline.records import Record
 from models.pipeline.steps import BY_NAME
-from tasks.runtime.loop import Loop
+from tasks.loop.loop import Loop
 
 RETRY_DELAYS_S = [2.0, 10.0]
 

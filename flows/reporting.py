@@ -6,7 +6,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from tasks.runtime.loop import Reporter
+from tasks.loop.loop import Reporter
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID

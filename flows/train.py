@@ -24,8 +24,8 @@ from tasks import train as training
 from tasks import validate as validating
 from tasks import version as versioning
 from tasks.host.workspace import Project, Workspace
+from tasks.loop.loop import Loop, name_loop, open_loop
 from tasks.reap import reap
-from tasks.runtime.loop import Loop, name_loop, open_loop
 
 ingest = step(ingesting.ingest, "ingest", retries=2, timeout_s=3600)
 validate_raw = step(validating.validate_raw, "validate-raw")

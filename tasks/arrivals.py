@@ -6,10 +6,10 @@ import time
 
 from models.project_spec.reader import read_spec
 from models.triggers.signal import Signal
-from tasks.adapters.growth import growth
 from tasks.host.workspace import Project
+from tasks.loop import history
+from tasks.loop.growth import growth
 from tasks.prefect import events
-from tasks.runtime import history
 
 
 def announce(project: Project) -> list[Signal]:

@@ -19,9 +19,9 @@ from models.project_spec.reader import read_document, read_spec
 from models.training.search_space import with_params
 from tasks.host.locks import held
 from tasks.host.workspace import Project
+from tasks.loop.ledger import Ledger
+from tasks.loop.loop import Reporter
 from tasks.ranks.rank_pool import Gang
-from tasks.runtime.ledger import Ledger
-from tasks.runtime.loop import Reporter
 from tasks.runtime.rehearsal import FOLDER, Rehearsal
 from tasks.runtime.replay_progress import Progress
 

@@ -12,8 +12,8 @@ from models.feedback.columns import FEEDBACK_WORDS
 from models.files import write_text
 from models.pipeline.records import Record
 from models.training.costs.summary import Costs, of_results
+from tasks.loop.loop import Done, Inputs, Loop
 from tasks.mlflow import provenance
-from tasks.runtime.loop import Done, Inputs, Loop
 from tasks.state.outbox import LOOP_RUN
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from models.files import sha256, write_text
 from models.inference.names import FP32, UNCHANGED_FILE
 from models.pipeline.records import Record
-from tasks.runtime.loop import Done, Inputs, Loop
+from tasks.loop.loop import Done, Inputs, Loop
 from tasks.state.outbox import LOOP_RUN
 
 if TYPE_CHECKING:

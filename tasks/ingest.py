@@ -21,8 +21,8 @@ from models.sources.read import write_table
 from models.sources.row_batches import concatenated
 from models.validation.expectations import row_checks
 from models.validation.mixed_columns import odd_cells
+from tasks.loop.loop import Done, Inputs, Loop
 from tasks.mlflow import registry_reader as registry_view
-from tasks.runtime.loop import Done, Inputs, Loop
 from tasks.state.feedback import labelled_rows
 from tasks.tools import expectations, sources
 

@@ -12,8 +12,8 @@ from models.files import write_bytes, write_text
 from models.judge.verdict import Cost, Parity, Verdict
 from models.metrics.metrics import resolve_metric
 from models.pipeline.records import Record
+from tasks.loop.loop import Done, Inputs, Loop
 from tasks.mlflow import artifacts
-from tasks.runtime.loop import Done, Inputs, Loop
 from tasks.state.outbox import LOOP_RUN
 
 if TYPE_CHECKING:

@@ -28,11 +28,12 @@ from models.serving.releases import release_of
 from models.triggers.signal import Decision, Outcome, PastLoop
 from tasks.host import processes
 from tasks.host.workspace import Project, Workspace
+from tasks.loop import decisions
+from tasks.loop.history import is_running, newest_loops, read_book
+from tasks.loop.ledger import Ledger
 from tasks.mlflow import registry_history as registry_story
 from tasks.mlflow.registry_history import Story
-from tasks.runtime import decisions, open_signals
-from tasks.runtime.history import is_running, newest_loops, read_book
-from tasks.runtime.ledger import Ledger
+from tasks.runtime import open_signals
 from tasks.runtime.report_pages import known_pages
 from tasks.runtime.services import ServiceState, services_of
 from tasks.state.store_sizes import measured

@@ -23,8 +23,8 @@ from models.project_spec.blocks import Spec
 from models.project_spec.references import source_file
 from tasks.host.locks import held
 from tasks.host.workspace import Project
+from tasks.loop.loop import Reporter, Silent
 from tasks.mlflow.model_cache import Cached, cached_version
-from tasks.runtime.loop import Reporter, Silent
 from tasks.state.predictions import prediction_log
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from models.inference.names import refuse_taken_names
 from models.pipeline.records import Record
 from models.validation.unseen_categories import unseen_categories
 from tasks.host import memory
-from tasks.runtime.loop import Done, Inputs, Loop
+from tasks.loop.loop import Done, Inputs, Loop
 
 
 def prepare(loop: Loop) -> tuple[Record, bool]:

@@ -7,8 +7,8 @@ import time
 from pathlib import Path
 
 from models.pipeline.records import Record
+from tasks.loop.loop import Done, Inputs, Loop
 from tasks.mlflow.registry import Registry
-from tasks.runtime.loop import Done, Inputs, Loop
 
 
 def promote(loop: Loop) -> tuple[Record, bool]:

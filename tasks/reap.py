@@ -27,13 +27,13 @@ from tasks.host import processes
 from tasks.host.locks import tried
 from tasks.host.processes import OWNER
 from tasks.host.workspace import Workspace
+from tasks.loop.history import LOOP_LOCK, OVER, is_running
+from tasks.loop.loop import FLOW_RUNS, RUNNERS, intent_of, read_book, tag_of
+from tasks.loop.outcome import conclude_killed
 from tasks.mlflow.delivery import Delivery
 from tasks.prefect.flow_runs import close_task_runs, ended_with_open_tasks
 from tasks.prefect.prefect_server import Server
 from tasks.prefect.worker import pool_of
-from tasks.runtime.ending import conclude_killed
-from tasks.runtime.history import LOOP_LOCK, OVER, is_running
-from tasks.runtime.loop import FLOW_RUNS, RUNNERS, intent_of, read_book, tag_of
 from tasks.runtime.services import elsewhere
 from tasks.state.outbox import Outbox
 from tasks.state.segments import KINDS, segments_folder

@@ -20,12 +20,12 @@ from models.pipeline.records import Record
 from models.sealing import TAG, signature
 from models.training.costs.summary import of_results
 from tasks.host import stores
+from tasks.loop.ledger import REFERENCES
+from tasks.loop.loop import Done, Inputs, Loop
 from tasks.mlflow import provenance
 from tasks.mlflow.artifacts import FILES, signing_key
 from tasks.mlflow.delivery import client, experiment_id, reaching_store
 from tasks.mlflow.registry import KEY, Registry
-from tasks.runtime.ledger import REFERENCES
-from tasks.runtime.loop import Done, Inputs, Loop
 from tasks.state.outbox import LOOP_RUN
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from models.triggers.overrides import overrides
 from models.triggers.policy import decide
 from models.triggers.signal import Action, Decision, Kind, Signal
 from tasks.host.workspace import Project
+from tasks.loop import decisions, history
 from tasks.mlflow import registry_reader as registry_view
 from tasks.prefect.events import DECISION_MADE, Event, send
-from tasks.runtime import decisions, history
 
 
 def spec_of(project: Project) -> Spec:
@@ -104,7 +104,7 @@ def loop_overrides(project: Project) -> tuple[list[str], list[str]]:
 
 def _new_rows(project: Project, spec: Spec, now: float) -> int:
     """Rows of the source are labelled rows too."""
-    from tasks.adapters.growth import growth
+    from tasks.loop.growth import growth
 
     grown = growth(project, spec, now)
     return max(0, grown.rows or 0) if grown is not None else 0
@@ -113,7 +113,7 @@ def _new_rows(project: Project, spec: Spec, now: float) -> int:
 def _kept(project: Project, name: str, decision: Decision) -> Decision:
     """Record and tell a decision; a loop has its id from here on, so that a run begun again goes on with it."""
     if decision.action == "retrain":
-        from tasks.runtime.loop import name_loop
+        from tasks.loop.loop import name_loop
 
         decision = decision.model_copy(update={"loop_id": name_loop(project, loop_overrides(project)[0])})
     decisions.record(project.state(name), decision)

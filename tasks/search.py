@@ -22,11 +22,11 @@ from models.project_spec.blocks import Dimension, Model, Task, Train
 from models.training.costs.summary import Costs, total
 from models.training.job import Epoch, Result
 from models.training.search_space import Trial, best_of, check_space, suggest, trials_owed, usual_space, with_params
-from tasks.adapters.origin import Begun, begin
 from tasks.host import memory
-from tasks.runtime.inputs import Input
-from tasks.runtime.jobs import job
-from tasks.runtime.loop import Done, Inputs, Loop
+from tasks.loop.inputs import Input
+from tasks.loop.jobs import job
+from tasks.loop.loop import Done, Inputs, Loop
+from tasks.loop.origin import Begun, begin
 from tasks.state.outbox import LOOP_RUN
 from tasks.tools import optuna_study
 

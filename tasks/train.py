@@ -11,9 +11,9 @@ from models.nets.catalogue import net_name, unused
 from models.pipeline.records import Record
 from models.training.job import Epoch, Result
 from models.training.search_space import with_params
-from tasks.adapters.origin import begin
-from tasks.runtime.jobs import job
-from tasks.runtime.loop import Done, Inputs, Loop
+from tasks.loop.jobs import job
+from tasks.loop.loop import Done, Inputs, Loop
+from tasks.loop.origin import begin
 from tasks.state.outbox import LOOP_RUN
 
 JOB_FILE = "job.json"

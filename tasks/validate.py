@@ -14,7 +14,7 @@ from models.feedback.columns import FEEDBACK_FILE
 from models.files import write_json, write_text
 from models.pipeline.records import Record
 from models.project_spec.reserved_columns import ROW_COLUMN
-from tasks.runtime.loop import Done, Inputs, Loop
+from tasks.loop.loop import Done, Inputs, Loop
 from tasks.state.outbox import LOOP_RUN
 from tasks.tools import expectations
 

@@ -9,7 +9,7 @@ from models.data.check import table_schema
 from models.data.preparation import Preparation
 from models.pipeline.records import Record
 from models.sources.read import read_table
-from tasks.runtime.loop import Done, Inputs, Loop
+from tasks.loop.loop import Done, Inputs, Loop
 from tasks.state.outbox import LOOP_RUN
 from tasks.tools import dvc_repo
 

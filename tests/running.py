@@ -24,9 +24,9 @@ from models.errors import StoreError
 from tasks.host import processes
 from tasks.host import server_access as prefect_access
 from tasks.host.workspace import Workspace
+from tasks.loop.loop import OWNER
 from tasks.prefect.flow_runs import ask
 from tasks.prefect.prefect_server import Server
-from tasks.runtime.loop import OWNER
 from tests import warm
 
 ROOT = Path(__file__).parents[1]

@@ -9,7 +9,7 @@ from models.project_spec.blocks import Spec
 from models.training.spec_check import read_checked
 from tasks.host import stores
 from tasks.host.workspace import Project, Workspace
-from tasks.runtime.ledger import Ledger
+from tasks.loop.ledger import Ledger
 
 WORDS = {"done": "up to date", "run": "would run", "follow": "depends"}
 MOST_REASONS = 4

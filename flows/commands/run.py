@@ -13,8 +13,8 @@ from models.errors import GateRefused
 from models.project_spec.reader import read_spec
 from tasks.host import stores
 from tasks.host.workspace import Project, Workspace
+from tasks.loop.ledger import Ledger
 from tasks.reap import is_owed
-from tasks.runtime.ledger import Ledger
 
 
 @click.command()

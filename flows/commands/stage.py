@@ -8,7 +8,7 @@ from flows import reporting
 from flows.commands import options
 from tasks.host import stores
 from tasks.host.workspace import Workspace
-from tasks.runtime.loop import open_stage
+from tasks.loop.loop import open_stage
 
 
 @click.command()

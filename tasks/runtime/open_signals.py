@@ -16,11 +16,11 @@ from typing import Any
 
 from models.triggers.signal import Decision, Signal
 from tasks.host.workspace import Workspace
+from tasks.loop import decisions
 from tasks.prefect.events import OPEN, STORM_S, TIMEOUT_S, Event, automations_of, folder_of, posted, waits
 from tasks.prefect.flow_runs import all_runs, ask, begin_again, is_due_again
 from tasks.prefect.prefect_server import Server
 from tasks.prefect.worker import pool_of
-from tasks.runtime import decisions
 
 FIRST_WAIT_S = 120.0
 UNDER_WAY = ["SCHEDULED", "PENDING", "RUNNING", "PAUSED", "CANCELLING"]

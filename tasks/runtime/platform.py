@@ -17,11 +17,11 @@ from tasks.host import ports, processes, stores
 from tasks.host import server_access as prefect_access
 from tasks.host.locks import held
 from tasks.host.workspace import Workspace
+from tasks.loop.history import is_running, read_book
 from tasks.prefect.flow_runs import FLOW_RUN, ask
 from tasks.prefect.prefect_server import Server, answers
 from tasks.prefect.worker import pool_environment, pool_of
 from tasks.runtime import services, supervision
-from tasks.runtime.history import is_running, read_book
 from tasks.runtime.services import Service, ServiceState, folder, services_of, supervisor
 from tasks.runtime.supervision import WORKER
 from tasks.runtime.tied import end, marked

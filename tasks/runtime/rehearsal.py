@@ -35,8 +35,8 @@ from models.pipeline.steps import BY_NAME
 from models.project_spec.blocks import Spec
 from models.training.job import WEIGHTS_FILE, Job, Origin
 from tasks.host.workspace import Project
+from tasks.loop.ledger import Ledger
 from tasks.ranks.rank_pool import Gang, default_threads
-from tasks.runtime.ledger import Ledger
 from tasks.runtime.replay_progress import Progress
 
 if TYPE_CHECKING:

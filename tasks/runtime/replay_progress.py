@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from models.backtest.periods import Period, Rows
-from tasks.runtime.loop import Reporter
+from tasks.loop.loop import Reporter
 
 
 class Progress:

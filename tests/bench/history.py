@@ -28,7 +28,7 @@ from models.pipeline.steps import STEPS
 from models.project_spec.reader import read_spec
 from tasks.host import stores
 from tasks.host.workspace import Workspace
-from tasks.runtime.ledger import Ledger
+from tasks.loop.ledger import Ledger
 from tests.bench.loop import LOOPLINE, ROOT
 from tests.children import started
 

@@ -19,7 +19,7 @@ ELSEWHERE: dict[str, str] = {
     "tasks/state/part_files.py": "tests/unit/tasks/state/test_part_log.py: the files of that log",
     "tasks/mlflow/registry_history.py": "tests/integration/test_registry.py: needs a registry",
     "tasks/mlflow/artifacts.py": "tests/integration/test_registry.py: needs a registry with files in it",
-    "tasks/adapters/origin.py": "tests/integration/test_loop.py: needs a registered version",
+    "tasks/loop/origin.py": "tests/integration/test_loop.py: needs a registered version",
     "tasks/mlflow/watched_versions.py": "tests/integration/test_loop.py: needs a registered version",
     "tasks/tools/optuna_study.py": "tests/integration/test_optuna_study.py: needs Optuna and its storage",
     "tasks/backtest.py": "tests/e2e/test_backtest.py: needs trainings, kept and found again",

@@ -61,7 +61,7 @@ class Code:
     def _imported(self, module: str, names: set[str]) -> Iterator[tuple[str, str]]:
         """The definitions in the steps' own helpers; the runner's are behind `Inputs`."""
         for node in ast.walk(self._read(module)):
-            if isinstance(node, ast.ImportFrom) and node.module in ("tasks.runtime.jobs", "tasks.adapters.origin"):
+            if isinstance(node, ast.ImportFrom) and node.module in ("tasks.loop.jobs", "tasks.loop.origin"):
                 yield from ((node.module, alias.name) for alias in node.names if alias.name in names)
 
 

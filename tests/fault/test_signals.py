@@ -16,10 +16,10 @@ from flows.deployments import deploy
 from models.triggers.signal import Signal
 from tasks.host import server_access as prefect_access
 from tasks.host.workspace import Workspace
+from tasks.loop import decisions
 from tasks.prefect.events import of_signal, send
 from tasks.prefect.flow_runs import all_runs
 from tasks.prefect.prefect_server import Server
-from tasks.runtime import decisions
 from tasks.runtime.open_signals import ask_again, undecided
 from tests.conftest import MakeProject
 from tests.running import begin_prefect, eventually

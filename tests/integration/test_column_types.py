@@ -16,9 +16,9 @@ from models.scaffold.table import guess_spec
 from tasks.host.workspace import Project, Workspace
 from tasks.ingest import ingest
 from tasks.label import accept
+from tasks.loop.loop import open_stage
 from tasks.predict import predict
 from tasks.prepare import prepare
-from tasks.runtime.loop import open_stage
 from tasks.state.ingest_segments import move
 from tests.column_types import ROWS, typed_columns
 from tests.served_models import write_served

@@ -20,10 +20,10 @@ from models.report.watching import render_watching
 from models.triggers.signal import Decision, Signal
 from tasks.host import processes, stores
 from tasks.host.workspace import Workspace
+from tasks.loop import decisions
 from tasks.mlflow.delivery import client, experiment_id
 from tasks.mlflow.registry import Registry
 from tasks.prefect import events
-from tasks.runtime import decisions
 from tests.integration.test_page import serving
 from tests.told_facts import findings, window
 from tests.unit.models.report.test_card import card

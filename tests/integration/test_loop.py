@@ -30,13 +30,13 @@ from models.training.job import Job
 from tasks import card, export, ingest, judge, prepare, promote, register, search, train, validate, version
 from tasks.host import processes, stores
 from tasks.host.workspace import Project, Workspace
+from tasks.loop.ledger import Ledger
+from tasks.loop.loop import Loop, open_loop
 from tasks.mlflow.delivery import client
 from tasks.mlflow.registry import Registry
 from tasks.mlflow.registry_reader import aliased
 from tasks.ranks.rank_pool import Gang
 from tasks.reap import reap
-from tasks.runtime.ledger import Ledger
-from tasks.runtime.loop import Loop, open_loop
 from tasks.state.predictions import label_store, prediction_log
 from tasks.tools.optuna_study import ask, open_study, trials_of
 from tasks.watch import look

@@ -21,10 +21,10 @@ from models.triggers.signal import Decision, Signal
 from tasks.host import stores
 from tasks.host.http_guard import token_path
 from tasks.host.workspace import Workspace
+from tasks.loop import decisions
 from tasks.mlflow.delivery import client, experiment_id
 from tasks.mlflow.registry import Registry
 from tasks.mlflow.registry_reader import aliased
-from tasks.runtime import decisions
 from tests import warm
 from tests.integration.conftest import ROOT
 from tests.served_models import preparation_of

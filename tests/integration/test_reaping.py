@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from tasks.host.workspace import Workspace
+from tasks.loop.loop import RUNNERS
 from tasks.prefect.flow_runs import ask, close_task_runs, ended_with_open_tasks
-from tasks.runtime.loop import RUNNERS
 from tests.running import Loopline, flow_runs
 
 KILLED = """

@@ -12,7 +12,7 @@ from models.pipeline.records import Record
 from models.pipeline.steps import STEPS
 from models.project_spec.reader import read_spec
 from tasks.host.workspace import Project
-from tasks.runtime.ledger import Ledger
+from tasks.loop.ledger import Ledger
 from tasks.tools import dvc_view
 from tests.conftest import MakeProject
 

@@ -8,11 +8,11 @@ import pytest
 
 from models.triggers.signal import PastLoop
 from tasks import arrivals
-from tasks.adapters.growth import Growth
 from tasks.arrivals import announce
 from tasks.host.workspace import Project
+from tasks.loop import history
+from tasks.loop.growth import Growth
 from tasks.prefect.events import waiting
-from tasks.runtime import history
 from tests.conftest import MakeProject
 
 

@@ -11,9 +11,9 @@ from models.pipeline.records import Record
 from models.project_spec.reader import read_spec
 from tasks.host.workspace import Project
 from tasks.ingest import ingest
+from tasks.loop.ledger import Ledger
+from tasks.loop.loop import Silent, open_stage
 from tasks.mlflow import registry_reader as registry_view
-from tasks.runtime.ledger import Ledger
-from tasks.runtime.loop import Silent, open_stage
 from tasks.state.predictions import label_store, prediction_log
 from tasks.tools import expectations
 from tests.conftest import MakeProject

@@ -7,8 +7,8 @@ from models.errors import DataError
 from models.pipeline.records import Record
 from tasks.host.workspace import Project
 from tasks.ingest import ingest
+from tasks.loop.loop import open_stage
 from tasks.prepare import prepare
-from tasks.runtime.loop import open_stage
 from tests.conftest import MakeProject
 
 

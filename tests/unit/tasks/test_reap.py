@@ -15,8 +15,8 @@ from models.files import write_json
 from models.project_spec.reader import read_spec
 from tasks.host import processes
 from tasks.host.workspace import Workspace
+from tasks.loop.loop import OWNER, open_stage
 from tasks.reap import _of_the_dead, is_owed, reap
-from tasks.runtime.loop import OWNER, open_stage
 from tests.conftest import MakeProject
 
 

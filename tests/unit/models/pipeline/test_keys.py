@@ -186,7 +186,7 @@ def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     files = {
         "tasks/act.py": "import torch\nfrom models.far import f\nfrom models import near\n"
         "from tasks.runtime import loop\n",
-        "tasks/runtime/loop.py": "x = 1\n",
+        "tasks/loop/loop.py": "x = 1\n",
         "models/__init__.py": "",
         "models/far.py": "from models.errors import E\nimport models.farther\nf = E\n",
         "models/farther.py": "y = 1\n",
@@ -209,7 +209,7 @@ def test_our_own_imports_are_followed_through_modules(clone: Path) -> None:
 
 def test_machinery_and_wording_do_not_count(clone: Path) -> None:
     before = code_parts(["tasks.act"])
-    for name in ("tasks/runtime/loop.py", "models/errors.py"):
+    for name in ("tasks/loop/loop.py", "models/errors.py"):
         (clone / name).write_text("changed = True\n")
     assert code_parts(["tasks.act"]) == before
 

@@ -20,7 +20,7 @@ from models.project_spec.reader import read_spec
 from models.training.job import Job, Result
 from models.training.rank import run_job
 from tasks.host.workspace import Project, Workspace
-from tasks.runtime.loop import Silent
+from tasks.loop.loop import Silent
 from tasks.runtime.rehearsal import Rehearsal
 from tasks.runtime.replay_progress import Progress
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from models.backtest.periods import Period, Rows
-from tasks.runtime.loop import Silent
+from tasks.loop.loop import Silent
 from tasks.runtime.replay_progress import Progress
 
 

@@ -25,15 +25,15 @@ from tasks.host import processes
 from tasks.host.locks import held
 from tasks.host.processes import OWNER as OWNER
 from tasks.host.workspace import Project, Workspace
+from tasks.loop import work_gc as old_work
+from tasks.loop.history import LOOP_LOCK, OVER
+from tasks.loop.history import read_book as read_book
+from tasks.loop.inputs import Inputs as Inputs
+from tasks.loop.ledger import Ledger
+from tasks.loop.outcome import conclude, conclude_killed, outcome_of
 from tasks.mlflow import registry_reader as registry_view
 from tasks.mlflow.delivery import Courier, Delivery
 from tasks.ranks.rank_pool import Gang
-from tasks.runtime import old_work
-from tasks.runtime.ending import conclude, conclude_killed, outcome_of
-from tasks.runtime.history import LOOP_LOCK, OVER
-from tasks.runtime.history import read_book as read_book
-from tasks.runtime.inputs import Inputs as Inputs
-from tasks.runtime.ledger import Ledger
 from tasks.state.outbox import LOOP_RUN, Outbox
 
 FLOW_RUNS = "flow_runs"

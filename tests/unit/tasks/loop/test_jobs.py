@@ -13,9 +13,9 @@ import pytest
 from models.data.prepare import prepare
 from models.project_spec.blocks import Spec
 from models.sources.read import write_table
-from tasks.runtime import jobs
-from tasks.runtime.inputs import Input
-from tasks.runtime.loop import Loop
+from tasks.loop import jobs
+from tasks.loop.inputs import Input
+from tasks.loop.loop import Loop
 
 
 @pytest.fixture

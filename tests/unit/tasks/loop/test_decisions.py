@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from models.triggers.signal import Action, Decision, Signal
-from tasks.runtime.decisions import FILE, of_flow_run, read, record
+from tasks.loop.decisions import FILE, of_flow_run, read, record
 
 
 def a_decision(name: str, action: Action = "wait", flow_run: str | None = None) -> Decision:

@@ -7,7 +7,7 @@ import pytest
 
 from models.errors import UsageError
 from models.files import write_json
-from tasks.runtime.old_work import DAY_S, KEEP, keep_days, sweep
+from tasks.loop.work_gc import DAY_S, KEEP, keep_days, sweep
 
 NOW = 2e9
 

@@ -15,9 +15,9 @@ from models.files import replacing_folder
 from models.project_spec.blocks import Model
 from models.training.checkpoints.weights import weights_sha256
 from models.training.job import WEIGHTS_FILE, Origin
+from tasks.loop.ledger import FRESH
+from tasks.loop.loop import Inputs, Loop
 from tasks.mlflow.artifacts import download_version
-from tasks.runtime.ledger import FRESH
-from tasks.runtime.loop import Inputs, Loop
 
 JOB_FILE = "job.json"
 

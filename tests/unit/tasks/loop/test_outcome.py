@@ -10,9 +10,9 @@ import pytest
 from models.errors import DataError, GateRefused, StoreError, TrainingError
 from models.pipeline.records import Record
 from tasks.host.workspace import Project
-from tasks.runtime.ending import conclude, conclude_killed, outcome_of
-from tasks.runtime.history import read_loops
-from tasks.runtime.loop import Loop, open_loop, open_stage
+from tasks.loop.history import read_loops
+from tasks.loop.loop import Loop, open_loop, open_stage
+from tasks.loop.outcome import conclude, conclude_killed, outcome_of
 from tests.conftest import MakeProject
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from models.pipeline.records import Record
 from models.pipeline.steps import Step
-from tasks.runtime.inputs import Input, Inputs
+from tasks.loop.inputs import Input, Inputs
 
 STEP = Step("card", after=("train", "search"), results=("search",), external=("champion",))
 

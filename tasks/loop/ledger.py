@@ -18,9 +18,9 @@ from models.pipeline.steps import STEPS, External, Planned, Step, plan
 from models.project_spec.blocks import Spec
 from models.project_spec.references import local_source, source_file
 from tasks.host.workspace import Project
+from tasks.loop.inputs import Input, Inputs
 from tasks.mlflow import registry_reader as registry_view
 from tasks.mlflow.registry_reader import Version
-from tasks.runtime.inputs import Input, Inputs
 from tasks.state.feedback import Feedback, feedback_of
 from tasks.state.ingest_segments import move
 from tasks.tools import dvc_view

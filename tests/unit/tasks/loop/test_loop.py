@@ -12,8 +12,8 @@ from models.errors import StoreError, UsageError
 from models.pipeline.records import Record
 from tasks.host import processes
 from tasks.host.workspace import Project
-from tasks.runtime.loop import OWNER, Done, Inputs, Loop, name_loop, new_loop_id, open_stage, read_book
-from tasks.runtime.loop import _open_book as open_book
+from tasks.loop.loop import OWNER, Done, Inputs, Loop, name_loop, new_loop_id, open_stage, read_book
+from tasks.loop.loop import _open_book as open_book
 from tests.conftest import MakeProject
 
 
@@ -122,7 +122,7 @@ def test_the_digest_is_of_the_outputs_so_that_equal_results_change_nothing_after
 def other_process(project: Project, code: str) -> subprocess.CompletedProcess[str]:
     script = (
         "from pathlib import Path\nfrom tasks.host.workspace import Workspace\n"
-        "from tasks.runtime.loop import open_stage\n"
+        "from tasks.loop.loop import open_stage\n"
         f"project = Workspace(Path({str(project.workspace.root)!r})).project('tiny')\n{code}"
     )
     return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, cwd=Path.cwd())

@@ -18,9 +18,9 @@ from models.pipeline.keys import code_parts, key_of
 from models.project_spec.blocks import Model, Train
 from models.training.job import Job, Origin
 from tasks.host.workspace import Workspace
+from tasks.loop.inputs import Input
+from tasks.loop.loop import Loop
 from tasks.ranks.rank_pool import Gang, default_threads
-from tasks.runtime.inputs import Input
-from tasks.runtime.loop import Loop
 
 PEAKS_FILE = "peaks.json"
 _measuring = threading.Lock()

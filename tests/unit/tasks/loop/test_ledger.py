@@ -14,9 +14,9 @@ from models.pipeline.records import Record, digest_of
 from models.pipeline.steps import BY_NAME, STEPS, Planned
 from models.project_spec.reader import read_spec
 from tasks.host.workspace import Project
+from tasks.loop.ledger import FRESH, ORIGIN, REFERENCES, Ledger
 from tasks.mlflow import registry_reader as registry_view
 from tasks.mlflow.registry_reader import Version
-from tasks.runtime.ledger import FRESH, ORIGIN, REFERENCES, Ledger
 from tasks.tools import dvc_view
 from tests.conftest import MakeProject
 

@@ -13,8 +13,8 @@ from models.triggers.signal import Action, Decision, PastLoop, Signal
 from tasks.host import processes
 from tasks.host.locks import tried
 from tasks.host.workspace import Project
-from tasks.runtime import decisions
-from tasks.runtime.history import LOOP_LOCK, LOOPS, past, read_loops, record_loop, running
+from tasks.loop import decisions
+from tasks.loop.history import LOOP_LOCK, LOOPS, past, read_loops, record_loop, running
 from tests.conftest import MakeProject
 
 NOW = 1e9

@@ -19,7 +19,7 @@ from models.pipeline.records import Record
 from models.project_spec import references as refs
 from models.project_spec.blocks import Spec
 from tasks.host.workspace import Project
-from tasks.runtime.ledger import Ledger
+from tasks.loop.ledger import Ledger
 from tasks.tools import sources
 
 SETTLE_S = 2.0

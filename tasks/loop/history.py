@@ -16,7 +16,7 @@ from models.project_spec.blocks import Spec
 from models.triggers.signal import Past, PastLoop
 from tasks.host import processes
 from tasks.host.workspace import Project
-from tasks.runtime import decisions
+from tasks.loop import decisions
 from tasks.state import journal
 
 LOOPS = "loops.jsonl"

@@ -10,11 +10,11 @@ from models.errors import DataError, GateRefused, StoreError
 from models.training.costs.summary import of_results
 from models.triggers.signal import Outcome, PastLoop
 from tasks.host.workspace import Workspace
+from tasks.loop import history
 from tasks.prefect.events import LOOP_ENDED, Event, send
-from tasks.runtime import history
 
 if TYPE_CHECKING:
-    from tasks.runtime.loop import Loop
+    from tasks.loop.loop import Loop
 
 WORDS: dict[Outcome, str] = {
     "promoted": "its model is the champion",

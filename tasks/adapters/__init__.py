@@ -1,1 +1,0 @@
-"""One module an outside system that more than one step speaks to."""

@@ -1,0 +1,1 @@
+"""The loop: step cache, outcome, history."""
