@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tasks import ingest as ingesting
 from tasks.backtest import Asked, backtest
 from tasks.host.workspace import Project
 from tasks.loop.loop import Reporter, open_stage
+from tasks.steps import ingest as ingesting
 
 if TYPE_CHECKING:
     from models.backtest.regret import Spread

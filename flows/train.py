@@ -12,20 +12,20 @@ from prefect.runtime import deployment, flow_run
 from flows import looking, reporting, sigterm
 from flows.prefect_steps import step
 from models.project_spec.reader import read_spec
-from tasks import card as carding
-from tasks import export as exporting
-from tasks import ingest as ingesting
-from tasks import judge as judging
-from tasks import prepare as preparing
-from tasks import promote as promoting
-from tasks import register as registering
-from tasks import search as searching
-from tasks import train as training
-from tasks import validate as validating
-from tasks import version as versioning
 from tasks.host.workspace import Project, Workspace
 from tasks.loop.loop import Loop, name_loop, open_loop
 from tasks.reap import reap
+from tasks.steps import card as carding
+from tasks.steps import export as exporting
+from tasks.steps import ingest as ingesting
+from tasks.steps import judge as judging
+from tasks.steps import prepare as preparing
+from tasks.steps import promote as promoting
+from tasks.steps import register as registering
+from tasks.steps import search as searching
+from tasks.steps import train as training
+from tasks.steps import validate as validating
+from tasks.steps import version as versioning
 
 ingest = step(ingesting.ingest, "ingest", retries=2, timeout_s=3600)
 validate_raw = step(validating.validate_raw, "validate-raw")

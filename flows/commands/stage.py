@@ -19,9 +19,9 @@ def command(name: str, project: str) -> None:
 
     Example: loopline stage prepare flights
     """
-    from tasks.ingest import ingest
-    from tasks.prepare import prepare
-    from tasks.validate import validate_raw
+    from tasks.steps.ingest import ingest
+    from tasks.steps.prepare import prepare
+    from tasks.steps.validate import validate_raw
 
     workspace = Workspace.find()
     stores.configure(workspace)

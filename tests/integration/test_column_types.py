@@ -14,12 +14,12 @@ from models.data.preparation import Preparation
 from models.project_spec.reader import read_spec
 from models.scaffold.table import guess_spec
 from tasks.host.workspace import Project, Workspace
-from tasks.ingest import ingest
 from tasks.label import accept
 from tasks.loop.loop import open_stage
 from tasks.predict import predict
-from tasks.prepare import prepare
 from tasks.state.ingest_segments import move
+from tasks.steps.ingest import ingest
+from tasks.steps.prepare import prepare
 from tests.column_types import ROWS, typed_columns
 from tests.served_models import write_served
 from tests.serving import crown, live_server

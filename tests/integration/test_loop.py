@@ -27,7 +27,6 @@ from models.inference.predict import predict
 from models.pipeline.records import Record
 from models.project_spec.reader import read_spec
 from models.training.job import Job
-from tasks import card, export, ingest, judge, prepare, promote, register, search, train, validate, version
 from tasks.host import processes, stores
 from tasks.host.workspace import Project, Workspace
 from tasks.loop.ledger import Ledger
@@ -38,6 +37,7 @@ from tasks.mlflow.registry_reader import aliased
 from tasks.ranks.rank_pool import Gang
 from tasks.reap import reap
 from tasks.state.predictions import label_store, prediction_log
+from tasks.steps import card, export, ingest, judge, prepare, promote, register, search, train, validate, version
 from tasks.tools.optuna_study import ask, open_study, trials_of
 from tasks.watch import look
 from tests.conftest import QUIET

@@ -401,7 +401,7 @@ def test_a_registry_that_is_away_is_a_store_error(
 
 
 def log_files(workspace: Workspace, model: str, content: str) -> dict[str, str]:
-    """A registered version with one file in it, as `tasks/register.py` leaves it."""
+    """A registered version with one file in it, as `tasks/steps/register.py` leaves it."""
     store = client()
     folder = workspace.root / "files"
     folder.mkdir()

@@ -12,10 +12,10 @@ import pytest
 
 from models.errors import UserCodeError
 from models.project_spec.reader import read_spec
-from tasks import ingest as ingesting
 from tasks.host.workspace import Project
 from tasks.loop.growth import Growth, growth
 from tasks.loop.loop import open_stage
+from tasks.steps import ingest as ingesting
 from tests.conftest import MakeProject
 
 LATER = 1e6

@@ -10,11 +10,11 @@ from models.errors import DataError, UserCodeError
 from models.pipeline.records import Record
 from models.project_spec.reader import read_spec
 from tasks.host.workspace import Project
-from tasks.ingest import ingest
 from tasks.loop.ledger import Ledger
 from tasks.loop.loop import Silent, open_stage
 from tasks.mlflow import registry_reader as registry_view
 from tasks.state.predictions import label_store, prediction_log
+from tasks.steps.ingest import ingest
 from tasks.tools import expectations
 from tests.conftest import MakeProject
 

@@ -11,11 +11,11 @@ import pytest
 
 from models.errors import GateRefused
 from tasks.host.workspace import Project
-from tasks.ingest import ingest
 from tasks.loop.loop import Loop, open_stage
-from tasks.prepare import prepare
 from tasks.state.predictions import label_store, prediction_log
-from tasks.validate import REPORT_FILE, validate_prepared
+from tasks.steps.ingest import ingest
+from tasks.steps.prepare import prepare
+from tasks.steps.validate import REPORT_FILE, validate_prepared
 from tests.conftest import MakeProject
 
 EXPECTED = """\

@@ -6,9 +6,9 @@ from models.data.preparation import Preparation
 from models.errors import DataError
 from models.pipeline.records import Record
 from tasks.host.workspace import Project
-from tasks.ingest import ingest
 from tasks.loop.loop import open_stage
-from tasks.prepare import prepare
+from tasks.steps.ingest import ingest
+from tasks.steps.prepare import prepare
 from tests.conftest import MakeProject
 
 
