@@ -12,7 +12,7 @@ from flows.backtesting import as_markdown, replay
 from tasks.backtest import Asked, page
 from tasks.host import stores
 from tasks.host.workspace import Workspace
-from tasks.runtime.report_pages import address_of
+from tasks.platform.report_pages import address_of
 
 
 @flow(name="backtest", flow_run_name="backtest-{project}", persist_result=False)

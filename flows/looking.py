@@ -14,7 +14,7 @@ from models.training.costs.summary import of_results
 from tasks.host.workspace import Project
 from tasks.loop.ledger import Ledger
 from tasks.loop.loop import Loop
-from tasks.runtime.report_pages import address_of
+from tasks.platform.report_pages import address_of
 
 
 def summary(project: Project, ledger: Ledger, ran: bool) -> dict[str, Any]:

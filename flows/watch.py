@@ -14,7 +14,7 @@ from flows import reporting
 from models.project_spec.reader import read_spec
 from tasks.host import stores
 from tasks.host.workspace import Project, Workspace
-from tasks.runtime.report_pages import address_of
+from tasks.platform.report_pages import address_of
 
 if TYPE_CHECKING:
     from models.monitoring.report import Findings, Window

@@ -25,9 +25,9 @@ from tasks.host import logs as json_lines
 from tasks.host import stores
 from tasks.host.signals import StopRequest
 from tasks.host.workspace import Workspace
+from tasks.platform import open_signals
+from tasks.platform.services import supervisor
 from tasks.prefect import events
-from tasks.runtime import open_signals
-from tasks.runtime.services import supervisor
 from tasks.state.ingest_segments import growing, move_held, moving, waits
 from tasks.state.part_log import FEWEST_PARTS
 from tasks.state.predictions import label_store, prediction_log

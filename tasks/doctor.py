@@ -20,10 +20,10 @@ from models.training.spec_check import read_checked
 from tasks.host import stores
 from tasks.host.ports import holder, taken_ports
 from tasks.host.workspace import CLONE, Workspace
+from tasks.platform.platform import LEAST_FREE_BYTES
+from tasks.platform.service_main import marked
+from tasks.platform.services import folder, ports, services_of, supervisor
 from tasks.prefect.prefect_server import Server, is_healthy
-from tasks.runtime.platform import LEAST_FREE_BYTES
-from tasks.runtime.services import folder, ports, services_of, supervisor
-from tasks.runtime.tied import marked
 from tasks.state import segments
 from tasks.state.part_log import DAMAGED
 

@@ -33,9 +33,9 @@ from tasks.loop.history import is_running, newest_loops, read_book
 from tasks.loop.ledger import Ledger
 from tasks.mlflow import registry_history as registry_story
 from tasks.mlflow.registry_history import Story
-from tasks.runtime import open_signals
-from tasks.runtime.report_pages import known_pages
-from tasks.runtime.services import ServiceState, services_of
+from tasks.platform import open_signals
+from tasks.platform.report_pages import known_pages
+from tasks.platform.services import ServiceState, services_of
 from tasks.state.store_sizes import measured
 
 MOST_LOOPS = 30

@@ -31,10 +31,10 @@ from tasks.loop.history import LOOP_LOCK, OVER, is_running
 from tasks.loop.loop import FLOW_RUNS, RUNNERS, intent_of, read_book, tag_of
 from tasks.loop.outcome import conclude_killed
 from tasks.mlflow.delivery import Delivery
+from tasks.platform.services import elsewhere
 from tasks.prefect.flow_runs import close_task_runs, ended_with_open_tasks
 from tasks.prefect.prefect_server import Server
 from tasks.prefect.worker import pool_of
-from tasks.runtime.services import elsewhere
 from tasks.state.outbox import Outbox
 from tasks.state.segments import KINDS, segments_folder
 

@@ -20,7 +20,7 @@ def command(wait: bool, force: bool) -> None:
     """
     from flows.platform import take_down
     from models.errors import UsageError
-    from tasks.runtime.platform import loops
+    from tasks.platform.platform import loops
 
     if wait and force:
         raise UsageError("got --wait and --force, expected one of them")

@@ -32,8 +32,8 @@ def command(project: str, kind: str, reason: str, if_grown: bool, as_json: bool)
     """
     from models.triggers.signal import Signal
     from tasks import arrivals
+    from tasks.platform.services import supervisor
     from tasks.prefect import events
-    from tasks.runtime.services import supervisor
 
     workspace = Workspace.find()
     stores.configure(workspace)

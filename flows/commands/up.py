@@ -16,7 +16,7 @@ from tasks.host import stores
 from tasks.host.http_guard import SERVE_TOKEN, token_path
 from tasks.host.server_access import secret_path
 from tasks.host.workspace import Workspace
-from tasks.runtime.services import ServiceState, asking, services_of, supervisor
+from tasks.platform.services import ServiceState, asking, services_of, supervisor
 
 LOOK_S = 0.5
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

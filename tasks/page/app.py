@@ -26,7 +26,7 @@ from tasks.page import api, buttons, login
 from tasks.page.guard import API, REPORT_POLICY, Guard
 from tasks.page.security import Gate
 from tasks.page.session import html, logout_token
-from tasks.runtime.report_pages import known_pages, path_of
+from tasks.platform.report_pages import known_pages, path_of
 from tasks.state.store_sizes import measure
 
 MEASURE_EVERY_S = 120.0

@@ -43,7 +43,7 @@ DECISION_MADE = "loopline.decision.made"
 STORM_S = 10.0
 """Signals of one kind and project that come within it begin one run."""
 OPEN = "open"
-"""The folder of the signals that no decision holds yet (`tasks/runtime/open_signals.py`)."""
+"""The folder of the signals that no decision holds yet (`tasks/platform/open_signals.py`)."""
 BATCH = 50
 TIMEOUT_S = 10.0
 KEPT_SENT = 20_000

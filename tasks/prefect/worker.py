@@ -12,9 +12,9 @@ from pathlib import Path
 
 from tasks.host import server_access as prefect_access
 from tasks.host.workspace import Workspace
+from tasks.platform.services import FRESH, elsewhere, folder
 from tasks.prefect.flow_runs import pass_over, take_up
 from tasks.prefect.prefect_server import Server, is_healthy
-from tasks.runtime.services import FRESH, elsewhere, folder
 
 MOST_RUNS = 4  # flow runs at once: each is a process, and a loop keeps every core busy by itself
 POLL_S = 0.2

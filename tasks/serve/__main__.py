@@ -163,7 +163,7 @@ def main() -> None:
 
 
 def _asking(root: Path) -> tuple[str, ...]:
-    from tasks.runtime.services import asking
+    from tasks.platform.services import asking
 
     return tuple(asking(Workspace(root)))
 

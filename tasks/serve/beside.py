@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 
 from models.parent_death import tied
-from tasks.runtime.services import supervisor
+from tasks.platform.services import supervisor
 from tasks.serve.settings import Settings
 from tasks.state.ingest_segments import waits
 

@@ -18,9 +18,9 @@ import pytest
 from tasks.host import server_access as prefect_access
 from tasks.host.workspace import Workspace
 from tasks.mlflow import registry_reader as registry_view
+from tasks.platform.service_main import marked
+from tasks.platform.services import SERVICES, folder, services_of, supervisor
 from tasks.prefect.flow_runs import ask
-from tasks.runtime.services import SERVICES, folder, services_of, supervisor
-from tasks.runtime.tied import marked
 from tasks.state.journal import read
 from tests.running import Loopline, eventually
 

@@ -19,8 +19,8 @@ import pytest
 from infra.story import play
 from models.errors import StoreError
 from tasks.host.workspace import Workspace
-from tasks.runtime.services import services_of
-from tasks.runtime.tied import marked
+from tasks.platform.service_main import marked
+from tasks.platform.services import services_of
 from tasks.state.journal import read
 from tests.running import ROOT, assert_gone, assert_unlocked, eventually
 

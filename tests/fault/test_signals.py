@@ -17,10 +17,10 @@ from models.triggers.signal import Signal
 from tasks.host import server_access as prefect_access
 from tasks.host.workspace import Workspace
 from tasks.loop import decisions
+from tasks.platform.open_signals import ask_again, undecided
 from tasks.prefect.events import of_signal, send
 from tasks.prefect.flow_runs import all_runs
 from tasks.prefect.prefect_server import Server
-from tasks.runtime.open_signals import ask_again, undecided
 from tests.conftest import MakeProject
 from tests.running import begin_prefect, eventually
 

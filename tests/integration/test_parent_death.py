@@ -36,7 +36,7 @@ from models.files import write_text
 from tasks.runtime.services import folder
 folder(workspace).mkdir(parents=True)
 write_text(folder(workspace) / "supervisord.pid", f"{os.getpid()}\\n")
-command = [sys.executable, "-m", "tasks.runtime.tied", str(root), "compactor"]
+command = [sys.executable, "-m", "tasks.platform.service_main", str(root), "compactor"]
 block = contextlib.nullcontext(subprocess.Popen(command))
 """,
 }

@@ -10,9 +10,9 @@ import pytest
 from models.errors import StoreError
 from tasks.host import processes, stores
 from tasks.host.workspace import Workspace
-from tasks.runtime import platform, supervision
-from tasks.runtime.services import _exits, folder, supervisor
-from tasks.runtime.tied import marked
+from tasks.platform import platform, supervision
+from tasks.platform.service_main import marked
+from tasks.platform.services import _exits, folder, supervisor
 from tests.running import eventually
 
 BROKEN = "nonesuch"

@@ -26,11 +26,11 @@ from flows.deployments import deploy
 from models.triggers.signal import Kind, Signal
 from tasks.host.workspace import Project, Workspace
 from tasks.loop import decisions
+from tasks.platform.open_signals import ask_again
 from tasks.prefect import events
 from tasks.prefect.events import Event, of_signal, send, waiting
 from tasks.prefect.flow_runs import ask
 from tasks.prefect.worker import pool_of
-from tasks.runtime.open_signals import ask_again
 from tests import warm
 from tests.conftest import MakeProject
 from tests.integration.conftest import ROOT

@@ -35,7 +35,7 @@ def test_an_event_that_waits_is_said_to_be_asked_again_while_the_platform_is_up(
         (None, "(events that wait: 1); nothing is lost. Cure: `loopline up`"),
         ({"socket": ""}, "(events that wait: 2); it is asked again by itself. Cure: `loopline deploy`"),
     ):
-        monkeypatch.setattr("tasks.runtime.services.supervisor", lambda _, note=note: note)
+        monkeypatch.setattr("tasks.platform.services.supervisor", lambda _, note=note: note)
         assert words in CliRunner().invoke(command, ("tiny",), catch_exceptions=False).stderr
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from tasks.host.processes import SERVICE
 from tasks.host.workspace import Workspace
-from tasks.runtime.tied import end, marked
+from tasks.platform.service_main import end, marked
 
 SLEEP = "import time; print(flush=True); time.sleep(60)"
 STUBBORN = "import signal, time; signal.signal(15, signal.SIG_IGN); print(flush=True); time.sleep(60)"

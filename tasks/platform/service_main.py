@@ -1,4 +1,4 @@
-"""One service's process, tied to supervisord: `python -m tasks.runtime.tied ROOT NAME` becomes the service.
+"""One service's process, tied to supervisord: `python -m tasks.platform.service_main ROOT NAME` becomes the service.
 
 It bears a mark by which it and its children are known, first ends what an earlier one of its name left behind, and dies
 with supervisord (Linux). What is left behind: a server's own workers outlive a kill -9 of it and hold its port, the
@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 from models.parent_death import die_with
 from tasks.host.processes import SERVICE
 from tasks.host.workspace import Workspace
+from tasks.platform.services import SERVICES, folder, ports
 from tasks.prefect.flow_runs import FLOW_RUN
-from tasks.runtime.services import SERVICES, folder, ports
 
 if TYPE_CHECKING:
     import psutil

@@ -6,7 +6,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from tasks.host.workspace import Workspace
-from tasks.runtime.services import services_of
+from tasks.platform.services import services_of
 
 PAGES = {
     "card": "card.html",

@@ -10,8 +10,8 @@ from models.errors import UsageError
 from models.files import write_json, write_text
 from tasks.host import processes
 from tasks.host.workspace import Workspace
-from tasks.runtime import platform, services
-from tasks.runtime.services import ServiceState, folder
+from tasks.platform import platform, services
+from tasks.platform.services import ServiceState, folder
 
 
 def test_a_disk_nearly_full_is_told_before_it_is_full(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,10 +10,10 @@ import pytest
 from models.triggers.signal import Decision, Signal
 from tasks.host.workspace import Workspace
 from tasks.loop import decisions
+from tasks.platform import open_signals
+from tasks.platform.open_signals import FIRST_WAIT_S, ask_again, undecided
 from tasks.prefect import events
 from tasks.prefect.events import SIGNALS, of_signal, send
-from tasks.runtime import open_signals
-from tasks.runtime.open_signals import FIRST_WAIT_S, ask_again, undecided
 
 
 class Prefect:

@@ -10,7 +10,7 @@ import pytest
 from models.files import write_json
 from tasks.host import processes
 from tasks.host.workspace import Workspace
-from tasks.runtime.services import SERVICES, _exits, _state, asking, elsewhere, folder, services_of, supervisor, wanted
+from tasks.platform.services import SERVICES, _exits, _state, asking, elsewhere, folder, services_of, supervisor, wanted
 
 LOG = """\
 2026-11-21 18:15:00,093 INFO spawned: 'mlflow' with pid 4112

@@ -201,7 +201,7 @@ def _page(name: str, url: str) -> str:
 
 
 def _processes(note: dict[str, Any]) -> dict[str, dict[str, Any]] | None:
-    from tasks.runtime.supervision import asking
+    from tasks.platform.supervision import asking
 
     with contextlib.suppress(OSError), asking(note["socket"]) as supervised:
         return {told["name"]: told for told in supervised.getAllProcessInfo()}

@@ -76,7 +76,7 @@ def configuration(folder: Path, root: Path, names: Sequence[str]) -> str:
     """Supervisord's configuration: the services in the order in which they are started; ended in the other."""
     text = DAEMON.format(socket=_quoted(socket_path(folder)), folder=_quoted(folder), directory=_quoted(CLONE))
     for priority, name in enumerate(names, 1):
-        command = [sys.executable, "-m", "tasks.runtime.tied", str(root), name]
+        command = [sys.executable, "-m", "tasks.platform.service_main", str(root), name]
         text += PROGRAM.format(
             name=name,
             command=_quoted(shlex.join(command)),

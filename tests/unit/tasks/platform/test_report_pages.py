@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from tasks.host.workspace import Workspace
-from tasks.runtime import report_pages
-from tasks.runtime.report_pages import address_of, known_pages
-from tasks.runtime.services import ServiceState
+from tasks.platform import report_pages
+from tasks.platform.report_pages import address_of, known_pages
+from tasks.platform.services import ServiceState
 
 
 def test_the_pages_that_are_there(tmp_path: Path) -> None:

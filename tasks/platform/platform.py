@@ -18,13 +18,13 @@ from tasks.host import server_access as prefect_access
 from tasks.host.locks import held
 from tasks.host.workspace import Workspace
 from tasks.loop.history import is_running, read_book
+from tasks.platform import services, supervision
+from tasks.platform.service_main import end, marked
+from tasks.platform.services import Service, ServiceState, folder, services_of, supervisor
+from tasks.platform.supervision import WORKER
 from tasks.prefect.flow_runs import FLOW_RUN, ask
 from tasks.prefect.prefect_server import Server, answers
 from tasks.prefect.worker import pool_environment, pool_of
-from tasks.runtime import services, supervision
-from tasks.runtime.services import Service, ServiceState, folder, services_of, supervisor
-from tasks.runtime.supervision import WORKER
-from tasks.runtime.tied import end, marked
 
 UP_TIMEOUT_S = 300.0  # what fails is told long before by supervisord; this is for a machine with other work
 DOWN_TIMEOUT_S = 90.0

@@ -1,0 +1,1 @@
+"""The platform: its services under one supervisor."""
