@@ -18,7 +18,7 @@ from tasks.host.workspace import Workspace
 if TYPE_CHECKING:
     from models.serving.shadow_comparison import Comparison
     from tasks.mlflow.registry import Registry
-    from tasks.serve.standing import Standing
+    from tasks.release.status import Standing
 
 MOST_ENTRIES = 5
 
@@ -54,7 +54,7 @@ def command(
     Example: loopline release flights --canary 0.1 --version 4
     """
     from tasks.mlflow.registry import Registry
-    from tasks.serve.standing import standing
+    from tasks.release.status import standing
 
     if (canary is not None or shadow) + is_end + is_return > 1:
         raise UsageError("got several of --canary or --shadow, --end, --return: expected one of the three")

@@ -26,8 +26,8 @@ def command(projects: tuple[str, ...], names: tuple[str, ...], **given: Any) -> 
 
     Example: loopline serve penguins --port 8000
     """
+    from tasks.release.settings import Settings
     from tasks.serve.__main__ import serve
-    from tasks.serve.settings import Settings
 
     workspace = Workspace.find()
     found = [workspace.project(name) for name in projects]

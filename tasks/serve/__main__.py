@@ -21,11 +21,11 @@ from tasks.host import ports, stores
 from tasks.host.http_guard import is_loopback
 from tasks.host.signals import exit_on
 from tasks.host.workspace import Workspace
+from tasks.release.controller import Lead, follow
+from tasks.release.settings import Settings
 from tasks.serve import logs
 from tasks.serve.beside import compacting
-from tasks.serve.follower import Lead, follow
 from tasks.serve.metric_files import share_between_workers
-from tasks.serve.settings import Settings
 
 DRAIN_S = 20
 END_S = 1.0

@@ -17,8 +17,8 @@ from models.files import storing
 from models.serving.http_errors import Refusal
 from tasks.host.http_guard import LEAST_TOKEN, SERVE_TOKEN, is_loopback, names_us, own_names, token_of
 from tasks.host.workspace import Workspace
+from tasks.release.settings import Settings
 from tasks.serve.buckets import Buckets
-from tasks.serve.settings import Settings
 
 REMOTE_RATE = 1000.0
 

@@ -18,12 +18,12 @@ from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from models.serving.http_errors import Refusal
+from tasks.release.settings import Settings
 from tasks.serve import description, feedback, health, open_inference, scoring, webhook
 from tasks.serve.bodies import told
 from tasks.serve.calls import ways
 from tasks.serve.door import Door
 from tasks.serve.metric_files import forget_dead_workers
-from tasks.serve.settings import Settings
 from tasks.serve.state import State
 
 LOOK_S = 1.0

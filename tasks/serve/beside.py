@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from models.parent_death import tied
 from tasks.platform.services import supervisor
-from tasks.serve.settings import Settings
+from tasks.release.settings import Settings
 from tasks.state.ingest_segments import waits
 
 LOOK_S = 1.0

@@ -14,7 +14,7 @@ from models.inference.rows import Rows
 from models.project_spec.serve import Log
 from models.serving.records import Recorder, label_record, part_of, sampled
 from tasks.host.logs import Repeated
-from tasks.serve.settings import Settings
+from tasks.release.settings import Settings
 from tasks.state.segments import KINDS, SegmentWriter, segments, segments_folder
 
 _log = logging.getLogger("loopline.serve")

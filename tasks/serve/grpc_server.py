@@ -22,6 +22,7 @@ from models.errors import DataError
 from models.serving import http_errors as refusals
 from models.serving.http_errors import Refusal
 from models.serving.open_inference import EXTENSIONS
+from tasks.release.settings import Settings
 from tasks.serve.answering import answer, checked_key, model_name, picked
 from tasks.serve.bodies import LARGE_BYTES
 from tasks.serve.door import REQUEST_ID, UNLOGGED, close
@@ -30,7 +31,6 @@ from tasks.serve.grpc_tensors import inference_of, response_of
 from tasks.serve.health import why_dead, why_not_ready
 from tasks.serve.open_inference import model_metadata, own_version, question_of
 from tasks.serve.passage import begin
-from tasks.serve.settings import Settings
 from tasks.serve.state import State
 
 _CODES = {

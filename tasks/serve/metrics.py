@@ -23,8 +23,8 @@ from tasks.serve.metric_files import SHARED
 from tasks.serve.passage import Passage
 
 if TYPE_CHECKING:
+    from tasks.release.loaded_versions import Shelf
     from tasks.serve.engine import Engine
-    from tasks.serve.shelf import Shelf
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 30.0)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from tasks.release.loaded_versions import Shelf
+from tasks.release.settings import Settings
 from tasks.serve.access import Access
 from tasks.serve.book import Book
 from tasks.serve.engine import Engine
 from tasks.serve.logs import RequestLog
 from tasks.serve.metrics import Metrics
-from tasks.serve.settings import Settings
-from tasks.serve.shelf import Shelf
 
 
 @dataclass(slots=True)

@@ -13,7 +13,7 @@ from starlette.routing import Route
 from models.serving import http_errors as refusals
 from models.serving.http_errors import Refusal
 from models.serving.webhooks import is_from_mlflow, model_named
-from tasks.serve.board import Board
+from tasks.release.shared_state import Board
 from tasks.serve.bodies import told
 
 _log = logging.getLogger("loopline.serve")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from models.files import read_json
 from tasks.host.workspace import Workspace
-from tasks.serve.settings import Settings
+from tasks.release.settings import Settings
 from tests.serving import crown
 
 LONGEST_S = 10.0

@@ -17,7 +17,7 @@ PARENTS = {
     "a server and its compactor": "from tasks.serve.beside import _started; block = _started(str(root))",
     "a server and its shadow": """
 from tasks.serve.background import Background
-block = contextlib.nullcontext(Background(workspace, "tiny")._start("tasks.serve.shadow", "1"))
+block = contextlib.nullcontext(Background(workspace, "tiny")._start("tasks.release.shadow", "1"))
 """,
     "the keeper and Prefect's server": """
 from tasks.runtime import ports, prefect_server

@@ -31,8 +31,8 @@ from tasks.mlflow.mlflow_server import serving
 from tasks.mlflow.registry import Registry
 from tasks.mlflow.registry_reader import aliased
 from tasks.mlflow.release_plans import change, end, entries, plan_of
-from tasks.serve.board import Board
-from tasks.serve.giving_back import give_back
+from tasks.release.rollback_main import give_back
+from tasks.release.shared_state import Board
 from tasks.state.predictions import label_store
 from tasks.state.shadows import shadow_log
 from tests.callers import ROWS, Callers

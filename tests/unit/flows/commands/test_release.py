@@ -6,7 +6,7 @@ import pytest
 
 from flows.commands.release import _show
 from models.serving.releases import Canary, Plan
-from tasks.serve.standing import Standing, VersionStanding
+from tasks.release.status import Standing, VersionStanding
 
 
 def printed(capsys: pytest.CaptureFixture[str], plan: Plan, *roles: tuple[str, str]) -> str:

@@ -8,8 +8,8 @@ from models.errors import UsageError
 from models.serving.http_errors import Refusal
 from tasks.host.http_guard import DASHBOARD_TOKEN, SERVE_TOKEN, token_of
 from tasks.host.workspace import Workspace
+from tasks.release.settings import Settings
 from tasks.serve.access import Access, tokens_of
-from tasks.serve.settings import Settings
 
 TOKEN, OTHER = "the-token-of-this-server", "one-for-the-other-team"
 HOME = Access("127.0.0.1", [TOKEN])

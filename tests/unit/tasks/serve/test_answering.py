@@ -13,12 +13,12 @@ from models.files import write_json
 from models.inference.loaded_model import Answer, Served
 from models.serving.framing import unframed
 from models.serving.http_errors import Refusal
+from tasks.release.loaded_versions import Shelf
+from tasks.release.settings import Settings
 from tasks.serve import scoring
 from tasks.serve.answering import Answered, Question, answer
 from tasks.serve.book import Book
 from tasks.serve.calls import Call
-from tasks.serve.settings import Settings
-from tasks.serve.shelf import Shelf
 from tasks.serve.state import State
 from tasks.state.segments import segments_folder
 from tests.served_models import write_served

@@ -12,9 +12,9 @@ from models.files import write_json
 from models.inference.loaded_model import Served
 from models.inference.rows import Rows
 from models.serving.framing import unframed
+from tasks.release.settings import Settings
 from tasks.serve import book as module
 from tasks.serve.book import Book, new_ids
-from tasks.serve.settings import Settings
 from tasks.state.segments import segments, segments_folder
 from tests.served_models import write_served
 

@@ -10,10 +10,10 @@ import pytest
 from uvicorn.config import Config
 from uvicorn.server import ServerState
 
+from tasks.release.settings import Settings
 from tasks.serve import connection
 from tasks.serve.app import behind_door, make
 from tasks.serve.connection import Connection
-from tasks.serve.settings import Settings
 
 Connect = Callable[..., "Transport"]
 HEAD = b"POST /invocations HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9\r\n\r\n"

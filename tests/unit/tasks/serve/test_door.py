@@ -11,10 +11,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from models.serving.http_errors import Refusal
+from tasks.release.settings import Settings
 from tasks.serve import passage
 from tasks.serve.access import Access
 from tasks.serve.door import SMALL_BYTES, Door
-from tasks.serve.settings import Settings
 from tasks.serve.state import State
 
 TOKEN = "the-token-of-this-server"

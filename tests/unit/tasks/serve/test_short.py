@@ -16,11 +16,11 @@ from uvicorn.config import Config
 from uvicorn.server import ServerState
 
 from models.serving.http_errors import Refusal
+from tasks.release.settings import Settings
 from tasks.serve import calls, short
 from tasks.serve.app import make
 from tasks.serve.calls import Call, Said
 from tasks.serve.door import SMALL_BYTES, Door
-from tasks.serve.settings import Settings
 from tasks.serve.short import ShortWay
 from tasks.serve.state import State
 

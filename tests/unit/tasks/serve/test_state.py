@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tasks.serve.settings import Settings
+from tasks.release.settings import Settings
 from tasks.serve.state import State
 
 

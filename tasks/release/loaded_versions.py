@@ -17,8 +17,8 @@ from models.serving.serve_rules import asked_of
 from tasks.host import processes
 from tasks.host.logs import Repeated
 from tasks.mlflow.artifacts import damage
-from tasks.serve.board import Board, Report, Tally
-from tasks.serve.settings import Settings
+from tasks.release.settings import Settings
+from tasks.release.shared_state import Board, Report, Tally
 
 LOOK_S = 0.05
 REPORT_S = 0.5

@@ -8,7 +8,7 @@ import pytest
 
 from models.serving.releases import Release
 from tasks.host import processes
-from tasks.serve.board import Board, Report, Switch, Tally
+from tasks.release.shared_state import Board, Report, Switch, Tally
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def test_the_switch_is_the_same_in_every_process(tmp_path):
     switch = Switch(tmp_path / "switch")
     switch.turn(7)
     code = (
-        "from pathlib import Path; from tasks.serve.board import Switch\n"
+        "from pathlib import Path; from tasks.release.shared_state import Switch\n"
         f"switch = Switch(Path({str(tmp_path / 'switch')!r})); print(switch.generation); switch.turn(8)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -11,7 +11,7 @@ from models.feedback.log_rows import prediction_rows
 from models.inference.loaded_model import Served
 from models.project_spec.blocks import Window
 from models.serving.records import Recorder
-from tasks.serve.shadow import answer_new
+from tasks.release.shadow import answer_new
 from tasks.state import shadows
 from tasks.state.part_log import FEWEST_PARTS
 from tasks.state.predictions import prediction_log

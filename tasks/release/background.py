@@ -39,7 +39,7 @@ class Background:
                 self._given[version] = float("inf")
         if time.monotonic() >= self._given.get(version, 0.0):
             self._given[version] = time.monotonic() + AGAIN_S
-            self._giving = self._start("tasks.serve.giving_back", version, why)
+            self._giving = self._start("tasks.release.rollback_main", version, why)
 
     def forget(self, versions: set[str]) -> None:
         """Versions whose place was given back for good: should one fail again, the registry is told again."""
@@ -51,7 +51,7 @@ class Background:
         if self._shadow is not None and (dead or version != self._shadowed):
             self._end_shadow()
         if version is not None and self._shadow is None and (time.monotonic() >= self._shadow_again):
-            self._shadow = self._start("tasks.serve.shadow", version)
+            self._shadow = self._start("tasks.release.shadow", version)
             self._shadowed, self._shadow_again = version, time.monotonic() + AGAIN_S
 
     def end(self) -> None:

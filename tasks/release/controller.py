@@ -17,12 +17,12 @@ from models.serving.serve_rules import asked_of
 from tasks.host.logs import Repeated
 from tasks.mlflow import registry_reader as registry_view
 from tasks.mlflow.registry_reader import Version
-from tasks.serve.background import Background
-from tasks.serve.board import Board
-from tasks.serve.bringing import bring, from_cache, try_out
-from tasks.serve.guard import Guard
-from tasks.serve.lookout import Lookout
-from tasks.serve.settings import Settings
+from tasks.release.background import Background
+from tasks.release.fetch_and_verify import bring, from_cache, try_out
+from tasks.release.registry_watcher import Lookout
+from tasks.release.rollback_guard import Guard
+from tasks.release.settings import Settings
+from tasks.release.shared_state import Board
 from tasks.state import journal
 
 NUDGE_S = 0.05

@@ -1,4 +1,4 @@
-"""Try a version out: `python -m tasks.serve.trial MODEL NUMBER FOLDER` loads it, and has it answer an empty row."""
+"""Try a version out: `python -m tasks.release.smoke_test MODEL NUMBER FOLDER` loads it, and has it answer an empty row."""
 
 from __future__ import annotations
 

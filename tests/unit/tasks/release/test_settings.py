@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.serve.settings import VARIABLE, Settings
+from tasks.release.settings import VARIABLE, Settings
 
 
 def test_settings_come_out_of_the_environment_as_they_went_in(monkeypatch: pytest.MonkeyPatch) -> None:

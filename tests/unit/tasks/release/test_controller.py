@@ -14,10 +14,10 @@ from models.files import sha256, write_json
 from models.serving.releases import PLAN, Canary, Plan
 from tasks.host import processes, stores
 from tasks.mlflow.artifacts import FILES
-from tasks.serve import follower
-from tasks.serve.board import Report, Tally
-from tasks.serve.follower import SWAPS_FILE, Lead, follow
-from tasks.serve.settings import Settings
+from tasks.release import controller as follower
+from tasks.release.controller import SWAPS_FILE, Lead, follow
+from tasks.release.settings import Settings
+from tasks.release.shared_state import Report, Tally
 from tests.served_models import write_served
 from tests.serving import register
 

@@ -1,4 +1,4 @@
-"""Tell the registry that a server took a version's place back: `python -m tasks.serve.giving_back ROOT MODEL N WHY`."""
+"""Tell the registry that a server took a version's place back: `python -m tasks.release.rollback_main ROOT MODEL N WHY`."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ import pytest
 from models.errors import StoreError, UsageError
 from tasks.host import stores
 from tasks.mlflow import registry_reader as registry_view
-from tasks.serve.lookout import EMBEDDED_S, SERVER_S, Lookout
+from tasks.release.registry_watcher import EMBEDDED_S, SERVER_S, Lookout
 from tests.serving import register
 
 

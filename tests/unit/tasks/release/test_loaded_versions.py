@@ -6,10 +6,10 @@ import pytest
 
 from models.files import sha256, write_json
 from models.serving.releases import Canary, Release
-from tasks.serve import shelf as module
-from tasks.serve.board import Board
-from tasks.serve.settings import Settings
-from tasks.serve.shelf import Shelf
+from tasks.release import loaded_versions as module
+from tasks.release.loaded_versions import Shelf
+from tasks.release.settings import Settings
+from tasks.release.shared_state import Board
 from tests.served_models import write_served
 
 

@@ -4,8 +4,8 @@ import pytest
 
 from models.files import write_json, write_text
 from models.serving.releases import Canary, Release
-from tasks.serve.board import Report, Tally
-from tasks.serve.guard import FINDINGS, Guard
+from tasks.release.rollback_guard import FINDINGS, Guard
+from tasks.release.shared_state import Report, Tally
 from tests.unit.models.serving.test_auto_rollback import findings, window
 
 

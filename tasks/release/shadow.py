@@ -1,4 +1,4 @@
-"""A shadow: `python -m tasks.serve.shadow ROOT MODEL NUMBER` answers what is in the prediction log.
+"""A shadow: `python -m tasks.release.shadow ROOT MODEL NUMBER` answers what is in the prediction log.
 
 It goes over the last predictions first, then follows the log as the compactor fills it. What it said lies in the
 project's state (`tasks/state/shadows.py`); `loopline release` compares.

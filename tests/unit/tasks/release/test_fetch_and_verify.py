@@ -10,8 +10,8 @@ from models.files import sha256, write_json
 from models.sealing import TAG, signature
 from tasks.mlflow.artifacts import FILES
 from tasks.mlflow.registry_reader import Version, numbered
-from tasks.serve import bringing
-from tasks.serve.bringing import bring, from_cache, try_out
+from tasks.release import fetch_and_verify as bringing
+from tasks.release.fetch_and_verify import bring, from_cache, try_out
 from tests.served_models import write_served
 from tests.serving import register
 
@@ -68,7 +68,7 @@ def test_from_another_store_another_process_fetches(workspace, stored, monkeypat
     register(workspace, "tiny", "1", {}, "s3://bucket/1", None)
     monkeypatch.setattr(bringing, "_run", lambda *given: asked.append(given))
     bring(workspace, "tiny", numbered("tiny", "1"))
-    assert asked == [("tasks.serve.fetching", bringing.FETCH_S, str(workspace.root), "tiny", "1")]
+    assert asked == [("tasks.release.fetching", bringing.FETCH_S, str(workspace.root), "tiny", "1")]
 
 
 def test_the_cache_remembers_a_champion_that_is_whole(workspace, stored):

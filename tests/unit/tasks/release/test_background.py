@@ -6,11 +6,11 @@ import time
 
 import pytest
 
-from tasks.serve import background
-from tasks.serve.background import Background
+from tasks.release import background
+from tasks.release.background import Background
 from tasks.state import shadows
 from tests.serving import crown
-from tests.unit.tasks.serve.test_shadow import log
+from tests.unit.tasks.release.test_shadow import log
 
 LONGEST_S = 60.0
 
@@ -55,7 +55,7 @@ def test_the_registry_is_told_again_until_it_heard_or_refused(beside, monkeypatc
     monkeypatch.setattr(beside, "_start", lambda *given: started.append(given) or ending(code)())
     beside.give_back("2", "errors")
     beside.give_back("2", "errors")
-    assert started == [("tasks.serve.giving_back", "2", "errors")], "one at a time"
+    assert started == [("tasks.release.rollback_main", "2", "errors")], "one at a time"
     beside._giving.wait()
     beside.give_back("2", "errors")
     assert len(started) == told

@@ -52,12 +52,12 @@ def try_out(model: str, number: str, folder: Path) -> None:
     Raises:
         StoreError: It does not load, does not answer, or takes other inputs than its preparation says.
     """
-    _run("tasks.serve.trial", TRIAL_S, model, number, str(folder))
+    _run("tasks.release.smoke_test", TRIAL_S, model, number, str(folder))
 
 
 def _fetched_elsewhere(workspace: Workspace, model: str, number: str, _: Path) -> None:
     """From a store of any kind, by MLflow."""
-    _run("tasks.serve.fetching", FETCH_S, str(workspace.root), model, number)
+    _run("tasks.release.fetching", FETCH_S, str(workspace.root), model, number)
 
 
 def _run(module: str, longest_s: float, *arguments: str) -> None:

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from models.serving.auto_rollback import fallen, trouble_of
 from models.serving.releases import Release
 from models.serving.serve_rules import asked_of
-from tasks.serve.board import Report, Tally
+from tasks.release.shared_state import Report, Tally
 
 if TYPE_CHECKING:
     from models.monitoring.report import Findings

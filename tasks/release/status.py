@@ -18,7 +18,7 @@ from tasks.host.workspace import Project
 from tasks.mlflow import registry_reader as registry_view
 from tasks.mlflow.registry import Registry
 from tasks.mlflow.release_plans import Entry, entries
-from tasks.serve.board import Board, Tally
+from tasks.release.shared_state import Board, Tally
 from tasks.state import shadows
 from tasks.state.predictions import label_store, latest_labels
 

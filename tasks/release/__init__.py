@@ -1,0 +1,1 @@
+"""Releases: versions fetched, tried, shadowed, swapped, taken back."""
