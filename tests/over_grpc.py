@@ -6,7 +6,7 @@ from typing import Any
 
 import grpc
 
-from tasks.serve.grpc_messages import SERVICE, message
+from tasks.serve.grpc.messages import SERVICE, message
 
 
 def call(port: int, method: str, request: Any) -> Any:

@@ -24,7 +24,7 @@ from tasks.host.workspace import Workspace
 from tasks.release.controller import Lead, follow
 from tasks.release.settings import Settings
 from tasks.serve import logs
-from tasks.serve.beside import compacting
+from tasks.serve.compactor import compacting
 from tasks.serve.metric_files import share_between_workers
 
 DRAIN_S = 20

@@ -1,4 +1,4 @@
-"""Who may ask, for every protocol: Host, token, rate. HTTP asks by way of `tasks.serve.door`, gRPC calls `admit`.
+"""Who may ask, for every protocol: Host, token, rate. HTTP asks by way of `tasks.serve.middleware`, gRPC calls `admit`.
 
 On loopback nobody else can reach the server, and no token is asked, unless the platform runs it. Elsewhere each request
 bears one, unless the server's TLS demands a certificate of its clients. A request that a proxy passed on comes from
@@ -18,7 +18,7 @@ from models.serving.http_errors import Refusal
 from tasks.host.http_guard import LEAST_TOKEN, SERVE_TOKEN, is_loopback, names_us, own_names, token_of
 from tasks.host.workspace import Workspace
 from tasks.release.settings import Settings
-from tasks.serve.buckets import Buckets
+from tasks.serve.rate_limit import Buckets
 
 REMOTE_RATE = 1000.0
 

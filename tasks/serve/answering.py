@@ -15,10 +15,10 @@ from models.inference.rows import Rows
 from models.serving import http_errors as refusals
 from models.serving.http_errors import Refusal
 from models.serving.mlflow_scoring import LONGEST_ID
+from tasks.serve.batcher import DEADLINE_S
 from tasks.serve.bodies import off_loop
-from tasks.serve.book import new_ids
-from tasks.serve.engine import DEADLINE_S
-from tasks.serve.passage import current
+from tasks.serve.prediction_logger import new_ids
+from tasks.serve.request_context import current
 
 if TYPE_CHECKING:
     from tasks.serve.state import State

@@ -22,8 +22,8 @@ from tasks.release.settings import Settings
 from tasks.serve import description, feedback, health, open_inference, scoring, webhook
 from tasks.serve.bodies import told
 from tasks.serve.calls import ways
-from tasks.serve.door import Door
 from tasks.serve.metric_files import forget_dead_workers
+from tasks.serve.middleware import Door
 from tasks.serve.state import State
 
 LOOK_S = 1.0
@@ -117,7 +117,7 @@ async def _over_grpc(state: State) -> AsyncIterator[None]:
     if not state.settings.grpc_port:
         yield
         return
-    from tasks.serve import grpc_server
+    from tasks.serve.grpc import server as grpc_server
 
     server = await grpc_server.start(state)
     try:

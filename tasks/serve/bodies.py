@@ -60,7 +60,7 @@ async def off_loop(is_large: bool, work: Callable[P, T], *args: P.args, **kwargs
     """Call a function: at once, or for a large body in a thread, so that probes and small requests are answered."""
     if not is_large:
         return work(*args, **kwargs)
-    await asyncio.sleep(0)  # a caller that has no task yet gets one: see `tasks.serve.short`
+    await asyncio.sleep(0)  # a caller that has no task yet gets one: see `tasks.serve.fast_path`
     return await asyncio.get_running_loop().run_in_executor(_LARGE, functools.partial(work, *args, **kwargs))
 
 

@@ -17,8 +17,8 @@ from typing import Any, cast
 import httptools
 import orjson
 
-from tasks.serve.door import OPEN
-from tasks.serve.short import ShortWay
+from tasks.serve.fast_path import ShortWay
+from tasks.serve.middleware import OPEN
 
 HEAD_S = 20.0
 """A head must be here by then, and so must the beginning of a body."""

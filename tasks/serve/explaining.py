@@ -12,8 +12,8 @@ from models.inference.loaded_model import Served
 from models.inference.rows import Rows
 from models.serving import http_errors as refusals
 from tasks.serve.answering import Answered
-from tasks.serve.engine import DEADLINE_S
-from tasks.serve.passage import current
+from tasks.serve.batcher import DEADLINE_S
+from tasks.serve.request_context import current
 
 if TYPE_CHECKING:
     from tasks.serve.state import State

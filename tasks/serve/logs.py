@@ -11,7 +11,7 @@ import logging
 import time
 from typing import Any
 
-from tasks.serve.passage import Passage
+from tasks.serve.request_context import Passage
 
 ORDINARY_PER_S = 5
 REFUSED_PER_S = 20

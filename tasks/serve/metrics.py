@@ -20,11 +20,11 @@ from prometheus_client.multiprocess import MultiProcessCollector
 from models.inference.loaded_model import Answer, Served
 from models.inference.names import LABEL, PREDICTION, PROBABILITIES
 from tasks.serve.metric_files import SHARED
-from tasks.serve.passage import Passage
+from tasks.serve.request_context import Passage
 
 if TYPE_CHECKING:
     from tasks.release.loaded_versions import Shelf
-    from tasks.serve.engine import Engine
+    from tasks.serve.batcher import Engine
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 30.0)

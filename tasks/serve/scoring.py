@@ -19,7 +19,7 @@ from tasks.serve import explaining
 from tasks.serve.answering import Answered, Question, answer, checked_key
 from tasks.serve.bodies import LARGE_BYTES, answered, content_of, kind_of, off_loop, told
 from tasks.serve.calls import Call, Endpoint, Said, route
-from tasks.serve.door import REQUEST_ID
+from tasks.serve.middleware import REQUEST_ID
 
 VERSION = "x-loopline-version"
 """The header of the version that answered."""

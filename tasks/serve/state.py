@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from tasks.release.loaded_versions import Shelf
 from tasks.release.settings import Settings
 from tasks.serve.access import Access
-from tasks.serve.book import Book
-from tasks.serve.engine import Engine
+from tasks.serve.batcher import Engine
 from tasks.serve.logs import RequestLog
 from tasks.serve.metrics import Metrics
+from tasks.serve.prediction_logger import Book
 
 
 @dataclass(slots=True)

@@ -28,7 +28,7 @@ from models.inference.predict import session
 from tasks.host import ports
 from tasks.host.workspace import Workspace
 from tasks.release.settings import Settings
-from tasks.serve.book import Book, new_ids
+from tasks.serve.prediction_logger import Book, new_ids
 from tests.bench import served_mlp
 from tests.bench.load import Load, http_request, load
 from tests.serving import LiveServer, crown, live_server

@@ -19,7 +19,7 @@ from tritonclient.utils import InferenceServerException
 
 from tasks.host import ports
 from tasks.host.workspace import Workspace
-from tasks.serve.grpc_messages import SERVICE, message
+from tasks.serve.grpc.messages import SERVICE, message
 from tests.over_grpc import call, typed_request
 from tests.serving import LiveServer, Reply, crown, live_server
 

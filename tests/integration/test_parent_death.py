@@ -14,7 +14,7 @@ import pytest
 from tests.children import started
 
 PARENTS = {
-    "a server and its compactor": "from tasks.serve.beside import _started; block = _started(str(root))",
+    "a server and its compactor": "from tasks.serve.compactor import _started; block = _started(str(root))",
     "a server and its shadow": """
 from tasks.serve.background import Background
 block = contextlib.nullcontext(Background(workspace, "tiny")._start("tasks.release.shadow", "1"))

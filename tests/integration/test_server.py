@@ -24,7 +24,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tasks.host import ports
 from tasks.host.http_guard import SERVE_TOKEN, token_of
 from tasks.host.workspace import Workspace
-from tasks.serve.grpc_messages import message
+from tasks.serve.grpc.messages import message
 from tests.bench.load import Load, http_request, load
 from tests.conftest import Serve
 from tests.over_grpc import call_whole, typed_request

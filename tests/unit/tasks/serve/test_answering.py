@@ -17,8 +17,8 @@ from tasks.release.loaded_versions import Shelf
 from tasks.release.settings import Settings
 from tasks.serve import scoring
 from tasks.serve.answering import Answered, Question, answer
-from tasks.serve.book import Book
 from tasks.serve.calls import Call
+from tasks.serve.prediction_logger import Book
 from tasks.serve.state import State
 from tasks.state.segments import segments_folder
 from tests.served_models import write_served

@@ -11,7 +11,7 @@ from models.inference.loaded_model import Answer, Served
 from models.serving.http_errors import Refusal
 from tasks.release.settings import Settings
 from tasks.serve.answering import Answered
-from tasks.serve.engine import Engine
+from tasks.serve.batcher import Engine
 from tasks.serve.explaining import check, explanations, is_asked
 from tasks.serve.state import State
 from tests.served_models import write_served

@@ -8,7 +8,7 @@ import pytest
 from tasks.host.logs import JsonLines, Repeated
 from tasks.serve import logs
 from tasks.serve.logs import ORDINARY_PER_S, REFUSED_PER_S, SLOW_S, RequestLog
-from tasks.serve.passage import Passage
+from tasks.serve.request_context import Passage
 
 
 @pytest.fixture

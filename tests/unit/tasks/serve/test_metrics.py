@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from models.inference.loaded_model import Answer, Served
 from models.serving.releases import Canary, Release
 from tasks.serve.metrics import MOST_CLASSES, MOST_KEPT, MOST_VERSIONS, OTHER, Metrics
-from tasks.serve.passage import Passage
+from tasks.serve.request_context import Passage
 from tests.served_models import write_served
 
 Samples = dict[tuple[str, ...], float]

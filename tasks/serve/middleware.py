@@ -20,7 +20,7 @@ from models.serving.http_errors import Refusal
 from tasks.host.http_guard import FORWARDED, is_foreign
 from tasks.host.logs import Repeated
 from tasks.serve.calls import Call, Said, Way, named
-from tasks.serve.passage import Passage, begin
+from tasks.serve.request_context import Passage, begin
 from tasks.serve.state import State
 
 OPEN = frozenset({*open_api.OPEN, "/webhooks/mlflow"})

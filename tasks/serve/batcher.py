@@ -80,7 +80,7 @@ class Engine:
             if time.monotonic() > deadline:
                 raise _late()
             return served.answer(feed)
-        await asyncio.sleep(0)  # a caller that has no task yet gets one: see `tasks.serve.short`
+        await asyncio.sleep(0)  # a caller that has no task yet gets one: see `tasks.serve.fast_path`
         loop = asyncio.get_running_loop()
         waiting = Waiting(served, feed, rows, deadline, loop, loop.create_future())
         self._enter(waiting)

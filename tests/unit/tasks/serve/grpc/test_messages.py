@@ -4,7 +4,7 @@ import pytest
 from google.protobuf import descriptor
 from tritonclient.grpc import service_pb2
 
-from tasks.serve.grpc_messages import _FIELDS, message, read
+from tasks.serve.grpc.messages import _FIELDS, message, read
 
 NESTED = {
     "TensorMetadata": "ModelMetadataResponse",

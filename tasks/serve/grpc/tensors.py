@@ -10,7 +10,7 @@ from models.errors import DataError
 from models.inference.tensors import BYTES, bytes_of_tensor, checked_shape, tensor_of_bytes, tensor_of_json, text_of
 from models.serving.open_inference import PREDICTION_ID, Inference, check_supported, timeout_of
 from tasks.serve.answering import Answered
-from tasks.serve.grpc_messages import message
+from tasks.serve.grpc.messages import message
 
 _CONTENTS = {
     "BOOL": "bool_contents",

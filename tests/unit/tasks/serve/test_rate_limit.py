@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from models.serving.http_errors import Refusal
-from tasks.serve.buckets import NEAR, SLOTS, Buckets
+from tasks.serve.rate_limit import NEAR, SLOTS, Buckets
 
 
 @pytest.fixture(params=["alone", "shared"])

@@ -25,12 +25,12 @@ from models.serving.open_inference import EXTENSIONS
 from tasks.release.settings import Settings
 from tasks.serve.answering import answer, checked_key, model_name, picked
 from tasks.serve.bodies import LARGE_BYTES
-from tasks.serve.door import REQUEST_ID, UNLOGGED, close
-from tasks.serve.grpc_messages import SERVICE, message, read
-from tasks.serve.grpc_tensors import inference_of, response_of
+from tasks.serve.grpc.messages import SERVICE, message, read
+from tasks.serve.grpc.tensors import inference_of, response_of
 from tasks.serve.health import why_dead, why_not_ready
+from tasks.serve.middleware import REQUEST_ID, UNLOGGED, close
 from tasks.serve.open_inference import model_metadata, own_version, question_of
-from tasks.serve.passage import begin
+from tasks.serve.request_context import begin
 from tasks.serve.state import State
 
 _CODES = {

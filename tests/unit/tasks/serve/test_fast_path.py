@@ -17,11 +17,12 @@ from uvicorn.server import ServerState
 
 from models.serving.http_errors import Refusal
 from tasks.release.settings import Settings
-from tasks.serve import calls, short
+from tasks.serve import calls
+from tasks.serve import fast_path as short
 from tasks.serve.app import make
 from tasks.serve.calls import Call, Said
-from tasks.serve.door import SMALL_BYTES, Door
-from tasks.serve.short import ShortWay
+from tasks.serve.fast_path import ShortWay
+from tasks.serve.middleware import SMALL_BYTES, Door
 from tasks.serve.state import State
 
 Play = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[Any]]

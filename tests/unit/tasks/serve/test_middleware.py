@@ -12,9 +12,9 @@ from starlette.responses import Response
 
 from models.serving.http_errors import Refusal
 from tasks.release.settings import Settings
-from tasks.serve import passage
+from tasks.serve import request_context as passage
 from tasks.serve.access import Access
-from tasks.serve.door import SMALL_BYTES, Door
+from tasks.serve.middleware import SMALL_BYTES, Door
 from tasks.serve.state import State
 
 TOKEN = "the-token-of-this-server"

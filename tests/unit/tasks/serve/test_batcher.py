@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from models.inference.loaded_model import Answer
 from models.serving.http_errors import Refusal
-from tasks.serve.engine import MOST_ROWS, Engine
+from tasks.serve.batcher import MOST_ROWS, Engine
 
 SOON = 30.0
 
@@ -223,7 +223,7 @@ def test_a_call_that_does_not_end_is_told(monkeypatch: pytest.MonkeyPatch) -> No
     async def play() -> None:
         first = await held(engine, model)
         assert not engine.is_stuck
-        monkeypatch.setattr("tasks.serve.engine.STUCK_S", -1.0)
+        monkeypatch.setattr("tasks.serve.batcher.STUCK_S", -1.0)
         assert engine.is_stuck
         monkeypatch.undo()
         model.gate.set()

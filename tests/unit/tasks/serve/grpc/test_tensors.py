@@ -9,8 +9,8 @@ from tritonclient.grpc import service_pb2
 from models.errors import DataError
 from models.inference.loaded_model import Served
 from tasks.serve.answering import Answered
-from tasks.serve.grpc_messages import message
-from tasks.serve.grpc_tensors import inference_of, response_of
+from tasks.serve.grpc.messages import message
+from tasks.serve.grpc.tensors import inference_of, response_of
 from tests.served_models import write_served
 
 

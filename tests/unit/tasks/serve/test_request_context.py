@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from tasks.serve import passage
+from tasks.serve import request_context as passage
 
 
 def test_each_task_notes_its_own() -> None:

@@ -13,8 +13,8 @@ from models.inference.loaded_model import Served
 from models.inference.rows import Rows
 from models.serving.framing import unframed
 from tasks.release.settings import Settings
-from tasks.serve import book as module
-from tasks.serve.book import Book, new_ids
+from tasks.serve import prediction_logger as module
+from tasks.serve.prediction_logger import Book, new_ids
 from tasks.state.segments import segments, segments_folder
 from tests.served_models import write_served
 

@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from tasks.serve.calls import Said, Way, named
-from tasks.serve.door import Door, is_small, send_said
+from tasks.serve.middleware import Door, is_small, send_said
 
 Going = Coroutine[Any, Any, Said]
 
