@@ -9,9 +9,9 @@ from prefect.artifacts import create_link_artifact, create_markdown_artifact
 
 from flows import reporting
 from flows.backtesting import as_markdown, replay
-from tasks.backtest import Asked, page
 from tasks.host import stores
 from tasks.host.workspace import Workspace
+from tasks.operations.backtest import Asked, page
 from tasks.platform.report_pages import address_of
 
 

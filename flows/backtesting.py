@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tasks.backtest import Asked, backtest
 from tasks.host.workspace import Project
 from tasks.loop.loop import Reporter, open_stage
+from tasks.operations.backtest import Asked, backtest
 from tasks.steps import ingest as ingesting
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ from typing import Literal
 from models.errors import StoreError
 from tasks.host import server_access as prefect_access
 from tasks.host.workspace import Workspace
+from tasks.operations.reap import reap
 from tasks.platform import platform
 from tasks.platform.services import ServiceState
 from tasks.prefect.prefect_server import Server
-from tasks.reap import reap
 
 POLL_S = 1.0
 ADDRESS_POLL_S = 0.05

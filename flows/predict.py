@@ -8,9 +8,9 @@ from prefect import flow
 
 from flows import reporting
 from models.project_spec.reader import read_spec
-from tasks import predict as predicting
 from tasks.host import stores
 from tasks.host.workspace import Workspace
+from tasks.operations import predict as predicting
 
 
 @flow(name="predict", persist_result=False)

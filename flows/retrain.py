@@ -17,9 +17,9 @@ from prefect.states import Completed
 
 from models.errors import DataError, GateRefused
 from models.triggers.signal import Decision, Kind, Signal, clock
-from tasks import retrain as retraining
 from tasks.host import stores
 from tasks.host.workspace import Project, Workspace
+from tasks.operations import retrain as retraining
 
 
 class Approval(RunInput):  # type: ignore[misc]  # seen as Any: Prefect loads it lazily
@@ -93,7 +93,7 @@ def _kind(trigger: Kind) -> Kind:
 def _carried_round(project: Project, decision: Decision) -> dict[str, Any] | State[Any]:
     """The loop, with what the policy changes of the spec; rejected data ends the run in a state of that name."""
     from flows.train import opened, round_trip  # numpy, pyarrow: a run that waits must not load them to say so
-    from tasks.reap import reap
+    from tasks.operations.reap import reap
 
     overrides, refresh = retraining.loop_overrides(project)
     for line in reap(project.workspace, retraining.spec_of(project).name):

@@ -14,8 +14,8 @@ from tasks.host import processes
 from tasks.host import server_access as prefect_access
 from tasks.host.workspace import Project, Workspace
 from tasks.loop.loop import begun_here, read_book
+from tasks.operations.reap import reap
 from tasks.prefect.prefect_server import Server, is_healthy
-from tasks.reap import reap
 
 if TYPE_CHECKING:
     from prefect import Flow

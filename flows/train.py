@@ -14,7 +14,7 @@ from flows.prefect_steps import step
 from models.project_spec.reader import read_spec
 from tasks.host.workspace import Project, Workspace
 from tasks.loop.loop import Loop, name_loop, open_loop
-from tasks.reap import reap
+from tasks.operations.reap import reap
 from tasks.steps import card as carding
 from tasks.steps import export as exporting
 from tasks.steps import ingest as ingesting

@@ -50,7 +50,7 @@ def watch(project: str) -> State[Any]:
 def arrive(project: Project) -> list[str]:
     """Tell of data that came at the source; what goes wrong there is said, and keeps nobody from looking."""
     from models.errors import LooplineError
-    from tasks.arrivals import announce
+    from tasks.operations.arrivals import announce
 
     try:
         return [signal.reason for signal in announce(project)]
@@ -62,7 +62,7 @@ def arrive(project: Project) -> list[str]:
 @task(name="look", task_run_name="look", cache_policy=NO_CACHE, persist_result=False, retries=2, retry_delay_seconds=5)
 def look(project: Project) -> Findings:
     """Count, judge, write `watch.json` and `watch.html`, tell MLflow and Prefect; again where a store was away."""
-    from tasks.watch import look as act
+    from tasks.operations.monitor import look as act
 
     return act(project, read_spec(project.spec_path, (), project.shown_spec))
 

@@ -14,10 +14,10 @@ from models.judge.verdict import Estimate, Verdict
 from models.project_spec.blocks import Judge
 from models.project_spec.reader import read_spec
 from models.serving.records import Recorder, label_record
-from tasks import watch
 from tasks.host.workspace import Project
 from tasks.mlflow import registry_reader as registry_view
 from tasks.mlflow import watched_versions
+from tasks.operations import monitor as watch
 from tasks.state.predictions import label_store, prediction_log
 from tasks.state.segments import SegmentWriter, segments_folder
 from tests.unit.models.watch import conftest as made

@@ -24,7 +24,7 @@ def command(project: str, count: int, out: Path | None) -> None:
 
     Example: loopline ask penguins -n 20 --out to-label.csv
     """
-    from tasks.ask import ask, write_csv
+    from tasks.operations.suggest_labels import ask, write_csv
 
     workspace = Workspace.find()
     stores.configure(workspace)

@@ -46,7 +46,7 @@ def command(
     stores.configure(workspace)
     found = workspace.project(project)
     from flows.backtesting import print_backtest, replay
-    from tasks.backtest import Asked, page
+    from tasks.operations.backtest import Asked, page
 
     asked = Asked(policies, begin, period, label_delay)
     result = replay(found, list(overrides), asked, reporting.for_terminal())

@@ -20,7 +20,7 @@ def command(as_json: bool) -> None:
 
     Example: loopline doctor
     """
-    from tasks.doctor import examine
+    from tasks.operations.doctor import examine
 
     workspace = Workspace.find()
     stores.configure(workspace)

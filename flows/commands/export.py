@@ -25,7 +25,7 @@ def command(project: str, to: Path, version: str, as_json: bool) -> None:
 
     Example: loopline export penguins --to penguins-edge
     """
-    from tasks.edge import export_edge
+    from tasks.operations.edge import export_edge
 
     workspace = Workspace.find()
     stores.configure(workspace)

@@ -34,7 +34,7 @@ def command(
     """
     if (file is None) == (not forget):
         raise click.UsageError("give a FILE of labels, or --forget ID")
-    from tasks import label
+    from tasks.operations import label
 
     workspace = Workspace.find()
     stores.configure(workspace)

@@ -21,7 +21,7 @@ def command(name: str, data: Path, target: str | None) -> None:
 
     Example: loopline new churn --from customers.csv --target left
     """
-    from tasks.scaffold import columns_of, make_project
+    from tasks.operations.scaffold import columns_of, make_project
 
     columns, guessed = columns_of(data)
     if not columns:

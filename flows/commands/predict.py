@@ -28,7 +28,7 @@ def command(project: str, file: Path, out: Path | None, id_column: str | None, v
 
     Example: loopline predict penguins new.csv --id tag --out predictions.parquet
     """
-    from tasks.predict import predict
+    from tasks.operations.predict import predict
 
     workspace = Workspace.find()
     stores.configure(workspace)

@@ -22,7 +22,7 @@ def command(as_json: bool) -> None:
 
     Example: loopline reap
     """
-    from tasks.reap import reap
+    from tasks.operations.reap import reap
 
     workspace = Workspace.find()
     stores.configure(workspace)

@@ -14,7 +14,7 @@ from models.project_spec.reader import read_spec
 from tasks.host import stores
 from tasks.host.workspace import Project, Workspace
 from tasks.loop.ledger import Ledger
-from tasks.reap import is_owed
+from tasks.operations.reap import is_owed
 
 
 @click.command()

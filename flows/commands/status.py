@@ -13,7 +13,7 @@ from models.report.overview_page import TITLES, ago, clock, coverage, front_page
 from models.report.pages import interval, show
 from tasks.host import stores
 from tasks.host.workspace import Workspace
-from tasks.overview import overview
+from tasks.operations.overview import overview
 
 if TYPE_CHECKING:
     from rich.console import Console

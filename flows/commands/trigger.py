@@ -31,7 +31,7 @@ def command(project: str, kind: str, reason: str, if_grown: bool, as_json: bool)
     Example: loopline trigger flights --reason "the airline changed its codes"
     """
     from models.triggers.signal import Signal
-    from tasks import arrivals
+    from tasks.operations import arrivals
     from tasks.platform.services import supervisor
     from tasks.prefect import events
 

@@ -28,7 +28,7 @@ def command(project: str, as_json: bool) -> None:
 
     Example: loopline watch flights
     """
-    from tasks.watch import look
+    from tasks.operations.monitor import look
 
     workspace = Workspace.find()
     workspace.make()

@@ -22,7 +22,7 @@ PACKAGES = ("models", "tasks")
 ROOT = Path(__file__).resolve().parents[2]
 OWN_FOLDERS = tuple(f"{ROOT / package}{os.sep}" for package in PACKAGES)
 # Editing these changes what is said or where it is kept, never what is computed.
-MACHINERY = "tasks.runtime"
+MACHINERY = "tasks.operations"
 SILENT_MODULES = frozenset(
     {
         "models.errors",

@@ -19,8 +19,8 @@ from starlette.routing import Route
 
 from models.errors import LooplineError, StoreError
 from models.project_spec.reader import read_spec
-from tasks import overview as gathering
 from tasks.host.workspace import Project, Workspace
+from tasks.operations import overview as gathering
 from tasks.page.wishes import wish
 
 MOST_CHARACTERS = 500
@@ -45,7 +45,7 @@ def _told(take: Callable[[Project, bytes], dict[str, int]], project: Project, bo
 
 
 def _labels_of_csv(project: Project, body: bytes) -> dict[str, int]:
-    from tasks.label import accept_file
+    from tasks.operations.label import accept_file
 
     spec = read_spec(project.spec_path, (), project.shown_spec)
     with tempfile.TemporaryDirectory() as folder:
@@ -57,7 +57,7 @@ def _labels_of_csv(project: Project, body: bytes) -> dict[str, int]:
 def _labels_of_json(project: Project, body: bytes) -> dict[str, int]:
     import pyarrow as pa
 
-    from tasks.label import accept
+    from tasks.operations.label import accept
 
     rows = _json(body)
     if not isinstance(rows, list) or not rows or not all(isinstance(row, dict) for row in rows):

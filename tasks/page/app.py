@@ -20,8 +20,8 @@ from models.errors import StoreError
 from models.report import overview_page
 from models.report.facts import Overview, ProjectFacts
 from models.report.overview_page import Link
-from tasks import overview as gathering
 from tasks.host.workspace import Workspace
+from tasks.operations import overview as gathering
 from tasks.page import api, buttons, login
 from tasks.page.guard import API, REPORT_POLICY, Guard
 from tasks.page.security import Gate

@@ -19,8 +19,8 @@ from starlette.routing import Route
 
 from models.report.facts import ProjectFacts
 from models.report.overview_page import render_confirm, render_message
-from tasks import overview as gathering
 from tasks.host.workspace import Workspace
+from tasks.operations import overview as gathering
 from tasks.page.acting import Act, Outcome, act
 from tasks.page.session import checked_form, form_token, html, logout_token, text_of
 from tasks.page.wishes import answer, wish

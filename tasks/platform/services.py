@@ -75,7 +75,7 @@ SERVICES = (
         by_wish=True,
     ),
     Service("worker", "tasks.prefect.worker", title="Worker"),
-    Service("compactor", "tasks.compact", title="Compactor"),
+    Service("compactor", "tasks.operations.compact", title="Compactor"),
 )
 
 

@@ -52,7 +52,7 @@ def _keep(settings: Settings, stop: threading.Event) -> None:
 
 @contextlib.contextmanager
 def _started(root: str) -> Iterator[subprocess.Popen[bytes]]:
-    process = subprocess.Popen(tied(["-m", "tasks.compact", root, "--beside"]), stdin=subprocess.DEVNULL)
+    process = subprocess.Popen(tied(["-m", "tasks.operations.compact", root, "--beside"]), stdin=subprocess.DEVNULL)
     try:
         yield process
     finally:

@@ -22,7 +22,7 @@ ELSEWHERE: dict[str, str] = {
     "tasks/loop/origin.py": "tests/integration/test_loop.py: needs a registered version",
     "tasks/mlflow/watched_versions.py": "tests/integration/test_loop.py: needs a registered version",
     "tasks/tools/optuna_study.py": "tests/integration/test_optuna_study.py: needs Optuna and its storage",
-    "tasks/backtest.py": "tests/e2e/test_backtest.py: needs trainings, kept and found again",
+    "tasks/operations/backtest.py": "tests/e2e/test_backtest.py: needs trainings, kept and found again",
     "tasks/steps/card.py": "tests/integration/test_loop.py: needs the steps before it and the real tools",
     "tasks/steps/export.py": "tests/integration/test_loop.py: needs the steps before it and the real tools",
     "tasks/steps/judge.py": "tests/integration/test_loop.py: needs the steps before it and the real tools",

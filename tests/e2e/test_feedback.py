@@ -176,7 +176,7 @@ def test_the_compactor_killed_at_any_moment_loses_no_row(home: Loopline, predict
     home("predict", "penguins", str(tmp_path), "--id", "tag", "--out", str(predicted.with_name("small.parquet"))).ok()
     assert prediction_log(state).summary()["parts"] == before["parts"] + 9
     environ = {**os.environ, "LOOPLINE_HOME": str(home.home)}
-    program = ("-m", "tasks.compact", str(home.home))
+    program = ("-m", "tasks.operations.compact", str(home.home))
     for delay in (0.0, 0.4, 0.8, 1.2):
         with started([sys.executable, *program], env=environ, stderr=subprocess.DEVNULL) as process:
             time.sleep(delay)

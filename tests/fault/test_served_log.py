@@ -76,7 +76,7 @@ class Client(threading.Thread):
 def compactors(server: LiveServer) -> list[psutil.Process]:
     with contextlib.suppress(psutil.Error):
         children = psutil.Process(server.process.pid).children()
-        return [one for one in children if "tasks.compact" in " ".join(one.cmdline())]
+        return [one for one in children if "tasks.operations.compact" in " ".join(one.cmdline())]
     return []
 
 

@@ -14,9 +14,9 @@ from models.data.preparation import Preparation
 from models.project_spec.reader import read_spec
 from models.scaffold.table import guess_spec
 from tasks.host.workspace import Project, Workspace
-from tasks.label import accept
 from tasks.loop.loop import open_stage
-from tasks.predict import predict
+from tasks.operations.label import accept
+from tasks.operations.predict import predict
 from tasks.state.ingest_segments import move
 from tasks.steps.ingest import ingest
 from tasks.steps.prepare import prepare

@@ -34,12 +34,12 @@ from tasks.loop.loop import Loop, open_loop
 from tasks.mlflow.delivery import client
 from tasks.mlflow.registry import Registry
 from tasks.mlflow.registry_reader import aliased
+from tasks.operations.monitor import look
+from tasks.operations.reap import reap
 from tasks.ranks.rank_pool import Gang
-from tasks.reap import reap
 from tasks.state.predictions import label_store, prediction_log
 from tasks.steps import card, export, ingest, judge, prepare, promote, register, search, train, validate, version
 from tasks.tools.optuna_study import ask, open_study, trials_of
-from tasks.watch import look
 from tests.conftest import QUIET
 
 ROWS = "x,c,y\n" + "".join(f"{i / 7},{'uvw'[i % 3]},{'yes' if i % 3 else 'no'}\n" for i in range(400))

@@ -10,13 +10,13 @@ import pytest
 
 from models.files import write_json
 from models.triggers.signal import Signal
-from tasks import retrain
 from tasks.host import processes
 from tasks.host.workspace import Project
 from tasks.loop import decisions
 from tasks.mlflow import registry_reader as registry_view
 from tasks.mlflow.registry_reader import Version
-from tasks.retrain import answered, asked_by, loop_overrides, open_question, unanswered, weigh
+from tasks.operations import retrain
+from tasks.operations.retrain import answered, asked_by, loop_overrides, open_question, unanswered, weigh
 from tests.conftest import MakeProject
 
 

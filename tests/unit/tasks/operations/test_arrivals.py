@@ -7,11 +7,11 @@ import time
 import pytest
 
 from models.triggers.signal import PastLoop
-from tasks import arrivals
-from tasks.arrivals import announce
 from tasks.host.workspace import Project
 from tasks.loop import history
 from tasks.loop.growth import Growth
+from tasks.operations import arrivals
+from tasks.operations.arrivals import announce
 from tasks.prefect.events import waiting
 from tests.conftest import MakeProject
 

@@ -15,9 +15,9 @@ import pytest
 from models.files import write_text
 from models.project_spec.reader import read_spec
 from models.serving.records import label_record
-from tasks import compact
-from tasks.compact import Compactor, run, specs
 from tasks.host.signals import StopRequest
+from tasks.operations import compact
+from tasks.operations.compact import Compactor, run, specs
 from tasks.prefect import events
 from tasks.state.ingest_segments import moving
 from tasks.state.part_log import FEWEST_PARTS
@@ -71,7 +71,7 @@ def test_what_servers_wrote_is_moved_project_by_project(workspace):
 def test_an_idle_one_imports_no_arrow(workspace):
     (workspace.state / "projects" / "a").mkdir(parents=True)
     program = (
-        "import sys; from pathlib import Path; from tasks.compact import Compactor; "
+        "import sys; from pathlib import Path; from tasks.operations.compact import Compactor; "
         "from tasks.host.workspace import Workspace; Compactor(Workspace(Path(sys.argv[1]))).once(); "
         "sys.exit('pyarrow' in sys.modules)"
     )
@@ -144,7 +144,7 @@ def test_it_is_a_program_that_ends_when_asked(workspace):
     state = workspace.state / "projects" / "a"
     fill(state)
     serve(state, "one")
-    command = [sys.executable, "-m", "tasks.compact", str(workspace.root)]
+    command = [sys.executable, "-m", "tasks.operations.compact", str(workspace.root)]
     with started(command, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         assert "2 rows moved, " in process.stderr.readline()

@@ -21,8 +21,8 @@ from models.training.job import Job, Result
 from models.training.rank import run_job
 from tasks.host.workspace import Project, Workspace
 from tasks.loop.loop import Silent
-from tasks.runtime.rehearsal import Rehearsal
-from tasks.runtime.replay_progress import Progress
+from tasks.operations.backtest_cache import Rehearsal
+from tasks.operations.replay_progress import Progress
 
 KNOWN = 300
 SPEC = """\

@@ -6,9 +6,9 @@ import pytest
 from models.errors import StoreError, UsageError
 from models.export.bundle import FILES
 from models.files import sha256
-from tasks.edge import export_edge
 from tasks.host import stores
 from tasks.host.workspace import Workspace
+from tasks.operations.edge import export_edge
 from tests.serving import crown
 
 

@@ -7,7 +7,7 @@ import pytest
 from models.errors import DataError, UsageError
 from models.project_spec.reader import read_spec
 from tasks.host.workspace import Workspace
-from tasks.scaffold import columns_of, make_project
+from tasks.operations.scaffold import columns_of, make_project
 
 CSV = "id,colour,size,left\n" + "".join(f"{n},{'red' if n % 2 else 'blue'},{n * 0.5},{n % 3 == 0}\n" for n in range(60))
 

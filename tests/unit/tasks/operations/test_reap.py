@@ -16,7 +16,7 @@ from models.project_spec.reader import read_spec
 from tasks.host import processes
 from tasks.host.workspace import Workspace
 from tasks.loop.loop import OWNER, open_stage
-from tasks.reap import _of_the_dead, is_owed, reap
+from tasks.operations.reap import _of_the_dead, is_owed, reap
 from tests.conftest import MakeProject
 
 

@@ -36,8 +36,8 @@ from models.project_spec.blocks import Spec
 from models.training.job import WEIGHTS_FILE, Job, Origin
 from tasks.host.workspace import Project
 from tasks.loop.ledger import Ledger
+from tasks.operations.replay_progress import Progress
 from tasks.ranks.rank_pool import Gang, default_threads
-from tasks.runtime.replay_progress import Progress
 
 if TYPE_CHECKING:
     from models.backtest.monitor import Served

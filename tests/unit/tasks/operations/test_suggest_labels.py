@@ -7,9 +7,9 @@ import pytest
 
 from models.errors import DataError, UsageError
 from models.project_spec.reader import read_spec
-from tasks.ask import ask, write_csv
-from tasks.label import accept, accept_file
-from tasks.predict import predict
+from tasks.operations.label import accept, accept_file
+from tasks.operations.predict import predict
+from tasks.operations.suggest_labels import ask, write_csv
 from tests.served_models import put_in_cache
 
 

@@ -12,8 +12,8 @@ from models.errors import DataError, StoreError, UsageError
 from models.inference import batch
 from models.project_spec.reader import read_spec
 from models.sources.row_batches import concatenated
-from tasks import predict as predicting
-from tasks.predict import forget_old, predict
+from tasks.operations import predict as predicting
+from tasks.operations.predict import forget_old, predict
 from tasks.state.predictions import prediction_log
 from tests.conftest import ROWS
 from tests.served_models import put_in_cache

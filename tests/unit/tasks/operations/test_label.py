@@ -9,8 +9,8 @@ import pytest
 
 from models.errors import DataError, StoreError, UsageError
 from models.project_spec.reader import read_spec
-from tasks.label import accept, accept_file, forget
-from tasks.predict import predict
+from tasks.operations.label import accept, accept_file, forget
+from tasks.operations.predict import predict
 from tasks.state import add_labels as taking
 from tasks.state.feedback import feedback_of
 from tasks.state.ingest_segments import move

@@ -13,10 +13,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from tasks import doctor
-from tasks.doctor import Finding, examine
 from tasks.host.processes import SERVICE
 from tasks.host.workspace import Workspace
+from tasks.operations import doctor
+from tasks.operations.doctor import Finding, examine
 from tasks.state.predictions import label_store
 from tests.conftest import MakeProject
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from models.backtest.periods import Period, Rows
 from tasks.loop.loop import Silent
-from tasks.runtime.replay_progress import Progress
+from tasks.operations.replay_progress import Progress
 
 
 class Heard(Silent):

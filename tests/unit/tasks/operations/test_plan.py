@@ -4,7 +4,7 @@ from models.data.preparation import Numeric, Preparation, Target
 from models.errors import UsageError
 from models.project_spec.reader import read_spec
 from tasks.host.workspace import Project
-from tasks.plan import plan_cluster
+from tasks.operations.plan import plan_cluster
 from tests.conftest import MakeProject
 
 

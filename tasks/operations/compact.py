@@ -188,8 +188,8 @@ def _ask_again(workspace: Workspace) -> None:
 
 
 def main() -> None:
-    """`python -m tasks.compact ROOT`: until SIGTERM; with `--beside` until its parent ends, too."""
-    parser = argparse.ArgumentParser(prog="python -m tasks.compact", description=__doc__)
+    """`python -m tasks.operations.compact ROOT`: until SIGTERM; with `--beside` until its parent ends, too."""
+    parser = argparse.ArgumentParser(prog="python -m tasks.operations.compact", description=__doc__)
     parser.add_argument("root", type=Path, help="The workspace.")
     parser.add_argument("--beside", action="store_true", help="Beside a server that started it, and ends with it.")
     given = parser.parse_args()

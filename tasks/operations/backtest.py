@@ -21,9 +21,9 @@ from tasks.host.locks import held
 from tasks.host.workspace import Project
 from tasks.loop.ledger import Ledger
 from tasks.loop.loop import Reporter
+from tasks.operations.backtest_cache import FOLDER, Rehearsal
+from tasks.operations.replay_progress import Progress
 from tasks.ranks.rank_pool import Gang
-from tasks.runtime.rehearsal import FOLDER, Rehearsal
-from tasks.runtime.replay_progress import Progress
 
 if TYPE_CHECKING:
     from models.backtest.ordered import Ordered

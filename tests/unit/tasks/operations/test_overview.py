@@ -17,7 +17,7 @@ from models.triggers.signal import Decision, PastLoop, Signal
 from tasks.host import processes
 from tasks.host.workspace import Project, Workspace
 from tasks.loop import decisions, history
-from tasks.overview import known_projects, name_of, overview, project_facts, project_named
+from tasks.operations.overview import known_projects, name_of, overview, project_facts, project_named
 from tasks.prefect import events
 from tests.conftest import MakeProject
 from tests.told_facts import findings, window

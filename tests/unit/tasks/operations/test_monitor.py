@@ -14,7 +14,7 @@ import pytest
 
 from models.monitoring.report import Findings
 from models.project_spec.reader import read_spec
-from tasks import watch
+from tasks.operations import monitor as watch
 from tasks.prefect import events
 from tasks.state.predictions import label_store
 from tasks.state.watch_store import opened
@@ -271,7 +271,7 @@ def test_a_process_killed_in_the_middle_of_a_look_counts_nothing_twice(world: Wo
         "patch.setattr(WatchStore, 'set_place', lambda *given: os.kill(os.getpid(), 9))\n"
         "World(Workspace.find().project('tiny'), patch).look()"
     )
-    done = subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parents[3], check=False)
+    done = subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parents[4], check=False)
     assert done.returncode == -9
     found = world.look()
     assert [(window.num_predictions, window.num_labels) for window in found.windows] == [

@@ -1,0 +1,1 @@
+"""What a person or a schedule asks for beside the loop."""

@@ -1,1 +1,0 @@
-"""The workspace a task acts in: its paths, records, locks, processes and stores."""
