@@ -63,7 +63,7 @@ SERVICES = (
         title="Prefect",
     ),
     Service("mlflow", "tasks.mlflow.mlflow_server", SERVED, health="/health", port=5000, title="MLflow"),
-    Service("overview", "tasks.page", SERVED, health="/health", port=4300, title="Overview"),
+    Service("overview", "tasks.dashboard", SERVED, health="/health", port=4300, title="Overview"),
     Service("optuna", "tasks.tools.optuna_page", SERVED, health="/health", port=4301, title="Optuna"),
     Service(
         "serve",

@@ -136,7 +136,7 @@ def _served(workspace: Workspace) -> Iterator[str]:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = int(probe.getsockname()[1])
-    command = [sys.executable, "-m", "tasks.page", str(workspace.root), "--port", str(port)]
+    command = [sys.executable, "-m", "tasks.dashboard", str(workspace.root), "--port", str(port)]
     with started(command, cwd=ROOT) as process:
         try:
             for _ in range(600):

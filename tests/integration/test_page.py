@@ -119,7 +119,7 @@ def serving(workspace: Workspace, *arguments: str, is_cold: bool = False) -> Ite
         probe.bind(("127.0.0.1", 0))
         port = int(probe.getsockname()[1])
     options = ["-P"] if is_cold else []
-    command = [*options, "-m", "tasks.page", str(workspace.root), "--port", str(port), *arguments]
+    command = [*options, "-m", "tasks.dashboard", str(workspace.root), "--port", str(port), *arguments]
     log = workspace.root / f"page-{port}.log"
     with log.open("wb") as printing:
         process = warm.start_python(command, dict(os.environ), ROOT, printing)

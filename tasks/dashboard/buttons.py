@@ -19,11 +19,11 @@ from starlette.routing import Route
 
 from models.report.facts import ProjectFacts
 from models.report.overview_page import render_confirm, render_message
+from tasks.dashboard.acting import Act, Outcome, act
+from tasks.dashboard.approvals import answer, wish
+from tasks.dashboard.session import checked_form, form_token, html, logout_token, text_of
 from tasks.host.workspace import Workspace
 from tasks.operations import overview as gathering
-from tasks.page.acting import Act, Outcome, act
-from tasks.page.session import checked_form, form_token, html, logout_token, text_of
-from tasks.page.wishes import answer, wish
 
 REASON = "a person asked on the overview page"
 

@@ -8,9 +8,9 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from models.report.overview_page import render_login
-from tasks.page.guard import safe_next
-from tasks.page.security import Gate
-from tasks.page.session import checked_form, form_token, html, keep_session
+from tasks.dashboard.guard import safe_next
+from tasks.dashboard.security import Gate
+from tasks.dashboard.session import checked_form, form_token, html, keep_session
 
 
 def ask(request: Request) -> Response:

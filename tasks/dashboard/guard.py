@@ -12,8 +12,8 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from tasks.dashboard.security import Gate
 from tasks.host.http_guard import FORWARDED, is_foreign
-from tasks.page.security import Gate
 
 FORM_BYTES = 64 * 1024
 API_BYTES = 16 * 1024 * 1024

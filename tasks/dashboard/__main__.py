@@ -1,4 +1,4 @@
-"""Serve the overview page: `python -m tasks.page ROOT --host 127.0.0.1 --port 4300`; `/health` says when it is up."""
+"""Serve the overview page: `python -m tasks.dashboard ROOT --host 127.0.0.1 --port 4300`; `/health` says when it is up."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import argparse
 import os
 from pathlib import Path
 
+from tasks.dashboard.app import application
+from tasks.dashboard.security import gate
 from tasks.host import stores
 from tasks.host.workspace import Workspace
-from tasks.page.app import application
-from tasks.page.security import gate
 
 HOST, NAMES = "LOOPLINE_OVERVIEW_HOST", "LOOPLINE_OVERVIEW_NAMES"
 
@@ -18,7 +18,7 @@ def main() -> None:
     """Serve until ended by a signal."""
     import uvicorn
 
-    parser = argparse.ArgumentParser(prog="python -m tasks.page", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tasks.dashboard", description=__doc__)
     parser.add_argument("root", type=Path, help="The workspace.")
     parser.add_argument(
         "--host", default=os.environ.get(HOST, "127.0.0.1"), help="Where to listen; off loopback the token is asked."

@@ -7,7 +7,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
-from tasks.page.security import SESSION_S, Gate
+from tasks.dashboard.security import SESSION_S, Gate
 
 
 def cookie_of(request: Request) -> str:

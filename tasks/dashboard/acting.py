@@ -1,6 +1,6 @@
 """Move the champion for a button, in a process of its own: the server that shows pages never imports MLflow.
 
-`python -m tasks.page.acting ROOT` reads one `Act` as JSON from standard input and prints one `Outcome`.
+`python -m tasks.dashboard.acting ROOT` reads one `Act` as JSON from standard input and prints one `Outcome`.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ import uuid
 from models.errors import StoreError
 from models.report.facts import Waiting
 from models.triggers.signal import Signal
+from tasks.dashboard.acting import Outcome
 from tasks.host.workspace import Workspace
-from tasks.page.acting import Outcome
 from tasks.prefect.events import of_signal, send
 from tasks.prefect.flow_runs import ask
 from tasks.prefect.prefect_server import Server

@@ -20,12 +20,12 @@ from models.errors import StoreError
 from models.report import overview_page
 from models.report.facts import Overview, ProjectFacts
 from models.report.overview_page import Link
+from tasks.dashboard import api, buttons, login
+from tasks.dashboard.guard import API, REPORT_POLICY, Guard
+from tasks.dashboard.security import Gate
+from tasks.dashboard.session import html, logout_token
 from tasks.host.workspace import Workspace
 from tasks.operations import overview as gathering
-from tasks.page import api, buttons, login
-from tasks.page.guard import API, REPORT_POLICY, Guard
-from tasks.page.security import Gate
-from tasks.page.session import html, logout_token
 from tasks.platform.report_pages import known_pages, path_of
 from tasks.state.store_sizes import measure
 

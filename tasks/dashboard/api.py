@@ -19,9 +19,9 @@ from starlette.routing import Route
 
 from models.errors import LooplineError, StoreError
 from models.project_spec.reader import read_spec
+from tasks.dashboard.approvals import wish
 from tasks.host.workspace import Project, Workspace
 from tasks.operations import overview as gathering
-from tasks.page.wishes import wish
 
 MOST_CHARACTERS = 500
 BY = "http"

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tasks.dashboard.security import SESSION_S, Gate, gate
 from tasks.host.workspace import Workspace
-from tasks.page.security import SESSION_S, Gate, gate
 
 OPEN = Gate("127.0.0.1", "secret-of-this-workspace", "loopline_1")
 SHUT = Gate("0.0.0.0", "secret-of-this-workspace", "loopline_1", frozenset({"ml.example.org"}))

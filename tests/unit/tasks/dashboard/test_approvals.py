@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from models.report.facts import Waiting
+from tasks.dashboard.approvals import answer, wish
 from tasks.host.workspace import Workspace
-from tasks.page.wishes import answer, wish
 from tasks.prefect import flow_runs
 from tasks.prefect.events import waiting as events_waiting
 

@@ -11,8 +11,8 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 
-from tasks.page.guard import API_BYTES, FORM_BYTES, Guard, safe_next
-from tasks.page.security import Gate
+from tasks.dashboard.guard import API_BYTES, FORM_BYTES, Guard, safe_next
+from tasks.dashboard.security import Gate
 
 OPEN = Gate("127.0.0.1", "secret-of-this-workspace", "loopline_1")
 SHUT = Gate("192.0.2.7", "secret-of-this-workspace", "loopline_1")

@@ -1,0 +1,1 @@
+"""The dashboard: state, reasons and actions in a browser."""
