@@ -7,8 +7,8 @@ from typing import Any
 from prefect import flow
 from prefect.artifacts import create_link_artifact, create_markdown_artifact
 
-from flows import reporting
-from flows.backtesting import as_markdown, replay
+from flows.console import reporting
+from flows.console.backtesting import as_markdown, replay
 from tasks.host import stores
 from tasks.host.workspace import Workspace
 from tasks.operations.backtest import Asked, page

@@ -6,7 +6,7 @@ from typing import Any
 
 from prefect import flow
 
-from flows import reporting
+from flows.console import reporting
 from models.project_spec.reader import read_spec
 from tasks.host import stores
 from tasks.host.workspace import Workspace

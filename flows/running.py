@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from flows import reporting
+from flows.console import reporting
 from models.errors import LooplineError, StoreError
 from tasks.host import processes
 from tasks.host import server_access as prefect_access

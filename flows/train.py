@@ -9,7 +9,9 @@ from typing import Any
 from prefect import flow
 from prefect.runtime import deployment, flow_run
 
-from flows import looking, reporting, sigterm
+from flows import sigterm
+from flows.console import reporting
+from flows.console import summary as looking
 from flows.prefect_steps import step
 from models.project_spec.reader import read_spec
 from tasks.host.workspace import Project, Workspace

@@ -10,7 +10,7 @@ from prefect.cache_policies import NO_CACHE
 from prefect.runtime import flow_run
 from prefect.states import Completed
 
-from flows import reporting
+from flows.console import reporting
 from models.project_spec.reader import read_spec
 from tasks.host import stores
 from tasks.host.workspace import Project, Workspace

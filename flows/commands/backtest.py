@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from flows import reporting
 from flows.commands import options
+from flows.console import reporting
 from tasks.host import stores
 from tasks.host.workspace import Workspace
 
@@ -45,7 +45,7 @@ def command(
     workspace = Workspace.find()
     stores.configure(workspace)
     found = workspace.project(project)
-    from flows.backtesting import print_backtest, replay
+    from flows.console.backtesting import print_backtest, replay
     from tasks.operations.backtest import Asked, page
 
     asked = Asked(policies, begin, period, label_delay)

@@ -54,7 +54,7 @@ def command(project: str, overrides: tuple[str, ...], cluster: str | None, as_js
 
 
 def _weigh(found: Project, spec: Spec, cluster: str, name: str, as_json: bool) -> None:
-    from flows.planning import print_planning
+    from flows.console.planning import print_planning
     from tasks.operations.plan import plan_cluster
 
     weighed = plan_cluster(found, spec, cluster)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from flows import reporting
 from flows.commands import options
+from flows.console import reporting
 from models.project_spec.reader import read_spec
 from tasks.host import stores
 from tasks.host.workspace import Workspace

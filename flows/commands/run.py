@@ -58,13 +58,13 @@ def _check_refresh(refresh: tuple[str, ...]) -> None:
 
 def _tell(project: Project, ledger: Ledger, as_json: bool, ran: bool) -> None:
     """Say what was found, what was decided and why, where the model is; exit with 3 if the verdict was to keep."""
-    from flows.looking import summary
+    from flows.console.summary import summary
 
     told: dict[str, Any] = summary(project, ledger, ran)
     if as_json:
         click.echo(json.dumps(told, indent=2, default=str))
     else:
-        from flows.looking import print_summary
+        from flows.console.summary import print_summary
 
         print_summary(told)
     if told["decision"] != "promote":

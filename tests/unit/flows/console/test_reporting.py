@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from flows import reporting
-from flows.reporting import Lines, Live, PrefectLog
+from flows.console import reporting
+from flows.console.reporting import Lines, Live, PrefectLog
 
 
 @pytest.fixture(autouse=True)

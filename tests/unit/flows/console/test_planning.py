@@ -4,7 +4,7 @@ import pytest
 from click.testing import CliRunner
 
 from flows.commands.plan import command
-from flows.planning import print_planning
+from flows.console.planning import print_planning
 from models.data.preparation import Numeric, Preparation, Target
 from models.nets.sizes import Sizes
 from models.planner.candidates import Candidate

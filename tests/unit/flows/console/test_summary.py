@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from flows.looking import _best_epoch, print_summary, summary
+from flows.console.summary import _best_epoch, print_summary, summary
 from models.pipeline.keys import code_parts, key_of
 from models.pipeline.records import Record
 from models.pipeline.steps import STEPS

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.backtesting import as_markdown, print_backtest
+from flows.console.backtesting import as_markdown, print_backtest
 from tests.synthetic_past import made_backtest
 
 
