@@ -14,7 +14,7 @@ from typing import TextIO
 
 import click
 
-from flows.sigterm import well_timed
+from flows.prefect.sigterm import well_timed
 
 COMMANDS = {
     "run": "Carry a project round the loop.",

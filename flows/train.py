@@ -9,10 +9,10 @@ from typing import Any
 from prefect import flow
 from prefect.runtime import deployment, flow_run
 
-from flows import sigterm
 from flows.console import reporting
 from flows.console import summary as looking
-from flows.prefect_steps import step
+from flows.prefect import sigterm
+from flows.prefect.steps import step
 from models.project_spec.reader import read_spec
 from tasks.host.workspace import Project, Workspace
 from tasks.loop.loop import Loop, name_loop, open_loop

@@ -29,7 +29,7 @@ def command(project: str | None, write: Path | None, as_json: bool) -> None:
 
     Example: loopline deploy flights
     """
-    from flows.platform import tell_prefect
+    from flows.prefect.platform import tell_prefect
 
     workspace = Workspace.find()
     stores.configure(workspace)
@@ -38,7 +38,7 @@ def command(project: str | None, write: Path | None, as_json: bool) -> None:
         _write(chosen, write)
         return
     tell_prefect(workspace)
-    from flows.deployments import Planned, deploy  # Prefect reads its address as it is imported
+    from flows.prefect.deployments import Planned, deploy  # Prefect reads its address as it is imported
 
     trouble: list[str] = []
 
@@ -60,7 +60,7 @@ def command(project: str | None, write: Path | None, as_json: bool) -> None:
 
 
 def _write(projects: list[Project], path: Path) -> None:
-    from flows.deployments import prefect_file
+    from flows.prefect.deployments import prefect_file
 
     write_text(path, prefect_file(projects))
     click.echo(path)

@@ -18,7 +18,7 @@ def command(wait: bool, force: bool) -> None:
 
     Example: loopline down --wait
     """
-    from flows.platform import take_down
+    from flows.prefect.platform import take_down
     from models.errors import UsageError
     from tasks.platform.platform import loops
 

@@ -41,7 +41,7 @@ def command(wishes: tuple[str, ...], foreground: bool, as_json: bool) -> None:
 
     Example: loopline up --port mlflow=5001
     """
-    from flows.platform import bring_up
+    from flows.prefect.platform import bring_up
 
     workspace = Workspace.find()
     workspace.make()
@@ -64,7 +64,7 @@ def command(wishes: tuple[str, ...], foreground: bool, as_json: bool) -> None:
 @contextlib.contextmanager
 def _ended_by_hand(workspace: Workspace) -> Iterator[None]:
     """End the platform at Ctrl-C, SIGTERM or with the terminal, also while it comes up or where SIGINT was ignored."""
-    from flows.platform import take_down
+    from flows.prefect.platform import take_down
 
     for number in ENDING:
         signal.signal(number, signal.default_int_handler)

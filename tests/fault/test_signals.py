@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
 
-from flows.deployments import deploy
+from flows.prefect.deployments import deploy
 from models.triggers.signal import Signal
 from tasks.host import server_access as prefect_access
 from tasks.host.workspace import Workspace

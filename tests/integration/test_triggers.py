@@ -22,7 +22,7 @@ from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary
 from prefect.states import Crashed
 from prefect.utilities.processutils import command_from_string
 
-from flows.deployments import deploy
+from flows.prefect.deployments import deploy
 from models.triggers.signal import Kind, Signal
 from tasks.host.workspace import Project, Workspace
 from tasks.loop import decisions

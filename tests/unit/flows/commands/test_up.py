@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 from click.testing import CliRunner
 
-from flows import platform
 from flows.commands import up
+from flows.prefect import platform
 from tasks.host.workspace import Workspace
 
 

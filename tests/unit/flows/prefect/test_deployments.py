@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from prefect.server.schemas.schedules import CronSchedule, IntervalSchedule, RRuleSchedule
 
-from flows.deployments import _schedule, planned, prefect_file
+from flows.prefect.deployments import _schedule, planned, prefect_file
 from models.project_spec.reader import read_spec
 from models.project_spec.schedule import Schedule, parse
 from tests.conftest import MakeProject

@@ -12,7 +12,7 @@ import pytest
 from prefect.exceptions import TerminationSignal
 from prefect.utilities.engine import capture_sigterm
 
-from flows.sigterm import AGAIN_S, heed, remembered, well_timed
+from flows.prefect.sigterm import AGAIN_S, heed, remembered, well_timed
 
 heard: list[int] = []
 

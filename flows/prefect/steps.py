@@ -12,7 +12,7 @@ from prefect.client.schemas.objects import TaskRun
 from prefect.exceptions import TerminationSignal
 from prefect.states import Completed
 
-from flows import sigterm
+from flows.prefect import sigterm
 from models.errors import StoreError
 from models.pipeline.records import Record
 from models.pipeline.steps import BY_NAME

@@ -3,7 +3,7 @@ import signal
 import pytest
 from prefect.exceptions import TerminationSignal
 
-from flows.prefect_steps import unmasked
+from flows.prefect.steps import unmasked
 
 
 def masked() -> None:

@@ -50,14 +50,14 @@ def _import_ahead(workspace: Workspace) -> None:
             return  # waiting for its health will tell what is wrong
         time.sleep(ADDRESS_POLL_S)
     tell_prefect(workspace)
-    from flows.deployments import import_flows
+    from flows.prefect.deployments import import_flows
 
     import_flows()
 
 
 def _deploy(workspace: Workspace, note: Callable[[str], None]) -> None:
     tell_prefect(workspace)
-    from flows.deployments import deploy
+    from flows.prefect.deployments import deploy
 
     done = deploy(workspace, workspace.projects(), prune=True, note=note)
     scheduled = sum(one.schedule is not None for one in done)

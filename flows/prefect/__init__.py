@@ -1,0 +1,1 @@
+"""How flows run under Prefect: tasks, deployments, signals."""
