@@ -20,7 +20,7 @@ from tasks.mlflow import watched_versions
 from tasks.operations import monitor as watch
 from tasks.state.predictions import label_store, prediction_log
 from tasks.state.segments import SegmentWriter, segments_folder
-from tests.unit.models.watch import conftest as made
+from tests.unit.models.monitoring import conftest as made
 
 SPEC = "goal: {metric: roc_auc}\nwatch: {window: 500, min_labels: 100}\n"
 

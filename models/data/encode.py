@@ -18,8 +18,8 @@ from models.data.target import class_indices
 from models.data.tensor_file import RowWriter
 from models.data.text import indices_of, text_of, window_starts
 from models.data.unlabelled import UNLABELLED, read_unlabelled
-from models.data.write import whole_file
 from models.errors import DataError
+from models.files import whole_file
 from models.project_spec.reserved_columns import KEY_COLUMN, SPLIT_COLUMN
 from models.sources.code_points import code_points
 from models.sources.read import read_table

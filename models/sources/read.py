@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from models.data.write import whole_file
 from models.errors import DataError
+from models.files import whole_file
 from models.project_spec.reserved_columns import IDENTITY_COLUMN, KEY_COLUMN, ROW_COLUMN, SLICE_PREFIX, SPLIT_COLUMN
 from models.sources import r_data
 from models.sources.csv_files import SUFFIXES, delimiter_of, suffix_of

@@ -278,7 +278,7 @@ def _scored(work: Work, scorer: Any, given: pa.Table, feed: Feed | None, ids: An
 def _write_part(work: Work, part: Part, table: pa.Table) -> None:
     import pyarrow.parquet as pq
 
-    from models.data.write import whole_file
+    from models.files import whole_file
 
     with whole_file(work.part(part.number)) as temporary:
         pq.write_table(table, temporary, compression="zstd")
@@ -304,7 +304,7 @@ def _assemble(work: Work, parts: list[Part], out: Path) -> None:
     """The output from its parts, whole or not at all."""
     import pyarrow.parquet as pq
 
-    from models.data.write import whole_file
+    from models.files import whole_file
     from models.inference.batch import shown_columns
 
     def shown(part: Part) -> pa.Table:

@@ -198,7 +198,7 @@ def write_csv(table: pa.Table, to: Path | BinaryIO) -> None:
     """Write a table as CSV: a file whole or not at all, or to a stream."""
     import pyarrow.csv as pc
 
-    from models.data.write import whole_file
+    from models.files import whole_file
 
     if not isinstance(to, Path):
         pc.write_csv(table, to)

@@ -25,8 +25,8 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-from models.data.write import whole_file
 from models.errors import DataError, UsageError, UserCodeError
+from models.files import whole_file
 from models.project_spec import references as refs
 from models.project_spec.blocks import Spec
 from models.sources.read import read_source

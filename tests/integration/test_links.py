@@ -26,9 +26,9 @@ from tasks.mlflow.registry import Registry
 from tasks.prefect import events
 from tests.integration.test_page import serving
 from tests.told_facts import findings, window
+from tests.unit.models.monitoring.conftest import breach
 from tests.unit.models.report.test_card import card
 from tests.unit.models.report.test_validation import MET, report
-from tests.unit.models.watch.conftest import breach
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser

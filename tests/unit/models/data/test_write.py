@@ -2,8 +2,8 @@ import errno
 
 import pytest
 
-from models.data.write import whole_file
 from models.errors import StoreError
+from models.files import whole_file
 
 
 def write_then_raise(path, error):

@@ -1,7 +1,7 @@
 from models.monitoring.alarms import overall, signals
 from models.monitoring.report import Findings
 from models.project_spec.watch_and_retrain import Watch
-from tests.unit.models.watch.conftest import breach, decayed, drift, window
+from tests.unit.models.monitoring.conftest import breach, decayed, drift, window
 
 TWO_OF_TWO = Watch()
 TWO_OF_THREE = Watch(alarms=2, of=3)

@@ -9,7 +9,7 @@ from models.monitoring.assess import ALL_WELL, Predicted, Watched, assess, state
 from models.monitoring.report import Correlation
 from models.monitoring.tally import tally
 from models.project_spec.watch_and_retrain import Watch
-from tests.unit.models.watch.conftest import breach, chance, decayed, drift, logged, reference, rows, truth, window
+from tests.unit.models.monitoring.conftest import breach, chance, decayed, drift, logged, reference, rows, truth, window
 
 WATCHED = Watched("1", Watch(), METRICS["roc_auc"], reference(), Estimate(value=0.82, low=0.81, high=0.83), {})
 

@@ -3,7 +3,7 @@ import pytest
 
 from models.data.preparation import Target
 from models.monitoring.build import reference_of
-from tests.unit.models.watch.conftest import chance, preparation, reference, rows, truth
+from tests.unit.models.monitoring.conftest import chance, preparation, reference, rows, truth
 
 
 def test_columns_scores_and_calibration_are_those_of_the_splits() -> None:

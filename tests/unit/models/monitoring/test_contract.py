@@ -5,7 +5,7 @@ from models.monitoring.report import Breach
 from models.monitoring.tally import tally
 from models.project_spec.blocks import Data
 from models.project_spec.watch_and_retrain import Watch
-from tests.unit.models.watch.conftest import logged, reference, rows
+from tests.unit.models.monitoring.conftest import logged, reference, rows
 
 WATCH = Watch()
 DATA = Data(source="x.csv", target="late")

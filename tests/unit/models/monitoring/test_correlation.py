@@ -2,7 +2,7 @@ import numpy as np
 
 from models.monitoring.correlation import changes
 from models.monitoring.tally import tally
-from tests.unit.models.watch.conftest import logged, reference, rows
+from tests.unit.models.monitoring.conftest import logged, reference, rows
 
 NAMES = ["wind", "gust"]
 

@@ -9,7 +9,7 @@ from models.monitoring.histogram import numeric_bins
 from models.monitoring.reference import Column, Reference
 from models.monitoring.tally import Tally, tally
 from models.project_spec.watch_and_retrain import Watch
-from tests.unit.models.watch.conftest import drift, logged, reference, rows, window
+from tests.unit.models.monitoring.conftest import drift, logged, reference, rows, window
 
 NUM_FEATURES = 13
 WATCH = Watch()

@@ -4,7 +4,7 @@ import pytest
 
 from models.errors import StoreError
 from models.monitoring.reference import REFERENCE_FILE, Reference
-from tests.unit.models.watch.conftest import reference
+from tests.unit.models.monitoring.conftest import reference
 
 
 def test_a_reference_is_written_as_text_and_read_back(tmp_path: Path) -> None:

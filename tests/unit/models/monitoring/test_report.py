@@ -1,5 +1,5 @@
 from models.monitoring.report import Findings
-from tests.unit.models.watch.conftest import drift, window
+from tests.unit.models.monitoring.conftest import drift, window
 
 
 def test_findings_are_json_and_back(findings: Findings) -> None:

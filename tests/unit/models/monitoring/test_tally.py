@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.monitoring.tally import Tally, predictions_of, tally
-from tests.unit.models.watch.conftest import logged, reference, rows
+from tests.unit.models.monitoring.conftest import logged, reference, rows
 
 TABLE = logged(rows(300, nulls=0.1))
 BOUNDS = {"wind": (-1.0, 1.0), "gust": (None, 2.0)}

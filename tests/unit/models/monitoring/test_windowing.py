@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from models.data.seen_hashes import Seen
 from models.monitoring.windowing import Filling, Rules, fill
-from tests.unit.models.watch.conftest import logged, reference, rows
+from tests.unit.models.monitoring.conftest import logged, reference, rows
 
 HOUR_US = 3_600_000_000
 RULES = Rules("binary", reference(), {})

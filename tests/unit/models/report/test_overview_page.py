@@ -12,7 +12,7 @@ from models.report.facts import Data, Ended, Loop, Search, Service, Store, Waiti
 from models.report.overview_page import Link, front_page, render_project, tool_links
 from models.triggers.signal import Decision, Signal
 from tests.told_facts import NOW, facts, findings, window, workspace
-from tests.unit.models.watch.conftest import breach
+from tests.unit.models.monitoring.conftest import breach
 
 VOID = {"meta", "link", "input", "br", "hr", "img"}
 

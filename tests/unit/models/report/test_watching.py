@@ -1,7 +1,7 @@
 from models.monitoring.report import Correlation, Findings
 from models.project_spec.watch_and_retrain import Watch
 from models.report.watching import ADVICE, render_watching
-from tests.unit.models.watch.conftest import DAY, breach, decayed, drift, well, window
+from tests.unit.models.monitoring.conftest import DAY, breach, decayed, drift, well, window
 
 
 def test_a_champion_that_does_well() -> None:

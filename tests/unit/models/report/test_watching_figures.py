@@ -5,7 +5,7 @@ import pytest
 from models.judge.verdict import Estimate
 from models.monitoring.report import Window
 from models.report.watching_figures import feature_map, metric_over_time, prediction_drift
-from tests.unit.models.watch.conftest import decayed, drift, window
+from tests.unit.models.monitoring.conftest import decayed, drift, window
 
 PROMOTED = Estimate(value=0.73, low=0.72, high=0.74)
 MEASURED = {"realised": Estimate(value=0.72, low=0.7, high=0.74), "estimated": 0.71, "num_measured": 900}

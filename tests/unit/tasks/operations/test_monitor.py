@@ -19,7 +19,7 @@ from tasks.prefect import events
 from tasks.state.predictions import label_store
 from tasks.state.watch_store import opened
 from tests.conftest import MakeProject
-from tests.unit.models.watch import conftest as made
+from tests.unit.models.monitoring import conftest as made
 from tests.watched import SPEC, World
 
 HOUR = 3600.0

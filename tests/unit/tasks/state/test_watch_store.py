@@ -11,7 +11,7 @@ from models.monitoring.tally import Tally
 from models.monitoring.windowing import Filling
 from tasks.state import watch_store
 from tasks.state.watch_store import FILE, WatchStore, opened
-from tests.unit.models.watch.conftest import window
+from tests.unit.models.monitoring.conftest import window
 
 
 def filled(first: int, num: int = 10, size: int = 10) -> Filling:
