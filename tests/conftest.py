@@ -15,6 +15,7 @@ import pytest
 
 from tasks.host import stores
 from tasks.host.workspace import Project, Workspace
+from tasks.mlflow import embedded_store
 from tests.preloaded import remember_operators, remember_ours
 
 if TYPE_CHECKING:
@@ -134,7 +135,7 @@ def empty_store(once: MakeOnce) -> Path:
         workspace = Workspace(folder)
         workspace.make()
         uri = f"sqlite:///{workspace.state / 'mlflow' / 'mlflow.db'}"
-        stores.initialise_mlflow(workspace, {"MLFLOW_TRACKING_URI": uri})
+        embedded_store.initialise(workspace, {"MLFLOW_TRACKING_URI": uri})
 
     return Workspace(once("store", make)).state / "mlflow"
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from models.files import sha256, write_json
 from models.sealing import TAG, signature
 from tasks.host.workspace import Workspace
+from tasks.loop.champion import open_registry
 from tasks.mlflow.artifacts import FILES, signing_key
 from tasks.mlflow.delivery import client, experiment_id
-from tasks.mlflow.registry import Registry
 from tests.served_models import write_served
 
 
@@ -34,6 +34,6 @@ def register_served(workspace: Workspace, model: str, number: str, serve: dict[s
     run = store.create_run(experiment_id(store, workspace, model)).info.run_id
     tags = {FILES: json.dumps(hashes), **({TAG: signature(key, model, hashes)} if key else {})}
     source = f"models:/{logged.model_id}"
-    version = Registry(workspace, model).create(f"key-{number}", source, run, logged.model_id, tags, "a model")
+    version = open_registry(workspace, model).create(f"key-{number}", source, run, logged.model_id, tags, "a model")
     assert version == number
     return folder

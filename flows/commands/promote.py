@@ -23,13 +23,13 @@ def command(project: str, version: str | None, expect: str | None, reason: str, 
 
     Example: loopline promote flights 3 --expect 2 --reason "approved by Ada"
     """
-    from tasks.mlflow.registry import Registry
+    from tasks.loop.champion import open_registry
 
     workspace = Workspace.find()
     stores.configure(workspace)
     found = workspace.project(project)
     name = read_spec(found.spec_path, (), found.shown_spec).name
-    registry = Registry(workspace, name)
+    registry = open_registry(workspace, name)
     chosen = version or registry.alias("challenger")
     if chosen is None:
         raise UsageError(f"{name}: there is no challenger: name a version, as in `loopline promote {project} 1`")

@@ -53,7 +53,7 @@ def command(
 
     Example: loopline release flights --canary 0.1 --version 4
     """
-    from tasks.mlflow.registry import Registry
+    from tasks.loop.champion import open_registry
     from tasks.release.status import standing
 
     if (canary is not None or shadow) + is_end + is_return > 1:
@@ -65,9 +65,9 @@ def command(
     found = workspace.project(project)
     spec = read_spec(found.spec_path, (), found.shown_spec)
     if canary is not None or shadow:
-        _try(Registry(workspace, spec.name), canary, shadow, number, reason)
+        _try(open_registry(workspace, spec.name), canary, shadow, number, reason)
     elif is_end or is_return:
-        _stop(Registry(workspace, spec.name), is_return, reason)
+        _stop(open_registry(workspace, spec.name), is_return, reason)
     told = standing(found, spec)
     if as_json:
         options.print_json(told.model_dump())

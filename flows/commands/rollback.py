@@ -22,13 +22,13 @@ def command(project: str, expect: str | None, reason: str, as_json: bool) -> Non
 
     Example: loopline rollback flights --reason "complaints from Boston"
     """
-    from tasks.mlflow.registry import Registry
+    from tasks.loop.champion import open_registry
 
     workspace = Workspace.find()
     stores.configure(workspace)
     found = workspace.project(project)
     name = read_spec(found.spec_path, (), found.shown_spec).name
-    entry = Registry(workspace, name).rollback(reason, expect)
+    entry = open_registry(workspace, name).rollback(reason, expect)
     if as_json:
         options.print_json(entry.model_dump())
     else:

@@ -42,7 +42,7 @@ def command(project: str, overrides: tuple[str, ...], refresh: tuple[str, ...], 
     ledger = Ledger(found, spec)
     done = not refresh and all(planned.state == "done" for planned in ledger.plan()) and not is_owed(workspace, spec)
     if not done:
-        from flows.prefect.running import carry_round
+        from flows.local_run import carry_round
 
         carry_round(found, spec.name, list(overrides), list(refresh))
     _tell(found, Ledger(found, spec) if not done else ledger, as_json, ran=not done)

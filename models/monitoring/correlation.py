@@ -1,4 +1,4 @@
-"""Whether columns still hang together as they did: rank correlations from Gram matrices (`models/monitoring/tally.py`)."""
+"""Whether columns are still correlated as they were: rank correlations from the Gram matrices of `tally.py`."""
 
 from __future__ import annotations
 

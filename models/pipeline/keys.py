@@ -22,7 +22,21 @@ PACKAGES = ("models", "tasks")
 ROOT = Path(__file__).resolve().parents[2]
 OWN_FOLDERS = tuple(f"{ROOT / package}{os.sep}" for package in PACKAGES)
 # Editing these changes what is said or where it is kept, never what is computed.
-MACHINERY = "tasks.operations"
+MACHINERY = (
+    "tasks.host",
+    "tasks.state",
+    "tasks.ranks",
+    "tasks.loop",
+    "tasks.prefect",
+    "tasks.platform",
+    "tasks.mlflow.delivery",
+    "tasks.mlflow.mlflow_server",
+    "tasks.mlflow.registry_history",
+    "tasks.mlflow.registry_reader",
+    "tasks.tools.dvc_view",
+)
+DECIDING = ("tasks.loop.champion", "tasks.loop.origin")
+"""What stands among the machinery and does decide: the registry that a step moves, and the weights it begins with."""
 SILENT_MODULES = frozenset(
     {
         "models.errors",
@@ -152,7 +166,8 @@ def _found(name: str, own: Mapping[str, str], beside: Sequence[Path]) -> str | N
     `from models.project_spec.blocks import Spec` names an attribute, which is no module and has no file.
     """
     if name.partition(".")[0] in PACKAGES:
-        return None if name.startswith(MACHINERY) or name in SILENT_MODULES else own.get(name)
+        is_machinery = name.startswith(MACHINERY) and name not in DECIDING
+        return None if is_machinery or name in SILENT_MODULES else own.get(name)
     return _users(name, *beside) if beside else None
 
 

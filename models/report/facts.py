@@ -1,4 +1,4 @@
-"""What the overview says of a workspace: plain data, gathered by `tasks/operations/overview.py`, shown by page and terminal."""
+"""What the overview says of a workspace: plain data, gathered by `tasks/operations/overview.py`, then shown."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ _TASK_OF_KIND = {"series": "regression", "text": "language"}
 
 
 def read_checked(path: Path, overrides: Sequence[str] = (), shown_as: str | None = None) -> Spec:
-    """A spec that was read (`models.project_spec.reader.read_spec`) and checked (`check_spec`); errors name file and line.
+    """A spec that was read (`read_spec`) and checked (`check_spec`); errors name file and line.
 
     Raises:
         UsageError: It is no spec, or will fail.

@@ -65,10 +65,10 @@ def act(workspace: Workspace, asked: Act) -> Outcome:
 
 def carry_out(workspace: Workspace, asked: Act) -> Outcome:
     """Move the champion by compare-and-swap."""
-    from tasks.mlflow.registry import Registry
+    from tasks.loop.champion import open_registry
 
     try:
-        registry = Registry(workspace, asked.model)
+        registry = open_registry(workspace, asked.model)
         if asked.action == "rollback":
             entry = registry.rollback(asked.reason, asked.expected)
             return Outcome(

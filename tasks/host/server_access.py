@@ -1,7 +1,7 @@
 """The secret of the workspace's own servers: without it any page and any local user could run commands here.
 
 Prefect's API creates runs with commands of the caller's choice, and MLflow's and Optuna's pages rename and delete what
-was made. Each asks for the secret. Prefect's, started by `python -m tasks.host.server_access PORT`, also answers no
+was made. Each asks for the secret. Prefect's (`tasks/prefect/secured_server.py`) also answers no
 foreign Host and lets no page of another origin read its answers. Every process that `stores.configure` prepares knows
 the secret.
 """
@@ -9,12 +9,10 @@ the secret.
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 from models.files import read_json
-from tasks.host.garbage import collected_aside
 from tasks.host.http_guard import secret_in
 from tasks.host.workspace import Workspace
 
@@ -71,7 +69,7 @@ def credentials(workspace: Workspace, environ: Mapping[str, str]) -> dict[str, s
     secret = path.read_text().strip()
     api, store = environ.get(API, ""), _on_loopback(environ.get("MLFLOW_TRACKING_URI", ""))
     found = {CLIENT: secret} if not api or is_own(workspace, api) else {}
-    port = read_json(workspace.state / "platform" / "ports.json").get("ports", {}).get("mlflow")
+    port = read_json(workspace.platform / "ports.json").get("ports", {}).get("mlflow")
     is_elsewhere = store.startswith(("http://", "https://")) and store != f"http://127.0.0.1:{port}"
     if is_elsewhere or (environ.get(MLFLOW_USER) or USER) != USER or environ.get(MLFLOW_TOKEN):
         return found
@@ -91,26 +89,11 @@ def server_environment(workspace: Workspace, port: int) -> dict[str, str]:
     return {CLIENT: secret, SERVER: secret, ORIGINS: origins}
 
 
-def serve(port: int) -> None:
-    """Be Prefect's server on loopback, as `prefect server start` is, which answers to any Host.
-
-    Its settings come from the environment, `server_environment` among them.
-    """
-    import uvicorn
-    from prefect.server.api.server import create_app
-    from prefect.settings import PREFECT_SERVER_API_KEEPALIVE_TIMEOUT, PREFECT_SERVER_LOGGING_LEVEL
-    from starlette.middleware.trustedhost import TrustedHostMiddleware
-
-    # Around the app, not in it: Prefect's automations call it within the process, by a name of their own.
-    with collected_aside():
-        uvicorn.run(
-            TrustedHostMiddleware(create_app(final=True), allowed_hosts=list(NAMES)),
-            host="127.0.0.1",
-            port=port,
-            timeout_keep_alive=PREFECT_SERVER_API_KEEPALIVE_TIMEOUT.value(),
-            log_level=PREFECT_SERVER_LOGGING_LEVEL.value().lower(),
-        )
-
-
-if __name__ == "__main__":
-    serve(int(sys.argv[1]))
+def elsewhere(workspace: Workspace) -> dict[str, str]:
+    """Services that the environment names on other servers, and their addresses: those are used, not started."""
+    named = {"prefect": os.environ.get("PREFECT_API_URL", ""), "mlflow": os.environ.get("MLFLOW_TRACKING_URI", "")}
+    return {
+        name: url
+        for name, url in named.items()
+        if url.startswith(("http://", "https://")) and not is_own(workspace, url)
+    }

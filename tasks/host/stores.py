@@ -7,11 +7,11 @@ import importlib.util
 import os
 import sqlite3
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 from models.errors import StoreError, UsageError
-from models.files import DISK_IS_FULL, storing, write_text
+from models.files import write_text
 from tasks.host.server_access import credentials
 from tasks.host.store_addresses import store_addresses, without_password
 from tasks.host.workspace import Workspace
@@ -132,40 +132,22 @@ def artifact_root(workspace: Workspace) -> Path:
     return workspace.state / "mlflow" / "artifacts"
 
 
-def initialise_mlflow(workspace: Workspace, environ: Mapping[str, str] = os.environ) -> None:
-    """Create the embedded tracking store, once, by one process; the others wait.
-
-    MLflow's first use by several processes at once crashes in its schema migration, and it sets no WAL.
-
-    Raises:
-        StoreError: The store cannot be made, or its lock is held for more than two minutes.
-    """
-    uri = environ["MLFLOW_TRACKING_URI"]
-    if not is_embedded(uri):
-        return
-    done = _mark(workspace)
-    if done.exists() and database_file(uri).exists():
-        return
-    with storing(done), _alone(workspace):
-        if done.exists() and database_file(uri).exists():
-            return
-        database_file(uri).parent.mkdir(parents=True, exist_ok=True)
-        artifact_root(workspace).mkdir(parents=True, exist_ok=True)
-        _make(database_file(uri))
-        write_text(done, f"{artifact_root(workspace)}\n")
-
-
 def _own_database(workspace: Workspace) -> Path:
     return workspace.state / "mlflow" / "mlflow.db"
 
 
-def _mark(workspace: Workspace) -> Path:
+def initialised_mark(workspace: Workspace) -> Path:
     """What says that the store is made, and where its artifacts lay then."""
     return workspace.state / "mlflow" / "initialised"
 
 
 @contextlib.contextmanager
-def _alone(workspace: Workspace) -> Iterator[None]:
+def mlflow_lock(workspace: Workspace) -> Iterator[None]:
+    """The lock of the embedded tracking store.
+
+    Raises:
+        StoreError: It is held for more than two minutes.
+    """
     import filelock
 
     lock = workspace.locks / "mlflow.lock"
@@ -178,10 +160,13 @@ def _alone(workspace: Workspace) -> Iterator[None]:
 
 def _follow_move(workspace: Workspace) -> None:
     """Tell the own store where its artifacts lie: MLflow keeps whole paths, and a workspace may be moved."""
-    mark, now, database = _mark(workspace), artifact_root(workspace), _own_database(workspace)
+    mark, now, database = initialised_mark(workspace), artifact_root(workspace), _own_database(workspace)
     if not mark.exists() or _marked(mark) == now or not database.exists():
         return
-    with contextlib.suppress(OSError), _alone(workspace):  # read-only: may be looked at; who must write will say so
+    with (
+        contextlib.suppress(OSError),
+        mlflow_lock(workspace),
+    ):  # read-only: may be read; who must write will say so
         before = _marked(mark)
         try:
             _rewrite(database, before, now)
@@ -203,39 +188,3 @@ def _rewrite(database: Path, before: Path, now: Path) -> None:
 def _marked(mark: Path) -> Path:
     text = mark.read_text().strip()
     return database_file(text).parent / "artifacts" if is_embedded(text) else Path(text)
-
-
-def _make(path: Path) -> None:
-    """Bring the schema up to date; a new file takes its place whole: a kill or a full disk leaves none half made."""
-    if path.exists():
-        _migrate(path)
-    else:
-        new = path.with_name(f".{path.name}.tmp")
-        new.unlink(missing_ok=True)
-        try:
-            _migrate(new)
-            new.replace(path)
-        finally:
-            for left in path.parent.glob(f"{new.name}*"):  # SQLite's journal lies beside it
-                left.unlink()
-    with contextlib.closing(sqlite3.connect(path)) as connection:
-        connection.execute("PRAGMA journal_mode=WAL")
-
-
-def _migrate(path: Path) -> None:
-    import logging
-
-    from mlflow.store.db.utils import _initialize_tables, create_sqlalchemy_engine_with_retry
-    from sqlalchemy.exc import SQLAlchemyError
-
-    for name in ("alembic", "mlflow"):
-        logging.getLogger(name).setLevel(logging.WARNING)
-    try:
-        engine = create_sqlalchemy_engine_with_retry(f"sqlite:///{path}")
-        _initialize_tables(engine)
-        engine.dispose()
-    except SQLAlchemyError as error:
-        said = str(error).splitlines()[0]
-        if "disk is full" in said:
-            raise StoreError(f"{path}: {DISK_IS_FULL}") from error
-        raise StoreError(f"{path}: cannot be used as the tracking store: {said}: move the file away") from error

@@ -63,6 +63,11 @@ class Workspace:
         """Lock files; the kernel lets go of them when their holder dies."""
         return self.state / "locks"
 
+    @property
+    def platform(self) -> Path:
+        """State of the platform's services: ports, logs, the supervisor."""
+        return self.state / "platform"
+
     def make(self) -> None:
         """Create the state folder.
 

@@ -15,8 +15,8 @@ from typing import Literal
 
 from models.errors import StoreError
 from models.files import sha256
-from tasks.host import stores
 from tasks.host.workspace import Workspace
+from tasks.mlflow import embedded_store
 from tasks.mlflow import registry_reader as registry_view
 from tasks.mlflow.delivery import client, reaching_store
 
@@ -38,7 +38,7 @@ def download_version(workspace: Workspace, model: str, version: str, to: Path) -
     """
     import mlflow
 
-    stores.initialise_mlflow(workspace)
+    embedded_store.initialise(workspace)
     with reaching_store():
         found = client().get_model_version(model, version)
         folder = Path(mlflow.artifacts.download_artifacts(f"models:/{model}/{version}", dst_path=str(to)))

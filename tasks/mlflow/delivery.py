@@ -17,6 +17,7 @@ from models.files import write_json
 from tasks.host import stores
 from tasks.host.store_addresses import without_password
 from tasks.host.workspace import Workspace
+from tasks.mlflow import embedded_store
 from tasks.mlflow import registry_reader as registry_view
 from tasks.state import journal
 
@@ -110,7 +111,7 @@ class Delivery:
             if not lines:
                 return
             with reaching_store():
-                stores.initialise_mlflow(self._workspace)
+                embedded_store.initialise(self._workspace)
                 store = client()
                 experiment = experiment_id(store, self._workspace, self._project)
                 for (op, run), group in itertools.groupby(lines, key=lambda line: (line["op"], line["run"])):

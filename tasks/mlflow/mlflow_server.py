@@ -25,6 +25,7 @@ from tasks.host import server_access as prefect_access
 from tasks.host import stores
 from tasks.host.http_guard import CHALLENGE, bears_secret
 from tasks.host.workspace import Workspace
+from tasks.mlflow import embedded_store
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
@@ -60,7 +61,7 @@ def serving(workspace: Workspace, port: int = 0) -> Iterator[tuple[str, subproce
     Raises:
         StoreError: The port is taken, or the server did not come up; names its log.
     """
-    stores.initialise_mlflow(workspace)
+    embedded_store.initialise(workspace)
     port = _claim(port)
     log = workspace.state / "mlflow" / "server.log"
     with log.open("ab") as out:
@@ -128,7 +129,7 @@ def main() -> None:
     """Be the server of a workspace: `python -m tasks.mlflow.mlflow_server ROOT --port 5000`."""
     workspace, port = Workspace(Path(sys.argv[1])), int(sys.argv[3])
     stores.configure(workspace)
-    stores.initialise_mlflow(workspace)
+    embedded_store.initialise(workspace)
     os.environ.update(_environment(workspace))
     importlib.import_module("uvicorn")  # before MLflow, which keeps foreign hosts out only if it sees that it is served
     import mlflow.server

@@ -14,7 +14,7 @@ import json
 import os
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict
@@ -24,8 +24,8 @@ from models.serving.releases import PLAN
 from tasks.host import processes, stores
 from tasks.host.locks import held
 from tasks.host.workspace import Workspace
+from tasks.mlflow import embedded_store
 from tasks.mlflow.delivery import client, reaching_store
-from tasks.prefect.events import CHAMPION_MOVED, Event, send
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -58,10 +58,11 @@ class Entry(BaseModel):
 class Registry:
     """The registered model of one project."""
 
-    def __init__(self, workspace: Workspace, model: str) -> None:
+    def __init__(self, workspace: Workspace, model: str, on_move: Callable[[Entry], None]) -> None:
         self._workspace = workspace
+        self._on_move = on_move
         self.model = model
-        stores.initialise_mlflow(workspace)
+        embedded_store.initialise(workspace)
         self._store: MlflowClient = client()
 
     def find(self, key: str) -> str | None:
@@ -212,10 +213,7 @@ class Registry:
         return self._told(entry)
 
     def _told(self, entry: Entry) -> Entry:
-        moved = f"from version {entry.before} to {entry.after}" if entry.before else f"is version {entry.after}"
-        text = f"{entry.action}: the champion {moved}: {entry.reason}"
-        with contextlib.suppress(StoreError):  # a full disk: the champion has moved all the same
-            send(self._workspace, Event(name=CHAMPION_MOVED, project=self.model, text=text, payload=entry.model_dump()))
+        self._on_move(entry)
         return entry
 
     @contextlib.contextmanager

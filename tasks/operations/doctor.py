@@ -22,7 +22,7 @@ from tasks.host.ports import holder, taken_ports
 from tasks.host.workspace import CLONE, Workspace
 from tasks.platform.platform import LEAST_FREE_BYTES
 from tasks.platform.service_main import marked
-from tasks.platform.services import folder, ports, services_of, supervisor
+from tasks.platform.services import ports, services_of, supervisor
 from tasks.prefect.prefect_server import Server, is_healthy
 from tasks.state import segments
 from tasks.state.part_log import DAMAGED
@@ -192,7 +192,7 @@ def _platform(workspace: Workspace) -> Finding:
     if supervisor(workspace):
         bad = [one for one in services_of(workspace) if one.state in ("failed", "backing off", "stopped", "unknown")]
         told = "; ".join(f"{one.name} is {one.state} ({one.detail or 'no reason known'})" for one in bad)
-        logs = f"see {folder(workspace) / 'logs'}; `loopline up` starts what was given up"
+        logs = f"see {workspace.platform / 'logs'}; `loopline up` starts what was given up"
         return Finding(what="platform", state="warn" if bad else "ok", detail=told or "up", cure=logs if bad else "")
     left = list(marked(workspace))
     if left:

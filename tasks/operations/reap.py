@@ -17,7 +17,7 @@ import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import UUID
 
 from models.errors import StoreError
@@ -26,21 +26,19 @@ from models.project_spec.blocks import Spec
 from tasks.host import processes
 from tasks.host.locks import tried
 from tasks.host.processes import OWNER
+from tasks.host.server_access import elsewhere
 from tasks.host.workspace import Workspace
 from tasks.loop.history import LOOP_LOCK, OVER, is_running
 from tasks.loop.loop import FLOW_RUNS, RUNNERS, intent_of, read_book, tag_of
 from tasks.loop.outcome import conclude_killed
 from tasks.mlflow.delivery import Delivery
-from tasks.platform.services import elsewhere
+from tasks.prefect.crashed_runs import crash_runs
 from tasks.prefect.flow_runs import close_task_runs, ended_with_open_tasks
 from tasks.prefect.prefect_server import Server
 from tasks.prefect.worker import pool_of
 from tasks.state.outbox import Outbox
 from tasks.state.segments import KINDS, segments_folder
-
-if TYPE_CHECKING:
-    from prefect.client.orchestration import SyncPrefectClient
-    from prefect.client.schemas.objects import FlowRun
+from tasks.tools.optuna_study import fail_open_trials
 
 STALE_S = 3600.0
 WRITER = re.compile(r"\.(\d+)-\w{8,}\.tmp$")  # as `models.files` and the logs of rows name what is not yet whole
@@ -107,17 +105,9 @@ def _studies(workspace: Workspace, state: Path) -> Iterator[str]:
     notes = list((state / "work" / "search").glob("*/study.json"))
     if not notes:
         return
-    import optuna
-
-    from tasks.tools.optuna_study import fail_running, reaching_studies, storage
-
     for name in filter(None, (read_json(note).get("study") for note in notes)):
-        # Killed before the study was made, or its database is away: whoever opens it next puts it right.
-        with contextlib.suppress(KeyError, StoreError), reaching_studies():
-            study = optuna.load_study(study_name=name, storage=storage(workspace))
-            for trial in study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.RUNNING,)):
-                fail_running(study, trial.number)
-                yield f"{name}: trial {trial.number} was cut short; told as failed"
+        for number in fail_open_trials(workspace, name):
+            yield f"{name}: trial {number} was cut short; told as failed"
 
 
 def _flow_runs(state: Path) -> Iterator[str]:
@@ -125,18 +115,14 @@ def _flow_runs(state: Path) -> Iterator[str]:
     notes = {folder: _of_the_dead(state / folder) for folder in (FLOW_RUNS, RUNNERS)}
     if not any(notes.values()) or not os.environ.get("PREFECT_API_URL"):
         return
-    from prefect.client.orchestration import get_client
-    from prefect.states import Crashed
-
+    named = {path: UUID(path.stem) for path in notes[FLOW_RUNS]}
+    begun = {path: tag_of(process) for path, process in notes[RUNNERS].items()}
     crashed: list[str] = []
-    with get_client(sync_client=True) as client:
-        for path, process in (*notes[FLOW_RUNS].items(), *notes[RUNNERS].items()):
-            for run in _run_named(client, path) if path.parent.name == FLOW_RUNS else _runs_begun_by(client, process):
-                if run.state is not None and not run.state.is_final() and run.deployment_id is None:
-                    client.set_flow_run_state(run.id, Crashed(message="its process was killed"), force=True)
-                    crashed.append(str(run.id))
-                    yield f"{run.name}: Prefect run told as Crashed"
-            path.unlink(missing_ok=True)
+    for path, runs in crash_runs({**named, **begun}):
+        for identity, name in runs:
+            crashed.append(identity)
+            yield f"{name}: Prefect run told as Crashed"
+        path.unlink(missing_ok=True)
     yield from close_task_runs(os.environ["PREFECT_API_URL"], crashed)
 
 
@@ -160,29 +146,6 @@ def _is_over(note: Path, process: dict[str, Any]) -> bool:
     if processes.is_here(process):
         return not processes.is_alive(process)
     return time.time() - note.stat().st_mtime > STALE_S
-
-
-def _run_named(client: SyncPrefectClient, note: Path) -> list[FlowRun]:
-    from prefect.exceptions import ObjectNotFound
-
-    with contextlib.suppress(ObjectNotFound):
-        return [client.read_flow_run(UUID(note.stem))]
-    return []
-
-
-def _runs_begun_by(client: SyncPrefectClient, process: dict[str, Any]) -> list[FlowRun]:
-    from prefect.client.schemas.filters import (
-        FlowRunFilter,
-        FlowRunFilterState,
-        FlowRunFilterStateType,
-        FlowRunFilterTags,
-    )
-    from prefect.client.schemas.objects import TERMINAL_STATES
-
-    is_open = FlowRunFilterState(type=FlowRunFilterStateType(not_any_=list(TERMINAL_STATES)))
-    wanted = FlowRunFilter(tags=FlowRunFilterTags(all_=[tag_of(process)]), state=is_open)
-    found: list[FlowRun] = client.read_flow_runs(flow_run_filter=wanted)
-    return found
 
 
 def _orphans(workspace: Workspace) -> Iterator[str]:

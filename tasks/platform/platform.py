@@ -20,11 +20,11 @@ from tasks.host.workspace import Workspace
 from tasks.loop.history import is_running, read_book
 from tasks.platform import services, supervision
 from tasks.platform.service_main import end, marked
-from tasks.platform.services import Service, ServiceState, folder, services_of, supervisor
+from tasks.platform.services import Service, ServiceState, services_of, supervisor
 from tasks.platform.supervision import WORKER
 from tasks.prefect.flow_runs import FLOW_RUN, ask
 from tasks.prefect.prefect_server import Server, answers
-from tasks.prefect.worker import pool_environment, pool_of
+from tasks.prefect.worker import FRESH, pool_environment, pool_of
 
 UP_TIMEOUT_S = 300.0  # what fails is told long before by supervisord; this is for a machine with other work
 DOWN_TIMEOUT_S = 90.0
@@ -47,21 +47,21 @@ def start(workspace: Workspace, asked: dict[str, int]) -> list[str]:
     """
     with _alone(workspace):
         note = supervisor(workspace)
-        ours = [one for one in services.wanted(workspace) if one.name not in services.elsewhere(workspace)]
+        ours = [one for one in services.wanted(workspace) if one.name not in prefect_access.elsewhere(workspace)]
         if note:
             _refuse_other_ports(workspace, asked)
             return _start_again(note, {service.name for service in ours})
         end(list(marked(workspace)))  # left by a killed supervisord
         _adopt(workspace)
         usual = {service.name: service.port for service in ours if service.port}
-        memory = folder(workspace) / "ports.json"
+        memory = workspace.platform / "ports.json"
         chosen, notes = ports.choose(memory, {k: v for k, v in usual.items() if not _serves(workspace, k)}, asked)
         if "prefect" in chosen:
             Server(workspace).want_port(chosen["prefect"])
         prefect_access.make_secret(workspace)
-        write_text(folder(workspace) / services.FRESH, "")
+        write_text(workspace.platform / FRESH, "")
         environ = {**processes.unmarked(os.environ), **stores.environment(workspace), **pool_environment(workspace)}
-        supervision.start(workspace, folder(workspace), [service.name for service in ours], environ)
+        supervision.start(workspace, workspace.platform, [service.name for service in ours], environ)
         return notes
 
 
@@ -75,7 +75,7 @@ def healthy(workspace: Workspace) -> Iterator[ServiceState]:
     deadline = time.monotonic() + UP_TIMEOUT_S
     while waiting:
         if supervisor(workspace) is None:
-            raise StoreError(f"supervisord is gone: see {folder(workspace)}; `loopline up` starts it again")
+            raise StoreError(f"supervisord is gone: see {workspace.platform}; `loopline up` starts it again")
         for state in services_of(workspace):
             service = waiting.get(state.name)
             if service and (state.state == "elsewhere" or is_healthy(workspace, service, state)):
@@ -113,7 +113,7 @@ def stop(workspace: Workspace) -> bool:
         if note:
             _shut_down(note)
         ended = end(list(marked(workspace)))
-        (folder(workspace) / "supervisor.json").unlink(missing_ok=True)
+        (workspace.platform / "supervisor.json").unlink(missing_ok=True)
         server = Server(workspace)
         if not server.is_leased():  # else a loop run from a command line counts on it, and it ends after that
             server.stop()
@@ -158,7 +158,7 @@ def low_disk(workspace: Workspace) -> str | None:
 def _alone(workspace: Workspace) -> AbstractContextManager[None]:
     """One `up` or `down` at a time."""
     workspace.make()
-    folder(workspace).mkdir(parents=True, exist_ok=True)
+    workspace.platform.mkdir(parents=True, exist_ok=True)
     busy = "another `loopline up` or `down` of this workspace is under way: wait for it"
     return held(workspace.locks / "platform.lock", lambda: busy, LOCK_TIMEOUT_S)
 
@@ -231,7 +231,7 @@ def _is_heard_of(workspace: Workspace, since: float) -> bool:
 
 
 def _trouble(workspace: Workspace, state: ServiceState) -> str:
-    log = folder(workspace) / "logs" / f"{state.name}.log"
+    log = workspace.platform / "logs" / f"{state.name}.log"
     said: Sequence[str] = log.read_text(errors="replace").strip().splitlines() if log.exists() else ()
     last = f": {said[-1][:300]}" if said else ""
     return f"{state.name} is {state.state}, not healthy{last}: see {log}; `loopline down` ends the others"

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from models.parent_death import die_with
 from tasks.host.processes import SERVICE
 from tasks.host.workspace import Workspace
-from tasks.platform.services import SERVICES, folder, ports
+from tasks.platform.services import SERVICES, ports
 from tasks.prefect.flow_runs import FLOW_RUN
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def end(found: list[psutil.Process], grace_s: float = GRACE_S) -> list[int]:
 def main() -> None:
     """Become the service."""
     workspace, name = Workspace(Path(sys.argv[1])), sys.argv[2]
-    die_with(int((folder(workspace) / PID_FILE).read_text()), signal.SIGTERM)
+    die_with(int((workspace.platform / PID_FILE).read_text()), signal.SIGTERM)
     os.environ[SERVICE] = json.dumps({"workspace": str(workspace.root), "service": name})
     end(list(marked(workspace, name)))
     service = next(one for one in SERVICES if one.name == name)

@@ -7,7 +7,6 @@ environment; `{root}` stands for the workspace and `{port}` for the port that wa
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import Any, Literal
 from models.errors import LooplineError
 from models.files import read_json
 from tasks.host import processes
-from tasks.host import server_access as prefect_access
+from tasks.host.server_access import elsewhere
 from tasks.host.workspace import Workspace
 from tasks.prefect.prefect_server import Server
 
@@ -30,7 +29,6 @@ STATES: dict[str, State] = {
     "STOPPING": "stopped",
     "STOPPED": "stopped",
 }
-FRESH = "fresh"  # a file that is there from `up` until the worker has begun
 EXITED = re.compile(r" exited: (\S+) \((.*)\)$")
 
 
@@ -113,29 +111,14 @@ def asking(workspace: Workspace) -> list[str]:
     return found
 
 
-def folder(workspace: Workspace) -> Path:
-    """Where the platform keeps its own state."""
-    return workspace.state / "platform"
-
-
-def elsewhere(workspace: Workspace) -> dict[str, str]:
-    """Services that the environment names on other servers, and their addresses: those are used, not started."""
-    named = {"prefect": os.environ.get("PREFECT_API_URL", ""), "mlflow": os.environ.get("MLFLOW_TRACKING_URI", "")}
-    return {
-        name: url
-        for name, url in named.items()
-        if url.startswith(("http://", "https://")) and not prefect_access.is_own(workspace, url)
-    }
-
-
 def ports(workspace: Workspace) -> dict[str, int]:
     """The ports that the services listen at, or did last time."""
-    return dict(read_json(folder(workspace) / "ports.json").get("ports", {}))
+    return dict(read_json(workspace.platform / "ports.json").get("ports", {}))
 
 
 def supervisor(workspace: Workspace) -> dict[str, Any] | None:
     """What was noted of the living supervisord: its process and socket; None if none lives."""
-    note = read_json(folder(workspace) / "supervisor.json")
+    note = read_json(workspace.platform / "supervisor.json")
     return note if note and is_up(note) else None
 
 
@@ -148,7 +131,7 @@ def services_of(workspace: Workspace) -> list[ServiceState]:
     """How each service is, by supervisord's word over its local socket; no network, and no answer costs a second."""
     note, named = supervisor(workspace), elsewhere(workspace)
     told = _processes(note) if note else {}
-    exits = _exits(folder(workspace) / "supervisord.log") if note else {}
+    exits = _exits(workspace.platform / "supervisord.log") if note else {}
     numbers = ports(workspace)
     found = []
     for service in SERVICES:

@@ -236,7 +236,7 @@ def _launch(workspace: Workspace, port: int, settings: Mapping[str, str]) -> sub
         "PREFECT_LOGGING_LEVEL": "WARNING",
         **prefect_access.server_environment(workspace, port),
     }
-    return subprocess.Popen(tied(["-m", prefect_access.__name__, str(port)]), env=environment)
+    return subprocess.Popen(tied(["-m", "tasks.prefect.secured_server", str(port)]), env=environment)
 
 
 def _watch(leases: Path, server: subprocess.Popen[bytes]) -> None:

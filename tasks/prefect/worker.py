@@ -11,14 +11,15 @@ import time
 from pathlib import Path
 
 from tasks.host import server_access as prefect_access
+from tasks.host.server_access import elsewhere
 from tasks.host.workspace import Workspace
-from tasks.platform.services import FRESH, elsewhere, folder
 from tasks.prefect.flow_runs import pass_over, take_up
 from tasks.prefect.prefect_server import Server, is_healthy
 
 MOST_RUNS = 4  # flow runs at once: each is a process, and a loop keeps every core busy by itself
 POLL_S = 0.2
 POOL = "loopline"
+FRESH = "fresh"  # a file that is there from `up` until the worker has begun
 
 
 def pool_of(workspace: Workspace) -> str:
@@ -47,7 +48,7 @@ def main() -> None:
         if Server(workspace).url() not in (None, url) and "PREFECT_API_URL" not in given:
             os.execve(sys.executable, sys.orig_argv, given)  # noqa: S606 - anew: it came up elsewhere
         time.sleep(POLL_S)
-    fresh = folder(workspace) / FRESH
+    fresh = workspace.platform / FRESH
     missed = pass_over(url, pool) if fresh.exists() else []
     fresh.unlink(missing_ok=True)
     for line in missed + take_up(url, pool):

@@ -1,4 +1,4 @@
-"""Fetch a version into the cache by MLflow, from a store of any kind: `python -m tasks.release.fetching ROOT MODEL N`."""
+"""Fetch a version into the cache by MLflow, from any store: `python -m tasks.release.fetching ROOT MODEL N`."""
 
 from __future__ import annotations
 

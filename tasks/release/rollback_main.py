@@ -1,4 +1,4 @@
-"""Tell the registry that a server took a version's place back: `python -m tasks.release.rollback_main ROOT MODEL N WHY`."""
+"""Roll a version back for a server: `python -m tasks.release.rollback_main ROOT MODEL N WHY`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from models.errors import LooplineError
 from tasks.host import stores
 from tasks.host.workspace import Workspace
-from tasks.mlflow.registry import Registry
+from tasks.loop.champion import open_registry
 from tasks.mlflow.registry_reader import aliased
 from tasks.mlflow.release_plans import end, plan_of
 
@@ -25,9 +25,9 @@ def give_back(workspace: Workspace, model: str, version: str, why: str) -> None:
         return
     reason = f"returned by the server: {why}"
     if champion.number == version:
-        Registry(workspace, model).rollback(reason, expected=version)
+        open_registry(workspace, model).rollback(reason, expected=version)
     elif version in plan_of(champion).versions:
-        end(Registry(workspace, model), reason, action="return")
+        end(open_registry(workspace, model), reason, action="return")
 
 
 def main() -> None:

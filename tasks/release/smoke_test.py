@@ -1,4 +1,4 @@
-"""Try a version out: `python -m tasks.release.smoke_test MODEL NUMBER FOLDER` loads it, and has it answer an empty row."""
+"""Smoke test: `python -m tasks.release.smoke_test MODEL NUMBER FOLDER` loads a version and predicts an empty row."""
 
 from __future__ import annotations
 

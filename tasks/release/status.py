@@ -15,8 +15,8 @@ from models.project_spec.blocks import Spec
 from models.serving.releases import Plan, Release
 from models.serving.shadow_comparison import Comparison, compare
 from tasks.host.workspace import Project
+from tasks.loop.champion import open_registry
 from tasks.mlflow import registry_reader as registry_view
-from tasks.mlflow.registry import Registry
 from tasks.mlflow.release_plans import Entry, entries
 from tasks.release.shared_state import Board, Tally
 from tasks.state import shadows
@@ -71,7 +71,7 @@ def standing(project: Project, spec: Spec) -> Standing:
         release=release,
         versions=_versions(release, tallies, _findings(state)) if release else [],
         comparison=compared(project, spec, shadow) if shadow else None,
-        journal=entries(Registry(project.workspace, spec.name))[::-1],
+        journal=entries(open_registry(project.workspace, spec.name))[::-1],
     )
 
 

@@ -7,8 +7,8 @@ import time
 from pathlib import Path
 
 from models.pipeline.records import Record
+from tasks.loop.champion import open_registry
 from tasks.loop.loop import Done, Inputs, Loop
-from tasks.mlflow.registry import Registry
 
 
 def promote(loop: Loop) -> tuple[Record, bool]:
@@ -33,7 +33,9 @@ def promote(loop: Loop) -> tuple[Record, bool]:
         if judged["decision"] == "promote":
             expected = verdict.result["champion"]
             reason = "; ".join(judged["reasons"])
-            entry = Registry(loop.workspace, loop.spec.name).promote(number, expected, loop_id=loop.id, reason=reason)
+            entry = open_registry(loop.workspace, loop.spec.name).promote(
+                number, expected, loop_id=loop.id, reason=reason
+            )
             outcome["journal"] = entry.number
         return Done(result=outcome)
 

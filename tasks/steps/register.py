@@ -2,38 +2,31 @@
 
 from __future__ import annotations
 
-import hashlib
-import inspect
 import json
 import os
-import shutil
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from models.data.preparation import KNOWN_ROWS_FILE
 from models.errors import StoreError
 from models.files import sha256, write_text
-from models.inference import pyfunc
 from models.pipeline.keys import key_of
 from models.pipeline.records import Record
 from models.sealing import TAG, signature
 from models.training.costs.summary import of_results
 from tasks.host import stores
+from tasks.loop.champion import open_registry
 from tasks.loop.ledger import REFERENCES
 from tasks.loop.loop import Done, Inputs, Loop
 from tasks.mlflow import provenance
 from tasks.mlflow.artifacts import FILES, signing_key
 from tasks.mlflow.delivery import client, experiment_id, reaching_store
-from tasks.mlflow.registry import KEY, Registry
+from tasks.mlflow.onnx_model import onnx_model
+from tasks.mlflow.registry import KEY
 from tasks.state.outbox import LOOP_RUN
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-REQUIREMENTS = ("onnxruntime", "numpy")
 SPEC = "spec.json"
-CODE = "code"
 
 
 def register(loop: Loop) -> tuple[Record, bool]:
@@ -50,7 +43,7 @@ def register(loop: Loop) -> tuple[Record, bool]:
         run_id = loop.delivery.run_id(LOOP_RUN)
         if run_id is None:
             raise StoreError("the run of this loop has not reached the tracking store: run again when it is back")
-        registry = Registry(loop.workspace, loop.spec.name)
+        registry = open_registry(loop.workspace, loop.spec.name)
         version = registry.find(key)
         write_text(folder / SPEC, loop.spec.model_dump_json(indent=1))
         files = {**_files(inputs), SPEC: folder / SPEC}
@@ -144,7 +137,8 @@ def _log_model(
             whole = str(model.status) in ("READY", "LoggedModelStatus.READY")
             if whole and model.tags.get(FILES) == tags[FILES]:
                 return str(model.model_id)
-        model_folder = _onnx_flavour(loop, Path(place) / "model", files, inputs["export"].result)
+        metadata = {"loopline.loop_id": loop.id, "loopline.project": loop.spec.name}
+        model_folder = onnx_model(Path(place) / "model", files, inputs["export"].result, metadata)
         made = store.create_logged_model(
             experiment,
             name=loop.spec.name,
@@ -159,86 +153,3 @@ def _log_model(
         store.log_model_artifacts(made.model_id, str(model_folder))
         store.finalize_logged_model(made.model_id, "READY")
         return str(made.model_id)
-
-
-def _onnx_flavour(loop: Loop, folder: Path, files: dict[str, Path], exported: dict[str, Any]) -> Path:
-    """The folder of an MLflow model: its ONNX flavour, signature, an input example, and our own files beside."""
-    import mlflow.onnx
-    import onnx
-    from mlflow.models import Model
-
-    proto, example = onnx.load(str(files["model.onnx"])), _example(exported)
-    predictor = pyfunc.Predictor(
-        pyfunc.open_session(files["model.onnx"]), json.loads(files["preparation.json"].read_text())
-    )
-    mlflow.onnx.save_model(
-        proto,
-        str(folder),
-        signature=_signature(exported["inputs"], predictor.predict(example)),
-        input_example=example,
-        pip_requirements=list(REQUIREMENTS),
-        save_as_external_data=False,
-        metadata={"loopline.loop_id": loop.id, "loopline.project": loop.spec.name},
-    )
-    for name, path in files.items():
-        shutil.copyfile(path, folder / name)
-    described = Model.load(str(folder))
-    described.flavors["python_function"] |= {"loader_module": _write_code(folder / CODE), "code": CODE}
-    described.save(str(folder / "MLmodel"))
-    diff = provenance.code_version()["diff"]
-    if diff:
-        write_text(folder / "uncommitted.diff", diff)
-    return folder
-
-
-def _write_code(folder: Path) -> str:
-    """Put beside the model the code by which MLflow runs it where there is no Loopline; the module's name.
-
-    The name goes by the content: a process that loads two versions must not run the one by the code of the other.
-    """
-    code = inspect.getsource(pyfunc)
-    name = f"loopline_model_{hashlib.sha256(code.encode()).hexdigest()[:8]}"
-    write_text(folder / f"{name}.py", code)
-    return name
-
-
-def _example(exported: dict[str, Any]) -> Any:
-    """A few rows as MLflow's clients send them: a data frame of columns, or arrays by name."""
-    import pandas as pd
-
-    from models.export.signature import feed_of
-
-    feed = feed_of(exported["input_example"], exported["inputs"])
-    return pd.DataFrame(feed) if all(values.ndim == 1 for values in feed.values()) else feed
-
-
-def _signature(inputs: list[dict[str, Any]], answer: pd.DataFrame) -> Any:
-    """What the graph takes, and what the model's code gives for it."""
-    import numpy as np
-    from mlflow.models import ModelSignature, infer_signature
-    from mlflow.types import ColSpec, DataType, Schema, TensorSpec
-
-    columns = {
-        "double": DataType.double,
-        "string": DataType.string,
-        "float": DataType.float,
-        "int64": DataType.long,
-    }
-    kinds = {
-        "double": np.float64,
-        "float": np.float32,
-        "uint8": np.uint8,
-        "string": np.str_,
-        "int64": np.int64,
-    }
-    taken: list[Any] = [ColSpec(columns[part["dtype"]], part["name"]) for part in inputs if len(part["shape"]) == 1]
-    if len(taken) < len(inputs):
-        taken = [
-            TensorSpec(
-                np.dtype(kinds[part["dtype"]]),
-                tuple(-1 if not isinstance(size, int) else size for size in part["shape"]),
-                part["name"],
-            )
-            for part in inputs
-        ]
-    return ModelSignature(Schema(taken), infer_signature(model_output=answer).outputs)

@@ -31,7 +31,7 @@ from tasks.state.outbox import LOOP_RUN
 from tasks.tools import optuna_study
 
 if TYPE_CHECKING:
-    import optuna
+    from tasks.tools.optuna_study import OpenTrial, Study
 
 BEST_FILE = "best.json"
 TRIALS_FILE = "trials.json"
@@ -83,7 +83,7 @@ def _task(prepared: Input) -> Task:
 class _Asked:
     """A trial under way. `known` holds what a killed trial of the same values had reported, by epoch or fold."""
 
-    trial: optuna.Trial
+    trial: OpenTrial
     params: dict[str, Any]
     slot: int
     run: str
@@ -137,7 +137,7 @@ class _Search:
                 raise
         return self._settle()
 
-    def _open_study(self) -> optuna.Study:
+    def _open_study(self) -> Study:
         """The study is named after the loop that began it; a later loop that owes the same search goes on with it."""
         note = self._folder / "study.json"
         name = read_json(note).get("study")
@@ -182,7 +182,7 @@ class _Search:
                 trial.set_user_attr(optuna_study.REASON, reason)
             if spent:
                 trial.set_user_attr(optuna_study.COSTS, total(spent).model_dump())
-            self._tell(trial, value, state)
+            optuna_study.tell(self._study, trial, value, state)
             self._ended += 1
             self._slots.append(slot)
             self._taken.remove(folder)
@@ -242,14 +242,6 @@ class _Search:
             return not asked.trial.should_prune()
 
         return self._loop.gang.run(task, on_epoch)
-
-    def _tell(self, trial: optuna.Trial, value: float | None, state: str) -> None:
-        import optuna
-
-        if state == "COMPLETE":
-            self._study.tell(trial, value)
-        else:
-            self._study.tell(trial, state=optuna.trial.TrialState[state])
 
     def _log_end(self, run: str, number: int, value: float | None, state: str, reason: str) -> None:
         if value is not None:

@@ -22,6 +22,9 @@ from tasks.host.workspace import Workspace
 
 if TYPE_CHECKING:
     import optuna
+    from optuna import Study as Study
+
+    OpenTrial = optuna.Trial
 
 REASON = "loopline.reason"
 KILLED = "killed"
@@ -118,6 +121,20 @@ def open_study(
     return study
 
 
+def fail_open_trials(workspace: Workspace, name: str) -> Iterator[int]:
+    """Tell the trials of a study whose owner is dead as failed; yields the number of each.
+
+    A study that was never made, or whose database is away, is put right by whoever opens it next.
+    """
+    import optuna
+
+    with contextlib.suppress(KeyError, StoreError), reaching_studies():
+        study = optuna.load_study(study_name=name, storage=storage(workspace))
+        for trial in study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.RUNNING,)):
+            fail_running(study, trial.number)
+            yield trial.number
+
+
 def fail_running(study: optuna.Study, number: int) -> None:
     """Tell a trial whose owner died as failed, marked so that it is not counted as run."""
     import optuna
@@ -125,6 +142,16 @@ def fail_running(study: optuna.Study, number: int) -> None:
     trial = study.trials[number]
     study._storage.set_trial_user_attr(trial._trial_id, REASON, KILLED)
     study.tell(number, state=optuna.trial.TrialState.FAIL)
+
+
+def tell(study: optuna.Study, trial: optuna.Trial, value: float | None, state: str) -> None:
+    """Tell how a trial ended: COMPLETE with its value, or PRUNED or FAIL without."""
+    import optuna
+
+    if state == "COMPLETE":
+        study.tell(trial, value)
+    else:
+        study.tell(trial, state=optuna.trial.TrialState[state])
 
 
 def ask(study: optuna.Study, search: Search, space: Mapping[str, Dimension], seed: int, position: int) -> optuna.Trial:

@@ -26,9 +26,9 @@ from models.pipeline.keys import key_of
 from models.pipeline.records import Record
 from models.pipeline.steps import STEPS
 from models.project_spec.reader import read_spec
-from tasks.host import stores
 from tasks.host.workspace import Workspace
 from tasks.loop.ledger import Ledger
+from tasks.mlflow import embedded_store
 from tests.bench.loop import LOOPLINE, ROOT
 from tests.children import started
 
@@ -106,7 +106,7 @@ def _journals(state: Path, ages: list[int]) -> None:
 
 def _registry(workspace: Workspace, ages: list[int]) -> None:
     environ = {"MLFLOW_TRACKING_URI": f"sqlite:///{workspace.state / 'mlflow' / 'mlflow.db'}"}
-    stores.initialise_mlflow(workspace, environ)
+    embedded_store.initialise(workspace, environ)
     moves = [
         {"number": number, "action": "promote", "before": "1", "after": "1", "at": 0.5, "by": "x", "reason": "y" * 400}
         for number in range(1, len(ages) + 1)

@@ -74,9 +74,9 @@ def flow(root: Path) -> ast.Module:
 def acts(flow: ast.Module) -> dict[str, tuple[str, str, str]]:
     """By the flow's name for a step: the step, its module and its function."""
     modules = {
-        alias.asname or alias.name: f"tasks.{alias.name}"
+        alias.asname or alias.name: f"tasks.steps.{alias.name}"
         for node in flow.body
-        if isinstance(node, ast.ImportFrom) and node.module == "tasks"
+        if isinstance(node, ast.ImportFrom) and node.module == "tasks.steps"
         for alias in node.names
     }
     made = {}

@@ -19,7 +19,7 @@ from tasks.host import server_access as prefect_access
 from tasks.host.workspace import Workspace
 from tasks.mlflow import registry_reader as registry_view
 from tasks.platform.service_main import marked
-from tasks.platform.services import SERVICES, folder, services_of, supervisor
+from tasks.platform.services import SERVICES, services_of, supervisor
 from tasks.prefect.flow_runs import ask
 from tasks.state.journal import read
 from tests.running import Loopline, eventually
@@ -231,7 +231,7 @@ def test_a_killed_supervisord_is_put_right_by_the_next_up_and_down_leaves_nothin
             socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2])), 1),
         ):
             pass
-    assert not (folder(home.workspace) / "supervisor.json").exists()
+    assert not (home.workspace.platform / "supervisor.json").exists()
     assert not list((home.home / ".loopline").rglob("*.tmp"))
     assert {state.state for state in home.services().values()} == {"stopped"}
     assert "nothing of the platform was running" in home("down").ok().out

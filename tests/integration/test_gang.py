@@ -60,7 +60,7 @@ def test_the_caller_needs_no_torch_and_epochs_arrive_once(tmp_path, make_job):
         import sys, json
         from pathlib import Path
         from models.training.job import Job
-        from tasks.runtime.gang import Gang
+        from tasks.ranks.rank_pool import Gang
         job = Job.model_validate_json(sys.argv[1], strict=False)
         seen = []
         with Gang() as gang:
@@ -149,7 +149,7 @@ def test_other_ranks_in_another_plan_go_on_from_the_checkpoint(gang, make_job, b
 _CALLER = """
     import sys, time
     from models.training.job import Job
-    from tasks.runtime.gang import Gang
+    from tasks.ranks.rank_pool import Gang
     job = Job.model_validate_json(sys.argv[1], strict=False)
 
     def report(epoch):

@@ -21,8 +21,8 @@ from models.triggers.signal import Decision, Signal
 from tasks.host import processes, stores
 from tasks.host.workspace import Workspace
 from tasks.loop import decisions
+from tasks.loop.champion import open_registry
 from tasks.mlflow.delivery import client, experiment_id
-from tasks.mlflow.registry import Registry
 from tasks.prefect import events
 from tests.integration.test_page import serving
 from tests.told_facts import findings, window
@@ -83,7 +83,7 @@ def _loop(workspace: Workspace, name: str, state: str) -> None:
 
 def _champion(workspace: Workspace, name: str) -> None:
     """Version 2 is the champion, version 3 was refused."""
-    registry = Registry(workspace, name)
+    registry = open_registry(workspace, name)
     run = client().create_run(experiment_id(client(), workspace, name)).info
     for number in ("1", "2", "3"):
         registry.create(f"k{number}", f"{run.artifact_uri}/m", run.run_id, None, {"loopline.metric": "auc=0.7"}, "")

@@ -29,10 +29,10 @@ from models.project_spec.reader import read_spec
 from models.training.job import Job
 from tasks.host import processes, stores
 from tasks.host.workspace import Project, Workspace
+from tasks.loop.champion import open_registry
 from tasks.loop.ledger import Ledger
 from tasks.loop.loop import Loop, open_loop
 from tasks.mlflow.delivery import client
-from tasks.mlflow.registry import Registry
 from tasks.mlflow.registry_reader import aliased
 from tasks.operations.monitor import look
 from tasks.operations.reap import reap
@@ -256,7 +256,7 @@ def test_a_second_loop_does_nothing_again(first: Loop, project: Project) -> None
     assert all(before.values()), before
     assert loop.ran == []
     assert loop.id != first.id
-    assert len(Registry(project.workspace, "tiny").journal()) == 1
+    assert len(open_registry(project.workspace, "tiny").journal()) == 1
 
 
 def test_the_card_is_one_page_that_fetches_nothing(first: Loop) -> None:

@@ -44,7 +44,7 @@ LEAD = """
 import json, sys
 from pathlib import Path
 from models.training.job import Job
-from tasks.runtime.gang import Gang
+from tasks.ranks.rank_pool import Gang
 
 job = Job.model_validate_json(Path(sys.argv[1]).read_text(), strict=False)
 
@@ -160,7 +160,7 @@ def test_what_a_rank_raises_on_another_node_reaches_the_one_that_leads(slow_job,
         from pathlib import Path
         from models.errors import LooplineError
         from models.training.job import Job
-        from tasks.runtime.gang import Gang
+        from tasks.ranks.rank_pool import Gang
         job = Job.model_validate_json(Path(sys.argv[1]).read_text(), strict=False)
         others = []
         def say(line):

@@ -22,8 +22,8 @@ from tasks.host import stores
 from tasks.host.http_guard import token_path
 from tasks.host.workspace import Workspace
 from tasks.loop import decisions
+from tasks.loop.champion import open_registry
 from tasks.mlflow.delivery import client, experiment_id
-from tasks.mlflow.registry import Registry
 from tasks.mlflow.registry_reader import aliased
 from tests import warm
 from tests.integration.conftest import ROOT
@@ -101,7 +101,7 @@ def place(empty_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     (state / "reports" / "validation-raw.html").write_text("<h1>the data</h1>")
     link = (state / "reports" / "validation-raw.html").resolve().as_uri()
     (state / "card.html").write_text(f'<h1>the card</h1><a href="{link}">data</a>')
-    registry = Registry(made, "tiny")
+    registry = open_registry(made, "tiny")
     run = client().create_run(experiment_id(client(), made, "tiny")).info
     for number in ("1", "2", "3"):
         registry.create(f"k{number}", f"{run.artifact_uri}/m", run.run_id, None, {"loopline.metric": "auc=0.7"}, "")
@@ -261,7 +261,7 @@ def test_promote_and_roll_back_by_compare_and_swap(browser: Browser, place: Work
     stale = browser.get("/projects/tiny/rollback")
     done = browser.press("/projects/tiny/promote", reason="Ada\nsaid so")
     assert (done.status, "Version 3 is the champion" in done.text) == (200, True)
-    assert Registry(place, "tiny").journal()[-1].reason == "Ada said so"
+    assert open_registry(place, "tiny").journal()[-1].reason == "Ada said so"
     late = browser.post("/projects/tiny/rollback", fields_of(stale.text))
     assert late.status == 409
     assert "the champion is version 3, not 2" in late.text

@@ -20,12 +20,13 @@ from tasks.serve.background import Background
 block = contextlib.nullcontext(Background(workspace, "tiny")._start("tasks.release.shadow", "1"))
 """,
     "the keeper and Prefect's server": """
-from tasks.runtime import ports, prefect_server
+from tasks.host import ports
+from tasks.prefect import prefect_server
 block = contextlib.nullcontext(prefect_server._launch(workspace, ports.any_free([]), {}))
 """,
     "a caller of MLflow's server": """
-from tasks.runtime import mlflow_server, stores
-stores.initialise_mlflow = lambda _: (workspace.state / "mlflow").mkdir(parents=True)
+from tasks.mlflow import embedded_store, mlflow_server
+embedded_store.initialise = lambda _: (workspace.state / "mlflow").mkdir(parents=True)
 mlflow_server._wait = lambda *_: None
 server = mlflow_server.serving(workspace)
 block = contextlib.nullcontext(server.__enter__()[1])
@@ -33,9 +34,8 @@ block = contextlib.nullcontext(server.__enter__()[1])
     "supervisord and a service": """
 import os, subprocess
 from models.files import write_text
-from tasks.runtime.services import folder
-folder(workspace).mkdir(parents=True)
-write_text(folder(workspace) / "supervisord.pid", f"{os.getpid()}\\n")
+workspace.platform.mkdir(parents=True)
+write_text(workspace.platform / "supervisord.pid", f"{os.getpid()}\\n")
 command = [sys.executable, "-m", "tasks.platform.service_main", str(root), "compactor"]
 block = contextlib.nullcontext(subprocess.Popen(command))
 """,
@@ -43,7 +43,7 @@ block = contextlib.nullcontext(subprocess.Popen(command))
 PARENT = """
 import contextlib, signal, sys
 from pathlib import Path
-from tasks.runtime.workspace import Workspace
+from tasks.host.workspace import Workspace
 root = Path(sys.argv[1])
 workspace = Workspace(root)
 {begin}

@@ -19,8 +19,8 @@ from models.project_spec.blocks import Dimension, Search
 from models.training.search_space import suggest
 from tasks.host.store_addresses import OPTUNA_STORAGE, TRACKING_URI, store_addresses
 from tasks.host.workspace import Workspace
+from tasks.loop.champion import open_registry
 from tasks.mlflow.delivery import client
-from tasks.mlflow.registry import Registry
 from tasks.mlflow.registry_reader import aliased
 from tasks.tools.optuna_study import ask, open_study, reaching_studies, trials_of
 from tests.integration.test_delivery import LOOP, deliver, fill, runs
@@ -139,7 +139,7 @@ def test_the_registry_promotes_refuses_and_rolls_back(place: Workspace) -> None:
     seen = aliased("grown")
     assert seen is not None
     assert (seen.number, seen.tags["n"]) == ("2", "2")
-    assert Registry(place, "grown").rollback().after == "1"
+    assert open_registry(place, "grown").rollback().after == "1"
     assert client().search_registered_models("name = 'grown.loopline-lock'") == []
 
 

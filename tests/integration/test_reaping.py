@@ -22,7 +22,7 @@ from pathlib import Path
 from prefect import flow, tags, task
 from prefect.client.orchestration import get_client
 from prefect.runtime import task_run
-from tasks.runtime.loop import begun_here
+from tasks.loop.loop import begun_here
 
 @task(name="step", persist_result=False)
 def step():

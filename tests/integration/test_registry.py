@@ -16,6 +16,7 @@ from models.files import sha256
 from tasks.host import processes, stores
 from tasks.host import server_access as prefect_access
 from tasks.host.workspace import Workspace
+from tasks.loop.champion import open_registry
 from tasks.mlflow import registry as registry_module
 from tasks.mlflow.artifacts import FILES, download_version
 from tasks.mlflow.delivery import client, experiment_id
@@ -74,7 +75,7 @@ def model(request: pytest.FixtureRequest) -> str:
 
 
 def register(workspace: Workspace, model: str, count: int = 1) -> Registry:
-    made = Registry(workspace, model)
+    made = open_registry(workspace, model)
     run = client().create_run(experiment_id(client(), workspace, model)).info
     for number in range(1, count + 1):
         source, tags = f"{run.artifact_uri}/model", {"loopline.loop_id": "l", "n": str(number)}
@@ -161,7 +162,7 @@ def test_what_a_person_rolled_back_is_not_promoted_again_by_the_loop_that_goes_o
 
 
 def test_nothing_registered_is_no_champion_and_no_journal(place: Workspace, model: str) -> None:
-    made = Registry(place, model)
+    made = open_registry(place, model)
     assert made.alias("champion") is None
     assert made.journal() == []
     assert aliased(model) is None
@@ -262,7 +263,7 @@ def test_a_promotion_killed_between_journal_and_alias_is_settled_by_the_next(
     with killed_after_the_journal(monkeypatch):
         made.promote("2", "1")
     assert made.alias("champion") == "1"
-    after = Registry(both, model)
+    after = open_registry(both, model)
     with pytest.raises(GateRefused, match="the champion is version 2"):
         after.promote("3", "1")
     assert (after.alias("champion"), after.alias("previous")) == ("2", "1")
@@ -277,7 +278,7 @@ def test_a_killed_rollback_is_settled_too(place: Workspace, model: str, monkeypa
         made.rollback()
     assert made.alias("champion") == "2"
     with pytest.raises(GateRefused):
-        Registry(place, model).rollback()
+        open_registry(place, model).rollback()
     assert made.alias("champion") == "1"
 
 
@@ -312,14 +313,14 @@ RACE = """
 import os, sys, time
 from pathlib import Path
 from models.errors import GateRefused
-from tasks.adapters.registry import Registry
-from tasks.runtime import stores
-from tasks.runtime.workspace import Workspace
+from tasks.loop.champion import open_registry
+from tasks.host import stores
+from tasks.host.workspace import Workspace
 os.environ["MLFLOW_TRACKING_URI"] = {uri!r}
 workspace = Workspace(Path({root!r}))
 workspace.make()
 stores.configure(workspace)
-registry = Registry(workspace, {model!r})
+registry = open_registry(workspace, {model!r})
 registry.alias("champion")
 Path({ready!r}, {version!r}).touch()
 while len(list(Path({ready!r}).iterdir())) < 2:
@@ -387,7 +388,7 @@ def test_a_registry_that_is_away_is_a_store_error(
 ) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:1")
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
-    made = Registry(tracked, "tiny")
+    made = open_registry(tracked, "tiny")
     asked = {
         "find": lambda: made.find("k"),
         "alias": lambda: made.alias("champion"),
@@ -413,7 +414,7 @@ def log_files(workspace: Workspace, model: str, content: str) -> dict[str, str]:
     store.finalize_logged_model(logged.model_id, "READY")
     hashes = {"model.onnx": sha256(folder / "model.onnx")}
     run = store.create_run(experiment).info.run_id
-    made = Registry(workspace, model)
+    made = open_registry(workspace, model)
     made.create("k", f"models:/{logged.model_id}", run, logged.model_id, {FILES: json.dumps(hashes)}, "")
     made.promote("1", None)
     return hashes

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from models.errors import StoreError
-from tasks.host import stores
 from tasks.host.workspace import Workspace
+from tasks.mlflow import embedded_store
 from tasks.mlflow import registry as registry_module
 from tasks.mlflow.delivery import client
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def test_a_stale_lock_that_two_break_at_once_lets_one_in(tracked: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     """Forced order: C looks at a dead machine's lock, B breaks it and holds it, then C breaks what it saw."""
-    stores.initialise_mlflow(tracked)
+    embedded_store.initialise(tracked)
     store, name = client(), "m.loopline-lock"
     dead = {"host": "dead", "pid": 1, "started": 1.0, "at": time.time() - 400}
     store.create_registered_model(name, tags={"loopline.holder": json.dumps(dead)})
@@ -47,7 +47,7 @@ def test_a_stale_lock_that_two_break_at_once_lets_one_in(tracked: Workspace, mon
 def test_a_holder_whose_lock_was_broken_releases_nothing_of_the_next_one(
     tracked: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stores.initialise_mlflow(tracked)
+    embedded_store.initialise(tracked)
     store, name = client(), "m.loopline-lock"
     with contextlib.ExitStack() as second:
         with registry_module._shared_lock(store, name):

@@ -25,10 +25,10 @@ from models.files import read_json, sha256, write_json
 from models.serving.releases import Canary, Plan, Release
 from tasks.host import server_access as prefect_access
 from tasks.host.workspace import Workspace
+from tasks.loop.champion import open_registry
 from tasks.mlflow.artifacts import FILES
 from tasks.mlflow.delivery import client
 from tasks.mlflow.mlflow_server import serving
-from tasks.mlflow.registry import Registry
 from tasks.mlflow.registry_reader import aliased
 from tasks.mlflow.release_plans import change, end, entries, plan_of
 from tasks.release.rollback_main import give_back
@@ -210,7 +210,7 @@ def test_a_real_registry_is_followed_and_may_go_away(
     with registry_of(kind, workspace, empty_store, monkeypatch) as process:
         for number in ("1", "2", "3"):
             register_served(workspace, "tiny", number)
-        registry = Registry(workspace, "tiny")
+        registry = open_registry(workspace, "tiny")
         registry.promote("1", None)
         store = {name: value for name, value in os.environ.items() if name.startswith("MLFLOW_TRACKING_")}
         with live_server(workspace, "tiny", LOOPLINE_WEBHOOK_SECRET="s3cret", **store) as server:
@@ -251,7 +251,7 @@ def test_a_canary_that_does_not_do_gives_its_share_back_and_the_registry_hears_o
     with registry_of("embedded", workspace, empty_store, monkeypatch):
         register_served(workspace, "tiny", "1")
         register_served(workspace, "tiny", "2", {"return_on": {"latency_ms": 1e-6}})
-        registry = Registry(workspace, "tiny")
+        registry = open_registry(workspace, "tiny")
         registry.promote("1", None)
         change(registry, Plan(canary=Canary(version="2", share=0.5)), "canary", "ada")
         with live_server(workspace, "tiny") as server:
@@ -271,7 +271,7 @@ def test_the_registry_is_told_of_a_return_once_and_only_while_it_still_names_the
     with registry_of("embedded", workspace, empty_store, monkeypatch):
         for number in ("1", "2", "3"):
             register_served(workspace, "tiny", number)
-        registry = Registry(workspace, "tiny")
+        registry = open_registry(workspace, "tiny")
         give_back(workspace, "tiny", "2", "errors")
         registry.promote("1", None)
         registry.promote("2", "1")
@@ -311,7 +311,7 @@ def test_a_person_tries_a_version_and_sees_how_it_does(
         for number in ("1", "2"):
             folder = register_served(workspace, "tiny", number)
             shutil.copytree(folder, workspace.cache / "models" / "tiny" / number)
-        registry = Registry(workspace, "tiny")
+        registry = open_registry(workspace, "tiny")
         registry.promote("1", None)
         assert loopline("--end")[0] == 3, "nothing is tried"
         for wrong in (["--canary", "1"], ["--version", "2"], ["--end", "--return"], ["--shadow"]):

@@ -9,17 +9,19 @@ import pytest
 
 from tasks.host import stores
 from tasks.host.workspace import Workspace
+from tasks.mlflow import embedded_store
 from tests.integration.conftest import Processes
 
 CODE = """
 from pathlib import Path
-from tasks.runtime import stores
-from tasks.runtime.workspace import Workspace
+from tasks.host import stores
+from tasks.host.workspace import Workspace
+from tasks.mlflow import embedded_store
 workspace = Workspace(Path({root!r}))
 workspace.make()
 stores.configure(workspace)
-stores.initialise_mlflow(workspace)
-from tasks.runtime.delivery import client, experiment_id
+embedded_store.initialise(workspace)
+from tasks.mlflow.delivery import client, experiment_id
 print(experiment_id(client(), workspace, "tiny"))
 """
 
@@ -35,18 +37,18 @@ def test_six_processes_at_once_make_one_store(tmp_path: Path, workspace: Workspa
 
 
 def test_a_store_that_was_deleted_is_made_again(workspace: Workspace) -> None:
-    stores.initialise_mlflow(workspace)
+    embedded_store.initialise(workspace)
     database = stores.database_file(stores.environment(workspace)["MLFLOW_TRACKING_URI"])
     for path in database.parent.glob("mlflow.db*"):
         path.unlink()
-    stores.initialise_mlflow(workspace)
+    embedded_store.initialise(workspace)
     assert database.exists()
 
 
 def test_a_workspace_that_was_moved_finds_its_artifacts(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     from tasks.mlflow.delivery import client, experiment_id
 
-    stores.initialise_mlflow(workspace)
+    embedded_store.initialise(workspace)
     run = client().create_run(experiment_id(client(), workspace, "tiny")).info
     assert run.artifact_uri.startswith(stores.artifact_root(workspace).as_uri())
     moved = Workspace(workspace.root.with_name("my work #1"))
@@ -65,7 +67,7 @@ def test_a_workspace_that_was_moved_finds_its_artifacts(workspace: Workspace, mo
 def test_a_store_whose_making_was_killed_is_made_whole(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch, killed_after: str
 ) -> None:
-    real = stores._migrate
+    real = embedded_store._migrate
     shutil.rmtree(workspace.state / "mlflow", ignore_errors=True)
 
     def die(path: Path) -> None:
@@ -77,10 +79,10 @@ def test_a_store_whose_making_was_killed_is_made_whole(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(stores, "_migrate", die)
+        patch.setattr(embedded_store, "_migrate", die)
         with pytest.raises(KeyboardInterrupt):
-            stores.initialise_mlflow(workspace)
-    stores.initialise_mlflow(workspace)
+            embedded_store.initialise(workspace)
+    embedded_store.initialise(workspace)
     with closing(
         sqlite3.connect(stores.database_file(stores.environment(workspace)["MLFLOW_TRACKING_URI"]))
     ) as connection:

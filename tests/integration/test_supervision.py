@@ -12,7 +12,7 @@ from tasks.host import processes, stores
 from tasks.host.workspace import Workspace
 from tasks.platform import platform, supervision
 from tasks.platform.service_main import marked
-from tasks.platform.services import _exits, folder, supervisor
+from tasks.platform.services import _exits, supervisor
 from tests.running import eventually
 
 BROKEN = "nonesuch"
@@ -20,7 +20,7 @@ BROKEN = "nonesuch"
 
 def start(workspace: Workspace) -> dict[str, object]:
     environ = {**os.environ, **stores.environment(workspace)}
-    return supervision.start(workspace, folder(workspace), [BROKEN], environ)
+    return supervision.start(workspace, workspace.platform, [BROKEN], environ)
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def test_what_cannot_start_is_tried_again_with_back_off_and_said(deep: Workspace
         with supervision.asking(str(note["socket"])) as supervised:
             return str(supervised.getProcessInfo(BROKEN)["statename"])
 
-    eventually(lambda: len(_exits(folder(deep) / "supervisord.log").get(BROKEN, [])) >= 2)
+    eventually(lambda: len(_exits(deep.platform / "supervisord.log").get(BROKEN, [])) >= 2)
     eventually(lambda: state() == "BACKOFF")
     with supervision.asking(str(note["socket"])) as supervised:
         supervision.start_service(supervised, BROKEN)  # supervisord is about to start it, or has just begun
@@ -47,8 +47,8 @@ def test_what_cannot_start_is_tried_again_with_back_off_and_said(deep: Workspace
             supervision.start_service(supervised, "unwanted")
     with pytest.raises(ConnectionError, match="BAD_NAME"), supervision.asking(str(note["socket"])) as supervised:
         supervised.getProcessInfo("unwanted")
-    assert set(_exits(folder(deep) / "supervisord.log")[BROKEN]) == {"exit status 1"}
-    assert "StopIteration" in (folder(deep) / "logs" / f"{BROKEN}.log").read_text()
+    assert set(_exits(deep.platform / "supervisord.log")[BROKEN]) == {"exit status 1"}
+    assert "StopIteration" in (deep.platform / "logs" / f"{BROKEN}.log").read_text()
     assert supervisor(deep) == note
     assert platform.stop(deep)
     assert not processes.is_alive(note["process"])  # type: ignore[arg-type]

@@ -3,7 +3,7 @@
 `step-N` is written beside, flushed, renamed. In it: `state-RANK.safetensors`, and `best-RANK.safetensors` where the
 best weights lie, with the part that each rank wrote; `state.json`; `manifest.json` with the SHA-256 of them all,
 written last. A torn or changed folder is passed over for the one before, so at least two should be kept. Nothing in it
-can run code. How several ranks write one together, and how a part is read by others, is `models/training/checkpoints/shards.py`.
+can run code. How several ranks write one together, and how a part is read by others, is in `shards.py`.
 """
 
 from __future__ import annotations

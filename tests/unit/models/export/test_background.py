@@ -8,7 +8,7 @@ from models.data.feeds import feeds
 from models.data.preparation import Preparation
 from models.export.background import BACKGROUND_ROWS, write_background
 from models.inference.explain import Explainer
-from tests.unit.models.export.conftest import FinishedJob
+from tests.finished_jobs import FinishedJob
 
 
 @pytest.mark.parametrize(("kind", "task"), [("table", "binary"), ("series", "regression")])

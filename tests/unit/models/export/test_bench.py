@@ -14,7 +14,7 @@ from models.inference.names import UNCHANGED_FILE
 from models.metrics.metrics import METRICS
 from models.project_spec.serve import Serve
 from tests.dense_models import dense_model
-from tests.unit.models.export.conftest import FinishedJob
+from tests.finished_jobs import FinishedJob
 
 Optimise = Callable[..., tuple[list[Measured], Path]]
 

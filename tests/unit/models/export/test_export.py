@@ -16,7 +16,7 @@ from models.export.signature import feed_of
 from models.inference.predict import predict
 from models.inference.pyfunc import _load_pyfunc
 from models.training.job import Job
-from tests.unit.models.export.conftest import METADATA, ExportedJob, FinishedJob
+from tests.finished_jobs import METADATA, ExportedJob, FinishedJob
 
 READY = [
     ("mlp", "table", "binary", {"hidden": 8}),

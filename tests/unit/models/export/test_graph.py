@@ -10,7 +10,7 @@ from models.data.preparation import Preparation
 from models.errors import TrainingError
 from models.export.graph import IR_VERSION, LIMIT_BYTES, OPSET, PREPARATION_KEY, assemble
 from models.export.graph_builder import Stretch
-from tests.unit.models.export.conftest import table_preparation
+from tests.finished_jobs import table_preparation
 
 
 def linear_core(num_outputs: int = 1) -> Stretch:

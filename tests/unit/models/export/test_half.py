@@ -6,7 +6,7 @@ from models.errors import TrainingError
 from models.export.half import halved
 from models.export.layers import Layers
 from tests.dense_models import dense_model
-from tests.unit.models.export.conftest import table_preparation
+from tests.finished_jobs import table_preparation
 from tests.unit.models.export.test_int8 import predictions
 
 

@@ -3,7 +3,7 @@ import pytest
 
 from models.export.head_graph import graph_outputs, head_stretch
 from models.inference.names import output_names
-from tests.unit.models.export.conftest import CLASSES, run_stretch, table_preparation
+from tests.finished_jobs import CLASSES, run_stretch, table_preparation
 
 CLASSIFIED = ["label", "probabilities"]
 

@@ -11,7 +11,7 @@ from models.export.graph_builder import Stretch
 from models.export.int8 import dynamic_int8, static_int8
 from models.export.preparation_graph import CORE_PREFIX
 from tests.dense_models import dense_model
-from tests.unit.models.export.conftest import table_preparation
+from tests.finished_jobs import table_preparation
 
 
 def rows(count: int = 200, seed: int = 1) -> dict[str, np.ndarray]:

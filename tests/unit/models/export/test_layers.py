@@ -2,7 +2,7 @@ import numpy as np
 
 from models.export.layers import Layers
 from tests.dense_models import dense_model
-from tests.unit.models.export.conftest import table_preparation
+from tests.finished_jobs import table_preparation
 
 
 def test_only_the_net_is_seen() -> None:

@@ -8,7 +8,7 @@ from torch import nn
 from models.errors import UserCodeError
 from models.export.graph_builder import Stretch
 from models.export.net_graph import example_batch, net_stretch
-from tests.unit.models.export.conftest import (
+from tests.finished_jobs import (
     image_preparation,
     run_stretch,
     series_preparation,

@@ -9,7 +9,7 @@ from models.data.columns import as_text
 from models.data.encode import category_indices, encode_numeric
 from models.data.preparation import Categorical, Numeric, Preparation
 from models.export.preparation_graph import graph_inputs, preparation_stretch
-from tests.unit.models.export.conftest import (
+from tests.finished_jobs import (
     image_preparation,
     run_stretch,
     series_preparation,

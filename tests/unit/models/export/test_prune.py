@@ -9,7 +9,7 @@ from models.export.layers import Layers
 from models.export.preparation_graph import CORE_PREFIX
 from models.export.prune import hidden_units, pruned
 from tests.dense_models import dense_model
-from tests.unit.models.export.conftest import table_preparation
+from tests.finished_jobs import table_preparation
 from tests.unit.models.export.test_int8 import predictions, rows
 
 

@@ -5,7 +5,7 @@ from torch import nn
 
 from models.export.net_graph import net_stretch
 from models.export.recurrent import with_whole_cells
-from tests.unit.models.export.conftest import run_stretch, series_preparation
+from tests.finished_jobs import run_stretch, series_preparation
 
 CELLS = [
     nn.GRU(2, 3, batch_first=True),

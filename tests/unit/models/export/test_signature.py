@@ -5,7 +5,7 @@ import numpy as np
 from models.export.head_graph import graph_outputs
 from models.export.preparation_graph import graph_inputs
 from models.export.signature import feed_of, input_example, signature
-from tests.unit.models.export.conftest import image_preparation, table_preparation
+from tests.finished_jobs import image_preparation, table_preparation
 
 
 def test_signature_is_plain_json_with_a_named_batch() -> None:

@@ -3,7 +3,7 @@ import pytest
 
 from models.data.preparation import Preparation
 from models.export.trained import core_of, num_validation_examples, validation_predictions
-from tests.unit.models.export.conftest import FinishedJob
+from tests.finished_jobs import FinishedJob
 
 KINDS = [("mlp", "table", "binary"), ("trees", "table", "regression"), ("mlp", "series", "regression")]
 

@@ -5,7 +5,7 @@ import pytest
 from models.data.preparation import Preparation
 from models.errors import TrainingError
 from models.export.trees import trees_stretch
-from tests.unit.models.export.conftest import run_stretch, table_preparation
+from tests.finished_jobs import run_stretch, table_preparation
 
 NUMERIC, CATEGORICAL = "core/numeric", "core/categorical"
 

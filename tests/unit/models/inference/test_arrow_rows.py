@@ -19,7 +19,7 @@ from models.project_spec.blocks import Spec
 from models.scaffold.table import guess_spec
 from models.sources.read import read_source
 from tests.column_types import typed_columns
-from tests.unit.models.export.conftest import image_preparation, series_preparation, table_preparation
+from tests.finished_jobs import image_preparation, series_preparation, table_preparation
 
 TABLE = table_preparation()
 GOOD = {"größe (m)": [1.5, None], "n/1": [3, 4], "city": ["東京", None], "month": [12.0, 7.0], "is late": [True, False]}

@@ -12,7 +12,7 @@ from models.errors import DataError
 from models.inference import batch
 from models.inference.batch import Reading, examples, logged_columns, part_of, shown_columns
 from models.inference.scoring import Scorer
-from tests.unit.models.export.conftest import raw_table, spec_of
+from tests.finished_jobs import raw_table, spec_of
 
 AT = datetime(2026, 2, 3, tzinfo=UTC)
 NETS = {

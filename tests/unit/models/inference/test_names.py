@@ -3,7 +3,7 @@ import pytest
 from models.data.preparation import Numeric
 from models.errors import UsageError
 from models.inference.names import output_names, refuse_taken_names
-from tests.unit.models.export.conftest import image_preparation, table_preparation
+from tests.finished_jobs import image_preparation, table_preparation
 
 
 def test_outputs_are_named_by_task() -> None:

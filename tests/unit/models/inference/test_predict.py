@@ -8,7 +8,7 @@ from models.errors import StoreError
 from models.export.graph import assemble
 from models.export.graph_builder import Stretch
 from models.inference.predict import latency_ms, predict, session
-from tests.unit.models.export.conftest import table_preparation
+from tests.finished_jobs import table_preparation
 
 
 def feed(count: int) -> dict[str, np.ndarray]:

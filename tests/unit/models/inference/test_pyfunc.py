@@ -15,8 +15,8 @@ from models.inference import pyfunc
 from models.inference.predict import predict, session
 from models.inference.pyfunc import _load_pyfunc, read
 from models.sources.code_points import code_points
+from tests.finished_jobs import ExportedJob
 from tests.served_models import write_served
-from tests.unit.models.export.conftest import ExportedJob
 
 
 @pytest.fixture

@@ -185,7 +185,7 @@ def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(identity, "ROOT", tmp_path)
     files = {
         "tasks/act.py": "import torch\nfrom models.far import f\nfrom models import near\n"
-        "from tasks.operations import loop\n",
+        "from tasks.loop import loop\n",
         "tasks/loop/loop.py": "x = 1\n",
         "models/__init__.py": "",
         "models/far.py": "from models.errors import E\nimport models.farther\nf = E\n",

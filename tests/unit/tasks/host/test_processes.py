@@ -21,7 +21,7 @@ def test_this_process_lives() -> None:
 
 
 def test_another_process_sees_the_same_identity() -> None:
-    code = "import json, sys; from tasks.operations import processes; print(json.dumps(processes.identity(int(sys.argv[1]))))"
+    code = "import json, sys; from tasks.host import processes; print(json.dumps(processes.identity(int(sys.argv[1]))))"
     told = subprocess.run([sys.executable, "-c", code, str(os.getpid())], capture_output=True, check=True, text=True)
     assert processes.is_alive(json.loads(told.stdout))
 

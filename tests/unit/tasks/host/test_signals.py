@@ -11,7 +11,7 @@ from tests.children import started
 
 WAITING = """
 import signal
-from tasks.runtime.signals import StopRequest
+from tasks.host.signals import StopRequest
 stop = StopRequest()
 stop.on(signal.SIGTERM, signal.SIGINT)
 print(flush=True)
@@ -24,7 +24,7 @@ threading.Timer(0.2, lambda: signal.pthread_kill(threading.get_ident(), signal.S
 """
 ENDING = """
 import signal, time
-from tasks.runtime.signals import exit_on
+from tasks.host.signals import exit_on
 exit_on(signal.SIGTERM)
 try:
     print(flush=True)

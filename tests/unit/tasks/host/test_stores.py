@@ -6,10 +6,9 @@ from urllib.request import proxy_bypass
 
 import pytest
 
-from models.errors import StoreError, UsageError
+from models.errors import UsageError
 from tasks.host import stores
 from tasks.host.workspace import Workspace
-from tests.running import mounted
 
 
 @pytest.fixture
@@ -87,19 +86,3 @@ def test_which_store_is_the_workspaces_own(uri: str, embedded: bool) -> None:
 def test_the_file_behind_a_uri(clean: Workspace) -> None:
     uri = stores.environment(clean)["MLFLOW_TRACKING_URI"]
     assert stores.database_file(uri) == clean.state / "mlflow" / "mlflow.db"
-
-
-def test_a_store_elsewhere_is_not_ours_to_make(clean: Workspace) -> None:
-    stores.initialise_mlflow(clean, {"MLFLOW_TRACKING_URI": "http://127.0.0.1:1"})
-    assert not (clean.state / "mlflow").exists()
-
-
-def test_a_full_disk_is_told_as_one(clean: Workspace) -> None:
-    folder = clean.state / "mlflow"
-    folder.mkdir(parents=True)
-    uri = stores.environment(clean)["MLFLOW_TRACKING_URI"]
-    with (
-        mounted(folder, "-t", "tmpfs", "-o", "size=100k", "tmpfs"),
-        pytest.raises(StoreError, match="disk is full: free some space and run again"),
-    ):
-        stores.initialise_mlflow(clean, {"MLFLOW_TRACKING_URI": uri})

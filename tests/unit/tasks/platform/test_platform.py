@@ -11,7 +11,7 @@ from models.files import write_json, write_text
 from tasks.host import processes
 from tasks.host.workspace import Workspace
 from tasks.platform import platform, services
-from tasks.platform.services import ServiceState, folder
+from tasks.platform.services import ServiceState
 
 
 def test_a_disk_nearly_full_is_told_before_it_is_full(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -24,8 +24,8 @@ def test_a_disk_nearly_full_is_told_before_it_is_full(workspace: Workspace, monk
 
 
 def test_other_ports_than_those_it_is_up_with_are_refused(workspace: Workspace) -> None:
-    write_json(folder(workspace) / "supervisor.json", {"process": processes.identity(), "socket": "none"})
-    write_json(folder(workspace) / "ports.json", {"asked": {}, "ports": {"mlflow": 5000}})
+    write_json(workspace.platform / "supervisor.json", {"process": processes.identity(), "socket": "none"})
+    write_json(workspace.platform / "ports.json", {"asked": {}, "ports": {"mlflow": 5000}})
     with pytest.raises(UsageError, match=r"up with mlflow=5000: `loopline down` first"):
         platform.start(workspace, {"mlflow": 5001})
     with pytest.raises(UsageError, match="up with mlflow=5000"):
@@ -33,12 +33,12 @@ def test_other_ports_than_those_it_is_up_with_are_refused(workspace: Workspace) 
 
 
 def test_any_port_but_the_usual_one_is_what_it_is_up_with_after_the_first_time(workspace: Workspace) -> None:
-    write_json(folder(workspace) / "ports.json", {"asked": {}, "ports": {"mlflow": 5017, "prefect": 4200}})
+    write_json(workspace.platform / "ports.json", {"asked": {}, "ports": {"mlflow": 5017, "prefect": 4200}})
     platform._refuse_other_ports(workspace, {"mlflow": 0, "prefect": 4200})
 
 
 def test_what_a_broken_service_printed_last_is_told_with_its_log(workspace: Workspace) -> None:
-    log = folder(workspace) / "logs" / "mlflow.log"
+    log = workspace.platform / "logs" / "mlflow.log"
     write_text(log, "starting\nImportError: no such thing\n")
     said = platform._trouble(workspace, ServiceState("mlflow", "failed"))
     assert "mlflow is failed" in said
@@ -60,7 +60,7 @@ def test_who_has_the_pid_of_a_supervisord_of_another_host_is_left_alone(
     monkeypatch.setattr(platform, "DOWN_TIMEOUT_S", 0.01)
     elsewhere = {"host": "macbook.office.lan", "pid": os.getpid(), "started": "deadbeef/1"}
     note = {"process": elsewhere, "socket": "none"}
-    write_json(folder(workspace) / "supervisor.json", note)
+    write_json(workspace.platform / "supervisor.json", note)
     assert platform.stop(workspace) is False
     monkeypatch.setattr(services, "_processes", lambda _: {})
     platform._shut_down(note)

@@ -9,8 +9,9 @@ import pytest
 
 from models.files import write_json
 from tasks.host import processes
+from tasks.host.server_access import elsewhere
 from tasks.host.workspace import Workspace
-from tasks.platform.services import SERVICES, _exits, _state, asking, elsewhere, folder, services_of, supervisor, wanted
+from tasks.platform.services import SERVICES, _exits, _state, asking, services_of, supervisor, wanted
 
 LOG = """\
 2026-11-21 18:15:00,093 INFO spawned: 'mlflow' with pid 4112
@@ -70,19 +71,19 @@ def test_the_workspaces_own_server_is_not_elsewhere(workspace: Workspace, monkey
 
 def test_a_supervisord_that_is_gone_counts_as_none(workspace: Workspace) -> None:
     note = {"process": {**processes.identity(), "started": "another time"}, "socket": "gone"}
-    write_json(folder(workspace) / "supervisor.json", note)
+    write_json(workspace.platform / "supervisor.json", note)
     assert supervisor(workspace) is None
 
 
 def test_one_that_lives_but_does_not_answer_is_told_so(workspace: Workspace, tmp_path: Path) -> None:
     note = {"process": processes.identity(), "socket": str(tmp_path / "none.sock")}
-    write_json(folder(workspace) / "supervisor.json", note)
+    write_json(workspace.platform / "supervisor.json", note)
     assert {state.state for state in services_of(workspace)} == {"unknown"}
 
 
 def test_one_noted_under_another_host_that_does_not_answer_counts_as_none(workspace: Workspace, tmp_path: Path) -> None:
     elsewhere = {"host": "macbook.office.lan", "pid": os.getpid(), "started": "deadbeef/1"}
-    write_json(folder(workspace) / "supervisor.json", {"process": elsewhere, "socket": str(tmp_path / "none.sock")})
+    write_json(workspace.platform / "supervisor.json", {"process": elsewhere, "socket": str(tmp_path / "none.sock")})
     assert supervisor(workspace) is None
     assert {state.state for state in services_of(workspace)} == {"stopped"}
 

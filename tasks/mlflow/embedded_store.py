@@ -1,0 +1,73 @@
+"""The tracking store in the workspace's own file: made once, whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+from collections.abc import Mapping
+from pathlib import Path
+
+from models.errors import StoreError
+from models.files import DISK_IS_FULL, storing, write_text
+from tasks.host.stores import artifact_root, database_file, initialised_mark, is_embedded, mlflow_lock
+from tasks.host.workspace import Workspace
+
+
+def initialise(workspace: Workspace, environ: Mapping[str, str] = os.environ) -> None:
+    """Create the embedded tracking store, once, by one process; the others wait.
+
+    MLflow's first use by several processes at once crashes in its schema migration, and it sets no WAL.
+
+    Raises:
+        StoreError: The store cannot be made, or its lock is held for more than two minutes.
+    """
+    uri = environ["MLFLOW_TRACKING_URI"]
+    if not is_embedded(uri):
+        return
+    done = initialised_mark(workspace)
+    if done.exists() and database_file(uri).exists():
+        return
+    with storing(done), mlflow_lock(workspace):
+        if done.exists() and database_file(uri).exists():
+            return
+        database_file(uri).parent.mkdir(parents=True, exist_ok=True)
+        artifact_root(workspace).mkdir(parents=True, exist_ok=True)
+        _make(database_file(uri))
+        write_text(done, f"{artifact_root(workspace)}\n")
+
+
+def _make(path: Path) -> None:
+    """Bring the schema up to date; a new file takes its place whole: a kill or a full disk leaves none half made."""
+    if path.exists():
+        _migrate(path)
+    else:
+        new = path.with_name(f".{path.name}.tmp")
+        new.unlink(missing_ok=True)
+        try:
+            _migrate(new)
+            new.replace(path)
+        finally:
+            for left in path.parent.glob(f"{new.name}*"):  # SQLite's journal lies beside it
+                left.unlink()
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA journal_mode=WAL")
+
+
+def _migrate(path: Path) -> None:
+    import logging
+
+    from mlflow.store.db.utils import _initialize_tables, create_sqlalchemy_engine_with_retry
+    from sqlalchemy.exc import SQLAlchemyError
+
+    for name in ("alembic", "mlflow"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+    try:
+        engine = create_sqlalchemy_engine_with_retry(f"sqlite:///{path}")
+        _initialize_tables(engine)
+        engine.dispose()
+    except SQLAlchemyError as error:
+        said = str(error).splitlines()[0]
+        if "disk is full" in said:
+            raise StoreError(f"{path}: {DISK_IS_FULL}") from error
+        raise StoreError(f"{path}: cannot be used as the tracking store: {said}: move the file away") from error

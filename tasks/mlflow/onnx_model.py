@@ -1,0 +1,110 @@
+"""A version as MLflow's clients load it: the ONNX flavour, with the code that reads rows beside the graph."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from models.files import write_text
+from models.inference import pyfunc
+from tasks.mlflow import provenance
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+REQUIREMENTS = ("onnxruntime", "numpy")
+CODE = "code"
+
+
+def onnx_model(folder: Path, files: dict[str, Path], exported: dict[str, Any], metadata: dict[str, str]) -> Path:
+    """The folder of an MLflow model: its ONNX flavour, signature, an input example, and our own files beside.
+
+    Args:
+        folder: Made here.
+        files: What travels with the version, by name; `model.onnx` and `preparation.json` among them.
+        exported: What the export step answered: the graph's inputs and an example of them.
+        metadata: Kept in `MLmodel`.
+    """
+    import mlflow.onnx
+    import onnx
+    from mlflow.models import Model
+
+    proto, example = onnx.load(str(files["model.onnx"])), _example(exported)
+    predictor = pyfunc.Predictor(
+        pyfunc.open_session(files["model.onnx"]), json.loads(files["preparation.json"].read_text())
+    )
+    mlflow.onnx.save_model(
+        proto,
+        str(folder),
+        signature=_signature(exported["inputs"], predictor.predict(example)),
+        input_example=example,
+        pip_requirements=list(REQUIREMENTS),
+        save_as_external_data=False,
+        metadata=metadata,
+    )
+    for name, path in files.items():
+        shutil.copyfile(path, folder / name)
+    described = Model.load(str(folder))
+    described.flavors["python_function"] |= {"loader_module": _write_code(folder / CODE), "code": CODE}
+    described.save(str(folder / "MLmodel"))
+    diff = provenance.code_version()["diff"]
+    if diff:
+        write_text(folder / "uncommitted.diff", diff)
+    return folder
+
+
+def _write_code(folder: Path) -> str:
+    """Put beside the model the code by which MLflow runs it where there is no Loopline; the module's name.
+
+    The name goes by the content: a process that loads two versions must not run the one by the code of the other.
+    """
+    code = inspect.getsource(pyfunc)
+    name = f"loopline_model_{hashlib.sha256(code.encode()).hexdigest()[:8]}"
+    write_text(folder / f"{name}.py", code)
+    return name
+
+
+def _example(exported: dict[str, Any]) -> Any:
+    """A few rows as MLflow's clients send them: a data frame of columns, or arrays by name."""
+    import pandas as pd
+
+    from models.export.signature import feed_of
+
+    feed = feed_of(exported["input_example"], exported["inputs"])
+    return pd.DataFrame(feed) if all(values.ndim == 1 for values in feed.values()) else feed
+
+
+def _signature(inputs: list[dict[str, Any]], answer: pd.DataFrame) -> Any:
+    """What the graph takes, and what the model's code gives for it."""
+    import numpy as np
+    from mlflow.models import ModelSignature, infer_signature
+    from mlflow.types import ColSpec, DataType, Schema, TensorSpec
+
+    columns = {
+        "double": DataType.double,
+        "string": DataType.string,
+        "float": DataType.float,
+        "int64": DataType.long,
+    }
+    kinds = {
+        "double": np.float64,
+        "float": np.float32,
+        "uint8": np.uint8,
+        "string": np.str_,
+        "int64": np.int64,
+    }
+    taken: list[Any] = [ColSpec(columns[part["dtype"]], part["name"]) for part in inputs if len(part["shape"]) == 1]
+    if len(taken) < len(inputs):
+        taken = [
+            TensorSpec(
+                np.dtype(kinds[part["dtype"]]),
+                tuple(-1 if not isinstance(size, int) else size for size in part["shape"]),
+                part["name"],
+            )
+            for part in inputs
+        ]
+    return ModelSignature(Schema(taken), infer_signature(model_output=answer).outputs)
