@@ -30,6 +30,7 @@ MACHINERY = (
     "tasks.prefect",
     "tasks.platform",
     "tasks.mlflow.delivery",
+    "tasks.mlflow.embedded_store",
     "tasks.mlflow.mlflow_server",
     "tasks.mlflow.registry_history",
     "tasks.mlflow.registry_reader",
