@@ -17,7 +17,7 @@ from tasks.host.workspace import Project, Workspace
 from tasks.platform.report_pages import address_of
 
 if TYPE_CHECKING:
-    from models.monitoring.report import Findings, Window
+    from models.monitoring.report import MonitoringReport, Window
 
 STATES = {"green": "Well", "amber": "Warned", "red": "Alarmed"}
 MOST_WINDOWS = 20
@@ -60,7 +60,7 @@ def arrive(project: Project) -> list[str]:
 
 
 @task(name="look", task_run_name="look", cache_policy=NO_CACHE, persist_result=False, retries=2, retry_delay_seconds=5)
-def look(project: Project) -> Findings:
+def look(project: Project) -> MonitoringReport:
     """Count, judge, write `watch.json` and `watch.html`, tell MLflow and Prefect; again where a store was away."""
     from tasks.operations.monitor import look as act
 
@@ -68,7 +68,7 @@ def look(project: Project) -> Findings:
 
 
 @task(name="publish", task_run_name="publish", cache_policy=NO_CACHE, persist_result=False)
-def publish(project: Project, findings: Findings) -> None:
+def publish(project: Project, findings: MonitoringReport) -> None:
     """What was found as artifacts: in words, window by window, and where the page is."""
     from prefect.artifacts import create_link_artifact, create_markdown_artifact, create_table_artifact
 
@@ -82,7 +82,7 @@ def publish(project: Project, findings: Findings) -> None:
     create_link_artifact(address, link_text=page.name, key=f"{key}-page", description=findings.reason)
 
 
-def in_words(findings: Findings) -> str:
+def in_words(findings: MonitoringReport) -> str:
     """The findings as Markdown."""
     last = next(reversed(findings.of_champion()), None)
     light = {"green": "🟢", "amber": "🟠", "red": "🔴"}[findings.state]
@@ -113,7 +113,7 @@ def _row(window: Window) -> dict[str, Any]:
     }
 
 
-def _summary(findings: Findings) -> dict[str, Any]:
+def _summary(findings: MonitoringReport) -> dict[str, Any]:
     kept = {"project", "at", "champion", "state", "reason", "num_predictions", "num_labels"}
     return findings.model_dump(mode="json", include=kept)
 

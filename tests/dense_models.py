@@ -5,7 +5,7 @@ import onnx
 
 from models.data.preparation import Preparation
 from models.export.graph import assemble
-from models.export.graph_builder import Stretch
+from models.export.graph_builder import GraphBuilder
 from models.export.preparation_graph import CORE_PREFIX
 
 
@@ -18,7 +18,7 @@ def dense_model(
     """
     rng = np.random.default_rng(7)
     inputs = len(preparation.numeric)
-    core = Stretch(CORE_PREFIX)
+    core = GraphBuilder(CORE_PREFIX)
 
     def weights(name: str, *shape: int) -> str:
         return core.constant(name, rng.normal(scale=max(shape) ** -0.5, size=shape).astype(np.float32))

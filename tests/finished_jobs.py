@@ -13,22 +13,22 @@ import torch
 from onnx import ModelProto, TensorProto, helper
 
 from models.data.encode import write_tensors
-from models.data.preparation import Categorical, Numeric, Pixels, Preparation, Target
+from models.data.preparation import CategoricalInput, ImageInput, NumericInput, Preparation, TargetEncoding
 from models.data.prepare import prepare
 from models.export.export import export
 from models.export.graph import IR_VERSION, ML_OPSET, OPSET
-from models.export.graph_builder import ML_DOMAIN, Stretch
+from models.export.graph_builder import ML_DOMAIN, GraphBuilder
 from models.files import read_json, write_json
 from models.nets.build import build_net
 from models.nets.catalogue import is_trees
 from models.nets.sizes import Sizes
 from models.project_spec.blocks import Image, Model, Spec, Train, Window
 from models.training.checkpoints.weights import save_weights
-from models.training.job import TREES_FILE, WEIGHTS_FILE, Job
+from models.training.job import TREES_FILE, WEIGHTS_FILE, TrainingJob
 from tests.conftest import MakeOnce
 
-FinishedJob = Callable[..., Job]
-ExportedJob = Callable[..., tuple[Job, dict[str, Any]]]
+FinishedJob = Callable[..., TrainingJob]
+ExportedJob = Callable[..., tuple[TrainingJob, dict[str, Any]]]
 METADATA = {"loopline.project": "tiny", "loopline.dataset": "0123"}
 METRICS = {"regression": "mae", "language": "bits_per_char"}
 CLASSES = {"binary": ["ja", "né"], "multiclass": ["Adélie", "日本", "ß"]}
@@ -45,14 +45,14 @@ def table_preparation(task: str = "binary") -> Preparation:
     return Preparation(
         kind="table",
         task=task,
-        target=Target(
+        target=TargetEncoding(
             name="y", classes=CLASSES.get(task), shift=50.0 if regression else 0.0, scale=4.0 if regression else 1.0
         ),
-        numeric=[Numeric(name="größe (m)", fill=1.7, shift=1.5, scale=0.25), Numeric(name="n/1", fill=-3.0)],
+        numeric=[NumericInput(name="größe (m)", fill=1.7, shift=1.5, scale=0.25), NumericInput(name="n/1", fill=-3.0)],
         categorical=[
-            Categorical(name="city", categories=["Zürich", "", "東京"]),
-            Categorical(name="month", categories=["1", "12", "7"], dtype="integer"),
-            Categorical(name="is late", categories=["false", "true"], dtype="boolean"),
+            CategoricalInput(name="city", categories=["Zürich", "", "東京"]),
+            CategoricalInput(name="month", categories=["1", "12", "7"], dtype="integer"),
+            CategoricalInput(name="is late", categories=["false", "true"], dtype="boolean"),
         ],
     )
 
@@ -60,8 +60,8 @@ def table_preparation(task: str = "binary") -> Preparation:
 def image_preparation() -> Preparation:
     """Two-channel images that are wider than high, so that no axis can be mistaken."""
     image = Image(height=4, width=6, channels=2)
-    target = Target(name="digit", classes=CLASSES["multiclass"])
-    pixels = Pixels(image=image, mean=[0.2, 0.6], std=[0.3, 0.1])
+    target = TargetEncoding(name="digit", classes=CLASSES["multiclass"])
+    pixels = ImageInput(image=image, mean=[0.2, 0.6], std=[0.3, 0.1])
     return Preparation(kind="image", task="multiclass", target=target, pixels=pixels)
 
 
@@ -70,13 +70,16 @@ def series_preparation() -> Preparation:
     return Preparation(
         kind="series",
         task="regression",
-        target=Target(name="load", shift=100.0, scale=20.0),
-        numeric=[Numeric(name="load", fill=90.0, shift=100.0, scale=20.0), Numeric(name="°C", fill=8.0, shift=10.0)],
+        target=TargetEncoding(name="load", shift=100.0, scale=20.0),
+        numeric=[
+            NumericInput(name="load", fill=90.0, shift=100.0, scale=20.0),
+            NumericInput(name="°C", fill=8.0, shift=10.0),
+        ],
         window=Window(length=5),
     )
 
 
-def run_stretch(stretch: Stretch, inputs: dict[str, np.ndarray], outputs: list[str]) -> list[np.ndarray]:
+def run_stretch(stretch: GraphBuilder, inputs: dict[str, np.ndarray], outputs: list[str]) -> list[np.ndarray]:
     """What a stretch of graph computes by itself."""
     kinds = {"f": TensorProto.FLOAT, "d": TensorProto.DOUBLE, "l": TensorProto.INT64, "B": TensorProto.UINT8}
 
@@ -152,7 +155,7 @@ def finished_job(tmp_path_factory: pytest.TempPathFactory) -> FinishedJob:
     """A function that gives the finished job of a net on data of some kind; weights are random but repeatable."""
     prepared: dict[tuple[str, str], tuple[Path, dict[str, Path]]] = {}
 
-    def make(net: str, kind: str = "table", task: str = "binary", **arguments: object) -> Job:
+    def make(net: str, kind: str = "table", task: str = "binary", **arguments: object) -> TrainingJob:
         if (kind, task) not in prepared:
             place = tmp_path_factory.mktemp(f"{kind}-{task}")
             pq.write_table(raw_table(kind, task), place / "raw.parquet")
@@ -160,7 +163,7 @@ def finished_job(tmp_path_factory: pytest.TempPathFactory) -> FinishedJob:
             (place / "tensors").mkdir()
             prepared[kind, task] = (place / "prepared", write_tensors(place / "prepared", place / "tensors"))
         folder, tensors = prepared[kind, task]
-        job = Job(
+        job = TrainingJob(
             folder=tmp_path_factory.mktemp("job"),
             prepared=folder,
             tensors=tensors,
@@ -180,7 +183,9 @@ def finished_job(tmp_path_factory: pytest.TempPathFactory) -> FinishedJob:
 def exported_job(finished_job: FinishedJob, once: MakeOnce) -> ExportedJob:
     """A function that gives a finished job and what its export answered, made once for all workers."""
 
-    def make(net: str, kind: str = "table", task: str = "binary", **arguments: object) -> tuple[Job, dict[str, Any]]:
+    def make(
+        net: str, kind: str = "table", task: str = "binary", **arguments: object
+    ) -> tuple[TrainingJob, dict[str, Any]]:
         job = finished_job(net, kind, task, **arguments)
 
         def write(folder: Path) -> None:
@@ -193,7 +198,7 @@ def exported_job(finished_job: FinishedJob, once: MakeOnce) -> ExportedJob:
     return make
 
 
-def _draw_weights(job: Job) -> None:
+def _draw_weights(job: TrainingJob) -> None:
     torch.manual_seed(3)
     net = build_net(job.model, Sizes.of(Preparation.load(job.prepared)), job.project)
     with torch.no_grad():
@@ -204,7 +209,7 @@ def _draw_weights(job: Job) -> None:
     save_weights(job.folder / WEIGHTS_FILE, net.state_dict())
 
 
-def _grow_trees(job: Job) -> None:
+def _grow_trees(job: TrainingJob) -> None:
     import lightgbm
     from safetensors.numpy import load_file
 

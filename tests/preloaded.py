@@ -111,7 +111,7 @@ def _export_once() -> None:
     import torch
     import tqdm
 
-    from models.data.preparation import Categorical, Numeric, Preparation, Target
+    from models.data.preparation import CategoricalInput, NumericInput, Preparation, TargetEncoding
     from models.export.net_graph import net_stretch
 
     class Net(torch.nn.Module):
@@ -125,8 +125,11 @@ def _export_once() -> None:
 
     tqdm.tqdm.monitor_interval = 0  # its thread could not be forked
     torch.set_num_threads(1)
-    target = Target(name="y", classes=None, shift=0.0, scale=1.0)
-    columns = {"numeric": [Numeric(name="x", fill=0.0)], "categorical": [Categorical(name="c", categories=["u"])]}
+    target = TargetEncoding(name="y", classes=None, shift=0.0, scale=1.0)
+    columns = {
+        "numeric": [NumericInput(name="x", fill=0.0)],
+        "categorical": [CategoricalInput(name="c", categories=["u"])],
+    }
     net_stretch(Net(), Preparation(kind="table", task="regression", target=target, **columns))
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import onnx
 
-from models.data.preparation import Categorical, Characters, Numeric, Pixels, Preparation, Target
+from models.data.preparation import CategoricalInput, ImageInput, NumericInput, Preparation, TargetEncoding, TextInput
 from models.export.graph import assemble
-from models.export.graph_builder import Stretch
+from models.export.graph_builder import GraphBuilder
 from models.files import sha256, write_json
 from models.inference.names import BACKGROUND_FILE
 from models.project_spec.blocks import Image, Window
@@ -23,20 +23,20 @@ CORES = {"table": "numeric", "image": "image", "series": "series", "text": "toke
 def preparation_of(task: str) -> Preparation:
     """One number and one category, as `tests.conftest.ROWS` has them; or `image`, `series` and `language`."""
     classes = CLASSES.get(task)
-    target = Target(name="y", classes=classes, dtype="string" if classes else "float")
+    target = TargetEncoding(name="y", classes=classes, dtype="string" if classes else "float")
     if task == "image":  # 2 x 3 pixels
         image = Image(column="picture", height=2, width=3)
-        pixels = Pixels(image=image, mean=[0.5], std=[0.5])
+        pixels = ImageInput(image=image, mean=[0.5], std=[0.5])
         return Preparation(kind="image", task="binary", target=target, pixels=pixels)
-    numeric = [Numeric(name="x", fill=0.0)]
+    numeric = [NumericInput(name="x", fill=0.0)]
     if task == "series":  # three steps of x and y
-        both = [*numeric, Numeric(name="y", fill=0.0)]
+        both = [*numeric, NumericInput(name="y", fill=0.0)]
         return Preparation(kind="series", task="regression", target=target, numeric=both, window=Window(length=3))
     if task == "language":
-        characters = Characters(column="line", length=8, stride=8, alphabet=ALPHABET)
-        target = Target(name="the next character")
+        characters = TextInput(column="line", length=8, stride=8, alphabet=ALPHABET)
+        target = TargetEncoding(name="the next character")
         return Preparation(kind="text", task="language", target=target, characters=characters)
-    category = Categorical(name="c", categories=["u", "v", "w"])
+    category = CategoricalInput(name="c", categories=["u", "v", "w"])
     return Preparation(kind="table", task=task, target=target, numeric=numeric, categorical=[category])
 
 
@@ -54,7 +54,7 @@ def write_served(folder: Path, task: str = "binary", preparation: Preparation | 
     """
     preparation = preparation or preparation_of(task)
     core = CORES[preparation.kind]
-    stretch = Stretch("net/")
+    stretch = GraphBuilder("net/")
     raw = _follows(stretch) if task == "language" else _sum(stretch, preparation, f"core/{core}")
     folder.mkdir(parents=True, exist_ok=True)
     onnx.save(assemble(preparation, stretch, raw, {}), folder / "model.onnx")
@@ -64,14 +64,14 @@ def write_served(folder: Path, task: str = "binary", preparation: Preparation | 
     return preparation
 
 
-def _sum(stretch: Stretch, preparation: Preparation, core: str) -> str:
+def _sum(stretch: GraphBuilder, preparation: Preparation, core: str) -> str:
     width = {"table": len(preparation.numeric), "image": 6, "series": 6}[preparation.kind]
     factors = np.tile(np.arange(1, preparation.num_outputs + 1, dtype=np.float32), (width, 1))
     flat = stretch.node("Flatten", [core], "flat", axis=1)
     return stretch.node("MatMul", [flat, stretch.constant("factors", factors)], "raw")
 
 
-def _follows(stretch: Stretch) -> str:
+def _follows(stretch: GraphBuilder) -> str:
     size = len(ALPHABET) + 1
     table = np.roll(np.eye(size, dtype=np.float32), 1, axis=1) * 4
     return stretch.node("Gather", [stretch.constant("table", table), "core/tokens"], "raw", axis=0)

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from models.backtest.advice import advise
-from models.backtest.periods import Clock, Cut, Period, Rows, cut_periods, parse_date
+from models.backtest.periods import LabelClock, Period, PeriodRule, RowRange, cut_periods, parse_date
 from models.backtest.policies import Policy, plain
 from models.backtest.regret import standings
-from models.backtest.replay import Course, Judged, Trained, replay
-from models.backtest.result import Backtest, Span
+from models.backtest.replay import PolicyHistory, TrainingOutcome, VerdictOutcome, replay
+from models.backtest.result import Backtest, BacktestPeriod
 from models.backtest.score import Score
 from models.project_spec.watch_and_retrain import Retrain
 from models.triggers.policy import decide
@@ -25,21 +25,21 @@ JUMP = parse_date("2020-05-01")
 class Synthetic:
     """A model is `first-stop`; it is good (.8) in periods like those that most of its rows are of, else bad (.6)."""
 
-    clock: Clock
+    clock: LabelClock
     decays: bool = True
     drifts: bool = False
     fails_at: frozenset[int] = frozenset()
-    trained: list[Rows] = field(default_factory=list)
-    judged: list[Rows] = field(default_factory=list)
+    trained: list[RowRange] = field(default_factory=list)
+    judged: list[RowRange] = field(default_factory=list)
     predicted: list[tuple[str, Period]] = field(default_factory=list)
     watched: list[tuple[Period, Period, int]] = field(default_factory=list)
 
-    def train(self, rows: Rows, newest: int | None, start: str | None) -> Trained:
+    def train(self, rows: RowRange, newest: int | None, start: str | None) -> TrainingOutcome:
         self.trained.append(rows)
         first = max(0, rows.stop - (newest or rows.stop))
         if rows.stop in self.fails_at:
-            return Trained("", 0.0, "the loss is not finite")
-        return Trained(f"{first}-{rows.stop}", 10.0)
+            return TrainingOutcome("", 0.0, "the loss is not finite")
+        return TrainingOutcome(f"{first}-{rows.stop}", 10.0)
 
     def is_new(self, model: str) -> bool:
         first, stop = map(int, model.split("-"))
@@ -49,9 +49,9 @@ class Synthetic:
     def value(self, model: str, period: Period) -> float:
         return 0.8 if self.is_new(model) == (period.begin >= JUMP) else 0.6
 
-    def judge(self, challenger: str, champion: str | None, rows: Rows) -> Judged:
+    def judge(self, challenger: str, champion: str | None, rows: RowRange) -> VerdictOutcome:
         self.judged.append(rows)
-        return Judged(True, ["Promoted."])
+        return VerdictOutcome(True, ["Promoted."])
 
     def predict(self, model: str, period: Period) -> None:
         self.predicted.append((model, period))
@@ -70,18 +70,18 @@ class Synthetic:
 class Past:
     """Twelve months of daily rows, ten a day, and what a policy makes of them."""
 
-    clock: Clock
+    clock: LabelClock
     periods: list[Period]
 
     def world(self, **what: object) -> Synthetic:
         return Synthetic(self.clock, **what)  # type: ignore[arg-type]
 
-    def course(self, policy: str | Policy, world: Synthetic | None = None, **rules: object) -> Course:
+    def course(self, policy: str | Policy, world: Synthetic | None = None, **rules: object) -> PolicyHistory:
         own = Retrain.model_validate(rules)
         chosen = plain(policy, own) if isinstance(policy, str) else policy
         return replay(chosen, self.periods, 2, self.clock, world or self.world(), decide)
 
-    def scores(self, courses: list[Course], noise: float = 0.01) -> dict[tuple[str, str], Score]:
+    def scores(self, courses: list[PolicyHistory], noise: float = 0.01) -> dict[tuple[str, str], Score]:
         world = self.world()
         found = {}
         for course in courses:
@@ -94,8 +94,8 @@ class Past:
 
 def jumping_past() -> Past:
     """Twelve months of 2020, ten rows a day."""
-    clock = Clock(parse_date("2020-01-01") + np.arange(3660) * DAY / 10)
-    return Past(clock, cut_periods(clock, Cut(calendar="month")))
+    clock = LabelClock(parse_date("2020-01-01") + np.arange(3660) * DAY / 10)
+    return Past(clock, cut_periods(clock, PeriodRule(calendar="month")))
 
 
 def made_backtest(policies: tuple[str, ...] = ("never", "monthly", "decay", "every")) -> Backtest:
@@ -111,7 +111,7 @@ def made_backtest(policies: tuple[str, ...] = ("never", "monthly", "decay", "eve
         margin=0.01,
         cut="month",
         first_rows=past.periods[1].stop,
-        periods=[Span(name=p.name, begin=p.begin, end=p.end, rows=p.num_rows) for p in past.periods[2:]],
+        periods=[BacktestPeriod(name=p.name, begin=p.begin, end=p.end, rows=p.num_rows) for p in past.periods[2:]],
         courses=courses,
         standings=standing,
         advice=advise(standing, "accuracy", 0.01, 0.95),

@@ -7,27 +7,27 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import save_file
 
-from models.data.preparation import Categorical, Characters, Numeric, Pixels, Preparation, Target
+from models.data.preparation import CategoricalInput, ImageInput, NumericInput, Preparation, TargetEncoding, TextInput
 from models.project_spec.blocks import Image, Model, Train, Window
-from models.training.job import Job
+from models.training.job import TrainingJob
 
-MakeJob = Callable[..., Job]
+MakeJob = Callable[..., TrainingJob]
 NETS_BY_KIND = {"table": "mlp", "image": "cnn", "series": "gru", "text": "decoder"}
 METRICS = {"regression": "mae", "language": "bits_per_char"}
 
 
 def preparation_of(kind: str, task: str) -> Preparation:
     if kind == "text":
-        characters = Characters(column="text", length=8, stride=8, alphabet="abcdef")
-        return Preparation(kind=kind, task=task, target=Target(name="next"), characters=characters)
+        characters = TextInput(column="text", length=8, stride=8, alphabet="abcdef")
+        return Preparation(kind=kind, task=task, target=TargetEncoding(name="next"), characters=characters)
     classes = {"binary": ["no", "yes"], "multiclass": ["a", "b", "c"], "regression": None}[task]
     return Preparation(
         kind=kind,
         task=task,
-        target=Target(name="y", classes=classes, shift=0.0 if classes else 5.0, scale=1.0 if classes else 2.0),
-        numeric=[] if kind == "image" else [Numeric(name=f"x{i}", fill=0.0) for i in range(3)],
-        categorical=[Categorical(name="c", categories=["u", "v", "w"])] if kind == "table" else [],
-        pixels=Pixels(image=Image(height=8, width=8), mean=[0.5], std=[0.25]) if kind == "image" else None,
+        target=TargetEncoding(name="y", classes=classes, shift=0.0 if classes else 5.0, scale=1.0 if classes else 2.0),
+        numeric=[] if kind == "image" else [NumericInput(name=f"x{i}", fill=0.0) for i in range(3)],
+        categorical=[CategoricalInput(name="c", categories=["u", "v", "w"])] if kind == "table" else [],
+        pixels=ImageInput(image=Image(height=8, width=8), mean=[0.5], std=[0.25]) if kind == "image" else None,
         window=Window(length=6) if kind == "series" else None,
     )
 
@@ -76,7 +76,7 @@ def job_maker(place: Path) -> MakeJob:
         unlabelled: int = 0,
         job: dict[str, Any] | None = None,
         **train: Any,
-    ) -> Job:
+    ) -> TrainingJob:
         prepared = place / f"{kind}-{task}-{count}"
         if not prepared.exists():
             prepared.mkdir()
@@ -90,7 +90,7 @@ def job_maker(place: Path) -> MakeJob:
             save_file(tensors, prepared / "unlabelled.safetensors")
         metric = METRICS.get(task, "accuracy")
         settings = {"epochs": 3, "batch": 32, "lr": 0.01, "warmup": 0.0, **train}
-        return Job(
+        return TrainingJob(
             folder=place / folder,
             prepared=prepared,
             tensors={side: prepared / f"{side}.safetensors" for side in sides},

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from models.judge.verdict import Difference, Estimate, Verdict
-from models.monitoring.report import Drift, Findings, Window
+from models.monitoring.report import Drift, MonitoringReport, Window
 from models.project_spec import blocks as spec
-from models.report.facts import Disk, Loop, Move, Overview, ProjectFacts, Standing
+from models.report.facts import ChampionMove, DiskUsage, LastLoop, Overview, ProjectFacts, VersionSummary
 from models.report.light import light, workspace_light
 
 NOW = 1_800_000_000.0
@@ -49,7 +49,7 @@ def window(number: int, **told: Any) -> Window:
     return Window.model_validate({**given, **told})
 
 
-def findings(*windows: Window, **told: Any) -> Findings:
+def findings(*windows: Window, **told: Any) -> MonitoringReport:
     given = {
         "project": "flights",
         "at": NOW - 60,
@@ -61,13 +61,13 @@ def findings(*windows: Window, **told: Any) -> Findings:
         "num_predictions": 1000 * len(windows),
         "reason": "roc_auc holds",
     }
-    return Findings.model_validate({**given, **told})
+    return MonitoringReport.model_validate({**given, **told})
 
 
 def facts(**told: Any) -> ProjectFacts:
     """A project whose champion, version 2, stands, and whose challenger, version 3, lost; its light is on."""
     moves = [
-        Move(
+        ChampionMove(
             number=2,
             action="promote",
             before="1",
@@ -75,7 +75,7 @@ def facts(**told: Any) -> ProjectFacts:
             at=NOW - 3 * DAY,
             reason="Promoted. Better; sample: enough",
         ),
-        Move(number=1, action="promote", before=None, after="1", at=NOW - 9 * DAY, reason="First model"),
+        ChampionMove(number=1, action="promote", before=None, after="1", at=NOW - 9 * DAY, reason="First model"),
     ]
     lost = verdict(
         champion_id="2",
@@ -86,13 +86,13 @@ def facts(**told: Any) -> ProjectFacts:
     given: dict[str, Any] = {
         "name": "flights",
         "folder": "/srv/ml/projects/flights",
-        "champion": Standing(
+        "champion": VersionSummary(
             version="2", metric="roc_auc=0.73", dataset="d41d8.dir", code="c0ffee12345678", verdict=verdict()
         ),
-        "challenger": Standing(version="3", metric="roc_auc=0.72", verdict=lost),
+        "challenger": VersionSummary(version="3", metric="roc_auc=0.72", verdict=lost),
         "previous": "1",
         "moves": moves,
-        "loop": Loop(state="finished", loop_id="flights-20270101-030000-ab12", began=NOW - 7200),
+        "loop": LastLoop(state="finished", loop_id="flights-20270101-030000-ab12", began=NOW - 7200),
         "pages": ["card", "watch"],
     }
     made = ProjectFacts.model_validate({**given, **told})
@@ -100,7 +100,7 @@ def facts(**told: Any) -> ProjectFacts:
 
 
 def workspace(*projects: ProjectFacts, **told: Any) -> Overview:
-    disk = Disk(free_bytes=50 * 10**9, total_bytes=100 * 10**9)
+    disk = DiskUsage(free_bytes=50 * 10**9, total_bytes=100 * 10**9)
     given: dict[str, Any] = {
         "workspace": "/srv/ml",
         "at": NOW,

@@ -8,12 +8,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from models.inference.loaded_model import Answer
-from models.inference.rows import Rows
+from models.inference.loaded_model import Prediction
+from models.inference.rows import InputRows
 from models.judge.verdict import Estimate, Verdict
 from models.project_spec.blocks import Judge
 from models.project_spec.reader import read_spec
-from models.serving.records import Recorder, label_record
+from models.serving.records import PredictionRecorder, label_record
 from tasks.host.workspace import Project
 from tasks.mlflow import registry_reader as registry_view
 from tasks.mlflow import watched_versions
@@ -78,16 +78,16 @@ class World:
     def serve(self, table: pa.Table, seed: int = 7, redacted: tuple[str, ...] = ()) -> None:
         """What a server writes of the rows, in requests of one, a second apart; nobody has moved it yet."""
         score = made.logged(table).column("score").to_numpy()
-        writer, recorder = SegmentWriter(segments_folder(self.state)), Recorder(made.preparation(), redacted)
+        writer, recorder = SegmentWriter(segments_folder(self.state)), PredictionRecorder(made.preparation(), redacted)
         for place, row in enumerate(table.to_pylist()):
             feed = {
                 name: np.array([np.nan if value is None else value], object if isinstance(value, str) else None)
                 for name, value in row.items()
             }
             chances = np.array([[1 - score[place], score[place]]])
-            answer = Answer(self.spec.name, "1", {"probabilities": chances})
+            answer = Prediction(self.spec.name, "1", {"probabilities": chances})
             ids, at = [f"{seed}-{place}"], place * 1_000_000
-            writer.write(recorder.record(ids, at, Rows(feed), answer))
+            writer.write(recorder.record(ids, at, InputRows(feed), answer))
         writer.close()
 
     def turned_out(self, table: pa.Table, seed: int = 7) -> None:

@@ -16,7 +16,7 @@ from tasks.host import stores
 from tasks.host.workspace import Workspace
 
 if TYPE_CHECKING:
-    from models.serving.shadow_comparison import Comparison
+    from models.serving.shadow_comparison import ShadowComparison
     from tasks.mlflow.registry import Registry
     from tasks.release.status import Standing
 
@@ -130,7 +130,7 @@ def _show(told: Standing) -> None:
         click.echo(f"{'' if entry is not told.journal[0] else chr(10)}{entry.number}: {entry.action}: {entry.reason}")
 
 
-def _show_comparison(found: Comparison) -> None:
+def _show_comparison(found: ShadowComparison) -> None:
     click.echo(f"\nshadow {found.version} on the last {found.num_rows} predictions, beside what was answered:")
     if found.agreement is not None:
         click.echo(f"  same class       {found.agreement:.2%}")

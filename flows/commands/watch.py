@@ -13,7 +13,7 @@ from tasks.host import stores
 from tasks.host.workspace import Workspace
 
 if TYPE_CHECKING:
-    from models.monitoring.report import Findings
+    from models.monitoring.report import MonitoringReport
 
 COLOURS = {"green": "green", "amber": "yellow", "red": "red"}
 
@@ -43,7 +43,7 @@ def command(project: str, as_json: bool) -> None:
     _print(findings, page)
 
 
-def _print(findings: Findings, page: Path) -> None:
+def _print(findings: MonitoringReport, page: Path) -> None:
     click.secho(f"{findings.project}: {findings.reason}", fg=COLOURS[findings.state], bold=True)
     for note in findings.notes:
         click.echo(f"  {note}")

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from models.planner.planning import Estimate, Planning
+    from models.planner.planning import PlanEstimate, PlanningResult
 
 _GB = 1e9
 _HEADS = ("plan", "ranks", "weights", "gradients", "optimiser", "activations", "needs", "step", "sends", "samples/s")
 
 
-def print_planning(found: Planning, project: str) -> None:
+def print_planning(found: PlanningResult, project: str) -> None:
     """The table, the recommendation with its reasons, and what the figures rest on."""
     machine = found.machine
     click.echo(
@@ -53,7 +53,7 @@ def _aligned(rows: list[tuple[str, ...]]) -> list[str]:
     ]
 
 
-def _name(one: Estimate) -> str:
+def _name(one: PlanEstimate) -> str:
     candidate = one.candidate
     said = [candidate.parallel]
     said += [f"tensor {candidate.tensor}"] if candidate.tensor > 1 else []
@@ -64,7 +64,7 @@ def _name(one: Estimate) -> str:
     return ", ".join(said)
 
 
-def _row(one: Estimate) -> tuple[str, ...]:
+def _row(one: PlanEstimate) -> tuple[str, ...]:
     memory, duration = one.memory, one.duration
     assert memory is not None
     activations = memory.activations + memory.gathered + memory.host

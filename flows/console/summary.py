@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from models.pipeline.records import Record
+from models.pipeline.records import StepRecord
 from models.training.costs.summary import of_results
 from tasks.host.workspace import Project
 from tasks.loop.ledger import Ledger
@@ -106,7 +106,7 @@ def _markdown(loop: Loop) -> str:
     )
 
 
-def _loop_id(found: dict[str, Record | None]) -> str | None:
+def _loop_id(found: dict[str, StepRecord | None]) -> str | None:
     last = max((record for record in found.values() if record), key=lambda record: record.finished, default=None)
     return last.loop_id if last else None
 

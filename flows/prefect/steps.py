@@ -14,7 +14,7 @@ from prefect.states import Completed
 
 from flows.prefect import sigterm
 from models.errors import StoreError
-from models.pipeline.records import Record
+from models.pipeline.records import StepRecord
 from models.pipeline.steps import BY_NAME
 from tasks.loop.loop import Loop
 
@@ -22,8 +22,8 @@ RETRY_DELAYS_S = [2.0, 10.0]
 
 
 def step(
-    act: Callable[[Loop], tuple[Record, bool]], name: str, retries: int = 0, timeout_s: float | None = None
-) -> Callable[[Loop], Record]:
+    act: Callable[[Loop], tuple[StepRecord, bool]], name: str, retries: int = 0, timeout_s: float | None = None
+) -> Callable[[Loop], StepRecord]:
     """The step `act` as a task of that name; calling it gives the step's record.
 
     Whether work is done is for the loop's records to say, which check that outputs exist with their hashes; Prefect's
@@ -40,18 +40,18 @@ def step(
         timeout_seconds=timeout_s,
         task_run_name=name,
     )
-    def run(loop: Loop, inputs: list[Record]) -> Any:
+    def run(loop: Loop, inputs: list[StepRecord]) -> Any:
         del inputs  # Prefect draws by them which step came of which; `act` gets its own from the loop
         record, was_done = act(loop)
         if was_done:
             return Completed(name="Cached", message=f"recorded by {record.loop_id}, outputs intact", data=record)
         return record
 
-    def call(loop: Loop) -> Record:
+    def call(loop: Loop) -> StepRecord:
         sigterm.heed()
         with unmasked():
             given = run(loop, [loop.done[before] for before in BY_NAME[name].after])
-        record: Record = given.result() if isinstance(given, State) else given
+        record: StepRecord = given.result() if isinstance(given, State) else given
         return record
 
     return call

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pydantic import BaseModel, ConfigDict
 
 from models.backtest.policies import EVERY
-from models.backtest.regret import FEW_PERIODS, Spread, Standing
+from models.backtest.regret import FEW_PERIODS, IntervalEstimate, PolicyRegret
 from models.judge.gates import number
 
 
@@ -21,7 +21,7 @@ class Advice(BaseModel):
     words: list[str]
 
 
-def advise(standings: Sequence[Standing], metric: str, margin: float, confidence: float) -> Advice:
+def advise(standings: Sequence[PolicyRegret], metric: str, margin: float, confidence: float) -> Advice:
     """The cheapest policy that is shown to lose no more than `margin` against the best.
 
     Where the margin is zero, or the past too short to show it, that may be the best alone; then the words name the
@@ -43,7 +43,7 @@ def advise(standings: Sequence[Standing], metric: str, margin: float, confidence
     return Advice(policy=chosen.policy, words=words)
 
 
-def rounded(value: float | None, like: Standing, signed: bool = False) -> str:
+def rounded(value: float | None, like: PolicyRegret, signed: bool = False) -> str:
     """A difference of metrics with as many decimals as the standing's mean has in four digits."""
     if value is None:
         return "–"
@@ -53,15 +53,15 @@ def rounded(value: float | None, like: Standing, signed: bool = False) -> str:
     return text.replace("-", "−") if float(text) else f"{0:.{decimals}f}"
 
 
-def _regret(each: Standing) -> float:
+def _regret(each: PolicyRegret) -> float:
     return each.regret.value if each.regret.value is not None else float("inf")
 
 
-def _is_enough(each: Standing, margin: float) -> bool:
+def _is_enough(each: PolicyRegret, margin: float) -> bool:
     return each.regret.high is not None and each.regret.high <= margin
 
 
-def _first_sentence(chosen: Standing, best: Standing, metric: str, margin: float) -> str:
+def _first_sentence(chosen: PolicyRegret, best: PolicyRegret, metric: str, margin: float) -> str:
     did = f"mean {metric} {number(chosen.mean.value)}, {_loops(chosen)}, {chosen.device_seconds:.0f} device-seconds"
     if chosen is best:
         return f"Take {chosen.policy}: it was the best ({did})."
@@ -72,7 +72,7 @@ def _first_sentence(chosen: Standing, best: Standing, metric: str, margin: float
     return f"Take {chosen.policy}: {than}, and it lost {lost}, at most {most}; {did}."
 
 
-def _cheaper(standings: Sequence[Standing], chosen: Standing, best: Standing, margin: float) -> list[str]:
+def _cheaper(standings: Sequence[PolicyRegret], chosen: PolicyRegret, best: PolicyRegret, margin: float) -> list[str]:
     """The cheaper ones that were not taken, and whether they are worse or merely not shown to be as good."""
     words = []
     for names, each in _alike([one for one in standings if one.device_seconds < chosen.device_seconds]):
@@ -87,9 +87,9 @@ def _cheaper(standings: Sequence[Standing], chosen: Standing, best: Standing, ma
     return words
 
 
-def _alike(standings: Sequence[Standing]) -> list[tuple[str, Standing]]:
+def _alike(standings: Sequence[PolicyRegret]) -> list[tuple[str, PolicyRegret]]:
     """Standings with the names of all that did just the same, cheapest first."""
-    found: dict[tuple[float | None, float], list[Standing]] = {}
+    found: dict[tuple[float | None, float], list[PolicyRegret]] = {}
     for each in sorted(standings, key=lambda one: one.device_seconds):
         found.setdefault((each.regret.value, each.device_seconds), []).append(each)
     return [(_listed([one.policy for one in group]), group[0]) for group in found.values()]
@@ -99,7 +99,7 @@ def _listed(names: list[str]) -> str:
     return f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else names[0]
 
 
-def _against_every(chosen: Standing, metric: str) -> list[str]:
+def _against_every(chosen: PolicyRegret, metric: str) -> list[str]:
     against = chosen.regret_to_every
     if against is None or not against.value or chosen.policy == EVERY:
         return []
@@ -111,7 +111,7 @@ def _against_every(chosen: Standing, metric: str) -> list[str]:
     return [f"{told} (interval of the gain {_span(against, chosen)}){sure}."]
 
 
-def _cautions(standings: Sequence[Standing], best: Standing, confidence: float) -> list[str]:
+def _cautions(standings: Sequence[PolicyRegret], best: PolicyRegret, confidence: float) -> list[str]:
     periods = len(best.points)
     words = []
     if len(standings) > 1:
@@ -127,15 +127,15 @@ def _cautions(standings: Sequence[Standing], best: Standing, confidence: float) 
     return words
 
 
-def _loops(each: Standing) -> str:
+def _loops(each: PolicyRegret) -> str:
     return f"{each.loops} loop{'' if each.loops == 1 else 's'}"
 
 
-def _interval(each: Standing) -> str:
+def _interval(each: PolicyRegret) -> str:
     if each.regret.low is None or each.regret.high is None:
         return "no interval"
     return _span(each.regret, each)
 
 
-def _span(spread: Spread, like: Standing) -> str:
+def _span(spread: IntervalEstimate, like: PolicyRegret) -> str:
     return f"{rounded(spread.low, like, signed=True)} to {rounded(spread.high, like, signed=True)}"

@@ -12,7 +12,7 @@ from models.inference.predict import latency_ms, predict
 from models.judge.decide import judge
 from models.judge.evidence import Evidence
 from models.judge.held_out import baseline_of, clusters_of
-from models.judge.verdict import Cost, Verdict
+from models.judge.verdict import ServingCost, Verdict
 from models.metrics.metrics import Array, Metric, resolve_metric
 from models.project_spec.blocks import Spec
 
@@ -69,10 +69,10 @@ def _champion(champion: Path, prepared: Path, own: Preparation) -> Array | None:
         return None
 
 
-def _cost(graph: Path, prepared: Path, preparation: Preparation, spec: Spec) -> Cost:
+def _cost(graph: Path, prepared: Path, preparation: Preparation, spec: Spec) -> ServingCost:
     """Size, and latency where a gate asks for it: a measured time would make two replays differ."""
     size_mb = graph.stat().st_size / 1e6
     if spec.judge.max_latency_ms is None and spec.serve.max_latency_ms is None:
-        return Cost(size_mb=size_mb)
+        return ServingCost(size_mb=size_mb)
     example = {name: values[:1] for name, values in next(feeds(prepared, "test", preparation, batch=1)).items()}
-    return Cost(latency_ms=latency_ms(graph, example), size_mb=size_mb)
+    return ServingCost(latency_ms=latency_ms(graph, example), size_mb=size_mb)

@@ -13,7 +13,7 @@ from models.data.clean import made_features
 from models.data.preparation import Preparation
 from models.metrics.metrics import Array
 from models.monitoring.alarms import signals
-from models.monitoring.assess import Predicted, Watched, assess, sum_up
+from models.monitoring.assess import AssessmentRules, WindowPredictions, assess, sum_up
 from models.monitoring.report import Window
 from models.monitoring.tally import INPUT, tally
 from models.project_spec.blocks import Data
@@ -21,7 +21,7 @@ from models.triggers.signal import Signal
 
 
 @dataclass(frozen=True)
-class Served:
+class PastPredictions:
     """What a champion predicted since it serves: raw row, target and prediction of each, in time order."""
 
     row: Array
@@ -29,7 +29,7 @@ class Served:
     prediction: Array
 
     @classmethod
-    def joined(cls, parts: Sequence[tuple[Array, Array, Array]]) -> Served:
+    def joined(cls, parts: Sequence[tuple[Array, Array, Array]]) -> PastPredictions:
         """Those of several periods, one after the other."""
         row, target, prediction = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
         return cls(row, target, prediction)
@@ -40,10 +40,10 @@ class Served:
 
 
 def assess_window(
-    served: Served,
+    served: PastPredictions,
     part: slice,
     labelled: int,
-    watched: Watched,
+    watched: AssessmentRules,
     inputs: pa.Table | None,
     times: Array,
     past: Sequence[Window],
@@ -64,7 +64,7 @@ def assess_window(
     known = rows < labelled
     table = _with_scores(inputs, prediction)
     return assess(
-        Predicted(
+        WindowPredictions(
             first=part.start,
             begin=float(times[rows[0]]),
             end=float(times[rows[-1]]),
@@ -103,7 +103,7 @@ def inputs_of(
     return chosen.rename_columns([INPUT + name for name in names])
 
 
-def asked_by(project: str, at: float, windows: Sequence[Window], watched: Watched) -> list[Signal]:
+def asked_by(project: str, at: float, windows: Sequence[Window], watched: AssessmentRules) -> list[Signal]:
     """What the windows ask for, by the live rule of `alarms` of `of`."""
     return signals(sum_up(project, at, windows, watched), watched.watch)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from models.backtest.periods import Clock, Cut, Rows, positions_as_times
+from models.backtest.periods import LabelClock, PeriodRule, RowRange, positions_as_times
 from models.data.hashing import hash_rows, missing
 from models.data.header import no_such_column
 from models.data.split import times
@@ -19,22 +19,22 @@ _US = 1e6
 
 
 @dataclass(frozen=True)
-class Ordered:
+class TimeOrderedRows:
     """Rows in time order, the moments at which they came, and a hash of each."""
 
     table: pa.Table
-    clock: Clock
+    clock: LabelClock
     hashes: np.ndarray
     notes: list[str] = field(default_factory=list)
 
-    def digest(self, rows: Rows) -> str:
+    def digest(self, rows: RowRange) -> str:
         """What tells these rows from others: their values, their order, and the types of the columns."""
         digest = hashlib.sha256(str(self.table.schema.remove_metadata()).encode())
         digest.update(np.ascontiguousarray(self.hashes[rows.first : rows.stop]).tobytes())
         return digest.hexdigest()
 
 
-def in_time_order(table: pa.Table, data: Data, cut: Cut, delay_s: float = 0.0) -> Ordered:
+def in_time_order(table: pa.Table, data: Data, cut: PeriodRule, delay_s: float = 0.0) -> TimeOrderedRows:
     """Put a raw table in the order of `data.split`: by its time column, or as it stands when split by position.
 
     Rows that never got a label are left out, but for a series, whose steps must stay evenly apart.
@@ -65,10 +65,12 @@ def in_time_order(table: pa.Table, data: Data, cut: Cut, delay_s: float = 0.0) -
     if not has_calendar:
         moments = _without_calendar(table.num_rows, cut, delay_s)
         notes.append(f"the rows have an order but no dates: {cut.told} count for 30 days")
-    return Ordered(table, Clock(moments, delay_s, has_calendar), hash_rows(table, table.column_names), notes)
+    return TimeOrderedRows(
+        table, LabelClock(moments, delay_s, has_calendar), hash_rows(table, table.column_names), notes
+    )
 
 
-def _without_calendar(num_rows: int, cut: Cut, delay_s: float) -> np.ndarray:
+def _without_calendar(num_rows: int, cut: PeriodRule, delay_s: float) -> np.ndarray:
     if delay_s:
         raise UsageError("--label-delay: the rows have no dates, so there is nothing to delay: leave it out")
     return positions_as_times(num_rows, cut)

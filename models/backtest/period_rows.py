@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from models.backtest.periods import Rows
+from models.backtest.periods import RowRange
 from models.data.clean import made_features
 from models.data.columns import as_float64, as_text
 from models.data.encode import rows_of
@@ -26,7 +26,7 @@ from models.sources.read import ROW_GROUP
 _TEST = SPLITS.index("test")
 
 
-def prepare_known(table: pa.Table, rows: Rows, spec: Spec, base: Path, out: Path) -> Preparation:
+def prepare_known(table: pa.Table, rows: RowRange, spec: Spec, base: Path, out: Path) -> Preparation:
     """The prepared folder of what was known: the spec's own split and statistics, over `rows` of the table alone.
 
     Raises:
@@ -42,7 +42,7 @@ def prepare_known(table: pa.Table, rows: Rows, spec: Spec, base: Path, out: Path
     return preparation
 
 
-def write_period(table: pa.Table, rows: Rows, data: Data, base: Path, preparation: Preparation, out: Path) -> int:
+def write_period(table: pa.Table, rows: RowRange, data: Data, base: Path, preparation: Preparation, out: Path) -> int:
     """Write `rows` of the table as the test split of a prepared folder, for a model of that preparation.
 
     A row whose class the model has never seen is left out: it has no name for it.

@@ -29,7 +29,7 @@ _STUB = 0.1
 
 
 @dataclass(frozen=True)
-class Cut:
+class PeriodRule:
     """How the past is cut: by the calendar (UTC), or every `rows` rows."""
 
     calendar: Calendar | None = None
@@ -42,7 +42,7 @@ class Cut:
 
 
 @dataclass(frozen=True)
-class Rows:
+class RowRange:
     """Rows `first` to `stop` (exclusive), in time order."""
 
     first: int
@@ -66,7 +66,7 @@ class Period:
 
 
 @dataclass(frozen=True)
-class Clock:
+class LabelClock:
     """The moments of the rows, ascending (Unix s), and how long after its row a label comes."""
 
     times: np.ndarray
@@ -82,7 +82,7 @@ class Clock:
         return int(np.searchsorted(self.times + self.delay_s, at, side="left"))
 
 
-def parse_cut(text: str) -> Cut:
+def parse_cut(text: str) -> PeriodRule:
     """`month`, `week`, `day`, or a number of rows such as `5000 rows`.
 
     Raises:
@@ -90,12 +90,12 @@ def parse_cut(text: str) -> Cut:
     """
     word = text.strip().lower().removesuffix("ly").removesuffix("s") if not text.strip()[:1].isdigit() else ""
     if word in ("day", "week", "month"):
-        return Cut(calendar=word)  # type: ignore[arg-type]
+        return PeriodRule(calendar=word)  # type: ignore[arg-type]
     found = re.fullmatch(r"\s*(\d[\d_,]*)\s*(rows?)?\s*", text, re.IGNORECASE)
     rows = int(re.sub(r"[_,]", "", found[1])) if found else 0
     if rows < 1:
         raise UsageError(f"--period: got {text!r}, expected month, week, day or a number of rows such as '5000 rows'")
-    return Cut(rows=rows)
+    return PeriodRule(rows=rows)
 
 
 def parse_delay(text: str) -> float:
@@ -129,7 +129,7 @@ def parse_date(text: str) -> float:
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
-def positions_as_times(num_rows: int, cut: Cut) -> np.ndarray:
+def positions_as_times(num_rows: int, cut: PeriodRule) -> np.ndarray:
     """Moments for rows that have none: a period of `cut.rows` rows counts for 30 days.
 
     Raises:
@@ -143,7 +143,7 @@ def positions_as_times(num_rows: int, cut: Cut) -> np.ndarray:
     return np.arange(num_rows) * (MONTH_S / cut.rows)
 
 
-def cut_periods(clock: Clock, cut: Cut) -> list[Period]:
+def cut_periods(clock: LabelClock, cut: PeriodRule) -> list[Period]:
     """The past in periods, oldest first; those without rows are left out. Rows of one moment stay together.
 
     Raises:
@@ -216,7 +216,7 @@ def _name(begin: float, calendar: Calendar) -> str:
     return f"{day:%Y-%m}" if calendar == "month" else f"{day:%G-W%V}" if calendar == "week" else f"{day:%Y-%m-%d}"
 
 
-def _by_rows(clock: Clock, rows: int) -> list[Period]:
+def _by_rows(clock: LabelClock, rows: int) -> list[Period]:
     times, periods, first = clock.times, [], 0
     while first < len(times):
         stop = int(np.searchsorted(times, times[min(first + rows, len(times)) - 1], side="right"))
@@ -227,6 +227,6 @@ def _by_rows(clock: Clock, rows: int) -> list[Period]:
     return periods
 
 
-def _after_last(clock: Clock, rows: int) -> float:
+def _after_last(clock: LabelClock, rows: int) -> float:
     step = 1.0 if clock.has_calendar else MONTH_S / rows
     return float(clock.times[-1]) + step

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
-from models.backtest.replay import Course
+from models.backtest.replay import PolicyHistory
 from models.backtest.score import Score
 from models.judge.verdict import Number
 from models.metrics.bootstrap import draws, percentile_interval
@@ -26,7 +26,7 @@ Scores = Mapping[tuple[str, str], Score]
 """By model and period."""
 
 
-class Spread(BaseModel):
+class IntervalEstimate(BaseModel):
     """A number with its interval."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -36,26 +36,26 @@ class Spread(BaseModel):
     high: Number = None
 
 
-class Point(BaseModel):
+class PeriodMetric(BaseModel):
     """A policy in one period: its model's metric with the interval of row resampling."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     period: str
     rows: int
-    metric: Spread
+    metric: IntervalEstimate
 
 
-class Standing(BaseModel):
+class PolicyRegret(BaseModel):
     """How a policy did. Regrets are gains of the other: over zero it was better, whatever the metric."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     policy: str
-    points: list[Point]
-    mean: Spread = Field(description="Over the periods in which every policy's metric is defined.")
-    regret: Spread = Field(description="Against the best policy in hindsight.")
-    regret_to_every: Spread | None = Field(None, description="Against retraining at the end of every period.")
+    points: list[PeriodMetric]
+    mean: IntervalEstimate = Field(description="Over the periods in which every policy's metric is defined.")
+    regret: IntervalEstimate = Field(description="Against the best policy in hindsight.")
+    regret_to_every: IntervalEstimate | None = Field(None, description="Against retraining at the end of every period.")
     best_share: float = Field(description="Share of the resamples in which no policy was better.")
     loops: int
     won: int
@@ -65,7 +65,7 @@ class Standing(BaseModel):
 
 
 @dataclass(frozen=True)
-class _Values:
+class _PeriodValues:
     """One policy's metric by period, plain (period,) and resampled (resample, period), better being more."""
 
     plain: Array
@@ -73,8 +73,8 @@ class _Values:
 
 
 def standings(
-    courses: Sequence[Course], scores: Scores, sign: int, confidence: float = 0.95, seed: int = 0
-) -> list[Standing]:
+    courses: Sequence[PolicyHistory], scores: Scores, sign: int, confidence: float = 0.95, seed: int = 0
+) -> list[PolicyRegret]:
     """Where each course stands, in their order.
 
     Args:
@@ -101,7 +101,7 @@ def standings(
         name = course.policy
         outcomes = [loop.outcome for loop in course.loops]
         told.append(
-            Standing(
+            PolicyRegret(
                 policy=name,
                 points=[
                     _point(step.model, period, scores, confidence)
@@ -121,13 +121,13 @@ def standings(
     return told
 
 
-def _course(courses: Sequence[Course], name: str) -> Course:
+def _course(courses: Sequence[PolicyHistory], name: str) -> PolicyHistory:
     return next(course for course in courses if course.policy == name)
 
 
-def _values(course: Course, scores: Scores, sign: int) -> _Values:
+def _values(course: PolicyHistory, scores: Scores, sign: int) -> _PeriodValues:
     found = [scores[step.model, step.period] for step in course.steps]
-    return _Values(
+    return _PeriodValues(
         sign * np.array([each.value for each in found]), sign * np.stack([each.drawn for each in found], axis=1)
     )
 
@@ -137,7 +137,7 @@ def _mean(values: Array, weight: Array) -> float:
     return float(np.where(weight > 0, values, 0.0) @ weight / total) if total else float("nan")
 
 
-def _drawn_means(values: Mapping[str, _Values], weight: Array, seed: int) -> dict[str, Array]:
+def _drawn_means(values: Mapping[str, _PeriodValues], weight: Array, seed: int) -> dict[str, Array]:
     """Each policy's mean in each resample (resample,); a value undefined in a resample is left out for all policies."""
     stacked = np.stack([each.drawn for each in values.values()])
     policies, resamples, num_periods = stacked.shape
@@ -150,12 +150,14 @@ def _drawn_means(values: Mapping[str, _Values], weight: Array, seed: int) -> dic
     return dict(zip(values, means, strict=True))
 
 
-def _spread(value: float, drawn: Array, confidence: float, sign: int = 1) -> Spread:
+def _spread(value: float, drawn: Array, confidence: float, sign: int = 1) -> IntervalEstimate:
     low, high = percentile_interval(sign * drawn, confidence) or (None, None)
-    return Spread(value=sign * value, low=low, high=high)
+    return IntervalEstimate(value=sign * value, low=low, high=high)
 
 
-def _to_every(means: Mapping[str, float], drawn: Mapping[str, Array], name: str, confidence: float) -> Spread | None:
+def _to_every(
+    means: Mapping[str, float], drawn: Mapping[str, Array], name: str, confidence: float
+) -> IntervalEstimate | None:
     from models.backtest.policies import EVERY
 
     if EVERY not in means:
@@ -163,9 +165,9 @@ def _to_every(means: Mapping[str, float], drawn: Mapping[str, Array], name: str,
     return _spread(means[EVERY] - means[name], drawn[EVERY] - drawn[name], confidence)
 
 
-def _point(model: str, period: str, scores: Scores, confidence: float) -> Point:
+def _point(model: str, period: str, scores: Scores, confidence: float) -> PeriodMetric:
     score = scores[model, period]
-    return Point(period=period, rows=score.num_rows, metric=_spread(score.value, score.drawn, confidence))
+    return PeriodMetric(period=period, rows=score.num_rows, metric=_spread(score.value, score.drawn, confidence))
 
 
 def _slack(values: Array) -> Array:

@@ -1,6 +1,6 @@
 """The past replayed under a policy: predict a period, learn its labels, watch, decide, perhaps retrain; then the next.
 
-A pure function over a `World` that trains, predicts, watches and judges. What is decided is the live policy's own
+A pure function over a `ReplayBackend` that trains, predicts, watches and judges. What is decided is the live policy's own
 `decide`; only the clock is the data's. The clock ticks at the end of each period: what a loop makes there serves from
 the next period on.
 """
@@ -13,21 +13,21 @@ from typing import Protocol
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from models.backtest.periods import Clock, Period, Rows, iso
+from models.backtest.periods import LabelClock, Period, RowRange, iso
 from models.backtest.policies import Policy
 from models.errors import TrainingError
 from models.project_spec.schedule import parse
 from models.project_spec.watch_and_retrain import Retrain
-from models.triggers.signal import Decision, Outcome, Past, PastLoop, Signal
+from models.triggers.signal import Decision, Outcome, PastLoop, ProjectHistory, Signal
 
-Decide = Callable[[Retrain, Signal, Past, float], Decision]
+Decide = Callable[[Retrain, Signal, ProjectHistory, float], Decision]
 
 # A fault in the data is weighed before the metric, the metric before the clock.
 _ORDER = ("broken_data", "decay", "drift", "schedule", "new_data", "person")
 
 
 @dataclass(frozen=True)
-class Trained:
+class TrainingOutcome:
     """What a training gave: the model's key, and what it took; `failure` says why there is no model."""
 
     model: str
@@ -36,24 +36,24 @@ class Trained:
 
 
 @dataclass(frozen=True)
-class Judged:
+class VerdictOutcome:
     """What the verdict said of a challenger."""
 
     promoted: bool
     reasons: list[str] = field(default_factory=list)
 
 
-class World(Protocol):
+class ReplayBackend(Protocol):
     """Everything that a replay has done for it. Each call is told how far the past reaches and may read no further."""
 
-    def train(self, rows: Rows, newest: int | None, start: str | None) -> Trained:
+    def train(self, rows: RowRange, newest: int | None, start: str | None) -> TrainingOutcome:
         """A model from the labelled `rows`, of whose training rows only the `newest` are trained on.
 
         It begins with the weights of the model `start` if there is one.
         """
         ...
 
-    def judge(self, challenger: str, champion: str | None, rows: Rows) -> Judged:
+    def judge(self, challenger: str, champion: str | None, rows: RowRange) -> VerdictOutcome:
         """The verdict on held-out recent ones of `rows`, those that the challenger was given."""
         ...
 
@@ -69,13 +69,13 @@ class World(Protocol):
         ...
 
 
-class Told(BaseModel):
+class ReplayData(BaseModel):
     """Plain data of a replay."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Loop(Told):
+class ReplayedLoop(ReplayData):
     """A loop that was run in the replay."""
 
     at: float
@@ -90,26 +90,28 @@ class Loop(Told):
     device_seconds: float = 0.0
 
 
-class Step(Told):
+class ReplayedPeriod(ReplayData):
     """One period under a policy: which model served it, and what was decided at its end."""
 
     period: str
     model: str
     age: int = Field(description="Periods that the model had served before this one.")
     decisions: list[Decision] = Field(default_factory=list)
-    loop: Loop | None = None
+    loop: ReplayedLoop | None = None
 
 
-class Course(Told):
+class PolicyHistory(ReplayData):
     """What would have happened under one policy."""
 
     policy: str
     told: str = Field(description="The policy in words.")
-    first: Loop = Field(description="The loop that made the first champion; its cost is common to all policies.")
-    steps: list[Step]
+    first: ReplayedLoop = Field(
+        description="The loop that made the first champion; its cost is common to all policies."
+    )
+    steps: list[ReplayedPeriod]
 
     @property
-    def loops(self) -> list[Loop]:
+    def loops(self) -> list[ReplayedLoop]:
         """Loops after the first."""
         return [step.loop for step in self.steps if step.loop]
 
@@ -125,8 +127,8 @@ class Course(Told):
 
 
 def replay(
-    policy: Policy, periods: Sequence[Period], num_first: int, clock: Clock, world: World, decide: Decide
-) -> Course:
+    policy: Policy, periods: Sequence[Period], num_first: int, clock: LabelClock, world: ReplayBackend, decide: Decide
+) -> PolicyHistory:
     """Live through `periods` under a policy.
 
     At the end of the last period nothing is asked: nobody could say whether the answer was good.
@@ -139,16 +141,16 @@ def replay(
         world: Trains, predicts, watches, judges.
         decide: The policy function of the live triggers, `models.triggers.policy.decide`.
     """
-    player = _Player(policy, clock, world, decide)
+    player = _Simulation(policy, clock, world, decide)
     first = player.begin(periods[num_first - 1])
     steps = [player.live(period, is_last=period is periods[-1]) for period in periods[num_first:]]
-    return Course(policy=policy.name, told=policy.told, first=first, steps=steps)
+    return PolicyHistory(policy=policy.name, told=policy.told, first=first, steps=steps)
 
 
-class _Player:
+class _Simulation:
     """One life of a project under a policy."""
 
-    def __init__(self, policy: Policy, clock: Clock, world: World, decide: Decide) -> None:
+    def __init__(self, policy: Policy, clock: LabelClock, world: ReplayBackend, decide: Decide) -> None:
         self._policy, self._clock, self._world, self._decide = policy, clock, world, decide
         rules = policy.rules
         self._schedule = parse(rules.schedule, rules.timezone) if rules.schedule else None
@@ -161,7 +163,7 @@ class _Player:
         self._put_off: list[tuple[float, Signal]] = []
         self._now = 0.0
 
-    def begin(self, period: Period) -> Loop:
+    def begin(self, period: Period) -> ReplayedLoop:
         """Train the first champion at the end of `period`; it serves whatever its verdict says."""
         self._now = period.end
         signal = Signal(id="first", kind="person", at=period.end, reason="the first champion")
@@ -171,20 +173,20 @@ class _Player:
         self._take(loop.model)
         return loop
 
-    def live(self, period: Period, is_last: bool) -> Step:
+    def live(self, period: Period, is_last: bool) -> ReplayedPeriod:
         """Serve a period, then decide at its end."""
         model, age = self._champion, self._age
         self._since = self._since or period
         self._world.predict(model, period)
         self._age += 1
         decisions, loop = ([], None) if is_last else self._settle(period)
-        return Step(period=period.name, model=model, age=age, decisions=decisions, loop=loop)
+        return ReplayedPeriod(period=period.name, model=model, age=age, decisions=decisions, loop=loop)
 
-    def _settle(self, period: Period) -> tuple[list[Decision], Loop | None]:
+    def _settle(self, period: Period) -> tuple[list[Decision], ReplayedLoop | None]:
         """Weigh every signal there is at the end of a period; at most one of them begins a loop."""
         before, self._now = self._now, period.end
         decisions: list[Decision] = []
-        loop: Loop | None = None
+        loop: ReplayedLoop | None = None
         for signal in self._signals(period, before):
             past = self._past(loop is not None)
             decision = self._decide(self._policy.rules, signal, past, self._now)
@@ -224,13 +226,13 @@ class _Player:
         reason = f"{self._policy.rules.schedule} came round"
         return [Signal(id=f"schedule {at:.0f}", kind="schedule", at=at, reason=reason)]
 
-    def _past(self, has_run: bool) -> Past:
+    def _past(self, has_run: bool) -> ProjectHistory:
         running = self._loops[-1].loop_id if has_run else None
         new = self._clock.labelled(self._now) - self._labels_at_loop
-        return Past(loops=self._loops, new_labels=new, running=running, signals=frozenset(self._asked))
+        return ProjectHistory(loops=self._loops, new_labels=new, running=running, signals=frozenset(self._asked))
 
-    def _run(self, period: Period, signal: Signal, champion: str | None) -> Loop:
-        rules, rows = self._policy.rules, Rows(0, self._clock.labelled(self._now))
+    def _run(self, period: Period, signal: Signal, champion: str | None) -> ReplayedLoop:
+        rules, rows = self._policy.rules, RowRange(0, self._clock.labelled(self._now))
         newest = rules.rows if champion else None  # the first loop is a person's, not the policy's
         trained = self._world.train(rows, newest, champion if rules.start == "champion" else None)
         judged = self._world.judge(trained.model, champion, rows) if not trained.failure else None
@@ -246,7 +248,7 @@ class _Player:
                 device_seconds=trained.device_seconds,
             )
         )
-        return Loop(
+        return ReplayedLoop(
             at=self._now,
             period=period.name,
             trigger=signal.kind,

@@ -7,15 +7,15 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from models.backtest.advice import Advice
-from models.backtest.regret import Standing
-from models.backtest.replay import Course, Loop
+from models.backtest.regret import PolicyRegret
+from models.backtest.replay import PolicyHistory, ReplayedLoop
 
 
 class _Part(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Span(_Part):
+class BacktestPeriod(_Part):
     """A period that was replayed."""
 
     name: str
@@ -36,9 +36,9 @@ class Backtest(_Part):
     cut: str = Field(description="How the past was cut: month, week, day or a number of rows.")
     label_delay_s: float = 0.0
     first_rows: int = Field(description="Rows of the periods that trained the first champion.")
-    periods: list[Span] = Field(description="Those replayed, oldest first.")
-    courses: list[Course]
-    standings: list[Standing] = Field(description="One a course, in the same order.")
+    periods: list[BacktestPeriod] = Field(description="Those replayed, oldest first.")
+    courses: list[PolicyHistory]
+    standings: list[PolicyRegret] = Field(description="One a course, in the same order.")
     advice: Advice
     settings: dict[str, Any] = Field(default_factory=dict, description="Searched settings that every training took.")
     notes: list[str] = Field(default_factory=list, description="What a reader must know to trust it.")
@@ -47,7 +47,7 @@ class Backtest(_Part):
     seconds: float = 0.0
     made_at: float = Field(0.0, description="Unix time, seconds.")
 
-    def course(self, policy: str) -> Course:
+    def course(self, policy: str) -> PolicyHistory:
         """The course of one policy."""
         return next(course for course in self.courses if course.policy == policy)
 
@@ -59,7 +59,7 @@ class Backtest(_Part):
         return list(found.values())
 
     @property
-    def loops(self) -> list[tuple[str, Loop]]:
+    def loops(self) -> list[tuple[str, ReplayedLoop]]:
         """Every loop with its policy, by time."""
         found = [(course.policy, loop) for course in self.courses for loop in course.loops]
         return sorted(found, key=lambda each: each[1].at)

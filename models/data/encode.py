@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from models.data.pixels import pixels_of
-from models.data.preparation import ROWS_FILE, SPLITS, Categorical, Characters, Numeric, Preparation
+from models.data.preparation import ROWS_FILE, SPLITS, CategoricalInput, NumericInput, Preparation, TextInput
 from models.data.series import first_target
 from models.data.target import class_indices
 from models.data.tensor_file import RowWriter
@@ -94,14 +94,14 @@ def rows_of(folder: Path, split: str, columns: list[str] | None = None) -> pa.Ta
         raise DataError(f"{path}: not a whole Parquet file: remove {folder} and run again") from error
 
 
-def encode_numeric(values: np.ndarray, part: Numeric) -> np.ndarray:
+def encode_numeric(values: np.ndarray, part: NumericInput) -> np.ndarray:
     """`(value or fill - shift) / scale` in float64, then float32 (rows,)."""
     filled = np.where(np.isnan(values), part.fill, values)
     encoded: np.ndarray = ((filled - part.shift) / part.scale).astype(np.float32)
     return encoded
 
 
-def category_indices(column: pa.ChunkedArray, part: Categorical) -> np.ndarray:
+def category_indices(column: pa.ChunkedArray, part: CategoricalInput) -> np.ndarray:
     """Texts as int32 indices (rows,): 0 unseen or missing, i + 1 for `categories[i]`."""
     found = pc.index_in(column, pa.array(part.categories, pa.string()), skip_nulls=True)
     indices: np.ndarray = pc.fill_null(pc.add(found, 1), 0).to_numpy().astype(np.int32)
@@ -155,7 +155,7 @@ def _batches(prepared: Path) -> Iterator[pa.Table]:
         raise DataError(f"{prepared / ROWS_FILE}: not a whole Parquet file: remove {prepared} and run again") from error
 
 
-def _numeric_matrix(rows: pa.Table, parts: list[Numeric]) -> np.ndarray:
+def _numeric_matrix(rows: pa.Table, parts: list[NumericInput]) -> np.ndarray:
     matrix = np.empty((rows.num_rows, len(parts)), dtype=np.float32)
     for position, part in enumerate(parts):
         matrix[:, position] = encode_numeric(rows.column(part.name).to_numpy(), part)
@@ -177,7 +177,7 @@ def _encode_series(folder: Path, split: str, preparation: Preparation) -> Tensor
     }
 
 
-def _encode_text(folder: Path, split: str, characters: Characters) -> Tensors:
+def _encode_text(folder: Path, split: str, characters: TextInput) -> Tensors:
     points = code_points(text_of(folder, split, characters))
     return {"tokens": indices_of(points, characters), "start": window_starts(len(points), characters, split)}
 

@@ -14,7 +14,7 @@ from models.data.columns import as_float64, as_text, is_number
 from models.data.encode import rows_of
 from models.data.header import no_such_column
 from models.data.pixels import pixels_of
-from models.data.preparation import ROWS_FILE, SPLITS, Characters, Preparation
+from models.data.preparation import ROWS_FILE, SPLITS, Preparation, TextInput
 from models.data.series import first_target
 from models.data.target import class_indices
 from models.data.text import text_of, window_starts, windows_of
@@ -197,7 +197,7 @@ def _text_input(column: pa.ChunkedArray) -> np.ndarray:
     return values
 
 
-def _characters(prepared: Path) -> Characters:
+def _characters(prepared: Path) -> TextInput:
     characters = Preparation.load(prepared).characters
     if characters is None:
         raise DataError(f"{prepared}: holds no text: the model reads text, these rows are of another kind")
@@ -213,7 +213,7 @@ def _lines_of_windows(prepared: Path, split: str) -> np.ndarray:
     return found
 
 
-def _text_feeds(prepared: Path, split: str, characters: Characters, batch: int) -> Iterator[Feed]:
+def _text_feeds(prepared: Path, split: str, characters: TextInput, batch: int) -> Iterator[Feed]:
     own = _characters(prepared)
     if characters.length < own.length:
         raise DataError(

@@ -7,14 +7,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from models.data.columns import Dtype, all_missing
-from models.data.preparation import Categorical, Numeric, Pixels
+from models.data.preparation import CategoricalInput, ImageInput, NumericInput
 from models.errors import DataError
 from models.project_spec.blocks import Features, Image
 
 MIN_ROWS_OF_IDENTITY = 50
 
 
-def fit_numeric(name: str, values: np.ndarray, features: Features) -> Numeric:
+def fit_numeric(name: str, values: np.ndarray, features: Features) -> NumericInput:
     """Fill, shift and scale from training values (rows,), NaN for missing; a constant column gets scale 1.
 
     Raises:
@@ -32,10 +32,10 @@ def fit_numeric(name: str, values: np.ndarray, features: Features) -> Numeric:
         )
     # Rounding alone gives a constant column a spread of about one part in 1e16.
     constant = scale <= 1e-12 * np.abs(present).max()
-    return Numeric(name=name, fill=_fill(present, features.impute), shift=shift, scale=1.0 if constant else scale)
+    return NumericInput(name=name, fill=_fill(present, features.impute), shift=shift, scale=1.0 if constant else scale)
 
 
-def fit_categorical(name: str, texts: pa.ChunkedArray, dtype: Dtype, features: Features) -> Categorical:
+def fit_categorical(name: str, texts: pa.ChunkedArray, dtype: Dtype, features: Features) -> CategoricalInput:
     """The commonest categories of the training rows, commonest first (equally common ones by name).
 
     Raises:
@@ -46,7 +46,7 @@ def fit_categorical(name: str, texts: pa.ChunkedArray, dtype: Dtype, features: F
     ordered = sorted(pairs, key=lambda pair: (-pair[1], pair[0]))[: features.max_categories]
     if not ordered:
         raise DataError(all_missing(name))
-    return Categorical(name=name, categories=[text for text, _ in ordered], dtype=dtype)
+    return CategoricalInput(name=name, categories=[text for text, _ in ordered], dtype=dtype)
 
 
 def names_each_row(texts: pa.ChunkedArray) -> bool:
@@ -55,7 +55,7 @@ def names_each_row(texts: pa.ChunkedArray) -> bool:
     return len(present) >= MIN_ROWS_OF_IDENTITY and pc.count_distinct(present).as_py() == len(present)
 
 
-def fit_pixels(images: np.ndarray, image: Image) -> Pixels:
+def fit_pixels(images: np.ndarray, image: Image) -> ImageInput:
     """Mean and standard deviation per channel, of pixels / 255.
 
     Args:
@@ -67,7 +67,7 @@ def fit_pixels(images: np.ndarray, image: Image) -> Pixels:
     means = counts @ levels / counts.sum(axis=1)
     variances = counts @ levels**2 / counts.sum(axis=1) - means**2
     stds = [float(std) if std > 1e-6 else 1.0 for std in np.sqrt(np.maximum(variances, 0.0))]
-    return Pixels(image=image, mean=[float(mean) for mean in means], std=stds)
+    return ImageInput(image=image, mean=[float(mean) for mean in means], std=stds)
 
 
 def _fill(values: np.ndarray, impute: str) -> float:

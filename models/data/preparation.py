@@ -23,7 +23,7 @@ class _Part(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Numeric(_Part):
+class NumericInput(_Part):
     """A numeric input: `(value or fill - shift) / scale`, in float64, then float32."""
 
     name: str
@@ -32,7 +32,7 @@ class Numeric(_Part):
     scale: float = 1.0
 
 
-class Categorical(_Part):
+class CategoricalInput(_Part):
     """A categorical input: index 0 is unseen or missing, index i + 1 is `categories[i]`.
 
     Values are compared as text; `dtype` says what the raw column held (integers lose a trailing `.0`).
@@ -48,7 +48,7 @@ class Categorical(_Part):
         return len(self.categories) + 1
 
 
-class Target(_Part):
+class TargetEncoding(_Part):
     """What is predicted.
 
     Classification: `classes` in the order of the outputs (binary: [negative, positive]).
@@ -62,7 +62,7 @@ class Target(_Part):
     scale: float = 1.0
 
 
-class Pixels(_Part):
+class ImageInput(_Part):
     """Images: uint8 (channel, height, width); the net sees `(pixel / 255 - mean) / std` by channel."""
 
     image: Image
@@ -70,7 +70,7 @@ class Pixels(_Part):
     std: list[float]
 
 
-class Characters(_Part):
+class TextInput(_Part):
     """A text: index 0 is a character unseen in training, index i + 1 is `alphabet[i]`.
 
     A window is `length` characters of input, each of which predicts the one after it.
@@ -93,12 +93,12 @@ class Preparation(_Part):
     version: int = 1
     kind: Kind
     task: Task
-    target: Target
-    numeric: list[Numeric] = Field(default_factory=list)
-    categorical: list[Categorical] = Field(default_factory=list)
-    pixels: Pixels | None = None
+    target: TargetEncoding
+    numeric: list[NumericInput] = Field(default_factory=list)
+    categorical: list[CategoricalInput] = Field(default_factory=list)
+    pixels: ImageInput | None = None
     window: Window | None = None
-    characters: Characters | None = None
+    characters: TextInput | None = None
     rows: dict[str, int] = Field(default_factory=dict, description="Examples in train, validation and test.")
     dropped: dict[str, int] = Field(default_factory=dict, description="Raw rows that are no example, by the reason.")
     left_out: dict[str, str] = Field(default_factory=dict, description="Columns that are no input, and why.")

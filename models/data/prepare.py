@@ -15,7 +15,15 @@ from models.data.columns import Columns, all_missing, as_float64, as_text, choos
 from models.data.fit import fit_categorical, fit_numeric, fit_pixels, names_each_row
 from models.data.hashing import row_identities
 from models.data.pixels import pixels_of
-from models.data.preparation import ROWS_FILE, SPLITS, Categorical, Numeric, Pixels, Preparation, Target
+from models.data.preparation import (
+    ROWS_FILE,
+    SPLITS,
+    CategoricalInput,
+    ImageInput,
+    NumericInput,
+    Preparation,
+    TargetEncoding,
+)
 from models.data.row_wise import check_feature_function
 from models.data.series import example_splits, time_order
 from models.data.split import TRAIN, assign, check_not_empty, newest, split_key
@@ -142,7 +150,7 @@ def _fit(table: pa.Table, data: Data, rows: _Rows, columns: Columns) -> tuple[pa
 
 def _numeric(
     table: pa.Table, name: str, data: Data, rows: _Rows, made: dict[str, pa.ChunkedArray | pa.Array]
-) -> Numeric:
+) -> NumericInput:
     column = table.column(name)
     if column.null_count == len(column):
         raise DataError(all_missing(name))
@@ -165,7 +173,7 @@ def _categorical(
     rows: _Rows,
     made: dict[str, pa.ChunkedArray | pa.Array],
     left_out: dict[str, str],
-) -> Categorical | None:
+) -> CategoricalInput | None:
     texts = as_text(table.column(name))
     training = texts.filter(pa.array(rows.train))
     if name not in data.features.kinds and names_each_row(training):
@@ -176,7 +184,7 @@ def _categorical(
     return part
 
 
-def _pixels(table: pa.Table, data: Data, rows: _Rows, made: dict[str, pa.ChunkedArray | pa.Array]) -> Pixels | None:
+def _pixels(table: pa.Table, data: Data, rows: _Rows, made: dict[str, pa.ChunkedArray | pa.Array]) -> ImageInput | None:
     if data.kind != "image" or data.image is None:
         return None
     column = table.column(data.image.column)
@@ -187,7 +195,7 @@ def _pixels(table: pa.Table, data: Data, rows: _Rows, made: dict[str, pa.Chunked
 
 def _target(
     table: pa.Table, data: Data, rows: _Rows, made: dict[str, pa.ChunkedArray | pa.Array]
-) -> tuple[Task, Target]:
+) -> tuple[Task, TargetEncoding]:
     column = table.column(data.target)
     training = column.filter(pa.array(rows.train))
     task = infer_task(training, data)

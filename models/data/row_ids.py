@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from models.data.columns import as_text
 from models.data.hashing import hash_values
-from models.data.seen_hashes import Seen
+from models.data.seen_hashes import SortedHashSet
 from models.errors import DataError
 
 
@@ -32,7 +32,7 @@ def row_ids(work: str, began_ms: int, first: int, count: int) -> list[str]:
     return [_row_id(work, began_ms, row) for row in range(first, first + count)]
 
 
-def given_ids(column: pa.ChunkedArray, seen: Seen, first_row: int, told_as: str, name: str) -> pa.ChunkedArray:
+def given_ids(column: pa.ChunkedArray, seen: SortedHashSet, first_row: int, told_as: str, name: str) -> pa.ChunkedArray:
     """The ids that rows were given, as text.
 
     Args:

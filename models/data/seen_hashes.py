@@ -7,7 +7,7 @@ import numpy as np
 from models.data.hashing import Hashes
 
 
-class Seen:
+class SortedHashSet:
     """Remembers hashes in sorted runs, each more than twice as long as the next: few to look into, seldom merged."""
 
     def __init__(self, *known: Hashes) -> None:

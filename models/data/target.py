@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from models.data.columns import as_float64, as_text, dtype_of, is_number, is_text
-from models.data.preparation import Target
+from models.data.preparation import TargetEncoding
 from models.errors import DataError
 from models.project_spec.blocks import Data, Task
 
@@ -47,7 +47,7 @@ def certain_task(first: pa.ChunkedArray, data: Data) -> Task | None:
     return infer_task(values, data)
 
 
-def fit_target(column: pa.ChunkedArray, data: Data, task: Task) -> Target:
+def fit_target(column: pa.ChunkedArray, data: Data, task: Task) -> TargetEncoding:
     """Classes, or shift and scale, of the training rows.
 
     Raises:
@@ -59,15 +59,15 @@ def fit_target(column: pa.ChunkedArray, data: Data, task: Task) -> Target:
         values = values[~np.isnan(values)]
         if not len(values):
             raise DataError(f"data.target {name!r} has no value in the training rows")
-        return Target(name=name, shift=float(values.mean()), scale=float(values.std()) or 1.0)
+        return TargetEncoding(name=name, shift=float(values.mean()), scale=float(values.std()) or 1.0)
     dtype = dtype_of(column.type)
     classes = [text for text in pc.unique(as_text(column)).to_pylist() if text is not None]
     classes.sort(key=float if dtype == "integer" else None)
     _check_classes(classes, name, task)
-    return Target(name=name, classes=classes, dtype=dtype)
+    return TargetEncoding(name=name, classes=classes, dtype=dtype)
 
 
-def class_indices(column: pa.ChunkedArray, target: Target) -> np.ndarray:
+def class_indices(column: pa.ChunkedArray, target: TargetEncoding) -> np.ndarray:
     """Class texts as int64 indices into the target's classes (rows,).
 
     Raises:

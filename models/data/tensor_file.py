@@ -29,7 +29,7 @@ _LENGTH = struct.Struct("<Q")
 
 
 @dataclass(frozen=True)
-class Place:
+class TensorLocation:
     """Where one tensor of a file lies: `offset` in bytes from the file's start, C order, little endian."""
 
     dtype: np.dtype
@@ -60,7 +60,8 @@ class RowWriter:
         text += b" " * (-len(text) % _ALIGNMENT)
         first = _LENGTH.size + len(text)
         self._places = {
-            name: Place(np.dtype(dtype), shape, first + starts[name]) for name, (dtype, shape) in layout.items()
+            name: TensorLocation(np.dtype(dtype), shape, first + starts[name])
+            for name, (dtype, shape) in layout.items()
         }
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
         _write(self._file, memoryview(_LENGTH.pack(len(text)) + text), 0)
@@ -91,7 +92,7 @@ class RowWriter:
             )
 
 
-def places(path: Path) -> dict[str, Place]:
+def places(path: Path) -> dict[str, TensorLocation]:
     """Where each tensor of a file lies.
 
     Raises:
@@ -105,7 +106,7 @@ def places(path: Path) -> dict[str, Place]:
             header = json.loads(file.read(length))
         header.pop("__metadata__", None)
         found = {
-            name: Place(
+            name: TensorLocation(
                 np.dtype(_CODES[each["dtype"]]), tuple(each["shape"]), _LENGTH.size + length + each["data_offsets"][0]
             )
             for name, each in header.items()
@@ -118,7 +119,7 @@ def places(path: Path) -> dict[str, Place]:
     return found
 
 
-def read_rows(file: int, place: Place, start: int, stop: int) -> np.ndarray:
+def read_rows(file: int, place: TensorLocation, start: int, stop: int) -> np.ndarray:
     """Rows `start` to `stop` of one tensor of an open file, in memory of their own.
 
     Raises:

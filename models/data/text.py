@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from models.data.check import check_columns
 from models.data.columns import is_text, with_slices
-from models.data.preparation import ROWS_FILE, SPLITS, Characters, Preparation, Target
+from models.data.preparation import ROWS_FILE, SPLITS, Preparation, TargetEncoding, TextInput
 from models.data.split import by_position
 from models.errors import DataError
 from models.project_spec.blocks import Data, Text
@@ -38,7 +38,7 @@ def prepare_text(table: pa.Table, data: Data, slices: Sequence[str] = ()) -> tup
     lines = _lines(table, shape.column)
     codes = by_position(np.asarray(pc.utf8_length(lines).to_numpy(), dtype=np.int64) + 1, data.split)
     texts = {name: joined(lines.filter(pa.array(codes == code))) for code, name in enumerate(SPLITS)}
-    characters = Characters(
+    characters = TextInput(
         column=shape.column,
         length=shape.length,
         stride=shape.stride or shape.length,
@@ -49,7 +49,7 @@ def prepare_text(table: pa.Table, data: Data, slices: Sequence[str] = ()) -> tup
     preparation = Preparation(
         kind="text",
         task="language",
-        target=Target(name=NEXT),
+        target=TargetEncoding(name=NEXT),
         characters=characters,
         rows=counts,
         left_out={name: "not the text" for name in table.column_names if name != shape.column},
@@ -67,13 +67,13 @@ def joined(lines: pa.ChunkedArray) -> str:
     return "".join(f"{line}\n" for line in lines.to_pylist())
 
 
-def text_of(prepared: Path, split: str, characters: Characters) -> str:
+def text_of(prepared: Path, split: str, characters: TextInput) -> str:
     """The text of one split of a prepared folder."""
     filters = [(SPLIT_COLUMN, "==", SPLITS.index(split))]
     return joined(pq.read_table(prepared / ROWS_FILE, columns=[characters.column], filters=filters).column(0))
 
 
-def indices_of(points: np.ndarray, characters: Characters) -> np.ndarray:
+def indices_of(points: np.ndarray, characters: TextInput) -> np.ndarray:
     """Code points as indices of the alphabet, 0 for one unseen in training; in the smallest type that holds them."""
     known = code_points(characters.alphabet)
     place = np.minimum(np.searchsorted(known, points), len(known) - 1)
@@ -82,7 +82,7 @@ def indices_of(points: np.ndarray, characters: Characters) -> np.ndarray:
     return found.astype(next(kind for kind in kinds if characters.cardinality - 1 <= np.iinfo(kind).max))
 
 
-def window_starts(num_characters: int, characters: Characters, split: str) -> np.ndarray:
+def window_starts(num_characters: int, characters: TextInput, split: str) -> np.ndarray:
     """Where the windows of a split's text start, int64 (windows,).
 
     Only training windows may overlap: elsewhere every character is predicted once.

@@ -6,7 +6,7 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from models.project_spec.parallel_dims import DIMENSIONS, Layout
+from models.project_spec.parallel_dims import DIMENSIONS, ParallelDims
 
 if TYPE_CHECKING:
     import torch
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 class Mesh:
     """The layout, and the device mesh of those of its dimensions that are in use; none for one process."""
 
-    layout: Layout
+    layout: ParallelDims
     whole: DeviceMesh | None = None
 
     @classmethod
-    def of(cls, layout: Layout, device: torch.device) -> Mesh:
+    def of(cls, layout: ParallelDims, device: torch.device) -> Mesh:
         """Make the process groups of a layout. Every rank must call it."""
         names = tuple(name for name in DIMENSIONS if getattr(layout, name) > 1 or name in _always(layout))
         if layout.size == 1:
@@ -58,5 +58,5 @@ class Mesh:
         return dict(zip(self.whole.mesh_dim_names or (), self.whole.shape, strict=True))
 
 
-def _always(layout: Layout) -> tuple[str, ...]:
+def _always(layout: ParallelDims) -> tuple[str, ...]:
     return ("shard",) if "fsdp" in layout.plan or layout.plan == "hsdp" else ()

@@ -25,7 +25,7 @@ def seed_of(*parts: int | str) -> int:
 
 
 @dataclass(frozen=True)
-class Order:
+class SampleOrder:
     """The steps of an epoch over `num_examples`, each cut into micro-batches and those into a slice for each rank.
 
     A last batch of less than an eighth is joined to the one before: so small a step is mostly noise.

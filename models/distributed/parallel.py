@@ -27,7 +27,7 @@ from models.distributed.precision import autocast, check_precision, is_batch_nor
 from models.distributed.recompute import prepare_blocks
 from models.distributed.world import World
 from models.errors import UsageError
-from models.nets.splitting import Stack, Style, tensor_plan
+from models.nets.splitting import BlockStackView, Style, tensor_plan
 from models.project_spec.blocks import Train
 
 # One throwaway step on a few examples, given the module to call; see `_distributed`.
@@ -35,7 +35,7 @@ Rehearsal = Callable[[nn.Module], None]
 
 
 @dataclass
-class Plan:
+class ParallelizedNet:
     """A net ready to train on this rank.
 
     Attributes:
@@ -132,7 +132,7 @@ class Plan:
         yield
 
 
-def make_plan(net: nn.Module, train: Train, world: World, example: Inputs, rehearse: Rehearsal) -> Plan:
+def make_plan(net: nn.Module, train: Train, world: World, example: Inputs, rehearse: Rehearsal) -> ParallelizedNet:
     """Cut, wrap and prepare a whole net for this rank. Every rank must call it with equal weights.
 
     Args:
@@ -149,7 +149,7 @@ def make_plan(net: nn.Module, train: Train, world: World, example: Inputs, rehea
     check_precision(train, world.device)
     mesh = Mesh.of(world.layout, world.device)
     num_parameters = sum(parameter.numel() for parameter in net.parameters())
-    plan = Plan(train, mesh, world.device, net, net, num_parameters)
+    plan = ParallelizedNet(train, mesh, world.device, net, net, num_parameters)
     if mesh.has("tensor"):
         _share_layers(net, mesh)
     if mesh.has("pipeline"):
@@ -207,7 +207,7 @@ def _divide(root: nn.Module, net: nn.Module, mesh: Mesh, train: Train) -> None:
     for parameter in net.parameters():
         if not parameter.is_contiguous():  # channels-last; shards are cut from flat memory
             parameter.data = parameter.data.contiguous()
-    stack = Stack.of(net)
+    stack = BlockStackView.of(net)
     units = [module for module in net.modules() if is_batch_norm(module)] if policy.param_dtype else []
     for module in units:
         if any(True for _ in module.parameters()):
@@ -218,7 +218,7 @@ def _divide(root: nn.Module, net: nn.Module, mesh: Mesh, train: Train) -> None:
     wrap(root, mesh=view, mp_policy=policy)
 
 
-def _join_parts(plan: Plan) -> None:
+def _join_parts(plan: ParallelizedNet) -> None:
     """With several stages a rank: the first holds the tensors of all, so that names stay the net's own."""
     if len(plan.parts) == 1:
         return

@@ -20,7 +20,7 @@ from torch.distributed import pipelining
 from models.distributed.mesh import Mesh
 from models.distributed.order import share
 from models.errors import UsageError, UserCodeError
-from models.nets.splitting import Stack
+from models.nets.splitting import BlockStackView
 from models.project_spec.parallel_dims import STAGES_A_RANK
 
 Inputs = dict[str, torch.Tensor]
@@ -29,7 +29,7 @@ Criterion = Callable[[torch.Tensor, slice], torch.Tensor]
 Precision = Callable[[], AbstractContextManager[Any]]
 
 
-class Stage(nn.Module):
+class PipelineStage(nn.Module):
     """Consecutive blocks of a net; the first stage begins with `enter`, the last ends with `leave`."""
 
     def __init__(self, net: nn.Module, bounds: tuple[int, int], ends: tuple[bool, bool], precision: Precision) -> None:
@@ -41,7 +41,7 @@ class Stage(nn.Module):
 
     def forward(self, *hidden: torch.Tensor, **inputs: torch.Tensor) -> torch.Tensor:
         """What the next stage takes, or the net's output, from what the stage before gave, or from the inputs."""
-        stack = Stack.of(self.net)
+        stack = BlockStackView.of(self.net)
         assert stack is not None
         with self.precision():
             tensor = stack.enter(**inputs) if self.is_first else hidden[0]
@@ -172,7 +172,7 @@ def cut(net: nn.Module, kind: str, mesh: Mesh, rank: int, example: Inputs, preci
         UsageError: The net does not say where to cut, or has too few blocks.
         UserCodeError: What it says is not so.
     """
-    stack = Stack.of(net)
+    stack = BlockStackView.of(net)
     if stack is None:
         raise UsageError(
             f"train.parallel: pp needs a net with blocks(), enter() and leave() (models/nets/splitting.py), which "
@@ -197,7 +197,7 @@ def cut(net: nn.Module, kind: str, mesh: Mesh, rank: int, example: Inputs, preci
         ends = (index == 0, index == count - 1)
         kept: set[str | int] = {*range(*bounds), *(["enter"] if ends[0] else []), *(["leave"] if ends[1] else [])}
         _keep(part, owners, kept)
-        modules.append(Stage(part, bounds, ends, precision))
+        modules.append(PipelineStage(part, bounds, ends, precision))
     device = next(iter(example.values())).device
     return Pipeline(kind, mesh, device, modules, indices, hidden, output)
 
@@ -207,7 +207,7 @@ def _count(inputs: Inputs) -> int:
 
 
 def _shapes(
-    net: nn.Module, stack: Stack, example: Inputs, precision: Precision
+    net: nn.Module, stack: BlockStackView, example: Inputs, precision: Precision
 ) -> tuple[tuple[torch.Size, torch.dtype], tuple[torch.Size, torch.dtype]]:
     net.eval()
     with torch.no_grad(), precision():
@@ -229,7 +229,7 @@ def _shapes(
     return (first.shape[1:], first.dtype), (output.shape[1:], output.dtype)
 
 
-def _owners(net: nn.Module, stack: Stack, example: Inputs) -> dict[str, set[str | int]]:
+def _owners(net: nn.Module, stack: BlockStackView, example: Inputs) -> dict[str, set[str | int]]:
     """Who uses each parameter and buffer: `enter`, `leave`, or a block by its number; both ends when nobody is seen to.
 
     Raises:

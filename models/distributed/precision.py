@@ -49,7 +49,7 @@ def sharding_policy(train: Train, device: torch.device) -> Any:
     )
 
 
-class Scaler:
+class LossScaler:
     """A factor on the loss that keeps fp16 gradients off zero: halved when they overflow, doubled after a long calm.
 
     torch.amp.GradScaler knows neither pipeline stages nor plans whose ranks hold different shards; this one goes by
@@ -84,9 +84,9 @@ class Scaler:
         self.scale, self.calm = state_dict["scale"], int(state_dict["calm"])
 
 
-def make_scaler(train: Train) -> Scaler | None:
+def make_scaler(train: Train) -> LossScaler | None:
     """A scaler where the precision needs one."""
-    return Scaler() if train.precision == "fp16" else None
+    return LossScaler() if train.precision == "fp16" else None
 
 
 def is_batch_norm(module: nn.Module) -> bool:

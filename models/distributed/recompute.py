@@ -11,7 +11,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 
 from models.errors import UsageError
-from models.nets.splitting import Stack
+from models.nets.splitting import BlockStackView
 from models.project_spec.blocks import Train
 
 
@@ -21,7 +21,7 @@ def prepare_blocks(net: nn.Module, train: Train) -> None:
     Raises:
         UsageError: Recomputing is asked of a net that names no blocks.
     """
-    stack = Stack.of(net)
+    stack = BlockStackView.of(net)
     if train.recompute != "none":
         if stack is None:
             raise UsageError(

@@ -29,7 +29,7 @@ _SILENT = "it says nothing (stopped, starved, or its machine is gone)"
 
 
 @dataclass(frozen=True)
-class Said:
+class Heartbeat:
     """What one rank said of itself.
 
     Attributes:
@@ -49,7 +49,7 @@ class Said:
     is_excused: bool = False
 
 
-class Pulse:
+class Watchdog:
     """One rank's word to its peers, and its look at them.
 
     Args:
@@ -67,7 +67,7 @@ class Pulse:
         self._silence_s, self._on_hang = silence_s, on_hang
         self._step, self._since, self._is_excused, self._count = 0, time.perf_counter(), False, 0
         self._main = threading.get_ident()
-        self._said: list[Said] = []
+        self._said: list[Heartbeat] = []
         self._heard_at = time.perf_counter()
         self._ended = threading.Event()
         self._threads = [threading.Thread(target=work, daemon=True) for work in (self._talk, self._look)]
@@ -124,21 +124,23 @@ class Pulse:
                 self._on_hang(behind, "".join(stack))
                 return
 
-    def _say(self) -> Said:
+    def _say(self) -> Heartbeat:
         self._count += 1
         frame = sys._current_frames().get(self._main)
         lines = traceback.extract_stack(frame, limit=None) if frame is not None else []
         last = next((one for one in reversed(lines) if "/torch/" not in one.filename), None)
         where = f"{Path(last.filename).name}:{last.lineno} in {last.name}" if last else "an unknown place"
-        return Said(self._rank, self._step, self._count, time.perf_counter() - self._since, where, self._is_excused)
+        return Heartbeat(
+            self._rank, self._step, self._count, time.perf_counter() - self._since, where, self._is_excused
+        )
 
-    def _hear(self) -> list[Said]:
+    def _hear(self) -> list[Heartbeat]:
         keys = [f"pulse/{rank}" for rank in range(self._size)]
         known = [key for key in keys if self._store.check([key])]
-        return [Said(**_read(content)) for content in self._store.multi_get(known)]
+        return [Heartbeat(**_read(content)) for content in self._store.multi_get(known)]
 
 
-def who_is_behind(said: list[Said], silent: set[int], size: int) -> str:
+def who_is_behind(said: list[Heartbeat], silent: set[int], size: int) -> str:
     """The message that names the ranks that hold up the others, from each one's last word and who speaks no more."""
     absent = sorted(set(range(size)) - {one.rank for one in said})
     lines = [f"rank {rank} is behind: it never said anything" for rank in absent]
@@ -152,7 +154,7 @@ def who_is_behind(said: list[Said], silent: set[int], size: int) -> str:
     return "; ".join([*lines, *(f"rank {one.rank} waits at step {one.step + 1} ({one.where})" for one in speaking)])
 
 
-def _cut_off(mine: Said) -> str:
+def _cut_off(mine: Heartbeat) -> str:
     return f"rank 0 is behind: {_SILENT}; rank {mine.rank} waits for it at step {mine.step + 1} ({mine.where})"
 
 

@@ -9,9 +9,9 @@ from typing import Any
 import torch
 
 from models.distributed.order import share
-from models.distributed.watchdog import Pulse
+from models.distributed.watchdog import Watchdog
 from models.project_spec.blocks import Train
-from models.project_spec.parallel_dims import Layout
+from models.project_spec.parallel_dims import ParallelDims
 
 
 @dataclass(frozen=True)
@@ -21,8 +21,8 @@ class World:
     rank: int = 0
     size: int = 1
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
-    arranged: Layout | None = None
-    pulse: Pulse | None = None
+    arranged: ParallelDims | None = None
+    pulse: Watchdog | None = None
 
     def under(self, train: Train) -> World:
         """The same ranks, arranged as the spec says.
@@ -30,12 +30,12 @@ class World:
         Raises:
             UsageError: So many cannot be arranged so.
         """
-        return replace(self, arranged=Layout.of(train, self.size))
+        return replace(self, arranged=ParallelDims.of(train, self.size))
 
     @property
-    def layout(self) -> Layout:
+    def layout(self) -> ParallelDims:
         """How the ranks are arranged."""
-        return self.arranged or Layout(replicate=self.size)
+        return self.arranged or ParallelDims(replicate=self.size)
 
     @property
     def data_rank(self) -> int:

@@ -20,7 +20,7 @@ from models.export.half import LEAST_WEIGHTS, halved
 from models.export.int8 import dynamic_int8, static_int8
 from models.export.layers import FLOAT, Layers
 from models.export.prune import pruned
-from models.export.variants import Measured, are_same, choose, loss_of, refusal
+from models.export.variants import VariantMeasurement, are_same, choose, loss_of, refusal
 from models.files import write_bytes
 from models.inference.names import FP32, UNCHANGED_FILE
 from models.inference.predict import Feed, predict, session
@@ -40,7 +40,7 @@ MOST_SAID = 200
 
 
 @dataclass(frozen=True)
-class Rows:
+class BenchmarkRows:
     """What variants are made and measured with."""
 
     preparation: Preparation
@@ -49,7 +49,7 @@ class Rows:
     target: Array
 
     @classmethod
-    def of(cls, prepared: Path, preparation: Preparation) -> Rows:
+    def of(cls, prepared: Path, preparation: Preparation) -> BenchmarkRows:
         """Rows of the training split to calibrate with, and of the validation split to measure on."""
         train = _spread(preparation.rows["train"], CALIBRATION_ROWS[preparation.kind])
         target = targets(prepared, "validation")
@@ -63,7 +63,7 @@ class Rows:
         return predict(path, self.validation, self.preparation)
 
 
-def optimise(folder: Path, prepared: Path, metric: Metric, serve: Serve, seed: int) -> list[Measured]:
+def optimise(folder: Path, prepared: Path, metric: Metric, serve: Serve, seed: int) -> list[VariantMeasurement]:
     """Make and measure the variants that the spec names; `model.onnx` is afterwards the one to serve.
 
     Where that is not fp32, the exported file goes on as `model.fp32.onnx`.
@@ -84,14 +84,14 @@ def optimise(folder: Path, prepared: Path, metric: Metric, serve: Serve, seed: i
     model = onnx.load(exported)
     if not serve.variants or not _has_weights(model):
         return []
-    rows = Rows.of(prepared, Preparation.load(folder))
+    rows = BenchmarkRows.of(prepared, Preparation.load(folder))
     place = folder / "variants"
     shutil.rmtree(place, ignore_errors=True)
-    bench = _Bench(model, place, rows, metric, serve, seed, rows.predictions(exported))
+    bench = _VariantBuilder(model, place, rows, metric, serve, seed, rows.predictions(exported))
     try:
         table = [bench.unchanged(exported)]
     except DataError as error:  # one class among the validation rows, say: nothing can be compared
-        return [Measured(name=FP32, size_bytes=exported.stat().st_size, refused=str(error), served=True)]
+        return [VariantMeasurement(name=FP32, size_bytes=exported.stat().st_size, refused=str(error), served=True)]
     table += [bench.variant(name) for name in serve.variants]
     table = choose(bench.timed(table))
     best = next(each.name for each in table if each.served)
@@ -102,27 +102,34 @@ def optimise(folder: Path, prepared: Path, metric: Metric, serve: Serve, seed: i
     return table
 
 
-class _Bench:
+class _VariantBuilder:
     """Makes variants one by one and measures all but their latency."""
 
     def __init__(
-        self, model: onnx.ModelProto, place: Path, rows: Rows, metric: Metric, serve: Serve, seed: int, before: Array
+        self,
+        model: onnx.ModelProto,
+        place: Path,
+        rows: BenchmarkRows,
+        metric: Metric,
+        serve: Serve,
+        seed: int,
+        before: Array,
     ) -> None:
         self.model, self.place, self.rows, self.metric = model, place, rows, metric
         self.serve, self.seed, self.before = serve, seed, before
         self.files: dict[str, Path] = {}
         self.same: dict[str, bool] = {}
 
-    def unchanged(self, path: Path) -> Measured:
+    def unchanged(self, path: Path) -> VariantMeasurement:
         """The exported file itself."""
         value = measure(self.metric, self.rows.target, self.before)
         self.files[FP32], self.same[FP32] = path, True
         size = path.stat().st_size
-        return Measured(name=FP32, size_bytes=size, value=value, loss=0.0, most_lost=0.0)
+        return VariantMeasurement(name=FP32, size_bytes=size, value=value, loss=0.0, most_lost=0.0)
 
-    def variant(self, name: str) -> Measured:
+    def variant(self, name: str) -> VariantMeasurement:
         """A variant; one that cannot be made or does not run has its reason."""
-        makers: dict[str, Callable[[], Measured]] = {
+        makers: dict[str, Callable[[], VariantMeasurement]] = {
             "int8_dynamic": lambda: self._measured(name, partial(dynamic_int8, self.model)),
             "int8_static": lambda: self._measured(name, partial(static_int8, self.model, self.rows.calibration)),
             "fp16": lambda: self._measured(name, partial(halved, self.model)),
@@ -130,7 +137,7 @@ class _Bench:
         }
         return makers[name]()
 
-    def _pruned(self) -> Measured:
+    def _pruned(self) -> VariantMeasurement:
         for share, words in SHARES.items():
             if share > LEAST_SHARE and self.serve.max_metric_loss == 0:
                 continue  # more would hardly leave the predictions as they are
@@ -140,7 +147,7 @@ class _Bench:
                 break
         return found
 
-    def timed(self, table: list[Measured]) -> list[Measured]:
+    def timed(self, table: list[VariantMeasurement]) -> list[VariantMeasurement]:
         """The table with latencies, and with what they and the losses forbid."""
         took = latencies(self.files, _cut(self.rows.validation[0], 0, 1))
         told = []
@@ -151,11 +158,11 @@ class _Bench:
             told.append(found.model_copy(update={"refused": why}))
         return told
 
-    def _keeps(self, found: Measured) -> bool:
+    def _keeps(self, found: VariantMeasurement) -> bool:
         limit = self.serve.max_metric_loss
         return not refusal(found.model_copy(update={"latency_ms": 0.0}), self.same[found.name], limit, None)
 
-    def _measured(self, name: str, make: Callable[[], onnx.ModelProto], how: str = "") -> Measured:
+    def _measured(self, name: str, make: Callable[[], onnx.ModelProto], how: str = "") -> VariantMeasurement:
         try:
             content = _made(make).SerializeToString(deterministic=True)
             path = self.place / f"{name}.onnx"
@@ -165,9 +172,9 @@ class _Bench:
             loss, most = loss_of(self.metric, self.rows.target, self.before, after, self.seed)
             value = measure(self.metric, self.rows.target, after)
         except LooplineError as error:
-            return Measured(name=name, how=how, refused=str(error).splitlines()[0][:MOST_SAID])
+            return VariantMeasurement(name=name, how=how, refused=str(error).splitlines()[0][:MOST_SAID])
         self.files[name], self.same[name] = path, are_same(self.before, after)
-        return Measured(name=name, how=how, size_bytes=len(content), value=value, loss=loss, most_lost=most)
+        return VariantMeasurement(name=name, how=how, size_bytes=len(content), value=value, loss=loss, most_lost=most)
 
 
 def latencies(files: Mapping[str, Path], example: Feed) -> dict[str, float]:

@@ -9,14 +9,14 @@ from typing import Any
 
 from models.data.preparation import Preparation
 from models.export.scripts import SCRIPTS
-from models.inference.loaded_model import Served
+from models.inference.loaded_model import LoadedModel
 from models.serving.open_api import prediction_schema
 
 MODEL, SCRIPT, SCHEMA, EXAMPLE, README = "model.onnx", "predict.py", "schema.json", "example.json", "README.md"
 FILES = (MODEL, SCRIPT, SCHEMA, EXAMPLE, README)
 
 
-def bundle(served: Served, facts: Mapping[str, str]) -> dict[str, str]:
+def bundle(served: LoadedModel, facts: Mapping[str, str]) -> dict[str, str]:
     """The texts of a bundle by file name, all but the model.
 
     Args:
@@ -33,7 +33,7 @@ def bundle(served: Served, facts: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def schema(served: Served) -> dict[str, Any]:
+def schema(served: LoadedModel) -> dict[str, Any]:
     """JSON Schema of what the script reads and prints, and the graph's own tensors."""
     record = served.reader.record_schema()
     steps = served.preparation.window.length if served.preparation.window else 1
@@ -63,7 +63,7 @@ def example(preparation: Preparation) -> list[dict[str, Any]]:
     return [row] * (preparation.window.length if preparation.window else 1)
 
 
-def _readme(served: Served, facts: Mapping[str, str]) -> str:
+def _readme(served: LoadedModel, facts: Mapping[str, str]) -> str:
     told = "\n".join(f"* {name}: {value}" for name, value in facts.items())
     return f"""# {served.project}, version {served.version}
 

@@ -21,7 +21,7 @@ from models.export.signature import input_example, served_text, signature, text_
 from models.export.trained import core_of, net_of, num_validation_examples, validation_predictions
 from models.files import storing, write_bytes
 from models.inference.predict import Feed
-from models.training.job import Job
+from models.training.job import TrainingJob
 
 MODEL_FILE = "model.onnx"
 PARITY_EXAMPLES = 2000
@@ -49,7 +49,7 @@ def export(job: dict[str, Any], out: str, metadata: dict[str, str]) -> dict[str,
         UserCodeError: The net cannot be exported.
         TrainingError: The graph's predictions differ from the trained model's.
     """
-    finished = Job.model_validate_json(json.dumps(job))
+    finished = TrainingJob.model_validate_json(json.dumps(job))
     preparation = Preparation.load(finished.prepared)
     core, output = core_of(finished, preparation)
     model = assemble(preparation, core, output, metadata)
@@ -72,7 +72,7 @@ def _of_file(path: Path, content: bytes) -> dict[str, Any]:
     return {"path": str(path), "sha256": hashlib.sha256(content).hexdigest(), "size_bytes": len(content)}
 
 
-def _samples(job: Job, preparation: Preparation) -> list[dict[str, Any]]:
+def _samples(job: TrainingJob, preparation: Preparation) -> list[dict[str, Any]]:
     """What the net makes of the beginning of the validation text."""
     from models.export.samples import write_samples
 
@@ -83,7 +83,7 @@ def _samples(job: Job, preparation: Preparation) -> list[dict[str, Any]]:
     return [sample.model_dump() for sample in made]
 
 
-def _prove(path: Path, job: Job, preparation: Preparation) -> dict[str, Any]:
+def _prove(path: Path, job: TrainingJob, preparation: Preparation) -> dict[str, Any]:
     """Parity on validation rows spread evenly over the split, and an example from the first of them."""
     count = num_validation_examples(job)
     most = PARITY_WINDOWS if preparation.characters else PARITY_EXAMPLES
@@ -94,7 +94,7 @@ def _prove(path: Path, job: Job, preparation: Preparation) -> dict[str, Any]:
     return {**found.model_dump(), "parity": found.max_difference, "input_example": example}
 
 
-def _rows_at(job: Job, preparation: Preparation, positions: np.ndarray) -> Iterator[Feed]:
+def _rows_at(job: TrainingJob, preparation: Preparation, positions: np.ndarray) -> Iterator[Feed]:
     """The raw validation rows at ascending positions."""
     start = 0
     for feed in feeds(job.prepared, "validation", preparation):

@@ -12,7 +12,7 @@ from onnx import helper
 
 from models.data.preparation import Preparation
 from models.errors import TrainingError
-from models.export.graph_builder import ML_DOMAIN, Stretch
+from models.export.graph_builder import ML_DOMAIN, GraphBuilder
 from models.export.head_graph import graph_outputs, head_stretch
 from models.export.preparation_graph import CORE_PREFIX, graph_inputs, preparation_stretch
 from models.inference.names import refuse_taken_names
@@ -24,7 +24,7 @@ PREPARATION_KEY = "loopline.preparation"
 LIMIT_BYTES = (1 << 31) - 1
 
 
-def assemble(preparation: Preparation, core: Stretch, output: str, metadata: Mapping[str, str]) -> onnx.ModelProto:
+def assemble(preparation: Preparation, core: GraphBuilder, output: str, metadata: Mapping[str, str]) -> onnx.ModelProto:
     """Join the three stretches into a checked model.
 
     Args:

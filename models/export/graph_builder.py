@@ -15,7 +15,7 @@ ML_DOMAIN = "ai.onnx.ml"
 
 
 @dataclass
-class Stretch:
+class GraphBuilder:
     """Nodes and constants whose names start with `prefix`, so that stretches join without clashes.
 
     Names are given by the writer, never counted or timed: the same model always has the same bytes.

@@ -7,7 +7,7 @@ import onnx
 from onnx import helper
 
 from models.data.preparation import Preparation
-from models.export.graph_builder import ML_DOMAIN, Stretch
+from models.export.graph_builder import ML_DOMAIN, GraphBuilder
 from models.export.preparation_graph import CORE_PREFIX
 from models.inference.names import BITS, LABEL, LOG_PROBABILITIES, PREDICTION, PROBABILITIES
 
@@ -30,7 +30,7 @@ def graph_outputs(preparation: Preparation) -> list[onnx.ValueInfoProto]:
     ]
 
 
-def head_stretch(preparation: Preparation, raw: str) -> Stretch:
+def head_stretch(preparation: Preparation, raw: str) -> GraphBuilder:
     """The nodes that turn logits into probabilities and a label, or put a regression back into its own unit.
 
     Of text: into the log-probabilities (natural) of the character after each, and the bits that each but the first one
@@ -40,7 +40,7 @@ def head_stretch(preparation: Preparation, raw: str) -> Stretch:
         preparation: The schema that travels with the model.
         raw: Name of the core's output (batch, num_outputs), float32 or float64; of text (batch, length, num_outputs).
     """
-    stretch = Stretch("head/")
+    stretch = GraphBuilder("head/")
     if preparation.task == "regression":
         _regression(stretch, preparation, raw)
     elif preparation.task == "language":
@@ -50,7 +50,7 @@ def head_stretch(preparation: Preparation, raw: str) -> Stretch:
     return stretch
 
 
-def _regression(stretch: Stretch, preparation: Preparation, raw: str) -> None:
+def _regression(stretch: GraphBuilder, preparation: Preparation, raw: str) -> None:
     axis = stretch.constant("axis", np.array([1], np.int64))
     scale = stretch.constant("scale", np.array(preparation.target.scale, np.float64))
     shift = stretch.constant("shift", np.array(preparation.target.shift, np.float64))
@@ -61,7 +61,7 @@ def _regression(stretch: Stretch, preparation: Preparation, raw: str) -> None:
     stretch.node("Cast", [own_unit], "prediction", output=PREDICTION, to=onnx.TensorProto.FLOAT)
 
 
-def _language(stretch: Stretch, raw: str) -> None:
+def _language(stretch: GraphBuilder, raw: str) -> None:
     def whole(name: str, *numbers: int) -> str:
         return stretch.constant(name, np.array(numbers, np.int64))
 
@@ -79,7 +79,7 @@ def _language(stretch: Stretch, raw: str) -> None:
     stretch.node("Mul", [flat, unit], "bits", output=BITS)
 
 
-def _classification(stretch: Stretch, preparation: Preparation, raw: str) -> None:
+def _classification(stretch: GraphBuilder, preparation: Preparation, raw: str) -> None:
     classes = preparation.target.classes or []
     # ONNX Runtime's float32 sigmoid is 0.0 at -30, which log loss would not forgive. A float64 softmax over
     # (0, logit) is the same function and keeps every digit, on both sides.

@@ -15,7 +15,7 @@ from torch import nn
 from models.data.preparation import Preparation
 from models.errors import UserCodeError
 from models.export.graph import OPSET
-from models.export.graph_builder import Stretch
+from models.export.graph_builder import GraphBuilder
 from models.export.preparation_graph import CORE_PREFIX
 from models.export.recurrent import translations, with_whole_cells
 
@@ -35,7 +35,7 @@ class _Positional(nn.Module):
         return output
 
 
-def net_stretch(net: nn.Module, preparation: Preparation) -> tuple[Stretch, str]:
+def net_stretch(net: nn.Module, preparation: Preparation) -> tuple[GraphBuilder, str]:
     """The net's nodes and the name of its output (batch, num_outputs), of text (batch, length, num_outputs).
 
     Cost: 1 to 5 s of CPU, and 5 more the first time in a process.
@@ -46,7 +46,7 @@ def net_stretch(net: nn.Module, preparation: Preparation) -> tuple[Stretch, str]
     model = _torch_export(net.eval(), example_batch(preparation))
     _strip(model.graph)
     onnx.compose.add_prefix(model, CORE_PREFIX, inplace=True)
-    stretch = Stretch(CORE_PREFIX, list(model.graph.node), list(model.graph.initializer))
+    stretch = GraphBuilder(CORE_PREFIX, list(model.graph.node), list(model.graph.initializer))
     return stretch, model.graph.output[0].name
 
 

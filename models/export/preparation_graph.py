@@ -9,8 +9,8 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from models.data.preparation import Categorical, Characters, Numeric, Pixels, Preparation
-from models.export.graph_builder import ML_DOMAIN, Stretch
+from models.data.preparation import CategoricalInput, ImageInput, NumericInput, Preparation, TextInput
+from models.export.graph_builder import ML_DOMAIN, GraphBuilder
 
 CORE_PREFIX = "core/"
 
@@ -32,14 +32,14 @@ def graph_inputs(preparation: Preparation) -> list[onnx.ValueInfoProto]:
     return [helper.make_tensor_value_info(name, kind, ["batch"]) for name, kind in columns]
 
 
-def preparation_stretch(preparation: Preparation, wanted: set[str]) -> Stretch:
+def preparation_stretch(preparation: Preparation, wanted: set[str]) -> GraphBuilder:
     """The nodes that make the net's tensors: `core/numeric`, `core/categorical`, `core/image`, `core/tokens` and so on.
 
     Args:
         preparation: The schema that travels with the model.
         wanted: The tensors that the net reads; nothing is written for the others.
     """
-    stretch = Stretch("prepare/")
+    stretch = GraphBuilder("prepare/")
     if preparation.kind == "image" and preparation.pixels:
         _image(stretch, preparation.pixels)
     elif preparation.kind == "series":
@@ -54,7 +54,7 @@ def preparation_stretch(preparation: Preparation, wanted: set[str]) -> Stretch:
     return stretch
 
 
-def _numeric(stretch: Stretch, preparation: Preparation) -> None:
+def _numeric(stretch: GraphBuilder, preparation: Preparation) -> None:
     if not preparation.numeric:
         _nothing(stretch, preparation.categorical[0].name, "numeric", onnx.TensorProto.FLOAT)
         return
@@ -63,7 +63,7 @@ def _numeric(stretch: Stretch, preparation: Preparation) -> None:
     _normalise(stretch, stacked, preparation.numeric, CORE_PREFIX + "numeric")
 
 
-def _normalise(stretch: Stretch, raw: str, parts: list[Numeric], output: str) -> None:
+def _normalise(stretch: GraphBuilder, raw: str, parts: list[NumericInput], output: str) -> None:
     def constant(name: str, values: list[float]) -> str:
         return stretch.constant(f"numeric/{name}", np.array(values, np.float64))
 
@@ -77,7 +77,7 @@ def _normalise(stretch: Stretch, raw: str, parts: list[Numeric], output: str) ->
     stretch.node("Cast", [scaled], "numeric/float", output=output, to=onnx.TensorProto.FLOAT)
 
 
-def _categorical(stretch: Stretch, preparation: Preparation) -> None:
+def _categorical(stretch: GraphBuilder, preparation: Preparation) -> None:
     parts = preparation.categorical
     if not parts:
         _nothing(stretch, preparation.numeric[0].name, "categorical", onnx.TensorProto.INT64)
@@ -86,7 +86,7 @@ def _categorical(stretch: Stretch, preparation: Preparation) -> None:
     _columns(stretch, indices, "categorical/stacked", CORE_PREFIX + "categorical")
 
 
-def _index(stretch: Stretch, part: Categorical) -> str:
+def _index(stretch: GraphBuilder, part: CategoricalInput) -> str:
     # An encoder needs at least one key; a column without categories gets one that maps to "unseen" as well.
     keys = part.categories or [""]
     values = range(1, len(keys) + 1) if part.categories else [0]
@@ -101,14 +101,14 @@ def _index(stretch: Stretch, part: Categorical) -> str:
     )
 
 
-def _columns(stretch: Stretch, names: list[str], what: str, output: str = "") -> str:
+def _columns(stretch: GraphBuilder, names: list[str], what: str, output: str = "") -> str:
     """Columns (batch,) side by side as (batch, column); the runtime refuses columns of different lengths."""
     axis = stretch.constant(f"{what}/axis", np.array([1], np.int64))
     upright = [stretch.node("Unsqueeze", [name, axis], f"{what}/{position}") for position, name in enumerate(names)]
     return stretch.node("Concat", upright, what, output=output, axis=1)
 
 
-def _nothing(stretch: Stretch, column: str, what: str, dtype: int) -> None:
+def _nothing(stretch: GraphBuilder, column: str, what: str, dtype: int) -> None:
     """A tensor (batch, 0): what a net gets for a kind of column that the table lacks."""
     batch = stretch.node("Shape", [column], f"{what}/batch")
     zero = stretch.constant(f"{what}/zero", np.array([0], np.int64))
@@ -117,7 +117,7 @@ def _nothing(stretch: Stretch, column: str, what: str, dtype: int) -> None:
     stretch.node("ConstantOfShape", [shape], f"{what}/empty", output=CORE_PREFIX + what, value=value)
 
 
-def _characters(stretch: Stretch, characters: Characters) -> None:
+def _characters(stretch: GraphBuilder, characters: TextInput) -> None:
     """Code points to indices of the alphabet."""
     stretch.node(
         "LabelEncoder",
@@ -131,7 +131,7 @@ def _characters(stretch: Stretch, characters: Characters) -> None:
     )
 
 
-def _image(stretch: Stretch, pixels: Pixels) -> None:
+def _image(stretch: GraphBuilder, pixels: ImageInput) -> None:
     mean = stretch.constant("image/mean", np.array(pixels.mean, np.float32).reshape(-1, 1, 1))
     std = stretch.constant("image/std", np.array(pixels.std, np.float32).reshape(-1, 1, 1))
     white = stretch.constant("image/white", np.array(255, np.float32))

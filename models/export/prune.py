@@ -27,7 +27,7 @@ PAIRWISE = frozenset({"Add", "Mul"})
 
 
 @dataclass
-class Hidden:
+class PrunableUnits:
     """Units between dense layers: `source` makes them, `sinks` alone read them, `vectors` hold a number for each."""
 
     source: onnx.NodeProto
@@ -36,14 +36,14 @@ class Hidden:
     vectors: set[str] = field(default_factory=set)
 
 
-def hidden_units(layers: Layers) -> list[Hidden]:
+def hidden_units(layers: Layers) -> list[PrunableUnits]:
     """The hidden layers that can be made narrower: between dense layers, with nothing but unit-wise operators."""
     found = []
     for node in layers.nodes(*DENSE):
         weight = layers.array(node.input[1])
         if weight is None or weight.ndim != 2 or not _plain(node):
             continue
-        hidden = Hidden(node, weight.shape[0 if _is_upright(node) else 1])
+        hidden = PrunableUnits(node, weight.shape[0 if _is_upright(node) else 1])
         if len(node.input) > 2:
             hidden.vectors.add(node.input[2])
         if _follow(layers, hidden) and hidden.sinks and _owned(layers, hidden):
@@ -76,7 +76,7 @@ def pruned(model: onnx.ModelProto, calibration: Sequence[Feed], share: float) ->
     return smaller
 
 
-def _follow(layers: Layers, hidden: Hidden) -> bool:
+def _follow(layers: Layers, hidden: PrunableUnits) -> bool:
     """Find what reads the units; False if something needs them all."""
     todo, seen = [hidden.source.output[0]], {hidden.source.output[0]}
     while todo:
@@ -99,7 +99,7 @@ def _is_sink(layers: Layers, node: onnx.NodeProto, tensor: str) -> bool:
     return weight is not None and weight.ndim == 2 and _plain(node) and list(node.input).count(tensor) == 1
 
 
-def _is_unitwise(layers: Layers, node: onnx.NodeProto, hidden: Hidden) -> bool:
+def _is_unitwise(layers: Layers, node: onnx.NodeProto, hidden: PrunableUnits) -> bool:
     if node.op_type in UNITWISE:
         return True
     if node.op_type not in PAIRWISE:
@@ -127,7 +127,7 @@ def _comes_from(layers: Layers, tensor: str, source: str) -> bool:
     return bool(inputs) and fits and all(_comes_from(layers, name, source) for name in inputs)
 
 
-def _owned(layers: Layers, hidden: Hidden) -> bool:
+def _owned(layers: Layers, hidden: PrunableUnits) -> bool:
     """Whether the constants that would be cut are read once, so that cutting them changes nothing else."""
     cut = {hidden.source.input[1], *hidden.vectors}
     cut |= {name for node in hidden.sinks for name in node.input[1:] if name in layers.constants}
@@ -148,7 +148,7 @@ def _activations(model: onnx.ModelProto, tensors: list[str], calibration: Sequen
     return [np.concatenate([each.reshape(-1, each.shape[-1]) for each in some]) for some in zip(*parts, strict=True)]
 
 
-def _narrow(layers: Layers, hidden: Hidden, values: np.ndarray, share: float) -> None:
+def _narrow(layers: Layers, hidden: PrunableUnits, values: np.ndarray, share: float) -> None:
     weights = [_by_input(node, layers.array(node.input[1])) for node in hidden.sinks]
     mean = values.mean(axis=0, dtype=np.float64)
     reach = sum(np.square(weight.astype(np.float64)).sum(axis=1) for weight in weights)

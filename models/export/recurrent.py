@@ -81,12 +81,12 @@ def with_whole_cells(net: nn.Module) -> nn.Module:
     if not any(_is_fit(module) for module in net.modules()):
         return net
     if _is_fit(net):
-        return _Whole(net)
+        return _FusedRecurrent(net)
     net = copy.deepcopy(net)
     for module in list(net.modules()):
         for name, child in list(module.named_children()):
             if _is_fit(child):
-                setattr(module, name, _Whole(child))
+                setattr(module, name, _FusedRecurrent(child))
     return net
 
 
@@ -97,7 +97,7 @@ def translations() -> dict[Callable[..., Any], Callable[..., Any]]:
     return {torch.ops.loopline.gru.default: core.aten_gru, torch.ops.loopline.lstm.default: core.aten_lstm}
 
 
-class _Whole(nn.Module):
+class _FusedRecurrent(nn.Module):
     """A GRU or LSTM as one operator; takes and gives what the cell does."""
 
     def __init__(self, cell: Any) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 from pydantic import BaseModel, ConfigDict
 
-from models.data.preparation import Characters
+from models.data.preparation import TextInput
 from models.data.text import indices_of
 from models.sources.code_points import code_points
 
@@ -29,7 +29,7 @@ class Sample(BaseModel):
 
 
 def write_samples(
-    net: nn.Module, characters: Characters, prompt: str, seed: int = 0, length: int = LENGTH
+    net: nn.Module, characters: TextInput, prompt: str, seed: int = 0, length: int = LENGTH
 ) -> list[Sample]:
     """Let the net continue a prompt, once for each temperature; the same seed gives the same texts.
 

@@ -9,10 +9,10 @@ import numpy as np
 from models.data.feeds import TEXT_BATCH
 from models.data.preparation import Preparation
 from models.errors import StoreError
-from models.export.graph_builder import Stretch
+from models.export.graph_builder import GraphBuilder
 from models.export.trees import trees_stretch
 from models.nets.catalogue import is_trees, net_name
-from models.training.job import TREES_FILE, WEIGHTS_FILE, Job
+from models.training.job import TREES_FILE, WEIGHTS_FILE, TrainingJob
 
 if TYPE_CHECKING:
     from torch import nn
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 EXAMPLES_A_PASS = 256
 
 
-def core_of(job: Job, preparation: Preparation) -> tuple[Stretch, str]:
+def core_of(job: TrainingJob, preparation: Preparation) -> tuple[GraphBuilder, str]:
     """The trained model as a stretch of graph, and the name of its output.
 
     Raises:
@@ -34,7 +34,7 @@ def core_of(job: Job, preparation: Preparation) -> tuple[Stretch, str]:
     return net_stretch(net_of(job, preparation), preparation)
 
 
-def validation_predictions(job: Job, preparation: Preparation, positions: np.ndarray) -> np.ndarray:
+def validation_predictions(job: TrainingJob, preparation: Preparation, positions: np.ndarray) -> np.ndarray:
     """What the trained model itself predicts for some validation examples, float64 in the contract's form.
 
     Args:
@@ -47,7 +47,7 @@ def validation_predictions(job: Job, preparation: Preparation, positions: np.nda
     return _net_predictions(job, preparation, positions)
 
 
-def num_validation_examples(job: Job) -> int:
+def num_validation_examples(job: TrainingJob) -> int:
     """Examples in the job's validation tensors."""
     from safetensors import safe_open
 
@@ -56,7 +56,7 @@ def num_validation_examples(job: Job) -> int:
         return int(file.get_slice(name).get_shape()[0])
 
 
-def net_of(job: Job, preparation: Preparation) -> nn.Module:
+def net_of(job: TrainingJob, preparation: Preparation) -> nn.Module:
     """The trained net, in evaluation mode on the CPU.
 
     Raises:
@@ -68,7 +68,7 @@ def net_of(job: Job, preparation: Preparation) -> nn.Module:
     return load_net(job.model, Sizes.of(preparation), job.project, job.folder / WEIGHTS_FILE)
 
 
-def _net_predictions(job: Job, preparation: Preparation, positions: np.ndarray) -> np.ndarray:
+def _net_predictions(job: TrainingJob, preparation: Preparation, positions: np.ndarray) -> np.ndarray:
     import torch
 
     from models.training.batches.examples import open_examples
@@ -85,7 +85,7 @@ def _net_predictions(job: Job, preparation: Preparation, positions: np.ndarray) 
     return np.asarray(predictions(output, preparation), np.float64)
 
 
-def _trees_text(job: Job) -> str:
+def _trees_text(job: TrainingJob) -> str:
     path = job.folder / TREES_FILE
     try:
         return path.read_text()
@@ -93,7 +93,7 @@ def _trees_text(job: Job) -> str:
         raise StoreError(f"{path}: cannot be read ({error.strerror}): train again") from error
 
 
-def _trees_predictions(job: Job, preparation: Preparation, positions: np.ndarray) -> np.ndarray:
+def _trees_predictions(job: TrainingJob, preparation: Preparation, positions: np.ndarray) -> np.ndarray:
     import lightgbm
     from safetensors.numpy import load_file
 

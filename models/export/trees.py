@@ -15,7 +15,7 @@ from onnx import numpy_helper
 
 from models.data.preparation import Preparation
 from models.errors import TrainingError
-from models.export.graph_builder import ML_DOMAIN, Stretch
+from models.export.graph_builder import ML_DOMAIN, GraphBuilder
 from models.export.preparation_graph import CORE_PREFIX
 
 LEQ, MEMBER = 0, 6
@@ -24,7 +24,7 @@ ZERO = float(np.float32(1e-35))
 IDENTITY = ("regression", "regression_l1", "huber", "fair", "quantile", "mape")
 
 
-def trees_stretch(text: str, preparation: Preparation) -> tuple[Stretch, str]:
+def trees_stretch(text: str, preparation: Preparation) -> tuple[GraphBuilder, str]:
     """The trees' nodes and the name of their output (batch, num_outputs): logits or standardised values.
 
     Args:
@@ -38,7 +38,7 @@ def trees_stretch(text: str, preparation: Preparation) -> tuple[Stretch, str]:
 
     dump = lightgbm.Booster(model_str=text).dump_model()
     factor = _logit_factor(dump)
-    stretch = Stretch(CORE_PREFIX)
+    stretch = GraphBuilder(CORE_PREFIX)
     features = _features(stretch, preparation)
     attributes = _ensemble(dump["tree_info"], int(dump["num_tree_per_iteration"]))
     raw = stretch.node("TreeEnsemble", [features], "trees", domain=ML_DOMAIN, **attributes)
@@ -48,7 +48,7 @@ def trees_stretch(text: str, preparation: Preparation) -> tuple[Stretch, str]:
     return stretch, stretch.node("Mul", [raw, scale], "logit")
 
 
-def _features(stretch: Stretch, preparation: Preparation) -> str:
+def _features(stretch: GraphBuilder, preparation: Preparation) -> str:
     names = [("numeric", preparation.numeric), ("categorical", preparation.categorical)]
     doubles = [
         stretch.node("Cast", [CORE_PREFIX + name], f"{name}_double", to=onnx.TensorProto.DOUBLE)

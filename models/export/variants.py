@@ -17,7 +17,7 @@ RESAMPLES = 100
 CONFIDENCE = 0.95
 
 
-class Measured(BaseModel):
+class VariantMeasurement(BaseModel):
     """One variant. What could not be measured is None, and `refused` says why."""
 
     model_config = ConfigDict(frozen=True)
@@ -58,7 +58,7 @@ def are_same(before: Array, after: Array) -> bool:
     return before.shape == after.shape and bool(np.allclose(after, before, rtol=SAME, atol=SAME))
 
 
-def refusal(found: Measured, same: bool, max_metric_loss: float, max_latency_ms: float | None) -> str:
+def refusal(found: VariantMeasurement, same: bool, max_metric_loss: float, max_latency_ms: float | None) -> str:
     """Why a variant may not be served; empty if it may.
 
     Args:
@@ -80,7 +80,7 @@ def refusal(found: Measured, same: bool, max_metric_loss: float, max_latency_ms:
     return ""
 
 
-def choose(table: Sequence[Measured]) -> list[Measured]:
+def choose(table: Sequence[VariantMeasurement]) -> list[VariantMeasurement]:
     """The table with the smallest variant that may be served marked; fp32, the first, if none may or all are as large.
 
     Latency has no say beyond the spec's own limit: measured on a busy machine it would change what is served.

@@ -27,7 +27,7 @@ _TOLD = {"id": "id", "version": "version", "at": "predicted_at", "labelled_at": 
 
 
 @dataclass(frozen=True)
-class Joined:
+class JoinedFeedback:
     """The source's rows and then those of labelled predictions, in `table`.
 
     `origin`: for each of the latter its `row` in the table, `id`, `version`, `predicted_at`, `labelled_at`,
@@ -41,7 +41,7 @@ class Joined:
     unfit: int
 
 
-def with_feedback(table: pa.Table, labelled: pa.Table, data: Data) -> Joined:
+def with_feedback(table: pa.Table, labelled: pa.Table, data: Data) -> JoinedFeedback:
     """The raw table with labelled predictions as further rows.
 
     A column of whole numbers becomes one of decimals where a predicted row has one there. A column that the predicted
@@ -72,7 +72,7 @@ def with_feedback(table: pa.Table, labelled: pa.Table, data: Data) -> Joined:
     kept = pa.array(~known & ~unfit)
     told = labelled.select(list(_TOLD)).rename_columns(list(_TOLD.values())).filter(kept)
     places = pa.array(np.arange(table.num_rows, table.num_rows + told.num_rows), pa.int64())
-    return Joined(
+    return JoinedFeedback(
         pa.concat_tables([table, rows.filter(kept)]),
         told.add_column(0, "row", places),
         int((known & ~unfit).sum()),

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from models.data.columns import as_text, is_number, is_text
 from models.data.header import no_such_column
 from models.data.pixels import pixels_of
-from models.data.preparation import Categorical, Characters, Pixels, Preparation
+from models.data.preparation import CategoricalInput, ImageInput, Preparation, TextInput
 from models.errors import DataError
 from models.inference.predict import Feed
 
@@ -103,7 +103,7 @@ def series_feeds(rows: pa.Table, preparation: Preparation, told_as: str = "rows"
         yield chosen, {"series": values[chosen[:, None] + steps]}
 
 
-def lines_of(rows: pa.Table, characters: Characters, told_as: str = "rows") -> list[str]:
+def lines_of(rows: pa.Table, characters: TextInput, told_as: str = "rows") -> list[str]:
     """The texts of rows; a missing one is empty.
 
     Raises:
@@ -115,7 +115,7 @@ def lines_of(rows: pa.Table, characters: Characters, told_as: str = "rows") -> l
     return [text or "" for text in column.to_pylist()]
 
 
-def _image(rows: pa.Table, pixels: Pixels, first_row: int, told_as: str) -> np.ndarray:
+def _image(rows: pa.Table, pixels: ImageInput, first_row: int, told_as: str) -> np.ndarray:
     try:
         return pixels_of(rows.column(pixels.image.column), pixels.image)
     except DataError as error:
@@ -162,7 +162,7 @@ def _is_numeric(text: str) -> bool:
     return True
 
 
-def _texts(column: pa.ChunkedArray, part: Categorical, told_as: str) -> np.ndarray:
+def _texts(column: pa.ChunkedArray, part: CategoricalInput, told_as: str) -> np.ndarray:
     try:
         texts = _as_written(as_text(column), part)
     except (pa.ArrowNotImplementedError, pa.ArrowInvalid) as error:
@@ -173,7 +173,7 @@ def _texts(column: pa.ChunkedArray, part: Categorical, told_as: str) -> np.ndarr
     return values
 
 
-def _as_written(texts: pa.ChunkedArray, part: Categorical) -> pa.ChunkedArray:
+def _as_written(texts: pa.ChunkedArray, part: CategoricalInput) -> pa.ChunkedArray:
     """Categories that were booleans or whole numbers in training are known when they come as text too."""
     if part.dtype == "boolean":
         return pc.utf8_lower(texts)

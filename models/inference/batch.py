@@ -18,7 +18,7 @@ from models.data.series import time_order
 from models.feedback.columns import INPUT, RAW
 from models.inference import arrow_rows as given_rows
 from models.inference.predict import Feed
-from models.inference.scoring import Scored, Scorer
+from models.inference.scoring import ScoredRows, Scorer
 from models.project_spec.blocks import Data
 from models.sources.row_batches import concatenated, row_batches, sized
 
@@ -31,7 +31,7 @@ ORIGIN = "batch"
 
 
 @dataclass
-class Reading:
+class ReadOptions:
     """How rows are read for a model.
 
     `types`: of the columns of CSV files. `base`: where the spec's references start. `notes`: what a person should know,
@@ -50,7 +50,7 @@ class Reading:
             self.notes.append(text)
 
 
-def examples(reading: Reading, files: Sequence[Path], told_as: str) -> Iterator[tuple[pa.Table, Feed | None]]:
+def examples(reading: ReadOptions, files: Sequence[Path], told_as: str) -> Iterator[tuple[pa.Table, Feed | None]]:
     """Rows as they were given, some tens of thousands at a time, with what the graph takes of them; None for text.
 
     A row of a series is the last step of a window.
@@ -123,7 +123,7 @@ def _part_rows(preparation: Preparation) -> int:
     return max(1, min(PART_ROWS, PART_BYTES // (image.height * image.width * image.channels)))
 
 
-def _featured(reading: Reading, batches: Iterator[pa.Table]) -> Iterator[tuple[pa.Table, pa.Table]]:
+def _featured(reading: ReadOptions, batches: Iterator[pa.Table]) -> Iterator[tuple[pa.Table, pa.Table]]:
     """Rows as given, and with what the spec's own function adds: in pieces if it looks at one row at a time."""
     make, first = reading.data.features.make, next(batches, None)
     if first is None:
@@ -145,7 +145,7 @@ def _featured(reading: Reading, batches: Iterator[pa.Table]) -> Iterator[tuple[p
     yield from zip(sized(iter([whole]), PART_ROWS), sized(iter([made]), PART_ROWS), strict=True)
 
 
-def _windows(reading: Reading, files: Sequence[Path], told_as: str) -> Iterator[tuple[pa.Table, Feed | None]]:
+def _windows(reading: ReadOptions, files: Sequence[Path], told_as: str) -> Iterator[tuple[pa.Table, Feed | None]]:
     found = list(row_batches(files, reading.types, PART_ROWS))
     if not found:
         return
@@ -156,7 +156,7 @@ def _windows(reading: Reading, files: Sequence[Path], told_as: str) -> Iterator[
 
 
 def _logged(
-    preparation: Preparation, scored: Scored, given: pa.Table, feed: Feed | None, at: datetime, data: Data
+    preparation: Preparation, scored: ScoredRows, given: pa.Table, feed: Feed | None, at: datetime, data: Data
 ) -> dict[str, Any]:
     """The columns of the prediction log but for id and version."""
     rows = given.num_rows
@@ -177,7 +177,7 @@ def _logged(
     return columns
 
 
-def _lists(scored: Scored, rows: int) -> pa.Array:
+def _lists(scored: ScoredRows, rows: int) -> pa.Array:
     kind = pa.list_(pa.float64())
     if scored.scores is None:
         return pa.nulls(rows, kind)

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from models.data.preparation import Pixels
+from models.data.preparation import ImageInput
 from models.errors import DataError
 from models.inference.rows import (
     Columns,
-    Rows,
+    InputRows,
     Schema,
     check_columns,
     check_complete,
@@ -23,7 +23,7 @@ from models.inference.rows import (
     named,
     shown,
 )
-from models.inference.tensor_specs import Port
+from models.inference.tensor_specs import TensorSpec
 
 INPUT = "image"
 
@@ -36,39 +36,39 @@ class ImageReader:
         target: The column that is predicted: not looked at.
     """
 
-    def __init__(self, pixels: Pixels, target: str) -> None:
+    def __init__(self, pixels: ImageInput, target: str) -> None:
         image = pixels.image
         self._column, self._target = image.column, target
         self.numbers: list[str] = []
         self._shape = (image.height, image.width, image.channels)
         self._size = image.height * image.width * image.channels
-        self.inputs = [Port(INPUT, "UINT8", (-1, *self._shape))]
+        self.inputs = [TensorSpec(INPUT, "UINT8", (-1, *self._shape))]
 
-    def of_records(self, records: Sequence[Any]) -> Rows:
+    def of_records(self, records: Sequence[Any]) -> InputRows:
         """Rows from objects with the image's column, or `image`."""
         columns = columns_of_records(records)
         check_complete(records, [named(columns, self._column, INPUT)], or_null=False)
         return self.of_columns(columns)
 
-    def of_columns(self, columns: Columns) -> Rows:
+    def of_columns(self, columns: Columns) -> InputRows:
         """Rows from columns by name."""
         check_columns(columns)
         name = named(columns, self._column, INPUT)
         images = [self._image(value, f"row {at}, column {name!r}") for at, value in enumerate(column_of(columns, name))]
         extra = {other: values for other, values in columns.items() if other not in (name, self._target)}
-        return Rows({INPUT: np.stack(images)}, extra)
+        return InputRows({INPUT: np.stack(images)}, extra)
 
-    def of_array(self, values: Any) -> Rows:
+    def of_array(self, values: Any) -> InputRows:
         """Rows from a list of images."""
         return self.of_columns({self._column: values})
 
-    def of_tensors(self, tensors: Mapping[str, np.ndarray]) -> Rows:
+    def of_tensors(self, tensors: Mapping[str, np.ndarray]) -> InputRows:
         """Rows from the tensor `image`."""
         check_names(tensors, self.inputs)
         values = column_of(tensors, INPUT)
         if values.shape[1:] not in (self._shape, (self._size,)) or not len(values):
             raise DataError(f"input 'image': got shape {list(values.shape)}, expected [rows, {self._dimensions()}]")
-        return Rows({INPUT: _levels(values, "input 'image'").reshape(-1, *self._shape)})
+        return InputRows({INPUT: _levels(values, "input 'image'").reshape(-1, *self._shape)})
 
     def item_schema(self) -> Schema | None:
         """Levels as nested lists."""

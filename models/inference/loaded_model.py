@@ -11,21 +11,21 @@ from typing import Any
 
 import numpy as np
 
-from models.data.preparation import Characters, Preparation
+from models.data.preparation import Preparation, TextInput
 from models.errors import StoreError
 from models.inference.explain import Explainer
 from models.inference.names import LABEL, PROBABILITIES
 from models.inference.predict import Feed, session
 from models.inference.pyfunc import BITS_PER_CHAR, NEXT_CHARACTER, PROBABILITY, read
 from models.inference.readers import reader_of
-from models.inference.tensor_specs import Port, port_of
+from models.inference.tensor_specs import TensorSpec, port_of
 
 WARM_UP_RUNS = 8
 TEXT_OUTPUTS = {NEXT_CHARACTER: "BYTES", PROBABILITY: "FP64", BITS_PER_CHAR: "FP64"}
 
 
 @dataclass(slots=True)
-class Answer:
+class Prediction:
     """What a version says of some rows.
 
     `outputs`: arrays by the names of the version's outputs, the rows first. `project` and `version` say who answered.
@@ -43,7 +43,7 @@ class Answer:
         return len(next(iter(self.outputs.values())))
 
 
-class Served:
+class LoadedModel:
     """A version ready to answer.
 
     `inputs` and `outputs`: what callers send and get; of a text model texts, not the code points of its graph, which
@@ -73,12 +73,12 @@ class Served:
         self.graph_inputs = [port_of(value) for value in self._session.get_inputs()]
         self.graph_outputs = self.outputs = [port_of(value) for value in self._session.get_outputs()]
         if self._characters is not None:
-            self.outputs = [Port(name, dtype, (-1,)) for name, dtype in TEXT_OUTPUTS.items()]
+            self.outputs = [TensorSpec(name, dtype, (-1,)) for name, dtype in TEXT_OUTPUTS.items()]
         self._names = [port.name for port in self.outputs]
         self._told = [LABEL, *(f"probability_{name}" for name in self.preparation.target.classes or ())]
         self.call_ms = self._warm_up()
 
-    def answer(self, feed: Feed) -> Answer:
+    def answer(self, feed: Feed) -> Prediction:
         """Answer rows as `reader` gives them.
 
         Cost: a text is read in windows, one call for each.
@@ -86,14 +86,14 @@ class Served:
         began, characters = time.perf_counter(), self._characters
         values = self._session.run(self._names, feed) if characters is None else self._read(feed, characters)
         row_s = (time.perf_counter() - began) / (len(values[0]) or 1)
-        return Answer(self.project, self.version, dict(zip(self._names, values, strict=True)), row_s)
+        return Prediction(self.project, self.version, dict(zip(self._names, values, strict=True)), row_s)
 
     @functools.cached_property
     def explainer(self) -> Explainer | None:
         """What explains its answers; None if nothing can."""
         return Explainer.load(self.folder, self.preparation)
 
-    def records(self, answer: Answer) -> list[dict[str, Any]]:
+    def records(self, answer: Prediction) -> list[dict[str, Any]]:
         """What a caller reads, by row: `label` and `probability_<class>`, `prediction`, or a text's outputs."""
         found = answer.outputs
         if PROBABILITIES not in found:
@@ -103,7 +103,7 @@ class Served:
         told = zip(found[LABEL].tolist(), chances, strict=True)
         return [dict(zip(self._told, (label, *of_classes), strict=True)) for label, of_classes in told]
 
-    def _read(self, feed: Feed, characters: Characters) -> list[np.ndarray]:
+    def _read(self, feed: Feed, characters: TextInput) -> list[np.ndarray]:
         found = [read(self._session, text, characters.alphabet, characters.length) for text in feed["text"]]
         kinds = (object, np.float64, np.float64)
         return [np.array(values, kind) for values, kind in zip(zip(*found, strict=True), kinds, strict=True)]
@@ -122,7 +122,7 @@ class Served:
         return float(np.median(seconds)) * 1e3
 
 
-def _blank(port: Port) -> np.ndarray:
+def _blank(port: TensorSpec) -> np.ndarray:
     shape = [1 if size == -1 else size for size in port.shape]
     kinds: dict[str, Any] = {"FP64": np.float64, "UINT8": np.uint8}
     return np.full(shape, "", object) if port.dtype == "BYTES" else np.zeros(shape, kinds[port.dtype])

@@ -11,7 +11,7 @@ import numpy as np
 
 from models.errors import DataError
 from models.inference.predict import Feed
-from models.inference.tensor_specs import Port
+from models.inference.tensor_specs import TensorSpec
 
 Columns = Mapping[str, Sequence[Any]]
 Schema = dict[str, Any]
@@ -24,7 +24,7 @@ FINITE = {"minimum": -MOST_NUMBER, "maximum": MOST_NUMBER}
 
 
 @dataclass(slots=True)
-class Rows:
+class InputRows:
     """Rows as a graph takes them.
 
     Args:
@@ -44,28 +44,28 @@ class Rows:
         return len(next(iter(self.feed.values())))
 
 
-class Reader(Protocol):
+class RowReader(Protocol):
     """Reads what callers send for one version. Every way in raises `DataError`: where, what was got, the cure.
 
     `inputs`: what callers may send as tensors. `numbers`: the columns of a record that hold numbers.
     """
 
-    inputs: list[Port]
+    inputs: list[TensorSpec]
     numbers: list[str]
 
-    def of_records(self, records: Sequence[Any]) -> Rows:
+    def of_records(self, records: Sequence[Any]) -> InputRows:
         """Rows from objects `[{"a": 1}, ...]`, each with every column that the model takes."""
         ...
 
-    def of_columns(self, columns: Columns) -> Rows:
+    def of_columns(self, columns: Columns) -> InputRows:
         """Rows from columns by name, all of one length."""
         ...
 
-    def of_array(self, values: Any) -> Rows:
+    def of_array(self, values: Any) -> InputRows:
         """Rows from nested lists without names."""
         ...
 
-    def of_tensors(self, tensors: Mapping[str, np.ndarray]) -> Rows:
+    def of_tensors(self, tensors: Mapping[str, np.ndarray]) -> InputRows:
         """Rows from arrays by the names of `inputs`."""
         ...
 
@@ -164,7 +164,7 @@ def column_of(columns: Mapping[str, Any], name: str, inputs: Collection[str] = (
     raise DataError(f"the model takes {name!r}: {hint}")
 
 
-def check_names(given: Iterable[str], inputs: Sequence[Port]) -> None:
+def check_names(given: Iterable[str], inputs: Sequence[TensorSpec]) -> None:
     """Say no to tensors that the model does not take.
 
     Raises:

@@ -19,7 +19,7 @@ RUN_ROWS = 4096
 
 
 @dataclass(frozen=True)
-class Scored:
+class ScoredRows:
     """Predictions of some rows.
 
     `shown`: the columns a caller reads: classification `label` and `probability_<class>` of each class, regression
@@ -52,7 +52,7 @@ class Scorer:
         else:
             self._session = session(folder / "model.onnx", threads)
 
-    def score(self, feed: Feed) -> Scored:
+    def score(self, feed: Feed) -> ScoredRows:
         """Score rows as `models.inference.arrow_rows` makes them.
 
         Raises:
@@ -61,19 +61,19 @@ class Scorer:
         found = self._run(feed)
         if "prediction" in found:
             shown = pa.table({"prediction": pa.array(found["prediction"].astype(np.float64))})
-            return Scored(shown, found["prediction"].astype(np.float64), None)
+            return ScoredRows(shown, found["prediction"].astype(np.float64), None)
         chances = found["probabilities"].astype(np.float64)
         columns = {"label": pa.array(found["label"], pa.string())}
         classes = self.preparation.target.classes or []
         columns |= {f"probability_{name}": pa.array(chances[:, at]) for at, name in enumerate(classes)}
         if self.preparation.task == "binary":
-            return Scored(pa.table(columns), chances[:, 1], None)
-        return Scored(pa.table(columns), None, chances)
+            return ScoredRows(pa.table(columns), chances[:, 1], None)
+        return ScoredRows(pa.table(columns), None, chances)
 
-    def read(self, lines: list[str]) -> Scored:
+    def read(self, lines: list[str]) -> ScoredRows:
         """Score texts by a model of text."""
         shown = pa.Table.from_pandas(self._reader.predict({"text": lines}), preserve_index=False)
-        return Scored(shown.replace_schema_metadata(None), shown.column("bits_per_char").to_numpy(), None)
+        return ScoredRows(shown.replace_schema_metadata(None), shown.column("bits_per_char").to_numpy(), None)
 
     def _run(self, feed: Feed) -> dict[str, np.ndarray]:
         rows = len(next(iter(feed.values())))

@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from models.data.preparation import Categorical, Preparation
+from models.data.preparation import CategoricalInput, Preparation
 from models.errors import DataError
 from models.inference.rows import (
     FINITE,
     NUMBERS,
     Columns,
-    Rows,
+    InputRows,
     Schema,
     are_taken,
     check_columns,
@@ -31,7 +31,7 @@ from models.inference.rows import (
     numbers_of,
     shown,
 )
-from models.inference.tensor_specs import Port
+from models.inference.tensor_specs import TensorSpec
 
 _TEXT = {str}
 
@@ -44,8 +44,8 @@ class TableReader:
     """
 
     def __init__(self, preparation: Preparation) -> None:
-        self.inputs = [Port(part.name, "FP64", (-1,)) for part in preparation.numeric]
-        self.inputs += [Port(part.name, "BYTES", (-1,)) for part in preparation.categorical]
+        self.inputs = [TensorSpec(part.name, "FP64", (-1,)) for part in preparation.numeric]
+        self.inputs += [TensorSpec(part.name, "BYTES", (-1,)) for part in preparation.categorical]
         self.numbers = [part.name for part in preparation.numeric]
         self._texts = preparation.categorical
         names = [port.name for port in self.inputs]
@@ -53,7 +53,7 @@ class TableReader:
         self._names = frozenset(names)
         self._known = self._names | {preparation.target.name}
 
-    def of_records(self, records: Sequence[Any]) -> Rows:
+    def of_records(self, records: Sequence[Any]) -> InputRows:
         """Rows from objects `[{"a": 1}, ...]`."""
         check_records(records)
         try:
@@ -67,7 +67,7 @@ class TableReader:
             return replace(rows, extra=extra_columns(records, self._known))
         return rows
 
-    def of_columns(self, columns: Columns) -> Rows:
+    def of_columns(self, columns: Columns) -> InputRows:
         """Rows from columns by name."""
         check_columns(columns)
         feed: dict[str, np.ndarray] = {}
@@ -75,16 +75,16 @@ class TableReader:
             feed[name] = numbers_of(column_of(columns, name, self._names), name)
         for part in self._texts:
             feed[part.name] = _texts(column_of(columns, part.name, self._names), part)
-        return Rows(feed, {name: values for name, values in columns.items() if name not in self._known})
+        return InputRows(feed, {name: values for name, values in columns.items() if name not in self._known})
 
-    def of_array(self, values: Any) -> Rows:
+    def of_array(self, values: Any) -> InputRows:
         """Refused: a table's columns have names."""
         raise DataError(
             f"got {shown(values)} without names: this model takes columns by name: give objects "
             '({"column": value}), or `dataframe_split` with `columns` and `data`'
         )
 
-    def of_tensors(self, tensors: Mapping[str, np.ndarray]) -> Rows:
+    def of_tensors(self, tensors: Mapping[str, np.ndarray]) -> InputRows:
         """Rows from one tensor (rows,) a column; (rows, 1) will do."""
         check_names(tensors, self.inputs)
         columns = {port.name: _flat(column_of(tensors, port.name, self._names), port.name) for port in self.inputs}
@@ -96,7 +96,7 @@ class TableReader:
         numbers = self._doubles(columns, lengths.pop())
         feed = dict(zip(self.numbers, numbers, strict=True))
         feed |= {part.name: _strings(columns[part.name], part) for part in self._texts}
-        return Rows(feed, numbers=numbers)
+        return InputRows(feed, numbers=numbers)
 
     def item_schema(self) -> Schema | None:
         """None: a table's columns have names."""
@@ -124,7 +124,7 @@ class TableReader:
                 finite(values, name)
         return numbers
 
-    def _quick(self, rows: list[tuple[Any, ...]]) -> Rows | None:
+    def _quick(self, rows: list[tuple[Any, ...]]) -> InputRows | None:
         """All numbers in one array; None if a value wants a closer look."""
         count = len(self.numbers)
         numbers = rows[0][:count] if len(rows) == 1 else list(chain.from_iterable(row[:count] for row in rows))
@@ -139,14 +139,14 @@ class TableReader:
             texts = [row[at] for row in rows]
             is_plain = part.dtype == "string" and _TEXT.issuperset(map(type, texts))
             feed[part.name] = np.array(texts, object) if is_plain else _texts(texts, part)
-        return Rows(feed, numbers=matrix)
+        return InputRows(feed, numbers=matrix)
 
 
-def _texts(values: Sequence[Any], part: Categorical) -> np.ndarray:
+def _texts(values: Sequence[Any], part: CategoricalInput) -> np.ndarray:
     return np.array([_text(value, part, at) for at, value in enumerate(values)], object)
 
 
-def _text(value: Any, part: Categorical, at: int) -> str:
+def _text(value: Any, part: CategoricalInput, at: int) -> str:
     """As the training data had it: whole numbers and booleans are categories too."""
     if value is None:
         return ""
@@ -175,7 +175,7 @@ def _flat(values: np.ndarray, name: str) -> np.ndarray:
     raise DataError(f"input {name!r}: got shape {list(values.shape)}, expected [rows]")
 
 
-def _strings(values: np.ndarray, part: Categorical) -> np.ndarray:
+def _strings(values: np.ndarray, part: CategoricalInput) -> np.ndarray:
     if values.dtype != object and values.dtype.kind not in "iub":
         raise DataError(f"input {part.name!r}: got numbers with fractions, expected BYTES, or whole numbers")
     return _texts(values.tolist(), part)

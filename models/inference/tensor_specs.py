@@ -20,7 +20,7 @@ ONNX_DTYPES = {
 
 
 @dataclass(frozen=True)
-class Port:
+class TensorSpec:
     """An input or output: `dtype` in the words of the Open Inference Protocol; -1 in `shape` is any size."""
 
     name: str
@@ -28,7 +28,9 @@ class Port:
     shape: tuple[int, ...]
 
 
-def port_of(value: Any) -> Port:
+def port_of(value: Any) -> TensorSpec:
     """The port of an input or output of an ONNX Runtime session."""
     kind = value.type.removeprefix("tensor(").removesuffix(")")
-    return Port(value.name, ONNX_DTYPES[kind], tuple(size if isinstance(size, int) else -1 for size in value.shape))
+    return TensorSpec(
+        value.name, ONNX_DTYPES[kind], tuple(size if isinstance(size, int) else -1 for size in value.shape)
+    )

@@ -10,7 +10,7 @@ import numpy as np
 from models.errors import DataError
 from models.inference.rows import (
     Columns,
-    Rows,
+    InputRows,
     Schema,
     check_columns,
     check_complete,
@@ -20,7 +20,7 @@ from models.inference.rows import (
     named,
     shown,
 )
-from models.inference.tensor_specs import Port
+from models.inference.tensor_specs import TensorSpec
 
 INPUT = "text"
 
@@ -35,26 +35,28 @@ class TextReader:
     def __init__(self, column: str) -> None:
         self._column = column
         self.numbers: list[str] = []
-        self.inputs = [Port(INPUT, "BYTES", (-1,))]
+        self.inputs = [TensorSpec(INPUT, "BYTES", (-1,))]
 
-    def of_records(self, records: Sequence[Any]) -> Rows:
+    def of_records(self, records: Sequence[Any]) -> InputRows:
         """Rows from objects with the text's column."""
         columns = columns_of_records(records)
         check_complete(records, [named(columns, self._column, INPUT)])
         return self.of_columns(columns)
 
-    def of_columns(self, columns: Columns) -> Rows:
+    def of_columns(self, columns: Columns) -> InputRows:
         """Rows from columns by name."""
         check_columns(columns)
         name = named(columns, self._column, INPUT)
         texts = [_text(value, at) for at, value in enumerate(column_of(columns, name))]
-        return Rows({INPUT: np.array(texts, object)}, {other: columns[other] for other in columns if other != name})
+        return InputRows(
+            {INPUT: np.array(texts, object)}, {other: columns[other] for other in columns if other != name}
+        )
 
-    def of_array(self, values: Any) -> Rows:
+    def of_array(self, values: Any) -> InputRows:
         """Rows from a list of texts."""
         return self.of_columns({self._column: values})
 
-    def of_tensors(self, tensors: Mapping[str, np.ndarray]) -> Rows:
+    def of_tensors(self, tensors: Mapping[str, np.ndarray]) -> InputRows:
         """Rows from the tensor `text`."""
         check_names(tensors, self.inputs)
         values = column_of(tensors, INPUT)

@@ -13,7 +13,7 @@ from models.inference.rows import (
     FINITE,
     NUMBERS,
     Columns,
-    Rows,
+    InputRows,
     Schema,
     check_columns,
     check_names,
@@ -23,7 +23,7 @@ from models.inference.rows import (
     numbers_of,
     shown,
 )
-from models.inference.tensor_specs import Port
+from models.inference.tensor_specs import TensorSpec
 
 INPUT = "series"
 
@@ -42,13 +42,13 @@ class SeriesReader:
         assert preparation.window is not None
         self._length = preparation.window.length
         self.numbers = [part.name for part in preparation.numeric]
-        self.inputs = [Port(INPUT, "FP64", (-1, self._length, len(self.numbers)))]
+        self.inputs = [TensorSpec(INPUT, "FP64", (-1, self._length, len(self.numbers)))]
 
-    def of_records(self, records: Sequence[Any]) -> Rows:
+    def of_records(self, records: Sequence[Any]) -> InputRows:
         """Rows from steps as objects."""
         return self.of_columns(columns_of_records(records, self.numbers))
 
-    def of_columns(self, columns: Columns) -> Rows:
+    def of_columns(self, columns: Columns) -> InputRows:
         """Rows from steps as columns."""
         check_columns(columns)
         if set(columns) == {INPUT} and INPUT not in self.numbers:
@@ -59,9 +59,9 @@ class SeriesReader:
             raise DataError(f"got {len(steps)} steps, expected at least {self._length}: the model looks at so many")
         windows = np.lib.stride_tricks.sliding_window_view(steps, self._length, axis=0).swapaxes(1, 2)
         extra = {name: values[self._length - 1 :] for name, values in columns.items()}
-        return Rows({INPUT: np.ascontiguousarray(windows)}, extra)
+        return InputRows({INPUT: np.ascontiguousarray(windows)}, extra)
 
-    def of_array(self, values: Any) -> Rows:
+    def of_array(self, values: Any) -> InputRows:
         """Rows from windows as nested lists."""
         try:
             windows = np.array(values)
@@ -73,7 +73,7 @@ class SeriesReader:
             raise DataError(f"got {shown(values)} that is no array of numbers, expected [{self._dimensions()}]")
         return self.of_tensors({INPUT: windows})
 
-    def of_tensors(self, tensors: Mapping[str, np.ndarray]) -> Rows:
+    def of_tensors(self, tensors: Mapping[str, np.ndarray]) -> InputRows:
         """Rows from the tensor `series`."""
         check_names(tensors, self.inputs)
         values = column_of(tensors, INPUT)
@@ -83,7 +83,7 @@ class SeriesReader:
             raise DataError("input 'series': got BYTES, expected FP64, or another type of numbers")
         windows = finite(np.ascontiguousarray(values, np.float64), INPUT)
         last = {name: _plain(windows[:, -1, at]) for at, name in enumerate(self.numbers)}
-        return Rows({INPUT: windows}, last)
+        return InputRows({INPUT: windows}, last)
 
     def item_schema(self) -> Schema | None:
         """A window."""

@@ -24,7 +24,7 @@ class Threshold:
 
 
 @dataclass(frozen=True)
-class Resampled:
+class ResampledMetrics:
     """Each model's metric, plain and on the same resamples."""
 
     metric: Metric
@@ -74,13 +74,13 @@ def resample_models(
     resamples: int,
     seed: int = 0,
     clusters: Array | None = None,
-) -> Resampled:
+) -> ResampledMetrics:
     """Take the metric of every model on the examples and on the same resamples of them."""
     evaluators = [evaluator(metric, target, prediction) for prediction in models.values()]
     drawn = resample(evaluators, len(target), resamples, seed, clusters)
     once = np.ones(len(target))
     values = {name: each(once) for name, each in zip(models, evaluators, strict=True)}
-    return Resampled(metric, values, {name: drawn[:, column] for column, name in enumerate(models)})
+    return ResampledMetrics(metric, values, {name: drawn[:, column] for column, name in enumerate(models)})
 
 
 def mcnemar_difference(

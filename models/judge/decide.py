@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from models.errors import DataError, UsageError
-from models.judge.comparison import Resampled, Threshold, mcnemar_difference, resample_models
+from models.judge.comparison import ResampledMetrics, Threshold, mcnemar_difference, resample_models
 from models.judge.evidence import Evidence
 from models.judge.gates import gates_of, number, sample_gate
 from models.judge.slices import judge_slices
@@ -55,14 +55,14 @@ def judge(
     return draft.model_copy(update={"gates": gates, "decision": decision, "reasons": _reasons(draft, gates)})
 
 
-class Replay(NamedTuple):
+class VerdictReplay(NamedTuple):
     """Whether the same evidence gave the same verdict again, and where it differs if not."""
 
     same: bool
     differences: list[str]
 
 
-def replay(verdict: Verdict, evidence: Evidence, metric: Metric) -> Replay:
+def replay(verdict: Verdict, evidence: Evidence, metric: Metric) -> VerdictReplay:
     """Judge the evidence again by the verdict's own rules and compare every number (relative 1e-9) and word.
 
     Raises:
@@ -74,7 +74,7 @@ def replay(verdict: Verdict, evidence: Evidence, metric: Metric) -> Replay:
         raise DataError(f"not the evidence of this verdict: other values in {', '.join(sorted(changed))}")
     again = judge(evidence, verdict.rules, metric, verdict.good_enough, verdict.max_latency_ms, verdict.seed)
     differences = _differences("", verdict.model_dump(mode="json"), again.model_dump(mode="json"))
-    return Replay(not differences, differences)
+    return VerdictReplay(not differences, differences)
 
 
 def _measured(evidence: Evidence, rules: spec.Judge, metric: Metric, seed: int) -> Verdict:
@@ -114,7 +114,7 @@ def _measured(evidence: Evidence, rules: spec.Judge, metric: Metric, seed: int) 
     return draft
 
 
-def _against_champion(evidence: Evidence, rules: spec.Judge, result: Resampled) -> Difference | None:
+def _against_champion(evidence: Evidence, rules: spec.Judge, result: ResampledMetrics) -> Difference | None:
     if evidence.champion is None:
         return None
     strict = rules.mode == "superiority"
@@ -124,7 +124,7 @@ def _against_champion(evidence: Evidence, rules: spec.Judge, result: Resampled) 
     return result.difference("champion", threshold, rules.confidence)
 
 
-def _every_metric(evidence: Evidence, metric: Metric, result: Resampled) -> dict[str, dict[str, float | None]]:
+def _every_metric(evidence: Evidence, metric: Metric, result: ResampledMetrics) -> dict[str, dict[str, float | None]]:
     values: dict[str, dict[str, float | None]] = {metric.name: dict(result.values)}
     for each in metrics_for(evidence.task):
         if each.name != metric.name:

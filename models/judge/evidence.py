@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from models.errors import DataError
-from models.judge.verdict import Cost, Parity
+from models.judge.verdict import Parity, ServingCost
 from models.metrics.metrics import Array, check_examples
 from models.project_spec.blocks import Task
 
@@ -38,8 +38,8 @@ class Evidence:
     """Whole numbers (example,) from 0 on, where examples hang together: groups, or stretches of a series."""
     challenger_id: str | None = None
     champion_id: str | None = None
-    challenger_cost: Cost = field(default_factory=Cost)
-    champion_cost: Cost | None = None
+    challenger_cost: ServingCost = field(default_factory=ServingCost)
+    champion_cost: ServingCost | None = None
     parity: Parity | None = None
 
     @property

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from models.judge.comparison import Resampled, Threshold, resample_models
+from models.judge.comparison import ResampledMetrics, Threshold, resample_models
 from models.judge.evidence import Evidence, as_text
 from models.judge.gates import LEAST_CLUSTERS
 from models.judge.verdict import Slice
@@ -96,7 +96,7 @@ def _too_few(num_examples: int, clusters: Array | None) -> str:
     return ""
 
 
-def _note(result: Resampled) -> str:
+def _note(result: ResampledMetrics) -> str:
     if not np.isfinite(list(result.values.values())).all():
         return f"{result.metric.name} is undefined here: not tested"
     return ""

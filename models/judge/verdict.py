@@ -60,7 +60,7 @@ class Slice(_Part):
     note: str = ""
 
 
-class Cost(_Part):
+class ServingCost(_Part):
     """What one model costs to serve: p50 of one row on one thread, and the size of what is loaded."""
 
     latency_ms: Number = None
@@ -118,8 +118,8 @@ class Verdict(_Part):
     metrics: dict[str, dict[str, Number]] = Field(
         default_factory=dict, description="Every ready metric of the task: name -> model -> value."
     )
-    challenger_cost: Cost = Field(default_factory=Cost)
-    champion_cost: Cost | None = None
+    challenger_cost: ServingCost = Field(default_factory=ServingCost)
+    champion_cost: ServingCost | None = None
     parity: Parity | None = None
     digests: dict[str, str] = Field(default_factory=dict, description="SHA-256 of each array of the evidence.")
 

@@ -11,7 +11,7 @@ from models.metrics.classification import predicted_class
 from models.metrics.metrics import Array
 
 
-class Discordant(NamedTuple):
+class DiscordantPairs(NamedTuple):
     """Numbers of examples that one classifier alone gets right."""
 
     challenger: int
@@ -19,13 +19,13 @@ class Discordant(NamedTuple):
     num_examples: int
 
 
-def discordant(target: Array, challenger: Array, champion: Array) -> Discordant:
+def discordant(target: Array, challenger: Array, champion: Array) -> DiscordantPairs:
     """Count the examples on which the two differ in being right; predictions as probabilities."""
     right, before = predicted_class(challenger) == target, predicted_class(champion) == target
-    return Discordant(int((right & ~before).sum()), int((before & ~right).sum()), len(target))
+    return DiscordantPairs(int((right & ~before).sum()), int((before & ~right).sum()), len(target))
 
 
-def midp(counts: Discordant) -> float:
+def midp(counts: DiscordantPairs) -> float:
     """Two-sided mid-p value of "both err equally often"; 1 when they never differ.
 
     Source: Fagerland, Lydersen and Laake (2013), BMC Medical Research Methodology 13:91.
@@ -38,7 +38,7 @@ def midp(counts: Discordant) -> float:
     return float(2 * binom.cdf(fewer, total, 0.5) - binom.pmf(fewer, total, 0.5))
 
 
-def difference(counts: Discordant, confidence: float) -> tuple[float, float, float, float]:
+def difference(counts: DiscordantPairs, confidence: float) -> tuple[float, float, float, float]:
     """Gain in accuracy, the two ends of its interval, and its standard error.
 
     Source: Bonett and Price (2012), Statistical Methods in Medical Research 21(5): adjusted Wald interval.

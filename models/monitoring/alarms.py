@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from models.judge.verdict import Estimate
-from models.monitoring.report import Findings, State, Window
-from models.project_spec.watch_and_retrain import Watch
+from models.monitoring.report import MonitoringReport, State, Window
+from models.project_spec.watch_and_retrain import Monitor
 from models.triggers.signal import Kind, Signal
 
 
@@ -21,10 +21,10 @@ class _Check(NamedTuple):
     can: Callable[[Window], bool]
     """Whether the window can be asked: no label, no realised metric."""
     alarms: Callable[[Window], bool]
-    words: Callable[[Window, Findings], str]
+    words: Callable[[Window, MonitoringReport], str]
 
 
-def signals(findings: Findings, watch: Watch) -> list[Signal]:
+def signals(findings: MonitoringReport, watch: Monitor) -> list[Signal]:
     """What the champion's last windows ask for: broken contract, decay, drift of the predictions, in this order.
 
     A check asks when `watch.alarms` of the last `watch.of` windows that it could be done on alarm, the last of them
@@ -39,7 +39,7 @@ def signals(findings: Findings, watch: Watch) -> list[Signal]:
     return found
 
 
-def overall(findings: Findings, watch: Watch) -> tuple[State, str]:
+def overall(findings: MonitoringReport, watch: Monitor) -> tuple[State, str]:
     """The traffic light and its reason: the worst signal, else the worst that single windows say, else all is well."""
     asked = signals(findings, watch)
     if asked:
@@ -53,7 +53,7 @@ def overall(findings: Findings, watch: Watch) -> tuple[State, str]:
     return ("green" if last.state == "green" else "amber"), last.reason
 
 
-def _nothing_yet(findings: Findings) -> str:
+def _nothing_yet(findings: MonitoringReport) -> str:
     if findings.champion is None:
         return "there is no champion to watch"
     count, labels = findings.num_predictions, findings.num_labels
@@ -61,7 +61,7 @@ def _nothing_yet(findings: Findings) -> str:
     return f"version {findings.champion} has no whole window yet ({counted} so far)"
 
 
-def _signal(findings: Findings, check: _Check, alarming: list[Window], num_windows: int) -> Signal:
+def _signal(findings: MonitoringReport, check: _Check, alarming: list[Window], num_windows: int) -> Signal:
     last = alarming[-1]
     several = f"{len(alarming)} of the last {num_windows} windows: " if num_windows > 1 else ""
     return Signal(
@@ -79,7 +79,7 @@ def _signal(findings: Findings, check: _Check, alarming: list[Window], num_windo
     )
 
 
-def _numbers(findings: Findings, window: Window) -> dict[str, object]:
+def _numbers(findings: MonitoringReport, window: Window) -> dict[str, object]:
     return {
         "metric": findings.metric,
         "verdict": findings.verdict.model_dump() if findings.verdict else None,
@@ -101,7 +101,7 @@ def words_of_breaches(window: Window) -> str:
     return _listed(breach.reason for breach in window.breaches)
 
 
-def words_of_decay(window: Window, findings: Findings) -> str:
+def words_of_decay(window: Window, findings: MonitoringReport) -> str:
     """The realised metric of a window beside what its version was promoted with."""
     now, then = window.realised, findings.verdict
     assert now is not None

@@ -18,15 +18,15 @@ from models.monitoring.correlation import changes
 from models.monitoring.drift import comparable, feature_drift, score_drift
 from models.monitoring.performance import is_decayed, realised
 from models.monitoring.reference import Reference
-from models.monitoring.report import Correlation, Drift, Findings, State, Window
-from models.monitoring.tally import Bounds, Tally
-from models.project_spec.watch_and_retrain import Watch
+from models.monitoring.report import Correlation, Drift, MonitoringReport, State, Window
+from models.monitoring.tally import Bounds, PredictionCounts
+from models.project_spec.watch_and_retrain import Monitor
 
 ALL_WELL = "nothing unusual"
 
 
 @dataclass(frozen=True)
-class Watched:
+class AssessmentRules:
     """What the windows of one version are judged by.
 
     Attributes:
@@ -38,7 +38,7 @@ class Watched:
     """
 
     version: str
-    watch: Watch
+    watch: Monitor
     metric: Metric
     reference: Reference | None = None
     promoted: Estimate | None = None
@@ -46,7 +46,7 @@ class Watched:
 
 
 @dataclass(frozen=True)
-class Predicted:
+class WindowPredictions:
     """The predictions of one window.
 
     Attributes:
@@ -62,7 +62,7 @@ class Predicted:
     first: int
     begin: float
     end: float
-    tally: Tally
+    tally: PredictionCounts
     whole: bool
     num_labels: int
     target: NDArray[Any]
@@ -70,7 +70,7 @@ class Predicted:
     scores: NDArray[np.float64]
 
 
-def assess(predicted: Predicted, watched: Watched, past: Sequence[Window] = ()) -> Window:
+def assess(predicted: WindowPredictions, watched: AssessmentRules, past: Sequence[Window] = ()) -> Window:
     """The window as it is known now. Pure: the same given, the same found.
 
     Args:
@@ -129,7 +129,7 @@ def _correlation(one: Correlation) -> str:
     return f"{one.first} and {one.second}, rank correlation {one.reference:.2f} in training, now {one.now:.2f}"
 
 
-def _estimated(predicted: Predicted, watched: Watched) -> float | None:
+def _estimated(predicted: WindowPredictions, watched: AssessmentRules) -> float | None:
     calibration = watched.reference.calibration if watched.reference else None
     if calibration is None or not len(predicted.scores):
         return None
@@ -137,18 +137,20 @@ def _estimated(predicted: Predicted, watched: Watched) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _correlations(now: Tally, reference: Reference, watch: Watch) -> list[Correlation]:
+def _correlations(now: PredictionCounts, reference: Reference, watch: Monitor) -> list[Correlation]:
     if now.gram is None or not reference.gram:
         return []
     names = [column.name for column in reference.correlated]
     return changes(np.asarray(reference.gram), now.gram, names, watch.alpha)
 
 
-def sum_up(project: str, at: float, windows: Sequence[Window], watched: Watched | None, **counts: Any) -> Findings:
+def sum_up(
+    project: str, at: float, windows: Sequence[Window], watched: AssessmentRules | None, **counts: Any
+) -> MonitoringReport:
     """All windows, the traffic light over them and its reason."""
     from models.monitoring.alarms import overall
 
-    told = Findings(
+    told = MonitoringReport(
         project=project,
         at=at,
         champion=watched.version if watched else None,

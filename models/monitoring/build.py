@@ -17,8 +17,8 @@ from models.data.preparation import ROWS_FILE, SPLITS, Preparation
 from models.inference.predict import predict
 from models.monitoring.calibration import fit_calibration
 from models.monitoring.histogram import Bins, CategoricalBins, as_numbers, numeric_bins
-from models.monitoring.reference import Column, Reference
-from models.monitoring.tally import INPUT, Tally, scores_of, tally
+from models.monitoring.reference import Reference, ReferenceColumn
+from models.monitoring.tally import INPUT, PredictionCounts, scores_of, tally
 from models.project_spec.reserved_columns import SPLIT_COLUMN
 
 BATCH_ROWS = 1 << 16
@@ -66,21 +66,21 @@ def reference_of(
 def _with_columns(empty: Reference, preparation: Preparation, rows: Rows) -> Reference:
     bins: list[Bins] = [numeric_bins(part.name, _values(rows, part.name)) for part in preparation.numeric]
     bins += [CategoricalBins(name=part.name, categories=part.categories) for part in preparation.categorical]
-    blank = [Column(bins=each, counts=np.zeros(each.num_cells, dtype=np.int64)) for each in bins]
+    blank = [ReferenceColumn(bins=each, counts=np.zeros(each.num_cells, dtype=np.int64)) for each in bins]
     unfilled = empty.model_copy(update={"columns": blank, "scores": []})
     train, test = (_tally(rows, split, unfilled) for split in ("train", "test"))
     columns = [
-        Column(bins=each, counts=train.counts[INPUT + each.name], outside=_outside(each, test.counts))
+        ReferenceColumn(bins=each, counts=train.counts[INPUT + each.name], outside=_outside(each, test.counts))
         for each in bins
         if train.num_rows
     ]
     return empty.model_copy(update={"columns": columns, "gram": [] if train.gram is None else train.gram.tolist()})
 
 
-def _tally(rows: Rows, split: str, reference: Reference) -> Tally:
+def _tally(rows: Rows, split: str, reference: Reference) -> PredictionCounts:
     names = [column.name for column in reference.columns]
     renamed = (table.rename_columns([INPUT + name for name in names]) for table in rows(split, names))
-    return sum((tally(table, reference) for table in renamed), Tally())
+    return sum((tally(table, reference) for table in renamed), PredictionCounts())
 
 
 def _values(rows: Rows, name: str) -> NDArray[np.float64]:
@@ -98,9 +98,9 @@ def _outside(bins: Bins, test: Any) -> float:
     return 0.0 if counts is None else bins.num_outside(counts) / max(1, int(bins.values_of(counts).sum()))
 
 
-def _score(name: str, values: NDArray[Any], classes: list[str] | None) -> Column:
+def _score(name: str, values: NDArray[Any], classes: list[str] | None) -> ReferenceColumn:
     if values.dtype.kind == "f":
         bins: Bins = numeric_bins(name, values)
-        return Column(bins=bins, counts=bins.count(pa.array(values)))
+        return ReferenceColumn(bins=bins, counts=bins.count(pa.array(values)))
     bins = CategoricalBins(name=name, categories=[str(index) for index in range(len(classes or ()))])
-    return Column(bins=bins, counts=bins.count(pa.array(values.astype(str), pa.string())))
+    return ReferenceColumn(bins=bins, counts=bins.count(pa.array(values.astype(str), pa.string())))

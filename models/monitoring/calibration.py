@@ -13,7 +13,7 @@ Array = NDArray[np.float64]
 MOST_KNOTS = 200
 
 
-class Curve(BaseModel):
+class CalibrationCurve(BaseModel):
     """Stated chances, ascending, and what each came to: straight lines between."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -27,7 +27,7 @@ class Calibration(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    curves: list[Curve] = Field(min_length=1)
+    curves: list[CalibrationCurve] = Field(min_length=1)
 
     def chances(self, prediction: Array) -> Array:
         """Calibrated chance of each class, (example, class), rows summing to 1; two columns for binary."""
@@ -48,15 +48,15 @@ def fit_calibration(target: NDArray[np.int64], prediction: Array) -> Calibration
     return Calibration(curves=[_curve(target == place, prediction[:, place]) for place in range(prediction.shape[1])])
 
 
-def _curve(came_true: NDArray[np.bool_], stated: Array) -> Curve:
+def _curve(came_true: NDArray[np.bool_], stated: Array) -> CalibrationCurve:
     from scipy.optimize import isotonic_regression
 
     scores, index, counts = np.unique(np.asarray(stated, dtype=np.float64), return_inverse=True, return_counts=True)
     # Equal scores are one point before anything is fitted: else the order of the rows would tell them apart.
     heights = np.asarray(isotonic_regression(np.bincount(index, came_true) / counts, weights=counts).x)
     kept = np.unique(np.linspace(0, len(scores) - 1, MOST_KNOTS).astype(np.int64))
-    return Curve(stated=scores[kept].tolist(), observed=heights[kept].tolist())
+    return CalibrationCurve(stated=scores[kept].tolist(), observed=heights[kept].tolist())
 
 
-def _read(curve: Curve, stated: Array) -> Array:
+def _read(curve: CalibrationCurve, stated: Array) -> Array:
     return np.interp(stated, curve.stated, curve.observed)

@@ -10,16 +10,16 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from models.monitoring.distances import shares_differ
 from models.monitoring.histogram import NumericBins
-from models.monitoring.reference import Column
-from models.monitoring.report import Breach
-from models.monitoring.tally import INPUT, Bounds, Tally
+from models.monitoring.reference import ReferenceColumn
+from models.monitoring.report import ContractBreach
+from models.monitoring.tally import INPUT, Bounds, PredictionCounts
 from models.project_spec.blocks import Data
-from models.project_spec.watch_and_retrain import Watch
+from models.project_spec.watch_and_retrain import Monitor
 
 _BETWEEN = "column_values_to_be_between"
 
 
-def bounds_of(columns: Sequence[Column], data: Data, seasonal: Sequence[str] = ()) -> Bounds:
+def bounds_of(columns: Sequence[ReferenceColumn], data: Data, seasonal: Sequence[str] = ()) -> Bounds:
     """Least and greatest value of each numeric column that has any."""
     declared = _declared(data)
     found: dict[str, tuple[float | None, float | None]] = {}
@@ -33,14 +33,18 @@ def bounds_of(columns: Sequence[Column], data: Data, seasonal: Sequence[str] = (
     return found
 
 
-def breaches(now: Tally, columns: Sequence[Column], watch: Watch, bounds: Bounds) -> list[Breach]:
+def breaches(
+    now: PredictionCounts, columns: Sequence[ReferenceColumn], watch: Monitor, bounds: Bounds
+) -> list[ContractBreach]:
     """The columns of a window that break the contract, in the reference's order."""
     if not now.num_rows:
         return []
     return [breach for column in columns for breach in _of_column(now, column, watch, bounds)]
 
 
-def _of_column(now: Tally, column: Column, watch: Watch, bounds: Bounds) -> Iterator[Breach]:
+def _of_column(
+    now: PredictionCounts, column: ReferenceColumn, watch: Monitor, bounds: Bounds
+) -> Iterator[ContractBreach]:
     counts = now.counts.get(INPUT + column.name)
     if counts is None:
         return
@@ -55,30 +59,32 @@ def _of_column(now: Tally, column: Column, watch: Watch, bounds: Bounds) -> Iter
         yield from _categories(column, column.bins.num_outside(counts) / present, watch)
 
 
-def _nulls(now: Tally, column: Column, missing: int, watch: Watch) -> Iterator[Breach]:
+def _nulls(now: PredictionCounts, column: ReferenceColumn, missing: int, watch: Monitor) -> Iterator[ContractBreach]:
     share = missing / now.num_rows
     before = column.bins.num_missing(column.counts)
     differ = shares_differ(missing, now.num_rows, before, column.num_rows)
     if abs(share - column.nulls) > watch.nulls and differ < watch.alpha:
         words = f"{column.name}: {_percent(share)} of the values are missing, in training {_percent(column.nulls)}"
-        yield Breach(column=column.name, kind="nulls", share=share, expected=column.nulls, reason=words)
+        yield ContractBreach(column=column.name, kind="nulls", share=share, expected=column.nulls, reason=words)
 
 
-def _range(name: str, share: float, bounds: tuple[float | None, float | None], watch: Watch) -> Iterator[Breach]:
+def _range(
+    name: str, share: float, bounds: tuple[float | None, float | None], watch: Monitor
+) -> Iterator[ContractBreach]:
     if share > watch.new_categories:
         low, high = bounds
         allowed = " and ".join(
             f"{word} {limit:g}" for word, limit in (("at least", low), ("at most", high)) if limit is not None
         )
         words = f"{name}: {_percent(share)} of the values are out of range, expected {allowed}"
-        yield Breach(column=name, kind="range", share=share, expected=0.0, reason=words)
+        yield ContractBreach(column=name, kind="range", share=share, expected=0.0, reason=words)
 
 
-def _categories(column: Column, share: float, watch: Watch) -> Iterator[Breach]:
+def _categories(column: ReferenceColumn, share: float, watch: Monitor) -> Iterator[ContractBreach]:
     usual = max(column.outside, column.bins.num_outside(column.counts) / max(1, column.num_rows))
     if share > usual + watch.new_categories:
         words = f"{column.name}: {_percent(share)} of the values are categories that training never saw"
-        yield Breach(column=column.name, kind="categories", share=share, expected=usual, reason=words)
+        yield ContractBreach(column=column.name, kind="categories", share=share, expected=usual, reason=words)
 
 
 def _declared(data: Data) -> Mapping[str, tuple[float | None, float | None]]:

@@ -16,10 +16,10 @@ import numpy as np
 
 from models.monitoring import distances
 from models.monitoring.histogram import Bins, Counts, NumericBins
-from models.monitoring.reference import Column
+from models.monitoring.reference import ReferenceColumn
 from models.monitoring.report import Drift, Level, Window
-from models.monitoring.tally import INPUT, SCORE, Tally
-from models.project_spec.watch_and_retrain import Watch
+from models.monitoring.tally import INPUT, SCORE, PredictionCounts
+from models.project_spec.watch_and_retrain import Monitor
 
 FEWEST_PAST = 20
 """Past windows without which the limits stay what the spec says: a 99th percentile of fewer is just their largest."""
@@ -27,7 +27,9 @@ PERCENTILE = 0.99
 SAME_LENGTH = 1.5
 
 
-def feature_drift(now: Tally, columns: Sequence[Column], watch: Watch, past: Sequence[Window] = ()) -> list[Drift]:
+def feature_drift(
+    now: PredictionCounts, columns: Sequence[ReferenceColumn], watch: Monitor, past: Sequence[Window] = ()
+) -> list[Drift]:
     """The columns of a window, furthest drifted first.
 
     Args:
@@ -40,12 +42,14 @@ def feature_drift(now: Tally, columns: Sequence[Column], watch: Watch, past: Seq
     return sorted(found, key=lambda drift: (drift.level == "none", -(drift.psi or 0.0)))
 
 
-def score_drift(now: Tally, scores: Sequence[Column], watch: Watch, past: Sequence[Window] = ()) -> list[Drift]:
+def score_drift(
+    now: PredictionCounts, scores: Sequence[ReferenceColumn], watch: Monitor, past: Sequence[Window] = ()
+) -> list[Drift]:
     """The predictions of a window: the score, or of many classes the likeliest one and its chance."""
     return _table(now, SCORE, scores, watch, {name: _past(past, name, "predictions") for name in _names(scores)})
 
 
-def comparable(past: Iterable[Window], num_rows: int, watch: Watch) -> list[Window]:
+def comparable(past: Iterable[Window], num_rows: int, watch: Monitor) -> list[Window]:
     """The past windows whose noise is of the same size: whole, about as long, and not among the last `watch.of`.
 
     The last ones are left out: a drift must not raise the limit that is to tell of it.
@@ -59,7 +63,7 @@ def comparable(past: Iterable[Window], num_rows: int, watch: Watch) -> list[Wind
 
 
 def _table(
-    now: Tally, prefix: str, columns: Sequence[Column], watch: Watch, past: dict[str, list[float]]
+    now: PredictionCounts, prefix: str, columns: Sequence[ReferenceColumn], watch: Monitor, past: dict[str, list[float]]
 ) -> list[Drift]:
     there = [column for column in columns if prefix + column.name in now.counts]
     measured = [_measure(column, now.counts[prefix + column.name]) for column in there]
@@ -68,7 +72,7 @@ def _table(
     return [_judged(drift, corrected.get(drift.name), watch, past[drift.name]) for drift in measured]
 
 
-def _measure(column: Column, now: Counts) -> Drift:
+def _measure(column: ReferenceColumn, now: Counts) -> Drift:
     bins, reference = column.bins, column.counts
     before, after = bins.values_of(reference), bins.values_of(now)
     num_values, missing = int(after.sum()), bins.num_missing(now)
@@ -103,7 +107,7 @@ def _distances(bins: Bins, before: Counts, after: Counts) -> dict[str, object]:
     return found
 
 
-def _judged(drift: Drift, p_holm: float | None, watch: Watch, past: list[float]) -> Drift:
+def _judged(drift: Drift, p_holm: float | None, watch: Monitor, past: list[float]) -> Drift:
     usual = float(np.quantile(past, PERCENTILE)) if len(past) >= FEWEST_PAST else 0.0
     warn_at, strong_at = max(watch.psi, usual), max(watch.psi_strong, usual)
     seasonal = drift.name in watch.seasonal
@@ -119,5 +123,5 @@ def _past(windows: Iterable[Window], name: str, among: str) -> list[float]:
     return [drift.psi for drift in rows if drift.psi is not None]
 
 
-def _names(columns: Iterable[Column | Drift]) -> list[str]:
+def _names(columns: Iterable[ReferenceColumn | Drift]) -> list[str]:
     return [column.name for column in columns]

@@ -23,7 +23,7 @@ Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Examples:
+class KeyedPredictions:
     """Predictions by ascending key.
 
     Attributes:
@@ -37,19 +37,19 @@ class Examples:
     label: Array
 
     @classmethod
-    def empty(cls) -> Examples:
+    def empty(cls) -> KeyedPredictions:
         """None yet."""
         return cls(np.zeros(0, np.uint64), np.zeros(0), np.zeros(0))
 
-    def with_more(self, keys: Keys, prediction: Array) -> Examples:
+    def with_more(self, keys: Keys, prediction: Array) -> KeyedPredictions:
         """These and further ones, whose keys are new."""
         all_keys = np.concatenate([self.keys, keys])
         order = np.argsort(all_keys, kind="stable")
         known = self.prediction if len(self.keys) else prediction[:0]
         label = np.concatenate([self.label, np.full(len(keys), np.nan)])
-        return Examples(all_keys[order], np.concatenate([known, prediction])[order], label[order])
+        return KeyedPredictions(all_keys[order], np.concatenate([known, prediction])[order], label[order])
 
-    def with_labels(self, keys: Keys, label: Array) -> tuple[Examples, NDArray[np.bool_]]:
+    def with_labels(self, keys: Keys, label: Array) -> tuple[KeyedPredictions, NDArray[np.bool_]]:
         """With labels for those keys that are among these, and which were; of several for one the last counts."""
         if not len(self.keys):
             return self, np.zeros(len(keys), dtype=bool)
@@ -57,7 +57,7 @@ class Examples:
         found = self.keys[place] == keys
         told = self.label.copy()
         told[place[found]] = label[found]
-        return Examples(self.keys, self.prediction, told), found
+        return KeyedPredictions(self.keys, self.prediction, told), found
 
     @property
     def labelled(self) -> NDArray[np.bool_]:
@@ -72,7 +72,7 @@ class Examples:
         return bytes(save({name: np.ascontiguousarray(each) for name, each in parts.items()}))
 
     @classmethod
-    def from_bytes(cls, content: bytes) -> Examples:
+    def from_bytes(cls, content: bytes) -> KeyedPredictions:
         """What `to_bytes` wrote."""
         from safetensors.numpy import load
 

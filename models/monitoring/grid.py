@@ -15,7 +15,7 @@ MOST_STEPS = 8
 Array = NDArray[np.float64]
 
 
-class Grid:
+class BinEdges:
     """Places values between ascending `edges`, as `numpy.searchsorted(edges, values, side="right")` does."""
 
     def __init__(self, edges: Array) -> None:

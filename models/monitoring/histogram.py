@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
 from models.data.columns import as_text
-from models.monitoring.grid import Grid
+from models.monitoring.grid import BinEdges
 
 NUM_BINS = 256
 MOST_QUANTILE_VALUES = 1_000_000
@@ -50,9 +50,9 @@ class NumericBins(_Part):
         return self.grid.place(values)
 
     @cached_property
-    def grid(self) -> Grid:
+    def grid(self) -> BinEdges:
         """What finds bins fast."""
-        return Grid(np.asarray(self.edges, dtype=np.float64))
+        return BinEdges(np.asarray(self.edges, dtype=np.float64))
 
     def count(self, column: pa.ChunkedArray | pa.Array) -> Counts:
         """Counts of numbers; null and NaN are missing."""

@@ -9,14 +9,18 @@ from models.judge.verdict import Estimate
 from models.metrics.bootstrap import percentile_interval, resample
 from models.metrics.metrics import Metric
 from models.metrics.resampling import evaluator
-from models.project_spec.watch_and_retrain import Watch
+from models.project_spec.watch_and_retrain import Monitor
 
 RESAMPLES = 400
 """The ends of a 95 % interval then vary by about a tenth of its width between seeds."""
 
 
 def realised(
-    metric: Metric, target: NDArray[np.int64 | np.float64], prediction: NDArray[np.float64], watch: Watch, seed: int = 0
+    metric: Metric,
+    target: NDArray[np.int64 | np.float64],
+    prediction: NDArray[np.float64],
+    watch: Monitor,
+    seed: int = 0,
 ) -> Estimate | None:
     """The metric of labelled predictions with its bootstrap interval; None with too few labels, or where undefined.
 

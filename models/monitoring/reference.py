@@ -34,7 +34,7 @@ class _Part(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
 
 
-class Column(_Part):
+class ReferenceColumn(_Part):
     """A column, or the score, with its counts in training (of the score: on the test rows)."""
 
     bins: Bins
@@ -63,8 +63,8 @@ class Reference(_Part):
     version: int = 1
     task: Task
     classes: list[str] | None = None
-    columns: list[Column] = Field(default_factory=list)
-    scores: list[Column] = Field(description="`score`, or of many classes `confidence` and `class`.")
+    columns: list[ReferenceColumn] = Field(default_factory=list)
+    scores: list[ReferenceColumn] = Field(description="`score`, or of many classes `confidence` and `class`.")
     gram: list[list[float]] = Field(
         default_factory=list,
         description="Gram matrix of the ranks of the first numeric columns (models/monitoring/tally.py).",
@@ -72,7 +72,7 @@ class Reference(_Part):
     calibration: Calibration | None = Field(None, description="Of classifications: what stated chances came to.")
 
     @property
-    def correlated(self) -> list[Column]:
+    def correlated(self) -> list[ReferenceColumn]:
         """The numeric columns whose rank correlations are watched."""
         return [column for column in self.columns if column.bins.kind == "numeric"][:MOST_CORRELATED]
 

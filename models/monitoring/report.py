@@ -21,7 +21,7 @@ class _Part(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Breach(_Part):
+class ContractBreach(_Part):
     """A column that breaks what the model was promised of its input."""
 
     column: str
@@ -74,7 +74,7 @@ class Window(_Part):
     num_predictions: int
     num_labels: int = Field(0, description="Predictions whose label is known by now: it may still rise.")
     whole: bool = Field(description="False while it fills; only whole windows count.")
-    breaches: list[Breach] = Field(default_factory=list)
+    breaches: list[ContractBreach] = Field(default_factory=list)
     realised: Estimate | None = Field(None, description="The goal's metric on labelled predictions; None: too few.")
     num_measured: int = Field(0, description="Examples that `realised` was taken of.")
     decayed: bool = Field(False, description="`realised` lies under the verdict's interval by more than the margin.")
@@ -91,7 +91,7 @@ class Window(_Part):
         return any(drift.level != "none" for drift in self.predictions)
 
 
-class Findings(_Part):
+class MonitoringReport(_Part):
     """All that one look found; `watch.json` holds the latest.
 
     `state` is that of the champion's checks over the last windows, by the rule of `alarms` of `of`.

@@ -23,7 +23,7 @@ Bounds = Mapping[str, tuple[float | None, float | None]]
 
 
 @dataclass(frozen=True)
-class Tally:
+class PredictionCounts:
     """Counts of some predictions.
 
     Attributes:
@@ -39,8 +39,8 @@ class Tally:
     broken: Mapping[str, int] = field(default_factory=dict)
     gram: NDArray[np.float64] | None = None
 
-    def __add__(self, other: Tally) -> Tally:
-        return Tally(
+    def __add__(self, other: PredictionCounts) -> PredictionCounts:
+        return PredictionCounts(
             self.num_rows + other.num_rows,
             _sum(self.counts, other.counts),
             _sum(self.broken, other.broken),
@@ -58,7 +58,7 @@ class Tally:
         return bytes(save({**tensors, "rows": np.array([self.num_rows], dtype=np.int64)}))
 
     @classmethod
-    def from_bytes(cls, content: bytes) -> Tally:
+    def from_bytes(cls, content: bytes) -> PredictionCounts:
         """What `to_bytes` wrote."""
         from safetensors.numpy import load
 
@@ -73,7 +73,7 @@ class Tally:
         return cls(int(tensors["rows"][0]), named["counts"], broken, tensors.get(_GRAM))
 
 
-def tally(table: pa.Table, reference: Reference, bounds: Bounds | None = None) -> Tally:
+def tally(table: pa.Table, reference: Reference, bounds: Bounds | None = None) -> PredictionCounts:
     """Count rows of a prediction log.
 
     Args:
@@ -101,7 +101,7 @@ def tally(table: pa.Table, reference: Reference, bounds: Bounds | None = None) -
         if bounds and column.name in bounds:
             broken[name] = _num_outside(numbers, bounds[column.name])
     counts |= _count_scores(table, reference) if reference.scores else {}
-    return Tally(table.num_rows, counts, broken, _gram(ranks, table.num_rows) if ranks else None)
+    return PredictionCounts(table.num_rows, counts, broken, _gram(ranks, table.num_rows) if ranks else None)
 
 
 def predictions_of(table: pa.Table, task: Task) -> NDArray[np.float64]:

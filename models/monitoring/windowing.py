@@ -13,10 +13,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from models.data.seen_hashes import Seen
-from models.monitoring.examples import Examples, Keys, keys_of, sampled
+from models.data.seen_hashes import SortedHashSet
+from models.monitoring.examples import KeyedPredictions, Keys, keys_of, sampled
 from models.monitoring.reference import Reference
-from models.monitoring.tally import Bounds, Tally, predictions_of, tally
+from models.monitoring.tally import Bounds, PredictionCounts, predictions_of, tally
 from models.project_spec.blocks import Task
 
 HOUR_S = 3600
@@ -25,7 +25,7 @@ REMEMBERED = 1_000_000
 
 
 @dataclass(frozen=True)
-class Rules:
+class WindowingRules:
     """How the predictions of a version are counted.
 
     Attributes:
@@ -40,7 +40,7 @@ class Rules:
 
 
 @dataclass
-class Filling:
+class OpenWindow:
     """A window of one version.
 
     Attributes:
@@ -56,9 +56,9 @@ class Filling:
     size: int
     begin: float = float("inf")
     end: float = float("-inf")
-    hours: dict[int, Tally] = field(default_factory=dict)
+    hours: dict[int, PredictionCounts] = field(default_factory=dict)
     keys: list[Keys] = field(default_factory=list)
-    examples: Examples = field(default_factory=Examples.empty)
+    examples: KeyedPredictions = field(default_factory=KeyedPredictions.empty)
 
     @property
     def num_rows(self) -> int:
@@ -71,18 +71,18 @@ class Filling:
         return self.num_rows >= self.size
 
     @property
-    def tally(self) -> Tally:
+    def tally(self) -> PredictionCounts:
         """The counts of all hours."""
-        return sum(self.hours.values(), Tally())
+        return sum(self.hours.values(), PredictionCounts())
 
 
 def fill(
-    window: Filling,
+    window: OpenWindow,
     table: pa.Table,
-    seen: Seen,
+    seen: SortedHashSet,
     size: int,
-    rules: Rules,
-) -> Iterator[Filling]:
+    rules: WindowingRules,
+) -> Iterator[OpenWindow]:
     """Count the rows of one version into its window and those after it; gives each window that changed, in order.
 
     Args:
@@ -98,22 +98,22 @@ def fill(
     start = 0
     while start < rows.num_rows:
         if window.is_whole:
-            window = Filling(window.first + window.num_rows, size)
+            window = OpenWindow(window.first + window.num_rows, size)
         stop = min(rows.num_rows, start + window.size - window.num_rows)
         _take(window, rows.slice(start, stop - start), keys[start:stop], rules)
         start = stop
         yield window
 
 
-def _take(window: Filling, rows: pa.Table, keys: Keys, rules: Rules) -> None:
+def _take(window: OpenWindow, rows: pa.Table, keys: Keys, rules: WindowingRules) -> None:
     at = rows.column("at").cast(pa.timestamp("us", tz="UTC")).cast(pa.int64()).to_numpy() / 1e6
     window.begin, window.end = min(window.begin, float(at.min())), max(window.end, float(at.max()))
     window.keys.append(keys)
     while sum(map(len, window.keys[1:])) >= REMEMBERED:
         del window.keys[0]
     for hour, part in _by_hour(rows, at):
-        counted = tally(part, rules.reference, rules.bounds) if rules.reference else Tally(part.num_rows)
-        window.hours[hour] = window.hours.get(hour, Tally()) + counted
+        counted = tally(part, rules.reference, rules.bounds) if rules.reference else PredictionCounts(part.num_rows)
+        window.hours[hour] = window.hours.get(hour, PredictionCounts()) + counted
     if rules.task is not None:
         kept = sampled(keys, window.size)
         window.examples = window.examples.with_more(keys[kept], predictions_of(rows, rules.task)[kept])

@@ -14,7 +14,7 @@ from models.nets.sizes import Sizes
 Arguments = tuple[tuple[torch.Tensor, ...], dict[str, torch.Tensor]]
 
 
-class Adapter(nn.Module):
+class NetAdapter(nn.Module):
     """Stands round an own net and feeds it."""
 
     def __init__(self, net: nn.Module) -> None:
@@ -32,7 +32,7 @@ class Adapter(nn.Module):
         return output
 
 
-class Named(Adapter):
+class NamedInputs(NetAdapter):
     """Passes on those of the named inputs that the net's forward asks for."""
 
     def __init__(self, net: nn.Module, names: tuple[str, ...]) -> None:
@@ -44,7 +44,7 @@ class Named(Adapter):
         return (), {name: inputs[name] for name in self.names}
 
 
-class Single(Adapter):
+class SingleInput(NetAdapter):
     """Feeds the one tensor of an image, a series or a text as the first argument."""
 
     def feed(self, inputs: dict[str, torch.Tensor]) -> Arguments:
@@ -53,7 +53,7 @@ class Single(Adapter):
         return (only,), {}
 
 
-class OneHot(Adapter):
+class OneHotInput(NetAdapter):
     """Feeds a table as one float tensor (batch, num_numeric + sum of cardinalities): numbers, then one-hot columns."""
 
     def __init__(self, net: nn.Module, cardinalities: tuple[int, ...]) -> None:
@@ -80,9 +80,9 @@ def adapt(net: nn.Module, sizes: Sizes, name: str) -> nn.Module:
         return net
     needed = [p.name for p in parameters if p.default is p.empty and p.kind is not p.VAR_POSITIONAL]
     if needed and set(needed) <= set(inputs):
-        return Named(net, tuple(key for key in inputs if key in asked))
+        return NamedInputs(net, tuple(key for key in inputs if key in asked))
     if len(needed) == 1:
-        return OneHot(net, sizes.cardinalities) if sizes.kind == "table" else Single(net)
+        return OneHotInput(net, sizes.cardinalities) if sizes.kind == "table" else SingleInput(net)
     raise UserCodeError(
         f"{name}: forward takes ({', '.join(p.name for p in parameters)}), expected {', '.join(inputs)} "
         "by name, or one tensor"

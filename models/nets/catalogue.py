@@ -20,7 +20,7 @@ _TRAIN_SPACE = {
 
 
 @dataclass(frozen=True)
-class Net:
+class CatalogueEntry:
     """A ready net: its factory, the kinds of data it takes, and its own part of the default search space.
 
     `arguments` names the function whose parameters are `model.arguments`, where that is not the factory.
@@ -33,8 +33,8 @@ class Net:
     arguments: str = ""
 
 
-CATALOGUE: dict[str, Net] = {
-    "mlp": Net(
+CATALOGUE: dict[str, CatalogueEntry] = {
+    "mlp": CatalogueEntry(
         "models.nets.mlp:build",
         ("table", "image", "series"),
         {
@@ -43,7 +43,7 @@ CATALOGUE: dict[str, Net] = {
             "model.dropout": Dimension(low=0.0, high=0.5),
         },
     ),
-    "cnn": Net(
+    "cnn": CatalogueEntry(
         "models.nets.cnn:build",
         ("image",),
         {
@@ -52,7 +52,7 @@ CATALOGUE: dict[str, Net] = {
             "model.dropout": Dimension(low=0.0, high=0.5),
         },
     ),
-    "gru": Net(
+    "gru": CatalogueEntry(
         "models.nets.rnn:build_gru",
         ("series", "text"),
         {
@@ -61,7 +61,7 @@ CATALOGUE: dict[str, Net] = {
             "model.dropout": Dimension(low=0.0, high=0.4),
         },
     ),
-    "lstm": Net(
+    "lstm": CatalogueEntry(
         "models.nets.rnn:build_lstm",
         ("series", "text"),
         {
@@ -70,7 +70,7 @@ CATALOGUE: dict[str, Net] = {
             "model.dropout": Dimension(low=0.0, high=0.4),
         },
     ),
-    "transformer": Net(
+    "transformer": CatalogueEntry(
         "models.nets.transformer:build",
         ("table", "image", "series"),
         {
@@ -79,7 +79,7 @@ CATALOGUE: dict[str, Net] = {
             "model.dropout": Dimension(low=0.0, high=0.3),
         },
     ),
-    "decoder": Net(
+    "decoder": CatalogueEntry(
         "models.nets.decoder:build",
         ("text",),
         {
@@ -88,7 +88,7 @@ CATALOGUE: dict[str, Net] = {
             "model.dropout": Dimension(low=0.0, high=0.3),
         },
     ),
-    "trees": Net(
+    "trees": CatalogueEntry(
         "models.training.trees:train_trees",
         ("table",),
         {

@@ -27,7 +27,7 @@ BLOCK_PLAN: dict[str, Style] = {
 _WAVELENGTH = 10_000.0
 
 
-class Block(nn.Module):
+class DecoderBlock(nn.Module):
     """Causal attention and a feed-forward net, each normed before and added to what came in."""
 
     def __init__(self, width: int, heads: int, layers: int, dropout: float) -> None:
@@ -61,7 +61,7 @@ class Block(nn.Module):
 class Decoder(nn.Module):
     """Characters, each with the few before it, through the blocks to the logits of the next one."""
 
-    def __init__(self, embeddings: nn.ModuleList, blocks: list[Block], heads: int, head: nn.Linear) -> None:
+    def __init__(self, embeddings: nn.ModuleList, blocks: list[DecoderBlock], heads: int, head: nn.Linear) -> None:
         super().__init__()
         self.embeddings = embeddings
         self.layers = nn.ModuleList(blocks)
@@ -141,10 +141,10 @@ def build(
     head = nn.Linear(width, sizes.num_outputs)
     nn.init.normal_(head.weight, std=0.02)
     nn.init.zeros_(head.bias)
-    return Decoder(embeddings, [Block(width, heads, layers, dropout) for _ in range(layers)], heads, head)
+    return Decoder(embeddings, [DecoderBlock(width, heads, layers, dropout) for _ in range(layers)], heads, head)
 
 
-def _start(block: Block, layers: int) -> None:
+def _start(block: DecoderBlock, layers: int) -> None:
     """What a block adds starts small, the smaller the more blocks there are. Source: GPT-2, section 2.3."""
     for module in block.modules():
         if isinstance(module, nn.Linear):

@@ -8,7 +8,7 @@ from torch import nn
 from models.nets.sizes import Sizes
 
 
-class Recurrent(nn.Module):
+class RecurrentNet(nn.Module):
     """The state after the last step goes through a linear head."""
 
     def __init__(self, cell: nn.GRU | nn.LSTM, dropout: float, num_outputs: int) -> None:
@@ -56,7 +56,7 @@ def build_lstm(sizes: Sizes, hidden: int = 64, layers: int = 1, dropout: float =
 
 
 def _around(cell: nn.GRU | nn.LSTM, sizes: Sizes, dropout: float) -> nn.Module:
-    kind = RecurrentText if sizes.kind == "text" else Recurrent
+    kind = RecurrentText if sizes.kind == "text" else RecurrentNet
     return kind(cell, dropout, sizes.num_outputs)
 
 

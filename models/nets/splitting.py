@@ -12,7 +12,7 @@ from typing import Literal, Protocol, runtime_checkable
 import torch
 from torch import nn
 
-from models.nets.adapters import Adapter
+from models.nets.adapters import NetAdapter
 
 # Of a linear layer. column: each rank holds some of the outputs, which stay apart; row: each holds some of the inputs,
 # and the sums are joined; gathered: as column, with the outputs joined again.
@@ -20,7 +20,7 @@ Style = Literal["column", "row", "gathered"]
 
 
 @runtime_checkable
-class Stacked(Protocol):
+class BlockStack(Protocol):
     """A net that is a stack of blocks: `forward(**inputs) == leave(block_n(... block_1(enter(**inputs))))`.
 
     The blocks are the units of sharding, of recomputing and of cutting into pipeline stages. A parameter outside them
@@ -44,7 +44,7 @@ class Stacked(Protocol):
 
 
 @runtime_checkable
-class TensorSplit(Protocol):
+class TensorParallelNet(Protocol):
     """A net whose linear layers several ranks can share.
 
     Between a column layer and the row layer after it every rank sees only its own part of the last dimension, so a
@@ -61,7 +61,7 @@ class TensorSplit(Protocol):
 
 
 @dataclass(frozen=True)
-class Stack:
+class BlockStackView:
     """The three statements of a stacked net, seen through an adapter where one is wrapped round it."""
 
     blocks: nn.ModuleList
@@ -69,14 +69,14 @@ class Stack:
     leave: Callable[[torch.Tensor], torch.Tensor]
 
     @classmethod
-    def of(cls, net: nn.Module) -> Stack | None:
+    def of(cls, net: nn.Module) -> BlockStackView | None:
         """The stack that a net is; None when it does not say so."""
-        inner = net.net if isinstance(net, Adapter) else net
-        if not isinstance(inner, Stacked):
+        inner = net.net if isinstance(net, NetAdapter) else net
+        if not isinstance(inner, BlockStack):
             return None
-        if not isinstance(net, Adapter):
+        if not isinstance(net, NetAdapter):
             return cls(inner.blocks(), inner.enter, inner.leave)
-        adapter: Adapter = net
+        adapter: NetAdapter = net
 
         def enter(**inputs: torch.Tensor) -> torch.Tensor:
             ordered, named = adapter.feed(inputs)
@@ -87,8 +87,8 @@ class Stack:
 
 def tensor_plan(net: nn.Module) -> tuple[dict[str, Style], int] | None:
     """How a net's layers are shared, and what the ranks must divide; None when it does not say."""
-    inner = net.net if isinstance(net, Adapter) else net
-    if not isinstance(inner, TensorSplit):
+    inner = net.net if isinstance(net, NetAdapter) else net
+    if not isinstance(inner, TensorParallelNet):
         return None
-    prefix = "net." if isinstance(net, Adapter) else ""
+    prefix = "net." if isinstance(net, NetAdapter) else ""
     return {f"{prefix}{path}": style for path, style in inner.tensor_plan().items()}, inner.tensor_parts()

@@ -15,7 +15,7 @@ from models.nets.sizes import Sizes
 from models.nets.splitting import Style
 
 
-class Block(nn.Module):
+class EncoderBlock(nn.Module):
     """Attention and a feed-forward net, each normed before and added to what came in.
 
     Queries, keys and values are three layers, so that ranks can share them by whole heads.
@@ -109,7 +109,7 @@ class Encoder(nn.Module):
     """Tokens with learnt positions and a summary token in front, which the head reads after the last block."""
 
     def __init__(
-        self, tokens: TableTokens | PatchTokens | StepTokens, blocks: list[Block], width: int, num_outputs: int
+        self, tokens: TableTokens | PatchTokens | StepTokens, blocks: list[EncoderBlock], width: int, num_outputs: int
     ) -> None:
         super().__init__()
         self.tokens = tokens
@@ -173,4 +173,4 @@ def build(
         tokens = PatchTokens(sizes, width, patch)
     else:
         tokens = StepTokens(sizes, width)
-    return Encoder(tokens, [Block(width, heads, dropout) for _ in range(layers)], width, sizes.num_outputs)
+    return Encoder(tokens, [EncoderBlock(width, heads, dropout) for _ in range(layers)], width, sizes.num_outputs)

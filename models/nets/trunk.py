@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from models.errors import UsageError
-from models.nets.adapters import Adapter
+from models.nets.adapters import NetAdapter
 
 Features = Callable[..., torch.Tensor]
 
@@ -29,15 +29,15 @@ def features_of(net: nn.Module, name: str) -> Features:
     Raises:
         UsageError: The net has none.
     """
-    inner = net.net if isinstance(net, Adapter) else net
+    inner = net.net if isinstance(net, NetAdapter) else net
     if not isinstance(inner, Trunk):
         raise UsageError(
             f"train.pretrain: {name} has no method `features(**inputs) -> (batch, width)`: give it one (all layers but "
             "the last), or take mlp, cnn or transformer"
         )
-    if not isinstance(net, Adapter):
+    if not isinstance(net, NetAdapter):
         return inner.features
-    adapter: Adapter = net
+    adapter: NetAdapter = net
 
     def features(**inputs: torch.Tensor) -> torch.Tensor:
         ordered, named = adapter.feed(inputs)

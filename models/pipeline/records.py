@@ -28,7 +28,7 @@ REMEMBERED = 64
 """More than any page shows."""
 
 
-class Record(BaseModel):
+class StepRecord(BaseModel):
     """One finished step.
 
     `outputs` maps a path (relative to the workspace where it lies inside) to its SHA-256; they make up `digest`,
@@ -53,22 +53,22 @@ def digest_of(outputs: dict[str, str]) -> str:
     return key_of({Path(path).name: digest for path, digest in outputs.items()})
 
 
-class Records:
+class StepRecords:
     """The records of one project, in `folder/<step>/<key>.json`."""
 
     def __init__(self, folder: Path, workspace: Path) -> None:
         self._folder = folder
         self._workspace = workspace
 
-    def find(self, step: str, key: str) -> Record | None:
+    def find(self, step: str, key: str) -> StepRecord | None:
         """The record of this very work, if it was done; whether its outputs still stand is `broken`'s to say."""
         return self._read(self._folder / step / f"{key}.json")
 
-    def latest(self, step: str) -> Record | None:
+    def latest(self, step: str) -> StepRecord | None:
         """The step's record that finished last, whatever its key."""
         return next(self.newest(step), None)
 
-    def newest(self, step: str) -> Iterator[Record]:
+    def newest(self, step: str) -> Iterator[StepRecord]:
         """The step's records, last finished first, each read when it is asked for.
 
         Cost: of 10,000 the first 64 take a millisecond each time but the first, when 10,000 times of writing are looked
@@ -81,7 +81,7 @@ class Records:
             if record:
                 yield record
 
-    def alike(self, step: str, parts: Parts, but: str) -> Record | None:
+    def alike(self, step: str, parts: Parts, but: str) -> StepRecord | None:
         """The step's last record whose parts are these in all but the part `but`, which it must have."""
         wanted = {name: value for name, value in parts.items() if name != but}
         same = (
@@ -91,11 +91,11 @@ class Records:
         )
         return next(same, None)
 
-    def save(self, record: Record) -> None:
+    def save(self, record: StepRecord) -> None:
         """Keep a record, atomically: the step is done from now on."""
         write_text(self._folder / record.step / f"{record.key}.json", record.model_dump_json(indent=1) + "\n")
 
-    def broken(self, record: Record, hashes: Hashes) -> str | None:
+    def broken(self, record: StepRecord, hashes: Hashes) -> str | None:
         """Why the record no longer counts (`output missing: ...`), or None while it does."""
         for name, digest in record.outputs.items():
             path = self._workspace / name
@@ -118,7 +118,7 @@ class Records:
         """Where the records of a step lie."""
         return self._folder / step
 
-    def all(self, steps: Iterable[str]) -> dict[str, Record]:
+    def all(self, steps: Iterable[str]) -> dict[str, StepRecord]:
         """The latest record of each step that has one."""
         return {step: record for step in steps if (record := self.latest(step))}
 
@@ -160,9 +160,9 @@ class Records:
         while waiting:
             yield heapq.heappop(waiting)[1]
 
-    def _read(self, path: Path) -> Record | None:
+    def _read(self, path: Path) -> StepRecord | None:
         try:
-            return Record.model_validate(json.loads(path.read_text()))
+            return StepRecord.model_validate(json.loads(path.read_text()))
         except (OSError, ValueError, ValidationError):
             return None  # not there, or cut short by a dying disk: the step is simply not done
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from models.pipeline.keys import Parts, differences, key_of
-from models.pipeline.records import Record
+from models.pipeline.records import StepRecord
 
 ON_THE_CARD = (
     "ingest",
@@ -179,22 +179,22 @@ BY_NAME = {step.name: step for step in STEPS}
 
 
 @dataclass(frozen=True)
-class Planned:
+class PlannedStep:
     """What the plan says of a step: `done` (recorded and intact), `run`, or `follow` (decided by one before it)."""
 
     step: str
     state: Literal["done", "run", "follow"]
     reasons: list[str] = field(default_factory=list)
-    record: Record | None = None
+    record: StepRecord | None = None
 
 
 def plan(
     steps: Sequence[Step],
-    parts_of: Callable[[Step, Mapping[str, Record]], Parts],
-    find: Callable[[str, str], Record | None],
-    broken: Callable[[Record], str | None],
-    latest: Callable[[str], Record | None],
-) -> list[Planned]:
+    parts_of: Callable[[Step, Mapping[str, StepRecord]], Parts],
+    find: Callable[[str, str], StepRecord | None],
+    broken: Callable[[StepRecord], str | None],
+    latest: Callable[[str], StepRecord | None],
+) -> list[PlannedStep]:
     """What would run, and why, from the records alone.
 
     Args:
@@ -204,25 +204,25 @@ def plan(
         broken: Why a record no longer counts, or None.
         latest: The last record of a step, to name what changed since.
     """
-    done: dict[str, Record] = {}
+    done: dict[str, StepRecord] = {}
     planned = []
     for step in steps:
         waiting = [name for name in step.after if name not in done]
         if waiting:
-            planned.append(Planned(step.name, "follow", [f"after {', '.join(waiting)}"]))
+            planned.append(PlannedStep(step.name, "follow", [f"after {', '.join(waiting)}"]))
             continue
         parts = parts_of(step, done)
         record = find(step.name, key_of(parts))
         trouble = broken(record) if record else None
         if record and not trouble:
             done[step.name] = record
-            planned.append(Planned(step.name, "done", [], record))
+            planned.append(PlannedStep(step.name, "done", [], record))
         else:
-            planned.append(Planned(step.name, "run", [trouble] if trouble else _why(parts, latest(step.name))))
+            planned.append(PlannedStep(step.name, "run", [trouble] if trouble else _why(parts, latest(step.name))))
     return planned
 
 
-def _why(parts: Parts, before: Record | None) -> list[str]:
+def _why(parts: Parts, before: StepRecord | None) -> list[str]:
     if before:
         return differences(parts, before.parts)
     absent = [key.partition(":")[2] for key, value in parts.items() if key.startswith("file:") and value is None]

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from models.distributed.order import LEAST_A_RANK
-from models.planner.machines import Machine
+from models.planner.machines import Cluster
 from models.planner.profile import Profiler, Recompute
 
 # Simplest first: of plans that are equally quick the first is taken.
@@ -64,7 +64,7 @@ class Candidate:
         return asked
 
 
-def candidates(machine: Machine, base: Candidate) -> Iterator[Candidate]:
+def candidates(machine: Cluster, base: Candidate) -> Iterator[Candidate]:
     """Every plan that uses all devices of `machine`; and one rank by itself.
 
     Args:

@@ -6,14 +6,14 @@ import psutil
 import torch
 
 from models.cores import usable_cores
-from models.planner.machines import LAPTOP, Machine
+from models.planner.machines import LAPTOP, Cluster
 from models.training.costs.devices import find_device
 from models.training.costs.peak import measured_peak
 
 _GB = 1e9
 
 
-def detect_machine(ranks: int | None = None) -> Machine:
+def detect_machine(ranks: int | None = None) -> Cluster:
     """All GPUs of this machine; without one its cores, one for each rank, and their shares of the memory.
 
     Links between GPUs are those that the device is known for, else PCIe; between ranks on a CPU those of gloo on the
@@ -37,7 +37,7 @@ def detect_machine(ranks: int | None = None) -> Machine:
     )
 
 
-def _gpus() -> Machine:
+def _gpus() -> Cluster:
     name = torch.cuda.get_device_name(0)
     known = find_device(name)
     fields = {
@@ -48,4 +48,4 @@ def _gpus() -> Machine:
         "host_memory_gb": psutil.virtual_memory().total / _GB,
     }
     links = {} if known else {"within_gb_per_s": 25.0, "between_gb_per_s": 1.4}
-    return Machine.model_validate({**fields, **links})
+    return Cluster.model_validate({**fields, **links})

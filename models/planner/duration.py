@@ -11,8 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from models.planner.candidates import Candidate
-from models.planner.machines import Machine
-from models.planner.memory import Training
+from models.planner.machines import Cluster
+from models.planner.memory import TrainingShape
 from models.planner.profile import Profiler
 
 _FULL = 4
@@ -54,7 +54,7 @@ class _Traffic:
 
 
 def duration_of(
-    profiler: Profiler, candidate: Candidate, training: Training, machine: Machine, flops: float, peak: float
+    profiler: Profiler, candidate: Candidate, training: TrainingShape, machine: Cluster, flops: float, peak: float
 ) -> Duration:
     """One step.
 
@@ -77,7 +77,7 @@ def duration_of(
     return Duration(compute, bubble, sum(part.seconds for part in parts), exposed, sum(part.size for part in parts))
 
 
-def _data(profiler: Profiler, candidate: Candidate, training: Training, machine: Machine) -> list[_Traffic]:
+def _data(profiler: Profiler, candidate: Candidate, training: TrainingShape, machine: Cluster) -> list[_Traffic]:
     """Gradients, and the weights of shards."""
     held = profiler.weights(candidate.tensor).total / candidate.stages
     spans_nodes = candidate.ranks > machine.devices
@@ -95,7 +95,7 @@ def _data(profiler: Profiler, candidate: Candidate, training: Training, machine:
     return [sharded, _ring(mine, candidate.replicas, machine, spans_nodes, mine / _BUCKET + 1)]
 
 
-def _tensor(profiler: Profiler, candidate: Candidate, training: Training, machine: Machine) -> list[_Traffic]:
+def _tensor(profiler: Profiler, candidate: Candidate, training: TrainingShape, machine: Cluster) -> list[_Traffic]:
     """Two sums in each block forward, two backward, each sent twice round the ring."""
     if candidate.tensor == 1:
         return []
@@ -105,7 +105,7 @@ def _tensor(profiler: Profiler, candidate: Candidate, training: Training, machin
     return [_ring(8 * hidden * blocks * steps, candidate.tensor, machine, False, 4 * blocks * steps)]
 
 
-def _pipeline(profiler: Profiler, candidate: Candidate, training: Training, machine: Machine) -> list[_Traffic]:
+def _pipeline(profiler: Profiler, candidate: Candidate, training: TrainingShape, machine: Cluster) -> list[_Traffic]:
     """What passes between stages, there and back."""
     if candidate.stages == 1:
         return []
@@ -116,10 +116,10 @@ def _pipeline(profiler: Profiler, candidate: Candidate, training: Training, mach
     return [_Traffic(size, size / bandwidth + 2 * steps * machine.latency_s)]
 
 
-def _ring(size: float, ranks: int, machine: Machine, spans_nodes: bool, calls: float) -> _Traffic:
+def _ring(size: float, ranks: int, machine: Cluster, spans_nodes: bool, calls: float) -> _Traffic:
     sent = size * (ranks - 1) / ranks
     return _Traffic(sent, sent / _bandwidth(machine, spans_nodes) + calls * machine.latency_s)
 
 
-def _bandwidth(machine: Machine, spans_nodes: bool) -> float:
+def _bandwidth(machine: Cluster, spans_nodes: bool) -> float:
     return (machine.between_gb_per_s if spans_nodes else machine.within_gb_per_s) * 1e9

@@ -29,7 +29,7 @@ def _number(value: Any) -> Any:
     return float(value) if type(value) is int else value
 
 
-class Machine(BaseModel):
+class Cluster(BaseModel):
     """A cluster of equal nodes with equal devices. One rank takes one device, or its share of a CPU's cores."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
@@ -79,7 +79,7 @@ class Machine(BaseModel):
         return None if value is None else value * 1e12
 
 
-LAPTOP = Machine(
+LAPTOP = Cluster(
     name="laptop",
     kind="cpu",
     device="cpu",
@@ -95,7 +95,7 @@ LAPTOP = Machine(
 PRESETS = ("8xH100", "8xH200", "8xA100", "2x8xH100", "laptop")
 
 
-def read_machine(text: str) -> Machine:
+def read_machine(text: str) -> Cluster:
     """The machine that a preset (`8xH100`, `2x8xA100`, `laptop`) or a YAML or JSON file describes.
 
     Raises:
@@ -117,7 +117,7 @@ def read_machine(text: str) -> Machine:
     return _checked(found, f"--cluster {text}")
 
 
-def _of_file(path: Path) -> Machine:
+def _of_file(path: Path) -> Cluster:
     try:
         text = path.read_text()
     except OSError as error:
@@ -125,14 +125,14 @@ def _of_file(path: Path) -> Machine:
     return _checked(_parsed(path, text), str(path))
 
 
-def _checked(values: Any, told_as: str) -> Machine:
+def _checked(values: Any, told_as: str) -> Cluster:
     try:
-        return Machine.model_validate(values)
+        return Cluster.model_validate(values)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"])) or "the whole"
         raise UsageError(
-            f"{told_as}: {where}: {first['msg']}; expected the keys {', '.join(Machine.model_fields)}"
+            f"{told_as}: {where}: {first['msg']}; expected the keys {', '.join(Cluster.model_fields)}"
         ) from error
 
 

@@ -11,14 +11,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from models.planner.candidates import Candidate
-from models.planner.profile import Activations, Profiler, Weights
+from models.planner.profile import ActivationBytes, ParameterCounts, Profiler
 
 _FULL = 4
 _HALF = 2
 
 
 @dataclass(frozen=True)
-class Memory:
+class RankMemory:
     """Bytes of one rank at its peak.
 
     Attributes:
@@ -44,7 +44,7 @@ class Memory:
 
 
 @dataclass(frozen=True)
-class Training:
+class TrainingShape:
     """Of the spec's `train`, what memory and time depend on.
 
     Attributes:
@@ -67,7 +67,7 @@ class Training:
         return _FULL if self.precision == "fp32" else _HALF
 
 
-def memory_of(profiler: Profiler, candidate: Candidate, training: Training, exact: bool = False) -> Memory:
+def memory_of(profiler: Profiler, candidate: Candidate, training: TrainingShape, exact: bool = False) -> RankMemory:
     """What the rank that has most would hold.
 
     Args:
@@ -95,10 +95,10 @@ def memory_of(profiler: Profiler, candidate: Candidate, training: Training, exac
         # A gradient comes to be as what it was made from goes.
         held = max(found.peak + found.inputs - size, 0)
     gathered = _gathered(weights, training) if shards > 1 else 0
-    return Memory(size // shards + weights.buffers, size // shards, state, held, gathered, host, whole)
+    return RankMemory(size // shards + weights.buffers, size // shards, state, held, gathered, host, whole)
 
 
-def _stage(weights: Weights, found: Activations, candidate: Candidate) -> tuple[Weights, int]:
+def _stage(weights: ParameterCounts, found: ActivationBytes, candidate: Candidate) -> tuple[ParameterCounts, int]:
     """Weights and activations of the fullest stage: with more of what stands outside, and all it keeps in flight."""
     blocks = -(-weights.num_blocks // candidate.stages)
     outside = max(weights.enter, weights.outside - weights.enter)
@@ -106,10 +106,10 @@ def _stage(weights: Weights, found: Activations, candidate: Candidate) -> tuple[
     ends = found.saved - weights.num_blocks * found.block
     kept = blocks * found.block + ends + found.hidden
     held = flying * (kept + found.inputs) + found.transient
-    return Weights(outside, min(weights.enter, outside), weights.block, blocks, weights.buffers), held
+    return ParameterCounts(outside, min(weights.enter, outside), weights.block, blocks, weights.buffers), held
 
 
-def _gathered(weights: Weights, training: Training) -> int:
+def _gathered(weights: ParameterCounts, training: TrainingShape) -> int:
     """Whole units: one at work, the next under way, and the gradients of one before and while they are reduced."""
     unit = weights.block or weights.outside
     ahead = 2 * unit + weights.outside if weights.num_blocks else unit

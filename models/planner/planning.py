@@ -7,8 +7,8 @@ from typing import Any
 
 from models.planner.candidates import NAMES, Candidate, candidates, obstacle
 from models.planner.duration import Duration, duration_of
-from models.planner.machines import Machine
-from models.planner.memory import Memory, Training, memory_of
+from models.planner.machines import Cluster
+from models.planner.memory import RankMemory, TrainingShape, memory_of
 from models.planner.profile import Profiler
 
 # What the allocator, the kernels' workspaces and the libraries' buffers take beside tensors: measured 10 to 13 % of
@@ -21,12 +21,12 @@ _MOST_ACCUMULATE = 16
 
 
 @dataclass(frozen=True)
-class Estimate:
+class PlanEstimate:
     """One plan weighed. `obstacle` says why it cannot be run at all; then there are no figures."""
 
     candidate: Candidate
     obstacle: str = ""
-    memory: Memory | None = None
+    memory: RankMemory | None = None
     needed_gb: float = 0.0
     fits: bool = False
     duration: Duration | None = None
@@ -50,7 +50,7 @@ class Estimate:
 
 
 @dataclass(frozen=True)
-class Planning:
+class PlanningResult:
     """What was found for one net on one cluster.
 
     Attributes:
@@ -60,11 +60,11 @@ class Planning:
         flops: Of one example, forward and backward; None when they cannot be counted.
     """
 
-    machine: Machine
+    machine: Cluster
     parameters: int
     flops: float | None
-    estimates: list[Estimate]
-    best: Estimate | None
+    estimates: list[PlanEstimate]
+    best: PlanEstimate | None
     reasons: list[str]
 
     def as_json(self) -> dict[str, Any]:
@@ -79,7 +79,7 @@ class Planning:
         }
 
 
-def plan(profiler: Profiler, machine: Machine, training: Training, base: Candidate) -> Planning:
+def plan(profiler: Profiler, machine: Cluster, training: TrainingShape, base: Candidate) -> PlanningResult:
     """Weigh every candidate of the cluster's ranks.
 
     Args:
@@ -95,17 +95,19 @@ def plan(profiler: Profiler, machine: Machine, training: Training, base: Candida
             found += [one for one in _weighed(profiler, machine, training, sparing, flops) if one.fits]
     found = _one_of_each(sorted(found, key=_rank))
     best = _best(found)
-    return Planning(machine, profiler.weights().total, flops, found, best, _reasons(machine, training, found, best))
+    return PlanningResult(
+        machine, profiler.weights().total, flops, found, best, _reasons(machine, training, found, best)
+    )
 
 
-def needed_gb(memory: Memory, machine: Machine) -> float:
+def needed_gb(memory: RankMemory, machine: Cluster) -> float:
     """What a device must have for a plan to be safe in it, 1e9 bytes."""
     return memory.total * (1 + _SPARE) / 1e9 + _RUNTIME_GB[machine.kind]
 
 
-def _one_of_each(ranked: list[Estimate]) -> list[Estimate]:
+def _one_of_each(ranked: list[PlanEstimate]) -> list[PlanEstimate]:
     """The first of those that differ only in how they spare memory."""
-    kept: dict[tuple[object, ...], Estimate] = {}
+    kept: dict[tuple[object, ...], PlanEstimate] = {}
     for one in ranked:
         of = one.candidate
         kept.setdefault((of.parallel, of.ranks, of.tensor, of.stages, of.replicas), one)
@@ -125,33 +127,33 @@ def _sparing(profiler: Profiler, base: Candidate) -> list[Candidate]:
 
 
 def _weighed(
-    profiler: Profiler, machine: Machine, training: Training, base: Candidate, flops: float | None
-) -> list[Estimate]:
+    profiler: Profiler, machine: Cluster, training: TrainingShape, base: Candidate, flops: float | None
+) -> list[PlanEstimate]:
     return [_estimate(profiler, machine, training, candidate, flops) for candidate in candidates(machine, base)]
 
 
 def _estimate(
-    profiler: Profiler, machine: Machine, training: Training, candidate: Candidate, flops: float | None
-) -> Estimate:
+    profiler: Profiler, machine: Cluster, training: TrainingShape, candidate: Candidate, flops: float | None
+) -> PlanEstimate:
     against = obstacle(candidate, profiler, training.batch)
     if against:
-        return Estimate(candidate, against)
+        return PlanEstimate(candidate, against)
     memory = memory_of(profiler, candidate, training, exact=machine.world_size == 1)
     needed, peak = needed_gb(memory, machine), machine.peak(training.precision)
-    estimate = Estimate(candidate, "", memory, needed, needed <= machine.memory_gb and _can_start(memory, machine))
+    estimate = PlanEstimate(candidate, "", memory, needed, needed <= machine.memory_gb and _can_start(memory, machine))
     if flops is None or peak is None:
         return estimate
     duration = duration_of(profiler, candidate, training, machine, flops, peak)
     return replace(estimate, duration=duration, samples_per_s=training.batch / max(duration.step_s, 1e-12))
 
 
-def _can_start(memory: Memory, machine: Machine) -> bool:
+def _can_start(memory: RankMemory, machine: Cluster) -> bool:
     """Whether a device holds the whole net, and a node's own memory that of all its ranks, which make it there."""
     whole, host = memory.whole / 1e9, machine.host_memory_gb
     return whole <= machine.memory_gb and (host is None or machine.devices * whole <= host)
 
 
-def _cannot_start(memory: Memory, machine: Machine) -> str:
+def _cannot_start(memory: RankMemory, machine: Cluster) -> str:
     host = f" and {machine.host_memory_gb:,.4g} GB of the node" if machine.host_memory_gb else ""
     return (
         f"Nothing can start: each of the {machine.devices} ranks of a node makes the whole net before a plan cuts it, "
@@ -159,12 +161,12 @@ def _cannot_start(memory: Memory, machine: Machine) -> str:
     )
 
 
-def _rank(one: Estimate) -> tuple[bool, bool, float, int]:
+def _rank(one: PlanEstimate) -> tuple[bool, bool, float, int]:
     seconds = one.duration.step_s if one.duration else one.needed_gb
     return bool(one.obstacle), not one.fits, seconds, NAMES.index(one.candidate.parallel)
 
 
-def _best(found: list[Estimate]) -> Estimate | None:
+def _best(found: list[PlanEstimate]) -> PlanEstimate | None:
     fitting = [one for one in found if one.fits]
     if not fitting:
         return None
@@ -175,7 +177,9 @@ def _best(found: list[Estimate]) -> Estimate | None:
     return min(near, key=lambda one: (NAMES.index(one.candidate.parallel), one.candidate.ranks))
 
 
-def _reasons(machine: Machine, training: Training, found: list[Estimate], best: Estimate | None) -> list[str]:
+def _reasons(
+    machine: Cluster, training: TrainingShape, found: list[PlanEstimate], best: PlanEstimate | None
+) -> list[str]:
     if best is None:
         least = min((one for one in found if one.memory), key=lambda one: one.needed_gb, default=None)
         if least is None:
@@ -202,7 +206,7 @@ def _reasons(machine: Machine, training: Training, found: list[Estimate], best: 
     return reasons
 
 
-def _against(rival: Estimate, best: Estimate, machine: Machine) -> list[str]:
+def _against(rival: PlanEstimate, best: PlanEstimate, machine: Cluster) -> list[str]:
     if not rival.memory:
         return []
     name = f"{rival.candidate.parallel} over {rival.candidate.ranks} ranks"

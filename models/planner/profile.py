@@ -23,7 +23,7 @@ from models.distributed.recompute import prepare_blocks
 from models.errors import UsageError, UserCodeError
 from models.nets.build import build_net, example_inputs
 from models.nets.sizes import Sizes
-from models.nets.splitting import Stack, tensor_plan
+from models.nets.splitting import BlockStackView, tensor_plan
 from models.planner.live import LiveBytes
 from models.project_spec.blocks import Model, Train
 from models.training.costs.flops import count_flops
@@ -39,7 +39,7 @@ _ANCHOR, _SMALL_ANCHOR = 256, 4
 
 
 @dataclass(frozen=True)
-class Weights:
+class ParameterCounts:
     """Numbers of parameters that one rank holds. Without blocks all are in `outside`.
 
     Attributes:
@@ -63,7 +63,7 @@ class Weights:
 
 
 @dataclass(frozen=True)
-class Activations:
+class ActivationBytes:
     """Bytes that one micro-batch takes on one rank.
 
     Attributes:
@@ -108,9 +108,9 @@ class Profiler:
         self._flash = flash
         with _saying_what_failed(model.net), torch.device("meta"):
             self._net = build_net(model, sizes, base)
-        self._known: dict[tuple[int, int, str], Activations] = {}
+        self._known: dict[tuple[int, int, str], ActivationBytes] = {}
         self._narrow: dict[int, tuple[nn.Module, int]] = {}
-        self._weights: dict[int, Weights] = {}
+        self._weights: dict[int, ParameterCounts] = {}
         split = tensor_plan(self._net)
         self.tensor_parts = split[1] if split else 0
         """What the ranks that share a layer must divide; 0 when layers cannot be shared."""
@@ -120,22 +120,22 @@ class Profiler:
         """FLOPs of one example, forward and backward, over all ranks."""
         return count_flops(self._net, self._inputs(_COUNTED, "meta"))
 
-    def weights(self, tensor: int = 1) -> Weights:
+    def weights(self, tensor: int = 1) -> ParameterCounts:
         """The parameters of one of `tensor` ranks that share the layers."""
         if tensor not in self._weights:
             self._weights[tensor] = self._weigh(tensor)
         return self._weights[tensor]
 
-    def _weigh(self, tensor: int) -> Weights:
+    def _weigh(self, tensor: int) -> ParameterCounts:
         net, gathered = self._narrowed(tensor)
-        stack = Stack.of(net)
+        stack = BlockStackView.of(net)
         blocks = list(stack.blocks) if stack else []
         total = sum(p.numel() for p in net.parameters()) - round(gathered * (1 - 1 / tensor))
         block = max((sum(p.numel() for p in one.parameters()) for one in blocks), default=0)
         inside = sum(p.numel() for one in blocks for p in one.parameters())
         shrink = total / max(1, sum(p.numel() for p in net.parameters()))
         enter = _used_by_enter(net, stack, self._inputs(_COUNTED, "meta")) if stack else 0
-        return Weights(
+        return ParameterCounts(
             outside=total - round(inside * shrink),
             enter=round(enter * shrink),
             block=round(block * shrink),
@@ -143,21 +143,21 @@ class Profiler:
             buffers=sum(b.numel() * b.element_size() for b in net.buffers()),
         )
 
-    def activations(self, micro_batch: int, tensor: int = 1, recompute: Recompute = "none") -> Activations:
+    def activations(self, micro_batch: int, tensor: int = 1, recompute: Recompute = "none") -> ActivationBytes:
         """What a micro-batch of so many examples takes on one of `tensor` ranks that share the layers.
 
         On the line through traces of other micro-batches; `exactly` is dearer.
         """
-        high, names = self.exactly(_ANCHOR, tensor, recompute), Activations.__dataclass_fields__
+        high, names = self.exactly(_ANCHOR, tensor, recompute), ActivationBytes.__dataclass_fields__
         if self._precision == "fp32":
             line = {name: getattr(high, name) * micro_batch / _ANCHOR for name in names}
         else:
             low, share = self.exactly(_SMALL_ANCHOR, tensor, recompute), (micro_batch - _SMALL_ANCHOR)
             grown = {name: (getattr(high, name) - getattr(low, name)) / (_ANCHOR - _SMALL_ANCHOR) for name in names}
             line = {name: getattr(low, name) + share * grown[name] for name in names}
-        return Activations(**{name: max(0, round(value)) for name, value in line.items()})
+        return ActivationBytes(**{name: max(0, round(value)) for name, value in line.items()})
 
-    def exactly(self, micro_batch: int, tensor: int = 1, recompute: Recompute = "none") -> Activations:
+    def exactly(self, micro_batch: int, tensor: int = 1, recompute: Recompute = "none") -> ActivationBytes:
         """The same from a trace of this very micro-batch."""
         key = (micro_batch, tensor, recompute)
         if key not in self._known:
@@ -165,7 +165,7 @@ class Profiler:
                 self._known[key] = self._trace(micro_batch, tensor, recompute)
         return self._known[key]
 
-    def _trace(self, micro_batch: int, tensor: int, recompute: Recompute) -> Activations:
+    def _trace(self, micro_batch: int, tensor: int, recompute: Recompute) -> ActivationBytes:
         mode = FakeTensorMode()
         net = _fake_copy(self._narrowed(tensor)[0], mode)
         if self._flash:
@@ -184,7 +184,7 @@ class Profiler:
                 torch.autograd.backward([loss])
         given = sum(value.numel() * value.element_size() for value in inputs.values())
         rest = block * max(0, self.num_blocks - _TRACED)
-        return Activations(saved + rest, block, live.peak + rest, live.peak_without_gradients + rest, hidden, given)
+        return ActivationBytes(saved + rest, block, live.peak + rest, live.peak_without_gradients + rest, hidden, given)
 
     def _narrowed(self, tensor: int) -> tuple[nn.Module, int]:
         if tensor not in self._narrow:
@@ -217,14 +217,14 @@ def _without_attention_dropout(net: nn.Module) -> None:
         with _NoAttentionDropout():
             return forward(*args, **kwargs)
 
-    stack = Stack.of(net)
+    stack = BlockStackView.of(net)
     for module in list(stack.blocks) if stack else [net]:
         module.forward = functools.partial(calling, module.forward)
 
 
 def _forward(net: nn.Module, inputs: Mapping[str, torch.Tensor], live: LiveBytes) -> tuple[torch.Tensor, int, int]:
     """The output, the bytes that a block keeps on average, and those of the tensor between two blocks."""
-    stack = Stack.of(net)
+    stack = BlockStackView.of(net)
     if stack is None or not len(stack.blocks):
         return net(**inputs), 0, 0
     hidden = stack.enter(**inputs)
@@ -264,7 +264,7 @@ def _narrowed(net: nn.Module, ranks: int) -> tuple[nn.Module, int]:
     return narrow, gathered
 
 
-def _used_by_enter(net: nn.Module, stack: Stack, inputs: Mapping[str, torch.Tensor]) -> int:
+def _used_by_enter(net: nn.Module, stack: BlockStackView, inputs: Mapping[str, torch.Tensor]) -> int:
     """Parameters outside the blocks that stand in front of them."""
     inside = {id(p) for block in stack.blocks for p in block.parameters()}
     outside = [p for p in net.parameters() if id(p) not in inside and p.requires_grad]

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from models.planner.candidates import Candidate
-from models.planner.memory import Training
+from models.planner.memory import TrainingShape
 from models.project_spec.blocks import Train
 from models.training.optimisation.optimisers import state_ratio
 
 
-def training_of(train: Train, on_cpu: bool) -> Training:
+def training_of(train: Train, on_cpu: bool) -> TrainingShape:
     """Batch, precision and optimiser of the spec."""
-    return Training(
+    return TrainingShape(
         batch=train.batch,
         precision=train.precision,
         state_ratio=state_ratio(train),

@@ -18,7 +18,7 @@ NumberText = Annotated[str, BeforeValidator(_number_as_text)]
 """A text that YAML reads as a number where it is one."""
 
 
-class Block(BaseModel):
+class SpecBlock(BaseModel):
     """Base of every block: unknown keys are errors, values keep their types, nothing changes after reading."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)

@@ -20,10 +20,10 @@ from pydantic import (
 )
 from pydantic_core import PydanticKnownError
 
-from models.project_spec.block import Block, Fraction, NumberText, Reference
+from models.project_spec.block import Fraction, NumberText, Reference, SpecBlock
 from models.project_spec.methods import Augment, Optimiser, Pretrain, PseudoLabels, Recent, Schedule, Start
 from models.project_spec.serve import Serve
-from models.project_spec.watch_and_retrain import Retrain, Watch
+from models.project_spec.watch_and_retrain import Monitor, Retrain
 
 NAME_PATTERN = r"^[a-z][a-z0-9_-]{0,62}$"
 
@@ -32,7 +32,7 @@ Kind = Literal["table", "image", "series", "text"]
 Parallel = Literal["ddp", "fsdp", "hsdp", "tp", "pp", "ddp+tp", "fsdp+tp", "ddp+pp", "fsdp+pp"]
 
 
-class Goal(Block):
+class Goal(SpecBlock):
     """What the model is for: the metric that decides, and the least that is good enough."""
 
     metric: Reference | None = Field(
@@ -44,7 +44,7 @@ class Goal(Block):
     good_enough: float | None = Field(None, description="The least (or most) value with which a model may serve.")
 
 
-class Split(Block):
+class Split(SpecBlock):
     """How rows are divided into train, validation and test. Membership is stable as data grows."""
 
     by: Literal["time", "group", "stratified", "random", "hash", "position"] = Field(
@@ -66,7 +66,7 @@ class Split(Block):
         return self
 
 
-class Features(Block):
+class Features(SpecBlock):
     """Which columns the model may see, and as what."""
 
     columns: list[str] | None = Field(None, description="Use just these; default: every column but the target.")
@@ -80,7 +80,7 @@ class Features(Block):
     max_categories: int = Field(1000, ge=2, description="The commonest are kept; the rest share one index.")
 
 
-class Expectation(Block):
+class Expectation(SpecBlock):
     """One Great Expectations check, by its snake_case name, with its own arguments."""
 
     expect: str = Field(description="For example `column_values_to_be_between`.")
@@ -89,7 +89,7 @@ class Expectation(Block):
     on: Literal["raw", "prepared"] = "raw"
 
 
-class Image(Block):
+class Image(SpecBlock):
     """The shape of an image example: the column holds height x width x channels bytes."""
 
     column: str = "image"
@@ -98,7 +98,7 @@ class Image(Block):
     channels: int = Field(1, ge=1)
 
 
-class Window(Block):
+class Window(SpecBlock):
     """How a series becomes examples: `length` past steps predict the target `horizon` steps ahead."""
 
     length: int = Field(gt=0)
@@ -106,7 +106,7 @@ class Window(Block):
     stride: int = Field(1, ge=1)
 
 
-class Text(Block):
+class Text(SpecBlock):
     """How a text becomes examples: windows of `length` characters, each of which predicts the one after it."""
 
     column: str = "text"
@@ -119,7 +119,7 @@ class Text(Block):
 _ORDERED = "say `split: {by: time, column: ...}`, or drop it"
 
 
-class Data(Block):
+class Data(SpecBlock):
     """Where the data comes from and what it means."""
 
     model_config = ConfigDict(
@@ -192,14 +192,14 @@ class Data(Block):
             raise ValueError("kind text has no `task` and no `features`: remove them")
 
 
-class Model(Block):
+class Model(SpecBlock):
     """The architecture: a ready net (mlp, cnn, gru, lstm, transformer, decoder, trees) or a reference to your own."""
 
     net: Reference = Field("auto", description="auto: mlp (tables), cnn (images), gru (series), decoder (text).")
     arguments: dict[str, Any] = Field(default_factory=dict)
 
 
-class Dimension(Block):
+class Dimension(SpecBlock):
     """One searched value: a range (`low`, `high`) or `choices`."""
 
     low: float | None = None
@@ -231,7 +231,7 @@ class Dimension(Block):
         return self
 
 
-class Search(Block):
+class Search(SpecBlock):
     """How hyperparameters are looked for. `trials: 0` trains the spec's own settings."""
 
     trials: int = Field(10, ge=0)
@@ -280,7 +280,7 @@ Batch = Annotated[
 ]
 
 
-class Train(Block):
+class Train(SpecBlock):
     """How the weights are found."""
 
     epochs: int = Field(10, ge=1)
@@ -386,7 +386,7 @@ class Train(Block):
         return int(low), int(high or low)
 
 
-class Judge(Block):
+class Judge(SpecBlock):
     """How a challenger is compared with the champion on the frozen test rows."""
 
     test: Literal["bootstrap", "mcnemar"] = Field("bootstrap", description="mcnemar: for goal.metric accuracy.")
@@ -401,7 +401,7 @@ class Judge(Block):
     max_size_mb: float | None = Field(None, gt=0)
 
 
-class Spec(Block):
+class Spec(SpecBlock):
     """A whole `project.yaml`."""
 
     name: str = Field(pattern=NAME_PATTERN)
@@ -413,7 +413,7 @@ class Spec(Block):
     train: Train = Field(default_factory=Train)
     judge: Judge = Field(default_factory=Judge)
     serve: Serve = Field(default_factory=Serve)
-    watch: Watch = Field(default_factory=Watch)
+    watch: Monitor = Field(default_factory=Monitor)
     retrain: Retrain = Field(default_factory=Retrain)
 
     @field_validator("judge")

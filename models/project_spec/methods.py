@@ -6,14 +6,14 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator
 
-from models.project_spec.block import Block, Fraction, NumberText, Reference
+from models.project_spec.block import Fraction, NumberText, Reference, SpecBlock
 
 Optimiser = Literal["adamw", "adam", "sgd", "rmsprop", "adagrad", "nadam", "radam", "adafactor", "muon"]
 Schedule = Literal["constant", "linear", "cosine", "restarts", "one_cycle", "step", "exponential", "plateau"]
 Share = Annotated[float, Field(ge=0, lt=1)]
 
 
-class Augment(Block):
+class Augment(SpecBlock):
     """Changes to training examples that leave their label true. Zero is off."""
 
     rotate_degrees: float = Field(0.0, ge=0, le=180, description="Of images, as all up to `mixup_alpha`.")
@@ -26,7 +26,7 @@ class Augment(Block):
     swap: Share = Field(0.0, description="Of tables: share of the values taken from another row of the batch.")
 
 
-class Start(Block):
+class Start(SpecBlock):
     """Weights to begin with, from a model trained before, and what of it stays as it was."""
 
     weights: NumberText = Field(
@@ -51,14 +51,14 @@ class Start(Block):
         return value
 
 
-class Recent(Block):
+class Recent(SpecBlock):
     """Train on the newest rows, with some of the older ones played again so that they are not forgotten."""
 
     share: Fraction = Field(0.2, description="Newest share of the training rows, all of which are trained on.")
     replay: Share = Field(0.1, description="Share of the older rows, drawn by seed, mixed in among them.")
 
 
-class Pretrain(Block):
+class Pretrain(SpecBlock):
     """Learn the inputs first, without labels: parts are hidden and the net's trunk learns to give them back."""
 
     epochs: int = Field(10, ge=1)
@@ -67,7 +67,7 @@ class Pretrain(Block):
     patch: int = Field(4, ge=1, description="Side of an image's patches.")
 
 
-class PseudoLabels(Block):
+class PseudoLabels(SpecBlock):
     """Rows without a label (data.unlabelled) get the teacher's, where it is sure, and the student trains on both."""
 
     confidence: float = Field(0.95, gt=0.5, lt=1, description="The least probability with which a label is taken.")

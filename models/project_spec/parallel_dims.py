@@ -15,7 +15,7 @@ STAGES_A_RANK = {"gpipe": 1, "1f1b": 1, "interleaved": 2}
 
 
 @dataclass(frozen=True)
-class Layout:
+class ParallelDims:
     """The number of ranks along each dimension; every rank has one place along each.
 
     Attributes:
@@ -37,7 +37,7 @@ class Layout:
     microbatches: int = 1
 
     @classmethod
-    def of(cls, train: Train, size: int) -> Layout:
+    def of(cls, train: Train, size: int) -> ParallelDims:
         """The arrangement of `size` ranks that the spec asks for.
 
         Raises:
@@ -99,7 +99,7 @@ class Layout:
         return sorted((rank for rank in range(self.size) if self.speaks(rank)), key=self.data_rank)
 
 
-def check_plan(train: Train, size: int) -> Layout:
+def check_plan(train: Train, size: int) -> ParallelDims:
     """`Layout.of`, after a look at what the plan does not go with.
 
     Raises:
@@ -117,7 +117,7 @@ def check_plan(train: Train, size: int) -> Layout:
         )
     if train.compile and "tp" in train.parallel:
         raise UsageError("train.compile: got true with tensor parallelism, which torch cannot compile: leave it out")
-    return Layout.of(train, size)
+    return ParallelDims.of(train, size)
 
 
 def _inner(asked: int | None, key: str, wanted: bool, size: int, alone: bool) -> int:
@@ -142,7 +142,7 @@ def _replicas(asked: int | None, size: int) -> int:
     return count
 
 
-def _microbatches(train: Train, layout: Layout, per_rank: int) -> int:
+def _microbatches(train: Train, layout: ParallelDims, per_rank: int) -> int:
     """Pieces of a batch: by default two for every stage, which leaves a third of the time idle at most.
 
     Source: the idle share of a pipeline of p stages and m pieces is (p - 1) / (m + p - 1), Huang et al. 2019.

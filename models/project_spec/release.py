@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from models.project_spec.block import Block, Fraction
+from models.project_spec.block import Fraction, SpecBlock
 
 
-class CanaryRule(Block):
+class CanaryRule(SpecBlock):
     """A newly promoted version answers a share first, the same callers each time, and all of them later."""
 
     share: Fraction = Field(description="Of the requests, by the caller's id.")
     minutes: float = Field(60.0, gt=0, description="How long, before it answers all.")
 
 
-class ReturnOn(Block):
+class ReturnOn(SpecBlock):
     """When a version's place, or a canary's share, is given back to the one before by itself; null: never for that."""
 
     errors: Fraction | None = Field(0.05, description="Share of answers that fail in the model itself.")

@@ -6,13 +6,13 @@ from typing import Literal, get_args
 
 from pydantic import Field, field_validator
 
-from models.project_spec.block import Block
+from models.project_spec.block import SpecBlock
 from models.project_spec.release import CanaryRule, ReturnOn
 
 Variant = Literal["int8_dynamic", "int8_static", "fp16", "pruned"]
 
 
-class Log(Block):
+class PredictionLogging(SpecBlock):
     """What is written down of served predictions."""
 
     share: float = Field(1.0, gt=0, le=1, description="Of the rows that are written down, chosen by their ids.")
@@ -24,7 +24,7 @@ class Log(Block):
     )
 
 
-class Serve(Block):
+class Serve(SpecBlock):
     """How the model is served: what it may cost, and which smaller variants of it are tried at export."""
 
     max_latency_ms: float | None = Field(None, gt=0, description="One row, one thread, ONNX Runtime, p50.")
@@ -42,7 +42,7 @@ class Serve(Block):
     canary: CanaryRule | None = Field(None, description="Let a promoted version in by degrees; null: at once.")
     shadow: bool = Field(False, description="The registry's challenger answers in the background, from the log.")
     return_on: ReturnOn = Field(default_factory=ReturnOn)
-    log: Log = Field(default_factory=Log)
+    log: PredictionLogging = Field(default_factory=PredictionLogging)
 
     @field_validator("variants")
     @classmethod

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from models.project_spec.block import Block, Fraction
+from models.project_spec.block import Fraction, SpecBlock
 from models.project_spec.schedule import check_timezone, parse
 
 Trigger = Literal["schedule", "new_data", "decay", "broken_data", "drift"]
@@ -20,7 +20,7 @@ def _is_schedule(text: str) -> str:
 ScheduleText = Annotated[str, AfterValidator(_is_schedule)]
 
 
-class Watch(Block):
+class Monitor(SpecBlock):
     """How the champion's predictions are watched: windows of them, checked in order of what the findings are worth.
 
     Source of the defaults: false-alarm rates and power on real flights; see infra/guides/watching.md.
@@ -51,7 +51,7 @@ class Watch(Block):
     )
 
     @model_validator(mode="after")
-    def _alarms_of_windows(self) -> Watch:
+    def _alarms_of_windows(self) -> Monitor:
         if self.alarms > self.of:
             raise ValueError(f"alarms {self.alarms} of {self.of} windows can never be: say `of: {self.alarms}` or more")
         if self.psi_strong < self.psi:
@@ -59,7 +59,7 @@ class Watch(Block):
         return self
 
 
-class QuietHours(Block):
+class QuietHours(SpecBlock):
     """Hours in which no loop is begun by itself; a person's word counts at any hour."""
 
     begin: int = Field(ge=0, le=23)
@@ -72,7 +72,7 @@ class QuietHours(Block):
         return self
 
 
-class Retrain(Block):
+class Retrain(SpecBlock):
     """When another loop is run, and on what."""
 
     schedule: ScheduleText | None = Field(None, description="A cron line, `every 7 days` or `RRULE:...`.")

@@ -7,7 +7,7 @@ from models.backtest.periods import iso
 from models.backtest.regret import FEW_PERIODS
 from models.backtest.result import Backtest
 from models.report.backtest_figures import loops_over_time, metric_over_time, regrets, spent
-from models.report.card import Picture
+from models.report.card import Figure
 from models.report.pages import render
 from models.triggers.signal import clock
 
@@ -38,27 +38,27 @@ def _is_clear(found: Backtest) -> bool:
     return len(found.periods) >= FEW_PERIODS and all((each.regret.low or 0.0) > 0 for each in cheaper)
 
 
-def _pictures(found: Backtest) -> list[Picture]:
+def _pictures(found: Backtest) -> list[Figure]:
     better = "more" if found.direction == "maximize" else "less"
     return [
-        Picture(
+        Figure(
             f"{found.metric} of whichever model served",
             f"Each period's own rows, predicted before their labels were known; {better} is better. "
             f"Bars: {found.confidence:.0%} interval of resampled rows. A ring: a new champion served from here on.",
             metric_over_time(found),
         ),
-        Picture(
+        Figure(
             "Loops run, won and lost",
             "At the end of each period: a loop whose model was promoted, one whose verdict was lost, one that failed.",
             loops_over_time(found),
         ),
-        Picture(
+        Figure(
             "Regret against the best policy in hindsight",
             "Loss of the mean metric, with the interval of a paired bootstrap over periods and rows; "
             "left of the line is within judge.margin.",
             regrets(found),
         ),
-        Picture(
+        Figure(
             "What it cost, what it gained",
             "Device-seconds of the loops after the first, and the mean metric; up and to the left is better.",
             spent(found),

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from models.export.variants import Measured
+from models.export.variants import VariantMeasurement
 from models.judge.verdict import Estimate, Verdict
 from models.report.pages import render
 
@@ -18,7 +18,7 @@ _SOFT_GATES = {"champion"}
 _REFERENCE = "for comparison, decides nothing"
 
 
-class Picture(NamedTuple):
+class Figure(NamedTuple):
     """A figure of the card. `alt` says in words what a reader who cannot see it misses; default: the caption."""
 
     title: str
@@ -45,7 +45,7 @@ class Card:
     version: str = ""
     loop_id: str = ""
     when: str = ""
-    figures: Sequence[Picture] = ()
+    figures: Sequence[Figure] = ()
     data: Facts = field(default_factory=dict)
     schema: Sequence[Facts] = ()
     """One row an input column; all with the same keys."""
@@ -56,7 +56,7 @@ class Card:
     provenance: Facts = field(default_factory=dict)
     samples: Sequence[Snippet] = ()
     """What the model wrote by itself, where it writes."""
-    variants: Sequence[Measured] = ()
+    variants: Sequence[VariantMeasurement] = ()
     """The export and its smaller variants, as measured on validation rows."""
     usage: Sequence[Snippet] = ()
     limits: Sequence[str] = ()
@@ -72,7 +72,7 @@ class _Row(NamedTuple):
 
 def render_card(card: Card) -> str:
     """The card as one self-contained HTML page (no script, nothing fetched); well under 1.5 MB with SVG figures."""
-    by_chapter: dict[str, list[Picture]] = {}
+    by_chapter: dict[str, list[Figure]] = {}
     for picture in card.figures:
         by_chapter.setdefault(picture.chapter, []).append(picture)
     return render(

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from models.judge.verdict import Difference, Estimate, Verdict
-from models.monitoring.report import Findings, Window
+from models.monitoring.report import MonitoringReport, Window
 from models.triggers.signal import Decision, Outcome, Signal
 
 Colour = Literal["green", "amber", "red"]
@@ -18,7 +18,7 @@ class _Part(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Light(_Part):
+class TrafficLight(_Part):
     """A traffic light; `reasons` in words, the one that decided the colour first."""
 
     colour: Colour
@@ -30,7 +30,7 @@ class Light(_Part):
         return self.reasons[0]
 
 
-class Standing(_Part):
+class VersionSummary(_Part):
     """A registered version as it stands: where it came from and how it was judged. Texts may be empty."""
 
     version: str
@@ -51,7 +51,7 @@ class Standing(_Part):
         return self.verdict.difference if self.verdict else None
 
 
-class Move(_Part):
+class ChampionMove(_Part):
     """One move of the champion, from the registry's journal."""
 
     number: int
@@ -64,7 +64,7 @@ class Move(_Part):
     reason: str = ""
 
 
-class Loop(_Part):
+class LastLoop(_Part):
     """The last loop, as its book says. `step` is the one that it is at, or stopped at; empty when it finished."""
 
     state: LoopState = "never run"
@@ -77,7 +77,7 @@ class Loop(_Part):
     reasons: list[str] = Field(default_factory=list)
 
 
-class Ended(_Part):
+class FinishedLoop(_Part):
     """One loop that came to its end: a row of the history. `reason` is its verdict's, where it came to one."""
 
     loop_id: str
@@ -90,7 +90,7 @@ class Ended(_Part):
     reason: str = ""
 
 
-class Data(_Part):
+class IngestSummary(_Part):
     """The last ingest, and what of it did not hold."""
 
     ingested: float | None = None
@@ -102,7 +102,7 @@ class Data(_Part):
     drifting: list[str] = Field(default_factory=list, description="Where it differs from the champion's data.")
 
 
-class Search(_Part):
+class SearchSummary(_Part):
     """The last search and its best trial."""
 
     study: str = ""
@@ -111,7 +111,7 @@ class Search(_Part):
     params: dict[str, Any] = Field(default_factory=dict)
 
 
-class Predictions(_Part):
+class PredictionLogSummary(_Part):
     """What the prediction log holds, by its files; how many rows there are the watch counts."""
 
     last: float | None = Field(None, description="When the last prediction was logged.")
@@ -119,7 +119,7 @@ class Predictions(_Part):
     labels_last: float | None = Field(None, description="When the last label came.")
 
 
-class Serving(_Part):
+class ServingSummary(_Part):
     """What a server of this workspace answers with, or did last."""
 
     workers: int = Field(0, description="Processes that answer now.")
@@ -127,7 +127,7 @@ class Serving(_Part):
     troubles: list[str] = Field(default_factory=list, description="Versions that were refused or gave a place back.")
 
 
-class Waiting(_Part):
+class PendingApproval(_Part):
     """A run that waits for a person's word."""
 
     flow_run: str = Field(description="Id of the Prefect run that waits.")
@@ -143,31 +143,31 @@ class ProjectFacts(_Part):
     folder: str
     description: str = ""
     error: str | None = Field(None, description="Why its spec or stores could not be read; the rest is then empty.")
-    light: Light = Light(colour="amber", reasons=["nothing is known yet"])
-    champion: Standing | None = None
-    challenger: Standing | None = None
+    light: TrafficLight = TrafficLight(colour="amber", reasons=["nothing is known yet"])
+    champion: VersionSummary | None = None
+    challenger: VersionSummary | None = None
     previous: str | None = Field(None, description="The version that a rollback would give the place to.")
-    moves: list[Move] = Field(default_factory=list, description="Newest first.")
-    loop: Loop = Loop()
-    history: list[Ended] = Field(default_factory=list, description="Newest first.")
+    moves: list[ChampionMove] = Field(default_factory=list, description="Newest first.")
+    loop: LastLoop = LastLoop()
+    history: list[FinishedLoop] = Field(default_factory=list, description="Newest first.")
     owed: list[str] = Field(default_factory=list, description="Steps that a run would carry out now.")
-    data: Data = Data()
-    search: Search = Search()
-    watch: Findings | None = None
+    data: IngestSummary = IngestSummary()
+    search: SearchSummary = SearchSummary()
+    watch: MonitoringReport | None = None
     decisions: list[Decision] = Field(default_factory=list, description="Newest first.")
-    waiting: Waiting | None = None
+    waiting: PendingApproval | None = None
     undecided: list[Signal] = Field(default_factory=list, description="Asked and in no decision yet, oldest first.")
     next_loop: float | None = None
     next_watch: float | None = None
     schedule: str = Field("", description="The spec's own words of when it is retrained.")
     triggers: list[str] = Field(default_factory=list, description="What else may begin a loop by itself.")
-    predictions: Predictions = Predictions()
-    serving: Serving | None = Field(None, description="None where no server of this workspace ever answered.")
+    predictions: PredictionLogSummary = PredictionLogSummary()
+    serving: ServingSummary | None = Field(None, description="None where no server of this workspace ever answered.")
     pages: list[str] = Field(default_factory=list, description="The report pages that are there, by name.")
     backtest: str = Field("", description="What the last backtest advises, in its own first sentence.")
 
     @property
-    def watched(self) -> Findings | None:
+    def watched(self) -> MonitoringReport | None:
         """The last look, if it was at the version that is champion now: of another one it says nothing."""
         return self.watch if self.watch and self.champion and self.watch.champion == self.champion.version else None
 
@@ -177,12 +177,12 @@ class ProjectFacts(_Part):
         return self.watched.of_champion() if self.watched else []
 
     @property
-    def champion_since(self) -> Move | None:
+    def champion_since(self) -> ChampionMove | None:
         """The move that made the champion what it is."""
         return self.moves[0] if self.moves else None
 
 
-class Service(_Part):
+class ServiceSummary(_Part):
     """One service of the platform. `url` is where a person looks, None where there is nothing to look at."""
 
     state: Literal["running", "starting", "backing off", "failed", "stopped", "elsewhere", "unknown"]
@@ -191,14 +191,14 @@ class Service(_Part):
     detail: str = Field("", description="Its last trouble in words.")
 
 
-class Store(_Part):
+class StoreUsage(_Part):
     """How much a store holds."""
 
     name: str
     size_bytes: int
 
 
-class Disk(_Part):
+class DiskUsage(_Part):
     """The disk that the workspace lies on."""
 
     free_bytes: int
@@ -210,9 +210,9 @@ class Overview(_Part):
 
     workspace: str
     at: float
-    light: Light
-    services: dict[str, Service]
-    disk: Disk
-    stores: list[Store]
+    light: TrafficLight
+    services: dict[str, ServiceSummary]
+    disk: DiskUsage
+    stores: list[StoreUsage]
     sized: float | None = Field(None, description="When the stores were measured; Unix time.")
     projects: list[ProjectFacts]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from models.report.data import has_many_unusable, labelled
-from models.report.facts import Colour, Disk, Light, ProjectFacts, Service, Standing
+from models.report.facts import Colour, DiskUsage, ProjectFacts, ServiceSummary, TrafficLight, VersionSummary
 from models.report.pages import interval, show
 from models.triggers.signal import clock
 
@@ -19,14 +19,14 @@ FULL_DISK_BYTES = 5 * 10**8
 Found = tuple[Colour, str]
 
 
-def light(facts: ProjectFacts) -> Light:
+def light(facts: ProjectFacts) -> TrafficLight:
     """The light of a project, every reason for its colour told, worst first."""
     found = sorted(_checks(facts), key=lambda each: RANK[each[0]])  # stable: the order of the checks within a colour
     worst = [reason for colour, reason in found if colour != "green"]
-    return Light(colour=found[0][0], reasons=worst or [found[0][1]])
+    return TrafficLight(colour=found[0][0], reasons=worst or [found[0][1]])
 
 
-def workspace_light(projects: list[ProjectFacts], services: dict[str, Service], disk: Disk) -> Light:
+def workspace_light(projects: list[ProjectFacts], services: dict[str, ServiceSummary], disk: DiskUsage) -> TrafficLight:
     """The light of a whole workspace: its own troubles, then its projects'."""
     found = [*_disk(disk), *_services(services)]
     for colour in ("red", "amber"):
@@ -39,7 +39,7 @@ def workspace_light(projects: list[ProjectFacts], services: dict[str, Service], 
             ("green", "every project is well" if projects else "there is no project yet: `loopline new` makes one")
         ]
     found.sort(key=lambda each: RANK[each[0]])
-    return Light(colour=found[0][0], reasons=[reason for _, reason in found])
+    return TrafficLight(colour=found[0][0], reasons=[reason for _, reason in found])
 
 
 def _checks(facts: ProjectFacts) -> Iterator[Found]:
@@ -68,7 +68,7 @@ def _watched(facts: ProjectFacts) -> Iterator[Found]:
         yield facts.watched.state, facts.watched.reason
 
 
-def _unwatched(champion: Standing, yet: str) -> Found:
+def _unwatched(champion: VersionSummary, yet: str) -> Found:
     """Of a champion with no whole window: what its verdict said, if a person did not promote it against that."""
     if champion.verdict and not champion.verdict.promoted:
         why = champion.verdict.reasons[0] if champion.verdict.reasons else champion.verdict.summary
@@ -101,7 +101,7 @@ def _and_more(more: Sequence[object]) -> str:
     return f" (and {len(more)} more)" if more else ""
 
 
-def _value(standing: Standing) -> str:
+def _value(standing: VersionSummary) -> str:
     verdict = standing.verdict
     if verdict is None:
         return f" ({standing.metric.replace('=', ' ')})" if standing.metric else ""
@@ -109,13 +109,13 @@ def _value(standing: Standing) -> str:
     return f" ({verdict.metric} {show(own.value)}, {interval(own.low, own.high)})"
 
 
-def _disk(disk: Disk) -> Iterator[Found]:
+def _disk(disk: DiskUsage) -> Iterator[Found]:
     if disk.free_bytes < LOW_DISK_BYTES:
         colour: Colour = "red" if disk.free_bytes < FULL_DISK_BYTES else "amber"
         yield colour, f"the disk is nearly full: {disk.free_bytes / 1e9:.1f} GB free"
 
 
-def _services(services: dict[str, Service]) -> Iterator[Found]:
+def _services(services: dict[str, ServiceSummary]) -> Iterator[Found]:
     for name, service in services.items():
         if service.state in ("backing off", "failed"):
             detail = f": {service.detail}" if service.detail else ""

@@ -15,7 +15,7 @@ from models.judge.gates import signed
 from models.monitoring.report import Drift, Window
 from models.report import pages
 from models.report.data import labelled
-from models.report.facts import Data, Loop, Overview, ProjectFacts, Service
+from models.report.facts import IngestSummary, LastLoop, Overview, ProjectFacts, ServiceSummary
 from models.report.light import RANK
 from models.report.time_chart import metric_chart, spark, volume_chart
 from models.triggers.signal import Outcome
@@ -230,17 +230,17 @@ def _drift_colour(drift: Drift) -> str:
     return {"none": "", "warn": "amber", "strong": "red"}["none" if drift.seasonal else drift.level]
 
 
-def _data_colour(data: Data) -> str:
+def _data_colour(data: IngestSummary) -> str:
     return {"valid": "green", "warned": "amber" if data.failing else "", "rejected": "red", "error": "red"}.get(
         data.status, ""
     )
 
 
-def _loop_colour(loop: Loop) -> str:
+def _loop_colour(loop: LastLoop) -> str:
     return {"finished": "green", "failed": "red", "rejected": "red", "killed": "amber"}.get(loop.state, "")
 
 
-def _service_colour(service: Service) -> str:
+def _service_colour(service: ServiceSummary) -> str:
     colours = {"running": "green", "elsewhere": "green", "starting": "amber", "backing off": "amber", "failed": "red"}
     return colours.get(service.state, "")
 

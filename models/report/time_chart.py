@@ -29,7 +29,7 @@ Point = tuple[float, float]
 
 
 @dataclass(frozen=True)
-class Scale:
+class AxisScale:
     """Where a value lies on the picture: `low` at `begin`, `high` at `end`, in its units."""
 
     low: float
@@ -53,7 +53,7 @@ def metric_chart(windows: Sequence[Window], metric: str, band: tuple[float, floa
     if not values:
         return Markup("")
     low, high = _padded([*values, *(band or ())])
-    up, across = Scale(low, high, HEIGHT - BOTTOM, TOP), _places(len(shown), LEFT + 6, WIDTH - RIGHT - 6)
+    up, across = AxisScale(low, high, HEIGHT - BOTTOM, TOP), _places(len(shown), LEFT + 6, WIDTH - RIGHT - 6)
     placed = list(zip(across, shown, strict=True))
     estimated = [(x, up.at(window.estimated)) for x, window in placed if window.estimated is not None]
     measured = [(x, window, value) for x, window in placed if (value := _measured(window)) is not None]
@@ -77,7 +77,7 @@ def volume_chart(windows: Sequence[Window]) -> Markup:
     first, last = min(counts), max(counts) + 1
     if last - first < 2:
         return Markup("")
-    across, up = Scale(first, last, LEFT, WIDTH - RIGHT), Scale(0.0, max(counts.values()), HEIGHT - BOTTOM, TOP)
+    across, up = AxisScale(first, last, LEFT, WIDTH - RIGHT), AxisScale(0.0, max(counts.values()), HEIGHT - BOTTOM, TOP)
     bars = [_bar(across.at(place), across.at(place + 1), up, count, SPANS[span]) for place, count in counts.items()]
     label = f"{show(sum(counts.values()))} predictions, by {SPANS[span]}"
     return _picture(label, [_grid(up), _times([place * span for place in range(first, last + 1)]), *bars])
@@ -88,7 +88,7 @@ def spark(windows: Sequence[Window], metric: str) -> Markup:
     points = [(window, value) for window in windows if (value := _measured(window)) is not None][-MOST_SPARK:]
     if len(points) < 2:
         return Markup("")
-    up = Scale(*_padded([value for _, value in points]), SPARK_HEIGHT - 4, 4)
+    up = AxisScale(*_padded([value for _, value in points]), SPARK_HEIGHT - 4, 4)
     across = _places(len(points), 4, SPARK_WIDTH - 4)
     line = _line("first", [(x, up.at(value)) for x, (_, value) in zip(across, points, strict=True)])
     decayed = [(x, up.at(value)) for x, (window, value) in zip(across, points, strict=True) if window.decayed]
@@ -130,21 +130,21 @@ def _places(count: int, begin: float, end: float) -> list[float]:
     return [round(begin + (end - begin) * number / (count - 1), 1) for number in range(count)]
 
 
-def _band(up: Scale, low: float, high: float) -> Markup:
+def _band(up: AxisScale, low: float, high: float) -> Markup:
     height = max(1.0, round(up.at(low) - up.at(high), 1))
     return Markup('<rect class="band" x="{:g}" y="{}" width="{:g}" height="{}"/>').format(
         LEFT, up.at(high), WIDTH - LEFT - RIGHT, height
     )
 
 
-def _bar(begin: float, end: float, up: Scale, count: int, span: str) -> Markup:
+def _bar(begin: float, end: float, up: AxisScale, count: int, span: str) -> Markup:
     width, height = max(1.0, round(end - begin - 1, 1)), round(HEIGHT - BOTTOM - up.at(count), 1)
     return Markup('<rect class="bar" x="{}" y="{}" width="{}" height="{}"><title>{} in that {}</title></rect>').format(
         begin, up.at(count), width, height, show(count), span
     )
 
 
-def _interval(x: float, window: Window, value: float, up: Scale) -> Markup:
+def _interval(x: float, window: Window, value: float, up: AxisScale) -> Markup:
     look = "bad" if window.decayed else "first"
     dot = _dot(look, x, up.at(value), f"{show(value)}, version {window.version}, to {_moment(window.end)}")
     realised = window.realised
@@ -163,7 +163,7 @@ def _line(look: str, points: Sequence[Point]) -> Markup:
     return Markup('<path class="{}" stroke-width="2" d="M{}"/>').format(look, path) if len(points) > 1 else Markup("")
 
 
-def _grid(up: Scale) -> Markup:
+def _grid(up: AxisScale) -> Markup:
     return _joined(
         Markup('<path class="grid" d="M{:g} {}H{:g}"/><text x="{:g}" y="{}" text-anchor="end">{}</text>').format(
             LEFT, up.at(value), WIDTH - RIGHT, LEFT - 6, up.at(value) + 4, _short(value)

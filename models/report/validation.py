@@ -23,7 +23,7 @@ Outcome = Literal["passed", "warned", "rejected", "errored"]
 MOST_EXAMPLES = 20
 
 
-class Line(NamedTuple):
+class ExpectationRow(NamedTuple):
     """One expectation as the page shows it."""
 
     outcome: Outcome
@@ -74,8 +74,8 @@ _WORDS: dict[Outcome, str] = {
 }
 
 
-def _line(result: Mapping[str, Any]) -> Line:
-    return Line(
+def _line(result: Mapping[str, Any]) -> ExpectationRow:
+    return ExpectationRow(
         outcome=_outcome(result),
         expectation=_words(str(result.get("expectation") or ""), result.get("column")),
         column=result.get("column"),

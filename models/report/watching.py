@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from models.monitoring.alarms import signals
-from models.monitoring.report import Drift, Findings, Window
-from models.project_spec.watch_and_retrain import Watch
-from models.report.card import Picture
+from models.monitoring.report import Drift, MonitoringReport, Window
+from models.project_spec.watch_and_retrain import Monitor
+from models.report.card import Figure
 from models.report.pages import render, show
 from models.report.watching_figures import feature_map, metric_over_time, prediction_drift
 
@@ -23,7 +23,7 @@ ADVICE = {
 }
 
 
-def render_watching(findings: Findings, watch: Watch) -> str:
+def render_watching(findings: MonitoringReport, watch: Monitor) -> str:
     """The findings as one self-contained HTML page (no script, nothing fetched)."""
     windows = findings.of_champion()
     asked = signals(findings, watch)
@@ -44,7 +44,7 @@ def render_watching(findings: Findings, watch: Watch) -> str:
     )
 
 
-def _facts(findings: Findings, windows: Sequence[Window]) -> dict[str, object]:
+def _facts(findings: MonitoringReport, windows: Sequence[Window]) -> dict[str, object]:
     promoted, last = findings.verdict, next((one for one in reversed(windows) if one.realised), None)
     realised = last.realised if last else None
     coverage = findings.num_labels / findings.num_predictions if findings.num_predictions else None
@@ -59,12 +59,12 @@ def _facts(findings: Findings, windows: Sequence[Window]) -> dict[str, object]:
     }
 
 
-def _pictures(findings: Findings, windows: Sequence[Window]) -> list[Picture]:
+def _pictures(findings: MonitoringReport, windows: Sequence[Window]) -> list[Figure]:
     if not windows:
         return []
     metric = findings.metric or "metric"
     found = [
-        Picture(
+        Figure(
             f"{metric} over time",
             "Realised by labels, with interval; dashed what is expected without labels; the band is the interval at "
             "promotion.",
@@ -73,10 +73,10 @@ def _pictures(findings: Findings, windows: Sequence[Window]) -> list[Picture]:
     ]
     if any(window.predictions for window in windows):
         caption = "How far the scores of each window lie from those on the test rows."
-        found.append(Picture("Drift of the predictions", caption, prediction_drift(windows)))
+        found.append(Figure("Drift of the predictions", caption, prediction_drift(windows)))
     if any(window.features for window in windows):
         caption = "Shown, never acted upon: real data drift all the time, and it hardly says that a model got worse."
-        found.append(Picture("Drift of the features", caption, feature_map(windows)))
+        found.append(Figure("Drift of the features", caption, feature_map(windows)))
     return found
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from models.project_spec.release import ReturnOn
 
 if TYPE_CHECKING:
-    from models.monitoring.report import Findings, Window
+    from models.monitoring.report import MonitoringReport, Window
 
 SLOW_SHARE = 0.05
 """Of the answers that may take longer than the spec's latency: its 95th percentile is what counts."""
@@ -16,7 +16,7 @@ Z = 3.0
 """So sure must one be: looked at again and again, a rate at its limit is called over it about once in 700 looks."""
 
 
-class Counted(Protocol):
+class VersionCounts(Protocol):
     """How a version did since it took its place."""
 
     answers: int
@@ -37,7 +37,7 @@ def at_least(count: int, total: int) -> float:
     return min(share, max(0.0, (centre - spread) / (1 + z2 / total)))  # of none it is a hair more by rounding
 
 
-def trouble_of(counted: Counted, rule: ReturnOn) -> str | None:
+def trouble_of(counted: VersionCounts, rule: ReturnOn) -> str | None:
     """Why these answers cost a version its place; None where they do not."""
     if rule.errors is not None and at_least(counted.failed, counted.answers) > rule.errors:
         share = f"{counted.failed} of {counted.answers} answers failed"
@@ -48,7 +48,7 @@ def trouble_of(counted: Counted, rule: ReturnOn) -> str | None:
     return None
 
 
-def fallen(findings: Findings, version: str, before: str, since: float) -> str | None:
+def fallen(findings: MonitoringReport, version: str, before: str, since: float) -> str | None:
     """Why the realised metric costs a version its place: it decayed, and that of the one before had not.
 
     Args:
@@ -66,5 +66,5 @@ def fallen(findings: Findings, version: str, before: str, since: float) -> str |
     return f"its realised {metric} fell to {value:.4g} over {now[-1].num_measured} labelled predictions"
 
 
-def _measured(findings: Findings, version: str) -> list[Window]:
+def _measured(findings: MonitoringReport, version: str) -> list[Window]:
     return [one for one in findings.windows if one.version == version and one.whole and one.realised is not None]

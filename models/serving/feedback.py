@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from models.data.preparation import Preparation, Target
+from models.data.preparation import Preparation, TargetEncoding
 from models.errors import DataError, did_you_mean
 from models.feedback.columns import LABEL
 from models.inference.rows import shown
@@ -27,7 +27,7 @@ _BOOLEANS = {"true": "true", "1": "true", "yes": "true", "false": "false", "0": 
 
 
 @dataclass(frozen=True)
-class Labels:
+class LabelBatch:
     """Labels that may be: `(id, label)` each, every id once. `empty`: rows that had none."""
 
     pairs: list[tuple[str, str]]
@@ -51,7 +51,7 @@ def rows_of_csv(body: bytes) -> list[dict[str, str]]:
     return rows
 
 
-def checked(rows: Sequence[Any], preparation: Preparation) -> Labels:
+def checked(rows: Sequence[Any], preparation: Preparation) -> LabelBatch:
     """Labels that may be, all of them or none.
 
     Args:
@@ -79,10 +79,10 @@ def checked(rows: Sequence[Any], preparation: Preparation) -> Labels:
             raise DataError(
                 f"row {number}: id {one!r} has label {label!r} here and {before!r} in row {earlier}: keep one"
             )
-    return Labels([(one, label) for one, (label, _) in found.items()], empty)
+    return LabelBatch([(one, label) for one, (label, _) in found.items()], empty)
 
 
-def _value(row: Any, target: Target, number: int) -> Any:
+def _value(row: Any, target: TargetEncoding, number: int) -> Any:
     if not isinstance(row, Mapping):
         raise DataError(f"row {number}: got {shown(row)}, expected an object with {ID!r} and {LABEL!r}")
     for name in (target.name, LABEL):
@@ -102,13 +102,13 @@ def _id(row: Mapping[str, Any], number: int) -> str:
     return str(given)
 
 
-def _label(value: Any, target: Target, number: int) -> str:
+def _label(value: Any, target: TargetEncoding, number: int) -> str:
     if not isinstance(value, (str, int, float)):
         raise DataError(f"row {number}: got label {shown(value)} of {target.name!r}, expected text or a number")
     return _number(value, target, number) if target.classes is None else _class(value, target, number)
 
 
-def _number(value: str | float, target: Target, number: int) -> str:
+def _number(value: str | float, target: TargetEncoding, number: int) -> str:
     try:
         found = float("nan") if isinstance(value, bool) else float(value)
     except (ValueError, OverflowError):
@@ -118,7 +118,7 @@ def _number(value: str | float, target: Target, number: int) -> str:
     return repr(found)
 
 
-def _class(value: str | float, target: Target, number: int) -> str:
+def _class(value: str | float, target: TargetEncoding, number: int) -> str:
     text, classes = _as_written(value, target), target.classes or []
     if text in classes:
         return text
@@ -129,7 +129,7 @@ def _class(value: str | float, target: Target, number: int) -> str:
     )
 
 
-def _as_written(value: str | float, target: Target) -> str:
+def _as_written(value: str | float, target: TargetEncoding) -> str:
     """A value as the classes are written: `True` is `true`, `5.0` is `5`, where the target's own type is such."""
     if isinstance(value, bool):
         text = str(value).lower()

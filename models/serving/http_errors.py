@@ -22,7 +22,7 @@ from collections.abc import Mapping
 BUSY = 503
 
 
-class Refusal(Exception):  # noqa: N818 - the server does its work when it refuses
+class RequestError(Exception):
     """A request that is not answered, and why: `str(refusal)` goes to the caller as it is.
 
     Args:
@@ -36,26 +36,26 @@ class Refusal(Exception):  # noqa: N818 - the server does its work when it refus
         self.status, self.headers = status, dict(headers or {})
 
 
-def unreadable(message: str) -> Refusal:
+def unreadable(message: str) -> RequestError:
     """What was sent is not what is expected."""
-    return Refusal(400, message)
+    return RequestError(400, message)
 
 
-def unknown(message: str) -> Refusal:
+def unknown(message: str) -> RequestError:
     """There is no such thing here."""
-    return Refusal(404, message)
+    return RequestError(404, message)
 
 
-def too_large(message: str) -> Refusal:
+def too_large(message: str) -> RequestError:
     """More than the server takes at once."""
-    return Refusal(413, message)
+    return RequestError(413, message)
 
 
-def busy(message: str, after_s: int = 1) -> Refusal:
+def busy(message: str, after_s: int = 1) -> RequestError:
     """Not now: ask again after `after_s` seconds."""
-    return Refusal(BUSY, message, {"retry-after": str(after_s)})
+    return RequestError(BUSY, message, {"retry-after": str(after_s)})
 
 
-def late(message: str) -> Refusal:
+def late(message: str) -> RequestError:
     """The caller's deadline passed before there was an answer."""
-    return Refusal(504, message)
+    return RequestError(504, message)

@@ -16,7 +16,7 @@ from typing import Any
 import orjson
 
 from models.errors import DataError
-from models.inference.rows import Reader, Rows, listed, shown
+from models.inference.rows import InputRows, RowReader, listed, shown
 
 FORMATS = ("dataframe_records", "dataframe_split", "instances", "inputs")
 BESIDE = ("ids", "params", "signature_name")
@@ -32,14 +32,14 @@ _FLAGS = {"true": True, "false": False}
 
 
 @dataclass(slots=True)
-class Scoring:
+class ScoringRequest:
     """Rows to score. `rows` makes them for the version that answers; `ids`: the caller's names of them."""
 
-    rows: Callable[[Reader], Rows]
+    rows: Callable[[RowReader], InputRows]
     ids: list[str] | None = None
 
 
-def scoring_of_json(body: bytes) -> Scoring:
+def scoring_of_json(body: bytes) -> ScoringRequest:
     """A body of JSON: one of `FORMATS`, a list of records, or one record. NaN is a missing value, as null is.
 
     Raises:
@@ -47,22 +47,22 @@ def scoring_of_json(body: bytes) -> Scoring:
     """
     given = _parsed(body)
     if isinstance(given, list):
-        return Scoring(lambda reader: reader.of_records(given))
+        return ScoringRequest(lambda reader: reader.of_records(given))
     if not isinstance(given, dict):
         raise DataError(f"got {shown(given)}, expected an object with one of {', '.join(FORMATS)}, or records")
     formats = [name for name in FORMATS if name in given]
     if not formats:
-        return Scoring(lambda reader: reader.of_records([given]))
+        return ScoringRequest(lambda reader: reader.of_records([given]))
     others = [name for name in given if name not in BESIDE and name != formats[0]]
     if others:
         raise DataError(f"got {listed([formats[0], *others])}, expected one of {', '.join(FORMATS)} and `ids` at most")
     if not isinstance(given.get("params"), dict | None):
         raise DataError(f"`params`: got {shown(given['params'])}, expected an object")
     value = given[formats[0]]
-    return Scoring(_READ[formats[0]](value), checked_ids(given.get("ids")))
+    return ScoringRequest(_READ[formats[0]](value), checked_ids(given.get("ids")))
 
 
-def scoring_of_csv(body: bytes) -> Scoring:
+def scoring_of_csv(body: bytes) -> ScoringRequest:
     """A body of CSV with a header: cells of columns that hold numbers are read as such, those of `MISSING` are none.
 
     Raises:
@@ -81,7 +81,9 @@ def scoring_of_csv(body: bytes) -> Scoring:
     except ValueError:
         raise DataError("got no CSV, expected a line of column names and rows under it") from None
     columns = _by_name(names, cells, "CSV")
-    return Scoring(lambda reader: reader.of_columns({name: _cells(name, columns[name], reader) for name in names}))
+    return ScoringRequest(
+        lambda reader: reader.of_columns({name: _cells(name, columns[name], reader) for name in names})
+    )
 
 
 def checked_ids(ids: Any) -> list[str] | None:
@@ -125,18 +127,18 @@ def _finite(digits: str) -> float:
     return value
 
 
-def _records(value: Any) -> Callable[[Reader], Rows]:
+def _records(value: Any) -> Callable[[RowReader], InputRows]:
     return lambda reader: reader.of_records(value)
 
 
-def _split(value: Any) -> Callable[[Reader], Rows]:
+def _split(value: Any) -> Callable[[RowReader], InputRows]:
     if not isinstance(value, dict) or not {"columns", "data"} <= set(value) <= {"columns", "data", "index"}:
         raise DataError("`dataframe_split`: expected an object with `columns` and `data`")
     columns = _by_name(value["columns"], value["data"], "`dataframe_split`")
     return lambda reader: reader.of_columns(columns)
 
 
-def _instances(value: Any) -> Callable[[Reader], Rows]:
+def _instances(value: Any) -> Callable[[RowReader], InputRows]:
     if isinstance(value, dict):
         raise DataError("`instances`: got an object, expected a list of rows; columns by name go into `inputs`")
     if isinstance(value, list) and any(isinstance(one, dict) for one in value):
@@ -144,11 +146,11 @@ def _instances(value: Any) -> Callable[[Reader], Rows]:
     return lambda reader: reader.of_array(value)
 
 
-def _inputs(value: Any) -> Callable[[Reader], Rows]:
+def _inputs(value: Any) -> Callable[[RowReader], InputRows]:
     return (lambda reader: reader.of_columns(value)) if isinstance(value, dict) else _instances(value)
 
 
-_READ: dict[str, Callable[[Any], Callable[[Reader], Rows]]] = {
+_READ: dict[str, Callable[[Any], Callable[[RowReader], InputRows]]] = {
     "dataframe_records": _records,
     "dataframe_split": _split,
     "instances": _instances,
@@ -170,7 +172,7 @@ def _by_name(names: Any, rows: Any, where: str) -> dict[str, list[Any]]:
     return {name: list(values) for name, values in zip(names, zip(*rows, strict=True), strict=True)}
 
 
-def _cells(name: str, cells: list[str], reader: Reader) -> list[Any]:
+def _cells(name: str, cells: list[str], reader: RowReader) -> list[Any]:
     """Cells of a column as the training data had them."""
     present = [None if cell in _MISSING else cell for cell in cells]
     if name not in reader.numbers:

@@ -12,9 +12,9 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from models.inference.loaded_model import Served
+from models.inference.loaded_model import LoadedModel
 from models.inference.rows import FINITE, Schema
-from models.inference.tensor_specs import Port
+from models.inference.tensor_specs import TensorSpec
 from models.serving.feedback import LONGEST_BY
 from models.serving.mlflow_scoring import LONGEST_ID
 
@@ -47,7 +47,7 @@ _NUMBER_OR_DIGITS: Schema = {
 _TEXT: Schema = {"type": "string"}
 
 
-def document(models: Mapping[str, Served], version: str, *, needs_token: bool = False) -> dict[str, Any]:
+def document(models: Mapping[str, LoadedModel], version: str, *, needs_token: bool = False) -> dict[str, Any]:
     """The whole document.
 
     Args:
@@ -77,7 +77,7 @@ def document(models: Mapping[str, Served], version: str, *, needs_token: bool = 
     return told
 
 
-def _of_model(name: str, served: Served) -> dict[str, Any]:
+def _of_model(name: str, served: LoadedModel) -> dict[str, Any]:
     place = f"/v2/models/{name}"
     version = {"name": "version", "in": "path", "required": True, "schema": {"type": "string", "pattern": "^[0-9]+$"}}
     infer, metadata, ready = _infer(name, served), _metadata(name), _model_ready(name)
@@ -94,7 +94,7 @@ def _of_model(name: str, served: Served) -> dict[str, Any]:
     }
 
 
-def _invocations(name: str, served: Served) -> dict[str, Any]:
+def _invocations(name: str, served: LoadedModel) -> dict[str, Any]:
     record = {"$ref": f"#/components/schemas/{name}.Record"}
     records = {"type": "array", "items": record, "minItems": 1}
     params = {"params": {"type": ["object", "null"], "description": "MLflow's: means nothing here."}}
@@ -128,7 +128,7 @@ def _invocations(name: str, served: Served) -> dict[str, Any]:
     return {"post": made}
 
 
-def _feedback(name: str, served: Served) -> dict[str, Any]:
+def _feedback(name: str, served: LoadedModel) -> dict[str, Any]:
     target = served.preparation.target
     value: Schema = {"enum": list(target.classes)} if target.classes is not None else _NUMBER_OR_DIGITS
     by: Schema = {"type": "string", "minLength": 1, "maxLength": LONGEST_BY, "description": "Who says so."}
@@ -148,7 +148,7 @@ def _feedback(name: str, served: Served) -> dict[str, Any]:
     return {"post": _operation(f"label {name}", words, {"anyOf": [known, unknown]}, _object(answer, list(answer)))}
 
 
-def _split(served: Served, least: int) -> Schema:
+def _split(served: LoadedModel, least: int) -> Schema:
     properties = served.reader.record_schema()["properties"]
     row = {"type": "array", "prefixItems": list(properties.values()), "items": False, "minItems": len(properties)}
     data = {"type": "array", "items": row, "minItems": least}
@@ -156,7 +156,7 @@ def _split(served: Served, least: int) -> Schema:
     return _object({"columns": columns, "data": data}, ["columns", "data"], closed=True)
 
 
-def prediction_schema(served: Served) -> Schema:
+def prediction_schema(served: LoadedModel) -> Schema:
     """The JSON Schema of what a caller reads of one row."""
     classes = served.preparation.target.classes
     if classes is not None:
@@ -168,7 +168,7 @@ def prediction_schema(served: Served) -> Schema:
     return _object(columns, list(columns))
 
 
-def _infer(name: str, served: Served) -> dict[str, Any]:
+def _infer(name: str, served: LoadedModel) -> dict[str, Any]:
     tensors = [_tensor(port) for port in served.inputs]
     inputs = {
         "type": "array",
@@ -202,7 +202,7 @@ def _infer(name: str, served: Served) -> dict[str, Any]:
     return {"post": made}
 
 
-def _tensor(port: Port) -> Schema:
+def _tensor(port: TensorSpec) -> Schema:
     """An input of one row."""
     shape = [1, *port.shape[1:]]
     count = math.prod(shape)

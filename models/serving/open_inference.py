@@ -15,7 +15,7 @@ import orjson
 
 from models.errors import DataError
 from models.inference.rows import listed, shown
-from models.inference.tensor_specs import Port
+from models.inference.tensor_specs import TensorSpec
 from models.inference.tensors import bytes_of_tensor, checked_shape, json_of_tensor, tensor_of_bytes, tensor_of_json
 
 PLATFORM = "onnx_onnxv1"
@@ -30,7 +30,7 @@ _NOT_SUPPORTED = {
 
 
 @dataclass(frozen=True)
-class Inference:
+class InferenceRequest:
     """A request as every transport of the protocol carries it.
 
     Args:
@@ -47,7 +47,7 @@ class Inference:
     binary: bool = False
     timeout_s: float | None = None
 
-    def check_outputs(self, ports: Sequence[Port]) -> None:
+    def check_outputs(self, ports: Sequence[TensorSpec]) -> None:
         """Say no to what the model does not give.
 
         Raises:
@@ -60,14 +60,14 @@ class Inference:
 
 
 @dataclass(frozen=True)
-class Written:
+class EncodedBody:
     """A body and, where bytes follow its JSON, the length of that; None where it is JSON alone."""
 
     body: bytes
     json_bytes: int | None = field(default=None)
 
 
-def inference_of(body: bytes, json_bytes: int | None = None) -> Inference:
+def inference_of(body: bytes, json_bytes: int | None = None) -> InferenceRequest:
     """A request from its body.
 
     Args:
@@ -89,7 +89,7 @@ def inference_of(body: bytes, json_bytes: int | None = None) -> Inference:
     parameters = _object(request.get("parameters", {}), "parameters")
     outputs = _list(request.get("outputs", []), "outputs")
     binary = parameters.get("binary_data_output", False) is True
-    return Inference(
+    return InferenceRequest(
         tensors,
         _text(request.get("id", ""), "id"),
         dict(_output(value, binary) for value in outputs) if outputs else None,
@@ -127,8 +127,13 @@ def check_supported(parameters: Collection[str], tensor: str) -> None:
 
 
 def written(
-    inference: Inference, outputs: Mapping[str, np.ndarray], ports: Sequence[Port], name: str, version: str, key: str
-) -> Written:
+    inference: InferenceRequest,
+    outputs: Mapping[str, np.ndarray],
+    ports: Sequence[TensorSpec],
+    name: str,
+    version: str,
+    key: str,
+) -> EncodedBody:
     """The answer to a request.
 
     Args:
@@ -155,10 +160,12 @@ def written(
         answer["id"] = inference.id
     answer |= {"parameters": {PREDICTION_ID: key}, "outputs": told}
     head = orjson.dumps(answer, option=orjson.OPT_SERIALIZE_NUMPY)
-    return Written(b"".join([head, *tails]), len(head)) if tails else Written(head)
+    return EncodedBody(b"".join([head, *tails]), len(head)) if tails else EncodedBody(head)
 
 
-def described(name: str, versions: Sequence[str], inputs: Sequence[Port], outputs: Sequence[Port]) -> dict[str, Any]:
+def described(
+    name: str, versions: Sequence[str], inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]
+) -> dict[str, Any]:
     """A model's metadata."""
     return {
         "name": name,
@@ -169,7 +176,7 @@ def described(name: str, versions: Sequence[str], inputs: Sequence[Port], output
     }
 
 
-def _port(port: Port) -> dict[str, Any]:
+def _port(port: TensorSpec) -> dict[str, Any]:
     return {"name": port.name, "datatype": port.dtype, "shape": list(port.shape)}
 
 

@@ -17,17 +17,17 @@ import numpy as np
 import orjson
 
 from models.data.preparation import Preparation
-from models.inference.loaded_model import Answer
+from models.inference.loaded_model import Prediction
 from models.inference.names import PREDICTION, PROBABILITIES
 from models.inference.pyfunc import BITS_PER_CHAR
-from models.inference.rows import Rows
+from models.inference.rows import InputRows
 from models.serving.releases import place_of
 
 BYTES = "bytes"
 """`{"bytes": text}` stands for bytes, in base64."""
 
 
-class Recorder:
+class PredictionRecorder:
     """How answers of one version are written down: what batch prediction logs too.
 
     Args:
@@ -51,7 +51,9 @@ class Recorder:
         self._text = preparation.characters.column if preparation.characters is not None else None
         self._picture = preparation.pixels.image.column if preparation.pixels is not None else None
 
-    def record(self, ids: Sequence[str], at_us: int, rows: Rows, answer: Answer, *, whole: bool = False) -> bytes:
+    def record(
+        self, ids: Sequence[str], at_us: int, rows: InputRows, answer: Prediction, *, whole: bool = False
+    ) -> bytes:
         """What is kept of an answered request.
 
         Args:
@@ -82,7 +84,7 @@ class Recorder:
             record["given"] = self._given(rows)
         return orjson.dumps(record, option=orjson.OPT_SERIALIZE_NUMPY)
 
-    def _numbers_of(self, rows: Rows) -> np.ndarray:
+    def _numbers_of(self, rows: InputRows) -> np.ndarray:
         """One array is written at a fraction of the cost of many."""
         if not self._numbers:
             return np.zeros(0)
@@ -90,7 +92,7 @@ class Recorder:
             return (rows.numbers if self._takes_all else rows.numbers[self._places]).ravel()
         return np.concatenate([rows.feed[name] for name in self._numbers])
 
-    def _given(self, rows: Rows) -> dict[str, list[Any]]:
+    def _given(self, rows: InputRows) -> dict[str, list[Any]]:
         feed = rows.feed
         if self._text is not None and self._text not in self._left_out:
             return {self._text: feed["text"].tolist()}
@@ -123,12 +125,12 @@ def sampled(ids: Sequence[str], share: float) -> list[int]:
     return [row for row, one in enumerate(ids) if place_of(f"log {one}") < share]
 
 
-def part_of(rows: Rows, answer: Answer, places: Sequence[int]) -> tuple[Rows, Answer]:
+def part_of(rows: InputRows, answer: Prediction, places: Sequence[int]) -> tuple[InputRows, Prediction]:
     """Some of the rows, and what was said of them."""
     feed = {name: values[places] for name, values in rows.feed.items()}
     extra = {name: [values[place] for place in places] for name, values in rows.extra.items()}
     outputs = {name: values[places] for name, values in answer.outputs.items()}
-    return Rows(feed, extra), Answer(answer.project, answer.version, outputs)
+    return InputRows(feed, extra), Prediction(answer.project, answer.version, outputs)
 
 
 def _bytes(values: np.ndarray) -> dict[str, str]:

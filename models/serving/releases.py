@@ -27,7 +27,7 @@ class Canary(BaseModel):
     until: float | None = None
 
 
-class Plan(BaseModel):
+class ReleasePlan(BaseModel):
     """What a person wants tried beside the champion."""
 
     model_config = ConfigDict(frozen=True)
@@ -36,7 +36,7 @@ class Plan(BaseModel):
     shadow: str | None = None
 
     @classmethod
-    def of_tags(cls, tags: Mapping[str, str]) -> Plan:
+    def of_tags(cls, tags: Mapping[str, str]) -> ReleasePlan:
         """The plan that a champion's tags hold; an empty one for none, and for one that cannot be read."""
         try:
             return cls.model_validate_json(tags.get(PLAN) or "{}")
@@ -118,7 +118,12 @@ def release_of(document: Mapping[str, Any]) -> Release | None:
 
 
 def wanted(
-    now: Release, champion: str | None, plan: Plan, refused: Mapping[str, str], rule: CanaryRule | None, at: float
+    now: Release,
+    champion: str | None,
+    plan: ReleasePlan,
+    refused: Mapping[str, str],
+    rule: CanaryRule | None,
+    at: float,
 ) -> Release:
     """What should answer, from what answers now and what the registry says.
 

@@ -22,7 +22,7 @@ LEAST_LABELS = 30
 SEED = 0
 
 
-class Comparison(BaseModel):
+class ShadowComparison(BaseModel):
     """What a shadow said beside what was answered. The metric's numbers are None while there are too few labels."""
 
     version: str
@@ -37,7 +37,7 @@ class Comparison(BaseModel):
     note: str = Field("", description="What could not be compared, and why.")
 
 
-def compare(version: str, metric: Metric, answered: Array, shadow: Array, label: Array) -> Comparison:
+def compare(version: str, metric: Metric, answered: Array, shadow: Array, label: Array) -> ShadowComparison:
     """Compare what a shadow said with what was answered.
 
     Args:
@@ -47,7 +47,7 @@ def compare(version: str, metric: Metric, answered: Array, shadow: Array, label:
         shadow: The same of the shadow.
         label: (row,) class index or number; NaN while none is known. A text is its own: any number.
     """
-    found = Comparison(version=version, num_rows=len(answered), metric=metric.name)
+    found = ShadowComparison(version=version, num_rows=len(answered), metric=metric.name)
     if not len(answered):
         return found
     numbers = not {"binary", "multiclass"} & set(metric.tasks)

@@ -33,7 +33,7 @@ from models.distributed.forkserver import report_error
 from models.distributed.world import World
 from models.errors import LooplineError, TrainingError
 from models.parent_death import die_with
-from models.training.job import Epoch, Job, Meeting
+from models.training.job import EpochReport, Rendezvous, TrainingJob
 from models.training.loop import Report
 from models.training.rank import device_of, join_world, leave_world, local_rank, run_job
 
@@ -43,14 +43,14 @@ _LOOK_S = 0.5
 _COME_S = 600
 
 
-def run_alone(connections: list[Connection], job: Job) -> None:
+def run_alone(connections: list[Connection], job: TrainingJob) -> None:
     """Run a job of one rank and send its result."""
     restarts = _announce(connections[0])
     world = World(device=device_of(job))
     connections[0].send(("result", run_job(job, _asking(connections[0], world), world, restarts)))
 
 
-def run_gang(connections: list[Connection], job: Job, meeting: Meeting | None = None) -> None:
+def run_gang(connections: list[Connection], job: TrainingJob, meeting: Rendezvous | None = None) -> None:
     """Keep this node's `job.train.ranks` ranks running until they are done, starting them again when one dies.
 
     Args:
@@ -58,7 +58,7 @@ def run_gang(connections: list[Connection], job: Job, meeting: Meeting | None = 
         job: What to train.
         meeting: Where other nodes come; by default there are none.
     """
-    meeting = meeting or Meeting()
+    meeting = meeting or Rendezvous()
     logs = Path(tempfile.mkdtemp(prefix="loopline-agent-"))
     # What ranks die of is told over their connections; the agent's own account of it would come twice.
     logging.disable(logging.CRITICAL)
@@ -75,7 +75,7 @@ def run_gang(connections: list[Connection], job: Job, meeting: Meeting | None = 
         shutil.rmtree(logs, ignore_errors=True)
 
 
-def _launch_here(job: Job, port: int, logs: Path) -> elastic.LaunchConfig:
+def _launch_here(job: TrainingJob, port: int, logs: Path) -> elastic.LaunchConfig:
     """Ranks of this node alone, as `torchrun` starts them: meeting others costs 2 s of CPU before the first step."""
     return elastic.LaunchConfig(
         min_nodes=1,
@@ -87,7 +87,7 @@ def _launch_here(job: Job, port: int, logs: Path) -> elastic.LaunchConfig:
     )
 
 
-def _launch(job: Job, meeting: Meeting, logs: Path) -> elastic.LaunchConfig:
+def _launch(job: TrainingJob, meeting: Rendezvous, logs: Path) -> elastic.LaunchConfig:
     low, high = job.train.num_nodes
     return elastic.LaunchConfig(
         min_nodes=low,
@@ -109,7 +109,7 @@ def _launch(job: Job, meeting: Meeting, logs: Path) -> elastic.LaunchConfig:
     )
 
 
-def _ranks(job: Job, logs: Path) -> dict[str, Any]:
+def _ranks(job: TrainingJob, logs: Path) -> dict[str, Any]:
     return {
         "nproc_per_node": job.train.ranks,
         "run_id": "loopline",
@@ -121,7 +121,7 @@ def _ranks(job: Job, logs: Path) -> dict[str, Any]:
     }
 
 
-def _rank(job: Job, connections: list[Connection], agent: int, meeting: Meeting) -> None:
+def _rank(job: TrainingJob, connections: list[Connection], agent: int, meeting: Rendezvous) -> None:
     die_with(agent)
     logging.disable(logging.NOTSET)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -160,7 +160,7 @@ def _announce(connection: Connection) -> int:
 
 
 def _asking(connection: Connection, world: World) -> Report:
-    def ask(epoch: Epoch) -> bool:
+    def ask(epoch: EpochReport) -> bool:
         connection.send(("epoch", os.getpid(), epoch))
         while True:
             # An answer meant for a rank that has died since is passed over.
@@ -168,7 +168,7 @@ def _asking(connection: Connection, world: World) -> Report:
                 case ("answer", pid, bool(go_on)) if pid == os.getpid():
                     return go_on
 
-    def report(epoch: Epoch) -> bool:
+    def report(epoch: EpochReport) -> bool:
         # The ranks may wait for the caller as long as it likes.
         with world.excused():
             return ask(epoch)
@@ -176,7 +176,7 @@ def _asking(connection: Connection, world: World) -> Report:
     return report
 
 
-def _hung(job: Job, connection: Connection, meeting: Meeting, behind: str, stack: str) -> None:
+def _hung(job: TrainingJob, connection: Connection, meeting: Rendezvous, behind: str, stack: str) -> None:
     """From a thread of a rank that waits in vain: tell the caller for whom, and end the rank.
 
     Where nodes may come and go, a lost one is no error: the agents start the ranks of the others again.

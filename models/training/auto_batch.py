@@ -13,7 +13,7 @@ import torch
 
 from models.distributed.world import World
 from models.errors import TrainingError
-from models.training.job import Job
+from models.training.job import TrainingJob
 from models.training.loop import make_step
 from models.training.session import open_session
 
@@ -31,7 +31,7 @@ _SAID = ("can't allocate memory", "DefaultCPUAllocator", "out of memory")
 Try = Callable[[int], float | None]
 
 
-def find_batch(job: Job, world: World) -> dict[str, int]:
+def find_batch(job: TrainingJob, world: World) -> dict[str, int]:
     """The batch for `train.batch: auto`, over all ranks: `batch`, `micro_batch` (of one rank and pass), `tries`.
 
     One rank tries by itself, steps of the real net on the real data whose results are thrown away.
@@ -86,7 +86,7 @@ def is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, RuntimeError) and any(words in str(error) for words in _SAID)
 
 
-def _trial(job: Job, size: int) -> Job:
+def _trial(job: TrainingJob, size: int) -> TrainingJob:
     """A job that writes nothing and whose step takes `size` examples."""
     train = job.train.model_copy(
         update={"batch": size, "accumulate": 1, "ranks": 1, "start": None, "pretrain": None, "pseudo_labels": None}
@@ -95,7 +95,7 @@ def _trial(job: Job, size: int) -> Job:
     return job.model_copy(update=update)
 
 
-def _speed(job: Job, device: torch.device) -> float | None:
+def _speed(job: TrainingJob, device: torch.device) -> float | None:
     """Examples a second of a training step; None when it does not fit, or twice as much surely would not."""
     try:
         return _timed(job, device)
@@ -109,7 +109,7 @@ def _speed(job: Job, device: torch.device) -> float | None:
     return None
 
 
-def _timed(job: Job, device: torch.device) -> float | None:
+def _timed(job: TrainingJob, device: torch.device) -> float | None:
     free, before = psutil.virtual_memory().available, _peak_bytes()
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)

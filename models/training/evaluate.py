@@ -11,15 +11,15 @@ from models.distributed.order import seed_of, share
 from models.metrics.metrics import Metric
 from models.project_spec.references import call
 from models.training.optimisation.losses import predictions, settle, settled_loss
-from models.training.optimisation.pretrain import LOSS, Hiding
-from models.training.session import Session
+from models.training.optimisation.pretrain import LOSS, MaskingScheme
+from models.training.session import TrainingSession
 
 # Examples of one forward pass without gradients: large enough to be quick, small enough to stay in the cache.
 _BATCH = {"table": 4096, "image": 256, "series": 512, "text": 64}
 
 
 @torch.no_grad()
-def evaluate(session: Session) -> dict[str, float]:
+def evaluate(session: TrainingSession) -> dict[str, float]:
     """`val_loss` and `val_<metric>` on rank 0; nothing on the others. Every rank must call it.
 
     A pretraining gets `val_pretrain_loss` alone.
@@ -45,7 +45,7 @@ def evaluate(session: Session) -> dict[str, float]:
     return {"val_loss": float(loss) / len(examples), f"val_{session.metric.name}": value}
 
 
-def _outputs(session: Session, start: int, stop: int) -> torch.Tensor:
+def _outputs(session: TrainingSession, start: int, stop: int) -> torch.Tensor:
     """What is kept of the net's outputs for a range of examples."""
     parts = []
     for rows, count in _stretches(session, start, stop):
@@ -56,7 +56,7 @@ def _outputs(session: Session, start: int, stop: int) -> torch.Tensor:
     return torch.cat(parts)
 
 
-def _reconstruction(session: Session, hiding: Hiding, start: int, stop: int) -> dict[str, float]:
+def _reconstruction(session: TrainingSession, hiding: MaskingScheme, start: int, stop: int) -> dict[str, float]:
     """How well hidden parts of the validation inputs are given back; each part is hidden alike in every epoch."""
     loss = torch.zeros((), dtype=torch.float64, device=session.world.device)
     for rows, count in _stretches(session, start, stop):
@@ -68,7 +68,7 @@ def _reconstruction(session: Session, hiding: Hiding, start: int, stop: int) -> 
     return {f"val_{LOSS}": float(loss) / len(session.validation)} if session.world.is_first else {}
 
 
-def _stretches(session: Session, start: int, stop: int) -> Iterator[tuple[torch.Tensor, int]]:
+def _stretches(session: TrainingSession, start: int, stop: int) -> Iterator[tuple[torch.Tensor, int]]:
     """Rows of a range of examples, batch by batch, and how many of them count.
 
     They are equally many on every rank: most plans talk in each pass.
@@ -81,5 +81,5 @@ def _stretches(session: Session, start: int, stop: int) -> Iterator[tuple[torch.
         yield rows.clamp(max=len(examples) - 1), max(0, stop - low)
 
 
-def _measure(metric: Metric, target: object, output: torch.Tensor, session: Session) -> float:
+def _measure(metric: Metric, target: object, output: torch.Tensor, session: TrainingSession) -> float:
     return float(call(metric.function, metric.name, target, predictions(output, session.preparation)))

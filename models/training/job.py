@@ -18,7 +18,7 @@ RESULT_FILE = "result.json"
 Stage = Literal["train", "pretrain", "teacher"]
 
 
-class Origin(BaseModel):
+class InitialWeights(BaseModel):
     """Weights to begin with: a safetensors file, its `weights_sha256`, and where it came from, in words.
 
     A `preparation.json` beside the file says which columns, categories and classes they were trained on.
@@ -31,7 +31,7 @@ class Origin(BaseModel):
     label: str
 
 
-class Job(BaseModel):
+class TrainingJob(BaseModel):
     """One net to train: for a trial, for a fold or for good.
 
     `folder` holds everything the job writes: `checkpoints/`, the best weights and `result.json`.
@@ -57,7 +57,7 @@ class Job(BaseModel):
         "random", description="blocks: stretches in the order of the rows; groups: none is divided."
     )
     stage: Stage = Field("train", description="What of a method's stages this job is; see models/training/stages.py.")
-    start: Origin | None = None
+    start: InitialWeights | None = None
     pseudo: str = Field("", description="Hash of tensors['pseudo'], labels that a teacher gave.")
     checkpoint_share: float = Field(
         0.03, gt=0, le=1, description="Most of the time that checkpoints may take; 1: one whenever it is possible."
@@ -65,7 +65,7 @@ class Job(BaseModel):
     peak_flops_per_s: float | None = Field(None, gt=0, description="Of one rank, as measured; None: a GPU's by name.")
 
 
-class Meeting(BaseModel):
+class Rendezvous(BaseModel):
     """Where the nodes of one gang meet, as one of them is told."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -81,7 +81,7 @@ class Meeting(BaseModel):
         return self.port != 0
 
 
-class Epoch(BaseModel):
+class EpochReport(BaseModel):
     """What a job reports after each epoch.
 
     `values` holds train_loss, val_loss, val_<metric>, lr, and of `costs.MEASURED` what is known.
@@ -96,7 +96,7 @@ class Epoch(BaseModel):
     stage: str = "train"
 
 
-class Result(BaseModel):
+class TrainingResult(BaseModel):
     """What a finished job leaves behind in `result.json`; `pruned` when the caller stopped it early."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)

@@ -13,13 +13,13 @@ from models.distributed.pipeline import Criterion
 from models.training.batches.micro_batch import Batch
 from models.training.batches.stream import StreamOrder
 from models.training.evaluate import evaluate
-from models.training.job import Epoch
+from models.training.job import EpochReport
 from models.training.optimisation.losses import Loss
 from models.training.optimisation.optimisers import clip
 from models.training.optimisation.schedules import is_plateau, learning_rate
-from models.training.session import Session
+from models.training.session import TrainingSession
 
-Report = Callable[[Epoch], bool]
+Report = Callable[[EpochReport], bool]
 Step = Callable[[torch.Tensor | StreamOrder, int, int], torch.Tensor]
 
 # Steps between two looks at the losses: seldom enough to cost nothing, often enough to stop soon.
@@ -34,7 +34,7 @@ class NonFiniteError(Exception):
         self.step = step
 
 
-def train(session: Session, report: Report) -> bool:
+def train(session: TrainingSession, report: Report) -> bool:
     """Train to the end, or until patience runs out or `report` says stop; true when `report` did.
 
     Raises:
@@ -57,7 +57,7 @@ def train(session: Session, report: Report) -> bool:
             progress.spent = {}
             if session.world.is_first:
                 improved = _close_epoch(session, scores, costs)
-                pruned = not report(Epoch(epoch=progress.epoch, epochs=epochs, values=progress.history[-1]))
+                pruned = not report(EpochReport(epoch=progress.epoch, epochs=epochs, values=progress.history[-1]))
                 progress.seconds += time.perf_counter() - start
                 stopped = pruned or is_patience_out(session) or progress.epoch == epochs
                 due = not stopped and session.is_checkpoint_due()
@@ -75,7 +75,7 @@ def train(session: Session, report: Report) -> bool:
     return pruned
 
 
-def make_step(session: Session) -> Step:
+def make_step(session: TrainingSession) -> Step:
     """A function (order, epoch, step of the epoch) that takes one optimiser step and gives this rank's summed loss."""
     world, order, train = session.world, session.order, session.job.train
     update = make_update(session)
@@ -111,7 +111,7 @@ def make_step(session: Session) -> Step:
     return step
 
 
-def make_update(session: Session) -> Callable[[], None]:
+def make_update(session: TrainingSession) -> Callable[[], None]:
     """A function that moves the weights by the gradients there are, and lets go of them."""
     train, plan, scaler = session.job.train, session.plan, session.scaler
     parameters = [parameter for parameter in plan.net.parameters() if parameter.requires_grad]
@@ -143,7 +143,7 @@ def _criterion(batch: Batch, loss: Loss) -> Criterion:
     return lambda output, part: kept * loss(output, batch.target[part]) + (1 - kept) * loss(output, second[part])
 
 
-def is_patience_out(session: Session) -> bool:
+def is_patience_out(session: TrainingSession) -> bool:
     """True when the metric has not improved for `train.patience` epochs. Known to rank 0 only."""
     patience, progress = session.job.train.patience, session.progress
     return patience is not None and bool(progress.history) and progress.epoch - progress.best_epoch >= patience
@@ -156,7 +156,7 @@ def is_better(value: float, than: float, direction: str) -> bool:
     return value > than if direction == "maximize" else value < than
 
 
-def _run_epoch(session: Session, step: Step) -> None:
+def _run_epoch(session: TrainingSession, step: Step) -> None:
     progress, plan = session.progress, session.order
     session.plan.learn(True)
     order = session.train.order(progress.epoch, plan)
@@ -180,7 +180,7 @@ def _run_epoch(session: Session, step: Step) -> None:
             session.checkpoint()
 
 
-def _close_epoch(session: Session, scores: dict[str, float], costs: dict[str, float]) -> bool:
+def _close_epoch(session: TrainingSession, scores: dict[str, float], costs: dict[str, float]) -> bool:
     """On rank 0: enter the epoch in the history; true when its weights are the best so far."""
     progress, job = session.progress, session.job
     progress.epoch += 1

@@ -12,7 +12,7 @@ from torch import nn
 from models.distributed.world import World
 from models.errors import TrainingError
 from models.project_spec.blocks import Train
-from models.project_spec.parallel_dims import Layout
+from models.project_spec.parallel_dims import ParallelDims
 from models.training.optimisation.optimisers import state_ratio
 
 _NUMBER = 4
@@ -42,7 +42,7 @@ def refuse_what_cannot_fit(net: nn.Module, train: Train, world: World) -> None:
 
     whole = together * _NUMBER * numbers
 
-    def needed(layout: Layout) -> float:
+    def needed(layout: ParallelDims) -> float:
         parts = layout.shard * layout.tensor * layout.pipeline
         return max(whole, together * (_NUMBER * numbers + learnt) / parts)
 
@@ -58,7 +58,9 @@ def refuse_what_cannot_fit(net: nn.Module, train: Train, world: World) -> None:
     if needs <= memory:
         return
     others = {
-        name: needed(Layout.of(train.model_copy(update={"parallel": name, "tensor": None, "stages": None}), world.size))
+        name: needed(
+            ParallelDims.of(train.model_copy(update={"parallel": name, "tensor": None, "stages": None}), world.size)
+        )
         for name in (_PLANS if world.size > 1 else ())
     }
     fitting = [f"train.parallel={name} ({size / 1e9:,.3g} GB)" for name, size in others.items() if size <= memory]

@@ -15,7 +15,7 @@ from torch.distributed import PrefixStore  # type: ignore[attr-defined]
 from torch.distributed.rendezvous import rendezvous
 
 from models.distributed.order import ORDER_VERSION
-from models.distributed.watchdog import OnHang, Pulse
+from models.distributed.watchdog import OnHang, Watchdog
 from models.distributed.world import World
 from models.errors import TrainingError
 from models.files import storing
@@ -24,19 +24,21 @@ from models.training.checkpoints.finished import identity, read_finished, write_
 from models.training.checkpoints.state import Tensors
 from models.training.checkpoints.weights import save_weights
 from models.training.costs.summary import of_epochs
-from models.training.job import WEIGHTS_FILE, Epoch, Job, Result
+from models.training.job import WEIGHTS_FILE, EpochReport, TrainingJob, TrainingResult
 from models.training.loop import NonFiniteError, Report, train
 from models.training.optimisation.diagnose import explain
 from models.training.optimisation.losses import loss_name
 from models.training.optimisation.optimisers import is_fused
-from models.training.session import Session, checkpoint_folder, open_session
+from models.training.session import TrainingSession, checkpoint_folder, open_session
 from models.training.stages import make_ready
 
 # Until the first step, which may compile; after it the pulse is quicker, and says who is behind.
 _COLLECTIVE_TIMEOUT = datetime.timedelta(minutes=10)
 
 
-def run_job(job: Job, report: Report | None = None, world: World | None = None, restarts: int = 0) -> Result:
+def run_job(
+    job: TrainingJob, report: Report | None = None, world: World | None = None, restarts: int = 0
+) -> TrainingResult:
     """Train what `job` says on this rank; on a finished job, give its result and do nothing.
 
     A job that was killed at any moment and is run again, with as many ranks and threads, ends with the same bits.
@@ -81,12 +83,12 @@ def run_job(job: Job, report: Report | None = None, world: World | None = None, 
         raise
     else:
         world.gather(None)
-        return result or Result(best_epoch=0, value=float("nan"), epochs=[])
+        return result or TrainingResult(best_epoch=0, value=float("nan"), epochs=[])
     # Only here have the session and its gradients been let go of.
     raise explain(ready, world, step)
 
 
-def join_world(job: Job, on_hang: OnHang) -> World:
+def join_world(job: TrainingJob, on_hang: OnHang) -> World:
     """Become a rank of the gang whose place in the environment torch's elastic agent has set.
 
     Args:
@@ -99,11 +101,11 @@ def join_world(job: Job, on_hang: OnHang) -> World:
     if os.environ["GROUP_WORLD_SIZE"] == "1":  # one agent keeps its store through restarts: no key of dead ranks counts
         store = PrefixStore(f"restart {os.environ['TORCHELASTIC_RESTART_COUNT']}", store)
     torch.distributed.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=_COLLECTIVE_TIMEOUT)
-    pulse = Pulse(store, rank, size, job.silence_s, on_hang)
+    pulse = Watchdog(store, rank, size, job.silence_s, on_hang)
     return World(rank, size, device_of(job, local_rank()), pulse=pulse)
 
 
-def device_of(job: Job, number: int = 0) -> torch.device:
+def device_of(job: TrainingJob, number: int = 0) -> torch.device:
     """A GPU of its own for each rank of this machine, those of the job's slot; the CPU where there is none."""
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     return torch.device("cuda", (job.slot * job.train.ranks + number) % count) if count else torch.device("cpu")
@@ -126,7 +128,7 @@ def leave_world(world: World) -> None:
     torch.distributed.destroy_process_group()
 
 
-def environment(session: Session) -> dict[str, Any]:
+def environment(session: TrainingSession) -> dict[str, Any]:
     """Everything besides the result that decides the bits of the weights."""
     job, device = session.job, session.world.device
     cuda = device.type == "cuda"
@@ -164,7 +166,7 @@ def _nccl() -> str:
     return ".".join(map(str, torch.cuda.nccl.version()))  # type: ignore[no-untyped-call]
 
 
-def _form(session: Session) -> str:
+def _form(session: TrainingSession) -> str:
     return "fused" if is_fused(session.net, session.job.train.optimiser) else "plain"
 
 
@@ -178,7 +180,7 @@ def is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, MemoryError | torch.OutOfMemoryError) or "DefaultCPUAllocator" in str(error)
 
 
-def _out_of_memory(job: Job, world: World, error: BaseException) -> str:
+def _out_of_memory(job: TrainingJob, world: World, error: BaseException) -> str:
     train = job.train
     return (
         f"rank {world.rank} ran out of memory ({str(error).splitlines()[0] if str(error) else type(error).__name__}): "
@@ -187,7 +189,7 @@ def _out_of_memory(job: Job, world: World, error: BaseException) -> str:
     )
 
 
-def _settle(job: Job, world: World) -> None:
+def _settle(job: TrainingJob, world: World) -> None:
     torch.set_num_threads(job.threads)
     if world.device.type == "cuda":
         torch.cuda.set_device(world.device)
@@ -196,11 +198,13 @@ def _settle(job: Job, world: World) -> None:
         torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
 
 
-def _finish(session: Session, best: Tensors, pruned: bool, restarts: int, asked: Job, before: dict[str, Any]) -> Result:
+def _finish(
+    session: TrainingSession, best: Tensors, pruned: bool, restarts: int, asked: TrainingJob, before: dict[str, Any]
+) -> TrainingResult:
     """The result of the job as asked for; what was trained is that job with its earlier stages done."""
     job, progress = session.job, session.progress
     digest = save_weights(job.folder / WEIGHTS_FILE, best)
-    result = Result(
+    result = TrainingResult(
         best_epoch=progress.best_epoch,
         value=progress.best_value,
         epochs=progress.history,
@@ -222,5 +226,5 @@ def _finish(session: Session, best: Tensors, pruned: bool, restarts: int, asked:
     return result
 
 
-def _go_on(epoch: Epoch) -> bool:
+def _go_on(epoch: EpochReport) -> bool:
     return epoch.epoch > 0

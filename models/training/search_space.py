@@ -20,7 +20,7 @@ from models.training.costs.summary import Costs
 State = Literal["complete", "pruned", "failed"]
 
 
-class Suggests(Protocol):
+class TrialSuggestions(Protocol):
     """The part of an Optuna trial that draws values."""
 
     def suggest_float(self, name: str, low: float, high: float, *, step: float | None, log: bool) -> float:
@@ -51,7 +51,7 @@ class Trial(BaseModel):
     epochs: list[float] = Field(default_factory=list, description="The metric after each epoch.")
 
 
-def suggest(trial: Suggests, space: Mapping[str, Dimension]) -> dict[str, Any]:
+def suggest(trial: TrialSuggestions, space: Mapping[str, Dimension]) -> dict[str, Any]:
     """Draw one value for each dimension, in the order of the space."""
     return {path: _draw(trial, path, dimension) for path, dimension in space.items()}
 
@@ -145,7 +145,7 @@ def best_of(trials: Sequence[Trial], direction: str) -> Trial:
     raise TrainingError(f"search: all {len(trials)} trials failed; {count} of them so: {cause}")
 
 
-def _draw(trial: Suggests, path: str, dimension: Dimension) -> Any:
+def _draw(trial: TrialSuggestions, path: str, dimension: Dimension) -> Any:
     if dimension.choices is not None:
         return trial.suggest_categorical(path, dimension.choices)
     low, high = dimension.low or 0.0, dimension.high or 0.0

@@ -13,20 +13,20 @@ from torch import nn
 
 from models.data.preparation import Preparation
 from models.distributed.dtensor import spread_optimiser
-from models.distributed.order import Order
-from models.distributed.parallel import Plan, Rehearsal, make_plan
-from models.distributed.precision import Scaler, make_scaler
+from models.distributed.order import SampleOrder
+from models.distributed.parallel import ParallelizedNet, Rehearsal, make_plan
+from models.distributed.precision import LossScaler, make_scaler
 from models.distributed.world import World
 from models.errors import TrainingError
 from models.metrics.metrics import Metric
-from models.training.batches.examples import Examples, open_examples
-from models.training.batches.micro_batch import Batches
+from models.training.batches.examples import ExampleSet, open_examples
+from models.training.batches.micro_batch import BatchMaker
 from models.training.checkpoints.checkpoint import newest, read_meta
 from models.training.checkpoints.finished import difference, identity
-from models.training.checkpoints.saver import Saver, own_part
-from models.training.checkpoints.shards import Stored
+from models.training.checkpoints.saver import CheckpointSaver, own_part
+from models.training.checkpoints.shards import StoredCheckpoint
 from models.training.checkpoints.state import (
-    Kept,
+    Checkpointable,
     Progress,
     Tensors,
     put_extra,
@@ -41,7 +41,7 @@ from models.training.checkpoints.state import (
     weights_of,
 )
 from models.training.costs.meter import Meter, open_meter
-from models.training.job import Job
+from models.training.job import TrainingJob
 from models.training.memory_check import refuse_what_cannot_fit
 from models.training.optimisation.ema import Ema
 from models.training.optimisation.losses import Loss
@@ -50,7 +50,7 @@ from models.training.optimisation.optimisers import make_optimiser
 
 
 @dataclass
-class Session:
+class TrainingSession:
     """One rank's live objects.
 
     Attributes:
@@ -59,24 +59,24 @@ class Session:
         extra: What else is kept with each checkpoint, by name. Put it in before the session goes on from one.
     """
 
-    job: Job
+    job: TrainingJob
     world: World
     preparation: Preparation
-    plan: Plan
+    plan: ParallelizedNet
     optimiser: torch.optim.Optimizer
     loss: Loss
     metric: Metric
-    train: Examples
-    validation: Examples
-    batches: Batches
-    order: Order
+    train: ExampleSet
+    validation: ExampleSet
+    batches: BatchMaker
+    order: SampleOrder
     meter: Meter
-    saver: Saver
-    scaler: Scaler | None = None
+    saver: CheckpointSaver
+    scaler: LossScaler | None = None
     ema: Ema | None = None
     progress: Progress = field(default_factory=Progress)
     best: Tensors = field(default_factory=dict)
-    extra: dict[str, Kept] = field(default_factory=dict)
+    extra: dict[str, Checkpointable] = field(default_factory=dict)
     _best_is_written: bool = False
     _own: frozenset[str] | None = None
     _since: float = field(default_factory=time.perf_counter)
@@ -135,12 +135,12 @@ class Session:
         self._best_is_written = True
 
 
-def checkpoint_folder(job: Job) -> Path:
+def checkpoint_folder(job: TrainingJob) -> Path:
     """Where a job's checkpoints stand."""
     return job.folder / "checkpoints"
 
 
-def open_session(job: Job, world: World) -> Session:
+def open_session(job: TrainingJob, world: World) -> TrainingSession:
     """Make everything from the job's seed, then go to where the newest whole checkpoint stands, if there is one.
 
     Raises:
@@ -157,13 +157,13 @@ def open_session(job: Job, world: World) -> Session:
     if world.is_first:
         refuse_what_cannot_fit(purpose.net, job.train, world)
     net, loss = purpose.net.to(world.device), purpose.loss
-    batches = Batches(job, train, purpose.hiding)
+    batches = BatchMaker(job, train, purpose.hiding)
     meter = open_meter(job, world, net, train)
     example = train.gather(torch.arange(2, device=world.device))
     plan = make_plan(net, job.train, world, example, _rehearsal(net, loss, batches, world.device))
     optimiser = spread_optimiser(make_optimiser(plan.net, job.train), job.train, plan.mesh)
     _seed_rank(job, world)
-    session = Session(
+    session = TrainingSession(
         job=job,
         world=world,
         preparation=preparation,
@@ -176,7 +176,7 @@ def open_session(job: Job, world: World) -> Session:
         batches=batches,
         order=order,
         meter=meter,
-        saver=Saver(checkpoint_folder(job), world, job.train.async_checkpoints, job.train.keep_checkpoints),
+        saver=CheckpointSaver(checkpoint_folder(job), world, job.train.async_checkpoints, job.train.keep_checkpoints),
         scaler=make_scaler(job.train),
         ema=Ema(plan.net, job.train.ema) if job.train.ema else None,
     )
@@ -188,18 +188,18 @@ def open_session(job: Job, world: World) -> Session:
     return session
 
 
-def _order(job: Job, world: World, count: int) -> Order:
+def _order(job: TrainingJob, world: World, count: int) -> SampleOrder:
     epoch = count // job.train.epochs_per_pass
-    return Order(epoch, job.train.batch, world.data_size, job.train.accumulate, job.train.seed, pool=count)
+    return SampleOrder(epoch, job.train.batch, world.data_size, job.train.accumulate, job.train.seed, pool=count)
 
 
-def _seed_rank(job: Job, world: World) -> None:
+def _seed_rank(job: TrainingJob, world: World) -> None:
     """Ranks that see different examples draw different masks; ranks that share a layer must draw the same."""
     stage = world.layout.place(world.rank)["pipeline"]
     seed_everything("rank", job.train.seed, world.data_rank, *(("stage", stage) if stage else ()))
 
 
-def _resume(session: Session) -> None:
+def _resume(session: TrainingSession) -> None:
     """Go to where the newest whole checkpoint stands, whatever ranks wrote it."""
     job, world = session.job, session.world
     found = newest(checkpoint_folder(job), world) if job.checkpoints else None
@@ -211,7 +211,7 @@ def _resume(session: Session) -> None:
         raise TrainingError(
             f"{found.parent}: holds checkpoints of another job ({differs}): remove the folder, or give this job another"
         )
-    stored, scalars = Stored(found), meta["scalars"]
+    stored, scalars = StoredCheckpoint(found), meta["scalars"]
     weights, _ = take_tensors(session.net, session.optimiser)
     _refuse_another_net(found, stored, weights, world)
     stored.load(weights)
@@ -230,7 +230,7 @@ def _resume(session: Session) -> None:
     session.saver.last = found
 
 
-def _refuse_another_net(path: Path, stored: Stored, weights: Tensors, world: World) -> None:
+def _refuse_another_net(path: Path, stored: StoredCheckpoint, weights: Tensors, world: World) -> None:
     held = set().union(*world.gather(set(weights)))
     lacks = sorted(name for name in weights if name not in stored.shapes)
     extra = sorted(name for name in stored.shapes if name.startswith("net/") and name not in held)
@@ -249,7 +249,7 @@ def _refuse_another_net(path: Path, stored: Stored, weights: Tensors, world: Wor
         )
 
 
-def _rehearsal(net: nn.Module, loss: Loss, batches: Batches, device: torch.device) -> Rehearsal:
+def _rehearsal(net: nn.Module, loss: Loss, batches: BatchMaker, device: torch.device) -> Rehearsal:
     some = batches.at(torch.arange(2, device=device), 0, 0, 0)
 
     def rehearse(module: nn.Module) -> None:

@@ -15,18 +15,18 @@ from models.files import write_json
 from models.project_spec.methods import Augment
 from models.training.auto_batch import find_batch
 from models.training.batches.pseudo import TAKEN, give_labels
-from models.training.job import WEIGHTS_FILE, Epoch, Job, Result
+from models.training.job import WEIGHTS_FILE, EpochReport, TrainingJob, TrainingResult
 from models.training.optimisation.fine_tuning import origin_of
 from models.training.optimisation.pretrain import LOSS
 
-Report = Callable[[Epoch], bool]
-Run = Callable[[Job, Report, World], Result]
+Report = Callable[[EpochReport], bool]
+Run = Callable[[TrainingJob, Report, World], TrainingResult]
 Before = dict[str, Any]
 
 BATCH_FILE = "batch.json"
 
 
-def make_ready(job: Job, world: World, report: Report, run: Run) -> tuple[Job, Before]:
+def make_ready(job: TrainingJob, world: World, report: Report, run: Run) -> tuple[TrainingJob, Before]:
     """The job with every stage before its own training done, and what they found. Every rank must call it.
 
     Args:
@@ -58,11 +58,11 @@ def make_ready(job: Job, world: World, report: Report, run: Run) -> tuple[Job, B
     return job, before
 
 
-def _with(job: Job, **train: Any) -> Job:
+def _with(job: TrainingJob, **train: Any) -> TrainingJob:
     return job.model_copy(update={"train": job.train.model_copy(update=train)})
 
 
-def _pretraining(job: Job) -> Job:
+def _pretraining(job: TrainingJob) -> TrainingJob:
     asked = job.train.pretrain
     assert asked is not None
     changed = {"epochs": asked.epochs, "lr": asked.lr or job.train.lr, "augment": Augment(), "patience": None}
@@ -71,7 +71,7 @@ def _pretraining(job: Job) -> Job:
     return _with(job, **changed).model_copy(update=stage)
 
 
-def _taught(job: Job, world: World, report: Report, run: Run, told: list[dict[str, int]]) -> Job:
+def _taught(job: TrainingJob, world: World, report: Report, run: Run, told: list[dict[str, int]]) -> TrainingJob:
     """The student's job: with the labels of the last of its teachers, each a student of the one before."""
     asked = job.train.pseudo_labels
     assert asked is not None
@@ -88,7 +88,7 @@ def _taught(job: Job, world: World, report: Report, run: Run, told: list[dict[st
     return student
 
 
-def _batch(job: Job, world: World) -> dict[str, int]:
+def _batch(job: TrainingJob, world: World) -> dict[str, int]:
     """What rank 0 found, once for the job's folder: a rerun trains on the same."""
     path = job.folder / BATCH_FILE
     if world.is_first and not path.exists():
@@ -108,7 +108,7 @@ def _told(report: Report, stage: str) -> Report:
             return {"train_loss": LOSS, f"val_{LOSS}": f"val_{LOSS}"}.get(key, f"pretrain_{key}")
         return f"{prefix}_{key}"
 
-    def hear(epoch: Epoch) -> bool:
+    def hear(epoch: EpochReport) -> bool:
         values = {name(key): value for key, value in epoch.values.items()}
         report(epoch.model_copy(update={"values": values, "stage": stage}))
         return True

@@ -28,13 +28,13 @@ from models.files import write_json, write_text
 from models.metrics.metrics import Metric, resolve_metric
 from models.nets.build import check_arguments
 from models.project_spec.references import call
-from models.training.batches.examples import Examples, open_examples
+from models.training.batches.examples import ExampleSet, open_examples
 from models.training.checkpoints.checkpoint import KEEP
 from models.training.checkpoints.finished import difference, identity, write_result
 from models.training.checkpoints.state import Progress
 from models.training.costs.counters import peak_memory_mb, reset_peak
 from models.training.costs.summary import of_epochs
-from models.training.job import TREES_FILE, Epoch, Job, Result
+from models.training.job import TREES_FILE, EpochReport, TrainingJob, TrainingResult
 from models.training.loop import Report, is_better
 from models.training.optimisation.losses import class_weights, predictions
 from models.training.session import checkpoint_folder
@@ -68,7 +68,7 @@ def settings(
 class _Boosting:
     """What stays the same while trees are grown."""
 
-    job: Job
+    job: TrainingJob
     preparation: Preparation
     metric: Metric
     arguments: dict[str, Any]
@@ -108,7 +108,7 @@ class _Boosting:
         }
 
 
-def train_trees(job: Job, report: Report, restarts: int = 0) -> Result:
+def train_trees(job: TrainingJob, report: Report, restarts: int = 0) -> TrainingResult:
     """Grow trees until the rounds are done, patience runs out or `report` says stop. Runs in one process.
 
     Raises:
@@ -125,7 +125,7 @@ def train_trees(job: Job, report: Report, restarts: int = 0) -> Result:
     try:
         for booster in _epochs(boosting, progress, text):
             text = booster.model_to_string()
-            pruned = not report(Epoch(epoch=progress.epoch, epochs=boosting.epochs, values=progress.history[-1]))
+            pruned = not report(EpochReport(epoch=progress.epoch, epochs=boosting.epochs, values=progress.history[-1]))
             if pruned or _is_over(boosting, progress):
                 break
             if job.checkpoints and (boosting.segment == boosting.rounds or progress.step % boosting.segment == 0):
@@ -135,7 +135,7 @@ def train_trees(job: Job, report: Report, restarts: int = 0) -> Result:
     return _finish(boosting, progress, text, pruned, restarts)
 
 
-def _open(job: Job) -> _Boosting:
+def _open(job: TrainingJob) -> _Boosting:
     import lightgbm
 
     preparation = Preparation.load(job.prepared)
@@ -261,7 +261,7 @@ def _loss(raw: torch.Tensor, target: torch.Tensor, preparation: Preparation, met
     return (F.l1_loss if metric in ("mae", "mape") else F.mse_loss)(raw[:, 0], target.double())
 
 
-def _matrix(examples: Examples) -> NDArray[np.float32]:
+def _matrix(examples: ExampleSet) -> NDArray[np.float32]:
     """(examples, columns): the numeric columns, then the indices of the categorical ones."""
     inputs = examples.gather(torch.arange(len(examples)))
     return torch.cat([inputs["numeric"], inputs["categorical"].float()], dim=1).numpy()
@@ -292,7 +292,7 @@ def _is_over(boosting: _Boosting, progress: Progress) -> bool:
     )
 
 
-def _checkpoint(job: Job, progress: Progress, text: str) -> None:
+def _checkpoint(job: TrainingJob, progress: Progress, text: str) -> None:
     folder = checkpoint_folder(job)
     content = {"progress": progress.to_json(), "job": identity(job), "text": text}
     digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
@@ -301,7 +301,7 @@ def _checkpoint(job: Job, progress: Progress, text: str) -> None:
         old.unlink(missing_ok=True)
 
 
-def _resume(job: Job) -> tuple[Progress, str]:
+def _resume(job: TrainingJob) -> tuple[Progress, str]:
     for path in sorted(checkpoint_folder(job).glob("rounds-*.json"), reverse=True):
         try:
             found = json.loads(path.read_text())
@@ -321,13 +321,13 @@ def _resume(job: Job) -> tuple[Progress, str]:
     return Progress(), ""
 
 
-def _finish(boosting: _Boosting, progress: Progress, text: str, pruned: bool, restarts: int) -> Result:
+def _finish(boosting: _Boosting, progress: Progress, text: str, pruned: bool, restarts: int) -> TrainingResult:
     import lightgbm
 
     job = boosting.job
     best = _of_text(text).model_to_string(num_iteration=progress.best_round)
     write_text(job.folder / TREES_FILE, best)
-    result = Result(
+    result = TrainingResult(
         best_epoch=progress.best_epoch,
         value=progress.best_value,
         epochs=progress.history,

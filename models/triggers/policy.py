@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
 from models.project_spec.watch_and_retrain import QuietHours, Retrain
-from models.triggers.signal import Decision, Past, PastLoop, Signal, clock
+from models.triggers.signal import Decision, PastLoop, ProjectHistory, Signal, clock
 
 BUDGET_SPAN_S = 30 * 86400.0
 RECHECK_S = 60.0
@@ -29,7 +29,7 @@ class Objection:
     yields: bool = True
 
 
-def decide(policy: Retrain, signal: Signal, past: Past, now: float) -> Decision:
+def decide(policy: Retrain, signal: Signal, past: ProjectHistory, now: float) -> Decision:
     """Weigh a signal. All objections are told, not the first only.
 
     A person's word overrides all but a loop that runs, the budget, and its having been heard before.
@@ -105,25 +105,25 @@ def _is_near(loop: PastLoop, now: float, span_s: float) -> bool:
     return loop.ended - span_s < now < loop.ended + span_s
 
 
-def _may_act(policy: Retrain, signal: Signal, past: Past, now: float) -> Iterator[Objection]:
+def _may_act(policy: Retrain, signal: Signal, past: ProjectHistory, now: float) -> Iterator[Objection]:
     if signal.kind not in ALWAYS and signal.kind not in policy.on:
         named = ", ".join(policy.on) or "nothing"
         yield Objection(f"{signal.kind} begins no loop: retrain.on names {named}", yields=False)
 
 
-def _heard(policy: Retrain, signal: Signal, past: Past, now: float) -> Iterator[Objection]:
+def _heard(policy: Retrain, signal: Signal, past: ProjectHistory, now: float) -> Iterator[Objection]:
     if signal.id in past.signals:
         yield Objection(f"signal {signal.id} was decided before: it counts once", yields=False)
 
 
-def _answered(policy: Retrain, signal: Signal, past: Past, now: float) -> Iterator[Objection]:
+def _answered(policy: Retrain, signal: Signal, past: ProjectHistory, now: float) -> Iterator[Objection]:
     for loop in reversed(past.loops):
         if signal.at <= loop.began <= now and loop.outcome != "failed":
             yield Objection(f"loop {loop.loop_id} began after the signal came, and so has answered it")
             return
 
 
-def _running(policy: Retrain, signal: Signal, past: Past, now: float) -> Iterator[Objection]:
+def _running(policy: Retrain, signal: Signal, past: ProjectHistory, now: float) -> Iterator[Objection]:
     if past.running is not None:
         until = now + max(policy.cooldown_s, RECHECK_S)
         yield Objection(f"loop {past.running} runs now: one at a time", until, yields=False)
@@ -131,7 +131,7 @@ def _running(policy: Retrain, signal: Signal, past: Past, now: float) -> Iterato
         yield Objection(f"signal {past.asking} already waits for a person's word")
 
 
-def _cooldown(policy: Retrain, signal: Signal, past: Past, now: float) -> Iterator[Objection]:
+def _cooldown(policy: Retrain, signal: Signal, past: ProjectHistory, now: float) -> Iterator[Objection]:
     near = [loop for loop in past.loops[-1:] if _is_near(loop, now, policy.cooldown_s)]
     for last in near:
         until = last.ended + policy.cooldown_s
@@ -141,12 +141,12 @@ def _cooldown(policy: Retrain, signal: Signal, past: Past, now: float) -> Iterat
         )
 
 
-def _labels(policy: Retrain, signal: Signal, past: Past, now: float) -> Iterator[Objection]:
+def _labels(policy: Retrain, signal: Signal, past: ProjectHistory, now: float) -> Iterator[Objection]:
     if past.new_labels < policy.min_new_labels:
         yield Objection(f"{past.new_labels} new labelled rows, expected {policy.min_new_labels}")
 
 
-def _budget(policy: Retrain, signal: Signal, past: Past, now: float) -> Iterator[Objection]:
+def _budget(policy: Retrain, signal: Signal, past: ProjectHistory, now: float) -> Iterator[Objection]:
     budget, spent = policy.budget_device_s, device_seconds(past.loops, now)
     if budget is None or spent < budget:
         return
@@ -158,7 +158,7 @@ def _budget(policy: Retrain, signal: Signal, past: Past, now: float) -> Iterator
     yield Objection(f"{text}, or raise retrain.budget_device_s", until, yields=False)
 
 
-def _breaker(policy: Retrain, signal: Signal, past: Past, now: float) -> Iterator[Objection]:
+def _breaker(policy: Retrain, signal: Signal, past: ProjectHistory, now: float) -> Iterator[Objection]:
     row = losses_in_a_row(past.loops)
     if len(row) >= policy.breaker and _is_near(row[0], now, policy.breaker_s):
         until = row[0].ended + policy.breaker_s
@@ -166,14 +166,14 @@ def _breaker(policy: Retrain, signal: Signal, past: Past, now: float) -> Iterato
         yield Objection(f"circuit breaker: {lost}: until {clock(until)}, or a person's word", until)
 
 
-def _quiet(policy: Retrain, signal: Signal, past: Past, now: float) -> Iterator[Objection]:
+def _quiet(policy: Retrain, signal: Signal, past: ProjectHistory, now: float) -> Iterator[Objection]:
     until = quiet_until(policy.quiet, policy.timezone, now)
     if policy.quiet is not None and until is not None:
         hours = f"{policy.quiet.begin}:00 to {policy.quiet.end}:00 {policy.timezone}"
         yield Objection(f"quiet hours, {hours}: until {clock(until)}", until)
 
 
-Check = Callable[[Retrain, Signal, Past, float], Iterator[Objection]]
+Check = Callable[[Retrain, Signal, ProjectHistory, float], Iterator[Objection]]
 CHECKS: tuple[Check, ...] = (_may_act, _heard, _answered, _running, _cooldown, _labels, _budget, _breaker, _quiet)
 
 

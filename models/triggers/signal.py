@@ -49,7 +49,7 @@ class PastLoop(_Fact):
     device_seconds: float = 0.0
 
 
-class Past(_Fact):
+class ProjectHistory(_Fact):
     """What has been: loops, oldest first; labelled rows that came since the last one began; what runs now."""
 
     loops: list[PastLoop] = Field(default_factory=list)

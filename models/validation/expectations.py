@@ -31,7 +31,7 @@ _TAIL = 0.0005
 _UNSEEN = 0.001
 
 
-class Check(BaseModel):
+class ExpectationCheck(BaseModel):
     """One check to run, where it came from, and what it means when it fails."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -42,7 +42,7 @@ class Check(BaseModel):
     origin: Literal["default", "spec", "champion"] = "default"
 
 
-def raw_checks(data: Data) -> list[Check]:
+def raw_checks(data: Data) -> list[ExpectationCheck]:
     """The checks of the raw table: rows, the columns that the spec names, a target, the spec's own.
 
     Nine rows of ten must have a target, unless the spec says that many have none (`data.unlabelled`).
@@ -50,9 +50,9 @@ def raw_checks(data: Data) -> list[Check]:
     needed = [data.target, data.split.column, *(data.features.columns or []), data.image and data.image.column]
     made = bool(data.features.make)
     return [
-        Check(expectation="table_row_count_to_be_between", arguments={"min_value": least_rows(data)}),
+        ExpectationCheck(expectation="table_row_count_to_be_between", arguments={"min_value": least_rows(data)}),
         *(
-            Check(expectation="column_to_exist", arguments={"column": column})
+            ExpectationCheck(expectation="column_to_exist", arguments={"column": column})
             for column in dict.fromkeys(needed)
             if column and not made
         ),
@@ -61,7 +61,7 @@ def raw_checks(data: Data) -> list[Check]:
     ]
 
 
-def row_checks(data: Data) -> list[Check]:
+def row_checks(data: Data) -> list[ExpectationCheck]:
     """Of the spec's rejecting checks of raw data those that judge a row by itself, whatever share may fail."""
     each = ("column_values_", "column_pair_values_", "column_value_", "multicolumn_", "select_column_values_")
     return [
@@ -74,7 +74,7 @@ def prepared_checks(
     preparation: Preparation,
     reference: dict[str, Any] | None = None,
     seasonal: Sequence[str] = (),
-) -> list[Check]:
+) -> list[ExpectationCheck]:
     """The checks of the prepared rows.
 
     Args:
@@ -85,16 +85,16 @@ def prepared_checks(
     """
     target = preparation.target
     checks = [
-        Check(expectation="table_row_count_to_be_between", arguments={"min_value": least_rows(data)}),
-        Check(expectation="column_values_to_be_unique", arguments={"column": ROW_COLUMN}),
-        Check(
+        ExpectationCheck(expectation="table_row_count_to_be_between", arguments={"min_value": least_rows(data)}),
+        ExpectationCheck(expectation="column_values_to_be_unique", arguments={"column": ROW_COLUMN}),
+        ExpectationCheck(
             expectation="column_values_to_be_in_set",
             arguments={"column": SPLIT_COLUMN, "value_set": [-1, 0, 1, 2]},
         ),
     ]
     if target.classes:
         arguments = {"column": target.name, "value_set": target.classes}
-        checks.append(Check(expectation="column_values_to_be_in_set", arguments=arguments))
+        checks.append(ExpectationCheck(expectation="column_values_to_be_in_set", arguments=arguments))
     return [*checks, *_of_spec(data, "prepared"), *_against(reference, preparation, seasonal)]
 
 
@@ -109,10 +109,10 @@ def reference(prepared: Path) -> dict[str, Any]:
     return {"rows": table.num_rows, "columns": columns}
 
 
-def _of_spec(data: Data, on: str) -> Iterator[Check]:
+def _of_spec(data: Data, on: str) -> Iterator[ExpectationCheck]:
     for one in data.expectations:
         if one.on == on:
-            yield Check(
+            yield ExpectationCheck(
                 expectation=one.expect.removeprefix("expect_"),
                 arguments=one.arguments,
                 severity=one.severity,
@@ -120,16 +120,20 @@ def _of_spec(data: Data, on: str) -> Iterator[Check]:
             )
 
 
-def _present(column: str, share: float, severity: Any, origin: Any) -> Check:
+def _present(column: str, share: float, severity: Any, origin: Any) -> ExpectationCheck:
     arguments = {"column": column, "mostly": round(share, 4)}
-    return Check(expectation="column_values_to_not_be_null", arguments=arguments, severity=severity, origin=origin)
+    return ExpectationCheck(
+        expectation="column_values_to_not_be_null", arguments=arguments, severity=severity, origin=origin
+    )
 
 
-def _against(reference: dict[str, Any] | None, preparation: Preparation, seasonal: Sequence[str]) -> Iterator[Check]:
+def _against(
+    reference: dict[str, Any] | None, preparation: Preparation, seasonal: Sequence[str]
+) -> Iterator[ExpectationCheck]:
     """Drift is a warning: data may change for good reasons, and the verdict decides about the model."""
     if reference is None:
         return
-    yield Check(
+    yield ExpectationCheck(
         expectation="table_row_count_to_be_between",
         arguments={"min_value": int(reference["rows"] * LEAST_ROWS)},
         severity="warn",
@@ -146,7 +150,7 @@ def _against(reference: dict[str, Any] | None, preparation: Preparation, seasona
             yield _divergence(name, shape["partition"])
 
 
-def _divergence(column: str, partition: dict[str, Any]) -> Check:
+def _divergence(column: str, partition: dict[str, Any]) -> ExpectationCheck:
     """Kullback-Leibler divergence under 0.1, half of the population stability index that is called a change.
 
     Source: Siddiqi, "Credit Risk Scorecards", 2006: an index over 0.2 to 0.25; it is the sum of both divergences.
@@ -154,7 +158,7 @@ def _divergence(column: str, partition: dict[str, Any]) -> Check:
     arguments: dict[str, Any] = {"column": column, "partition_object": partition, "threshold": MAX_DIVERGENCE}
     if "values" in partition:
         arguments["tail_weight_holdout"] = _UNSEEN
-    return Check(
+    return ExpectationCheck(
         expectation="column_kl_divergence_to_be_less_than",
         arguments=arguments,
         severity="warn",

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from models.data.columns import as_text, is_number, is_text
 from models.data.header import no_such_column
-from models.data.preparation import Preparation, Target
+from models.data.preparation import Preparation, TargetEncoding
 from models.errors import DataError, UsageError, did_you_mean
 from models.feedback.columns import LABEL
 
@@ -85,7 +85,7 @@ def _refuse_unfit(kind: pa.DataType, told_as: str) -> None:
         )
 
 
-def _numbers(column: pa.ChunkedArray, target: Target, numbers: np.ndarray, told_as: str) -> pa.Array:
+def _numbers(column: pa.ChunkedArray, target: TargetEncoding, numbers: np.ndarray, told_as: str) -> pa.Array:
     texts = as_text(column).to_pylist() if is_text(column.type) else column.cast(pa.float64(), safe=False).to_pylist()
     found = []
     for row, text in zip(numbers, texts, strict=True):
@@ -101,7 +101,7 @@ def _numbers(column: pa.ChunkedArray, target: Target, numbers: np.ndarray, told_
     return pa.array(found, pa.string())
 
 
-def _classes(column: pa.ChunkedArray, target: Target, numbers: np.ndarray, told_as: str) -> pa.ChunkedArray:
+def _classes(column: pa.ChunkedArray, target: TargetEncoding, numbers: np.ndarray, told_as: str) -> pa.ChunkedArray:
     texts = _as_written(column, target)
     classes = target.classes or []
     strange = np.flatnonzero(pc.is_null(pc.index_in(texts, pa.array(classes, pa.string()))).to_numpy())
@@ -115,7 +115,7 @@ def _classes(column: pa.ChunkedArray, target: Target, numbers: np.ndarray, told_
     return texts
 
 
-def _as_written(column: pa.ChunkedArray, target: Target) -> pa.ChunkedArray:
+def _as_written(column: pa.ChunkedArray, target: TargetEncoding) -> pa.ChunkedArray:
     """Values as the classes are written: `True` is `true`, `5.0` is `5`, where the target's own type is such."""
     texts = as_text(column)
     if target.dtype == "boolean":

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from models.data.preparation import ROWS_FILE, SPLITS, Categorical, Preparation
+from models.data.preparation import ROWS_FILE, SPLITS, CategoricalInput, Preparation
 from models.project_spec.reserved_columns import SPLIT_COLUMN
 
 MOST_SHARE = 0.5
@@ -33,7 +33,7 @@ def unseen_categories(prepared: Path, preparation: Preparation) -> list[str]:
     return [text for text in found if text]
 
 
-def _told(part: Categorical, values: pa.ChunkedArray, split: str) -> str:
+def _told(part: CategoricalInput, values: pa.ChunkedArray, split: str) -> str:
     known = pc.sum(pc.is_in(values, value_set=pa.array(part.categories, values.type))).as_py() or 0
     unknown = len(values) - known
     if unknown <= MOST_SHARE * len(values):

@@ -6,7 +6,7 @@ import time
 import uuid
 
 from models.errors import StoreError
-from models.report.facts import Waiting
+from models.report.facts import PendingApproval
 from models.triggers.signal import Signal
 from tasks.dashboard.acting import Outcome
 from tasks.host.workspace import Workspace
@@ -31,7 +31,7 @@ def wish(workspace: Workspace, project: str, reason: str, mark: str | None = Non
     return signal, send(workspace, of_signal(project, signal))
 
 
-def answer(workspace: Workspace, waiting: Waiting, approved: bool, comment: str) -> Outcome:
+def answer(workspace: Workspace, waiting: PendingApproval, approved: bool, comment: str) -> Outcome:
     """Tell the run that waits what the person said, as if on Prefect's own page."""
     api = Server(workspace).api()
     if api is None:

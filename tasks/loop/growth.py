@@ -15,7 +15,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict
 
 from models.pipeline.keys import key_of
-from models.pipeline.records import Record
+from models.pipeline.records import StepRecord
 from models.project_spec import references as refs
 from models.project_spec.blocks import Spec
 from tasks.host.workspace import Project
@@ -59,7 +59,7 @@ def growth(project: Project, spec: Spec, now: float | None = None) -> Growth | N
     return found
 
 
-def _of_function(project: Project, spec: Spec, before: Record) -> Growth | None:
+def _of_function(project: Project, spec: Spec, before: StepRecord) -> Growth | None:
     said, known = sources.arrived(spec, project.folder), before.result.get(sources.ARRIVED)
     if said is None or known is None or said == known:
         return None
@@ -68,7 +68,7 @@ def _of_function(project: Project, spec: Spec, before: Record) -> Growth | None:
     return Growth(key=key_of({"before": before.key, "now": said}), text=text)
 
 
-def _of_files(path: Path, spec: Spec, ledger: Ledger, before: Record, now: float) -> Growth | None:
+def _of_files(path: Path, spec: Spec, ledger: Ledger, before: StepRecord, now: float) -> Growth | None:
     known = before.parts.get(f"file:{spec.data.source}")
     files = [file for file in path.rglob("*") if file.is_file()] if path.is_dir() else [path]
     if not path.exists() or not files or any(0 <= now - file.stat().st_mtime < SETTLE_S for file in files):

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from models.errors import StoreError
 from models.files import read_json
 from models.project_spec.blocks import Spec
-from models.triggers.signal import Past, PastLoop
+from models.triggers.signal import PastLoop, ProjectHistory
 from tasks.host import processes
 from tasks.host.workspace import Project
 from tasks.loop import decisions
@@ -26,7 +26,7 @@ OVER = ("finished", "rejected")
 """States of a loop that is not gone on with: the next one, on other data perhaps, has a new id."""
 
 
-def past(project: Project, spec: Spec, now: float | None = None) -> Past:
+def past(project: Project, spec: Spec, now: float | None = None) -> ProjectHistory:
     """What the policy needs to know. From files alone; 10,000 loops and as many decisions take 0.2 s.
 
     Args:
@@ -36,7 +36,7 @@ def past(project: Project, spec: Spec, now: float | None = None) -> Past:
     """
     state = project.state(spec.name)
     loops = read_loops(state)
-    return Past(
+    return ProjectHistory(
         loops=loops,
         new_labels=_new_labels(state, loops) if spec.retrain.min_new_labels else 0,
         running=running(state),

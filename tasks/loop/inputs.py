@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from models.pipeline.records import Record
+from models.pipeline.records import StepRecord
 from models.pipeline.steps import Step
 
 
@@ -20,7 +20,7 @@ class Input:
         reader: The step that reads.
     """
 
-    def __init__(self, record: Record, files: Mapping[str, Path], work: Path, reader: Step) -> None:
+    def __init__(self, record: StepRecord, files: Mapping[str, Path], work: Path, reader: Step) -> None:
         self.files = files
         self._record = record
         self._work = work

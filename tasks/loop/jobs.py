@@ -16,7 +16,7 @@ from models.metrics.metrics import resolve_metric
 from models.nets.catalogue import is_trees
 from models.pipeline.keys import code_parts, key_of
 from models.project_spec.blocks import Model, Train
-from models.training.job import Job, Origin
+from models.training.job import InitialWeights, TrainingJob
 from tasks.host.workspace import Workspace
 from tasks.loop.inputs import Input
 from tasks.loop.loop import Loop
@@ -57,14 +57,14 @@ def job(
     fold: tuple[int, int] | None = None,
     workers: int = 1,
     slot: int = 0,
-    start: Origin | None = None,
-) -> Job:
+    start: InitialWeights | None = None,
+) -> TrainingJob:
     """One training job on `prepared`, writing into `folder`; `workers` of them share cores and GPUs, this in `slot`."""
     preparation = Preparation.load(prepared.folder)
     goal = loop.spec.goal
     metric = resolve_metric(goal.metric, preparation.task, loop.project.folder, goal.direction)
     threads = train.threads or default_threads(train.ranks, workers)
-    return Job(
+    return TrainingJob(
         folder=folder,
         prepared=prepared.folder,
         tensors=tensors(loop, prepared),

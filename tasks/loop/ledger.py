@@ -13,8 +13,8 @@ from models.errors import StoreError, UsageError
 from models.files import Hashes, write_text
 from models.nets.catalogue import NETS, net_name
 from models.pipeline.keys import Parts, code_parts, key_of, library_parts, spec_parts
-from models.pipeline.records import Record, Records
-from models.pipeline.steps import STEPS, External, Planned, Step, plan
+from models.pipeline.records import StepRecord, StepRecords
+from models.pipeline.steps import STEPS, External, PlannedStep, Step, plan
 from models.project_spec.blocks import Spec
 from models.project_spec.references import local_source, source_file
 from tasks.host.workspace import Project
@@ -58,7 +58,7 @@ class Ledger:
         self.spec = spec
         self.state = project.state(spec.name)
         workspace = project.workspace
-        self.records = Records(self.state / "records", workspace.root)
+        self.records = StepRecords(self.state / "records", workspace.root)
         self.hashes = Hashes(workspace.cache / "hashes.json")
         self._code_memory_path = workspace.cache / "code.json"
         self._code_memory: dict[str, Any] = {}
@@ -70,7 +70,7 @@ class Ledger:
         """The registry's champion now."""
         return registry_view.aliased(self.spec.name)
 
-    def rival(self, done: Mapping[str, Record]) -> str:
+    def rival(self, done: Mapping[str, StepRecord]) -> str:
         """Identity of the version that the trained model is compared with; empty for none.
 
         It is the champion, or, where the trained model itself is the champion by now, the one that it displaced.
@@ -81,7 +81,7 @@ class Ledger:
         own = done["train"].result["weights_sha256"]
         return champion.tags.get("loopline.rival", "") if champion.weights == own else champion.identity
 
-    def _start(self, step: Step, parts: Parts, done: Mapping[str, Record]) -> Parts:
+    def _start(self, step: Step, parts: Parts, done: Mapping[str, StepRecord]) -> Parts:
         """Identity of the weights that a training begins with: `3:<hash>` for a version, `file:<hash>`, or FRESH.
 
         An alias is looked up once for all that else decides the step. While that stays as it is, the step keeps the
@@ -93,7 +93,7 @@ class Ledger:
         """
         return {} if self.spec.train.start is None else {ORIGIN: self._origin(step, parts, done)}
 
-    def _origin(self, step: Step, parts: Parts, done: Mapping[str, Record]) -> str:
+    def _origin(self, step: Step, parts: Parts, done: Mapping[str, StepRecord]) -> str:
         begun = [done[name] for name in step.after if name in done and ORIGIN in done[name].parts]
         before = begun[0] if begun else self.records.alike(step.name, parts, ORIGIN)
         if before is not None:
@@ -114,14 +114,14 @@ class Ledger:
             raise UsageError(f"train.start.weights: got {weights!r}, and there is no {path}: expected {expected}")
         return f"file:{self.hashes.of(path)}"
 
-    def parts(self, step: Step, done: Mapping[str, Record]) -> Parts:
+    def parts(self, step: Step, done: Mapping[str, StepRecord]) -> Parts:
         """What decides the step's result, the records of the steps before it given."""
         parts: Parts = {
             **self.own_parts(step),
             **{f"input:{name}": done[name].digest for name in step.after},
             **{f"result:{name}": key_of(done[name].result) for name in step.results},
         }
-        identify: dict[External, Callable[[Step, Parts, Mapping[str, Record]], Parts]] = {
+        identify: dict[External, Callable[[Step, Parts, Mapping[str, StepRecord]], Parts]] = {
             "source": self._local_files,
             "feedback": self._labelled,
             "previous": lambda *_: {},  # it refuses and notes, and leaves no trace in the result
@@ -134,7 +134,7 @@ class Ledger:
             parts |= identify[name](step, parts, done)
         return parts
 
-    def inputs(self, step: Step, done: Mapping[str, Record], parts: Parts) -> Inputs:
+    def inputs(self, step: Step, done: Mapping[str, StepRecord], parts: Parts) -> Inputs:
         """What the step may read: that of which `parts`, its key, is made."""
 
         def before(name: str) -> Input:
@@ -169,14 +169,14 @@ class Ledger:
             **library_parts(step.libraries),
         }
 
-    def current(self, step: Step, done: Mapping[str, Record]) -> tuple[Parts, Record | None, str | None]:
+    def current(self, step: Step, done: Mapping[str, StepRecord]) -> tuple[Parts, StepRecord | None, str | None]:
         """The step's parts now, the intact record of that work if there is one, and why a found one does not count."""
         parts = self.parts(step, done)
         record = self.records.find(step.name, key_of(parts))
         trouble = (self.records.broken(record, self.hashes) or self._gone(record)) if record else None
         return parts, None if trouble else record, trouble
 
-    def _gone(self, record: Record) -> str | None:
+    def _gone(self, record: StepRecord) -> str | None:
         """Why a record of what lies in a store elsewhere no longer counts: that holds it no more."""
         result = record.result
         if record.step == "register" and "key" in result:
@@ -189,16 +189,16 @@ class Ledger:
                 return "dvc.lock does not name this data"
         return None
 
-    def plan(self, steps: Sequence[Step] = STEPS) -> list[Planned]:
+    def plan(self, steps: Sequence[Step] = STEPS) -> list[PlannedStep]:
         """What would run, step by step, and why.
 
         Raises:
             StoreError: The registry has lost what the records say was registered there.
         """
         registry_view.refuse_lost(self.project.workspace, self.spec.name)
-        found: dict[str, tuple[Record | None, str | None]] = {}
+        found: dict[str, tuple[StepRecord | None, str | None]] = {}
 
-        def parts_of(step: Step, done: Mapping[str, Record]) -> Parts:
+        def parts_of(step: Step, done: Mapping[str, StepRecord]) -> Parts:
             parts, record, trouble = self.current(step, done)
             found[step.name] = (record, trouble)
             return parts

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from models.files import storing, write_json
 from models.pipeline.keys import key_of
-from models.pipeline.records import Record, digest_of
+from models.pipeline.records import StepRecord, digest_of
 from models.pipeline.steps import BY_NAME
 from models.project_spec.blocks import Spec
 from models.project_spec.reader import read_spec
@@ -93,13 +93,13 @@ class Loop:
         self.outbox = Outbox(outbox_path)
         self.delivery = Delivery(self.workspace, spec.name, outbox_path, loop_id)
         self.gang = Gang()
-        self.done: dict[str, Record] = {}
+        self.done: dict[str, StepRecord] = {}
         self.ran: list[str] = []
         self.refresh: frozenset[str] = frozenset()
         self.lost_device_s = 0.0
         self.at = ""
 
-    def carry_out(self, name: str, act: Callable[[Inputs, Path], Done]) -> tuple[Record, bool]:
+    def carry_out(self, name: str, act: Callable[[Inputs, Path], Done]) -> tuple[StepRecord, bool]:
         """Do a step unless its recorded result stands; returns its record and whether it had been done before.
 
         Args:
@@ -128,7 +128,7 @@ class Loop:
             raise
         outputs = {self.ledger.records.name(path): self.ledger.hashes.of(path) for path in done.outputs}
         seconds = time.perf_counter() - began
-        record = Record(
+        record = StepRecord(
             step=name,
             key=key,
             parts=parts,
@@ -152,7 +152,7 @@ class Loop:
         folder.mkdir(parents=True, exist_ok=True)
         return folder
 
-    def place(self, record: Record) -> Path:
+    def place(self, record: StepRecord) -> Path:
         """The folder in which the work of a record was done."""
         return self.ledger.work(record.step, record.key)
 

@@ -14,7 +14,7 @@ from models.errors import UsageError
 from models.files import replacing_folder
 from models.project_spec.blocks import Model
 from models.training.checkpoints.weights import weights_sha256
-from models.training.job import WEIGHTS_FILE, Origin
+from models.training.job import WEIGHTS_FILE, InitialWeights
 from tasks.loop.ledger import FRESH
 from tasks.loop.loop import Inputs, Loop
 from tasks.mlflow.artifacts import download_version
@@ -26,7 +26,7 @@ JOB_FILE = "job.json"
 class Begun:
     """What a training begins from; nothing when it begins fresh. `model` is what those weights are of, if known."""
 
-    origin: Origin | None = None
+    origin: InitialWeights | None = None
     model: dict[str, Any] = field(default_factory=dict)
 
     def arguments(self, model: Model) -> Model:
@@ -52,11 +52,11 @@ def begin(loop: Loop, inputs: Inputs) -> Begun:
         return Begun()
     if identity.startswith("file:"):
         path = (loop.project.folder / Path(asked.weights).expanduser()).resolve()
-        return Begun(Origin(weights=path, sha256=weights_sha256(path), label=str(path)))
+        return Begun(InitialWeights(weights=path, sha256=weights_sha256(path), label=str(path)))
     number = identity.partition(":")[0]
     folder = _brought(loop, number, identity)
     weights = folder / WEIGHTS_FILE
-    origin = Origin(weights=weights, sha256=weights_sha256(weights), label=f"{loop.spec.name} version {number}")
+    origin = InitialWeights(weights=weights, sha256=weights_sha256(weights), label=f"{loop.spec.name} version {number}")
     loop.report.note(f"{step}: begins with {origin.label}")
     return Begun(origin, json.loads((folder / JOB_FILE).read_text())["model"])
 

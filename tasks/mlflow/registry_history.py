@@ -20,7 +20,7 @@ from pydantic import BaseModel, Field, ValidationError
 
 from models.errors import StoreError
 from models.judge.verdict import Verdict
-from models.report.facts import Move
+from models.report.facts import ChampionMove
 from tasks.host import stores
 from tasks.mlflow.registry_reader import ALIASES, Version, authorization
 
@@ -34,7 +34,7 @@ class Story(BaseModel):
     """Who is champion, challenger and previous; the last moves of the champion, newest first; each one's verdict."""
 
     versions: dict[str, Version] = Field(default_factory=dict, description="By alias.")
-    moves: list[Move] = Field(default_factory=list)
+    moves: list[ChampionMove] = Field(default_factory=list)
     verdicts: dict[str, Verdict] = Field(default_factory=dict, description="By version, where its file can be read.")
 
 
@@ -140,8 +140,8 @@ def _through_mlflow(model: str, most_moves: int) -> Story:
     return Story(versions=versions, moves=moves, verdicts=verdicts)
 
 
-def _moves(texts: Iterable[str]) -> list[Move]:
-    return [Move.model_validate_json(text) for text in texts]
+def _moves(texts: Iterable[str]) -> list[ChampionMove]:
+    return [ChampionMove.model_validate_json(text) for text in texts]
 
 
 def _verdict(text: str | None) -> Verdict | None:

@@ -18,7 +18,7 @@ from typing import Any, Literal
 from pydantic import BaseModel
 
 from models.errors import StoreError
-from models.pipeline.records import Records
+from models.pipeline.records import StepRecords
 from tasks.host import stores
 from tasks.host.store_addresses import without_password
 from tasks.host.workspace import Workspace
@@ -105,7 +105,7 @@ def refuse_lost(workspace: Workspace, model: str) -> None:
     Raises:
         StoreError: The store was lost, or its own file cannot be read.
     """
-    records = Records(workspace.state / "projects" / model / "records", workspace.root)
+    records = StepRecords(workspace.state / "projects" / model / "records", workspace.root)
     made = records.latest("register")
     uri = os.environ["MLFLOW_TRACKING_URI"]
     if made is None or made.result.get("store") != stores.name_of(workspace, uri):

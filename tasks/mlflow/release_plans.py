@@ -12,7 +12,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 from models.errors import UsageError
-from models.serving.releases import PLAN, Plan
+from models.serving.releases import PLAN, ReleasePlan
 from tasks.host import processes
 from tasks.mlflow.registry import Registry
 from tasks.mlflow.registry_reader import Version
@@ -29,18 +29,18 @@ class Entry(BaseModel):
     number: int
     action: Action
     champion: str
-    plan: Plan
+    plan: ReleasePlan
     at: float
     by: str
     reason: str = ""
 
 
-def plan_of(champion: Version | None) -> Plan:
+def plan_of(champion: Version | None) -> ReleasePlan:
     """What is tried beside a champion; nothing beside none."""
-    return Plan.of_tags(champion.tags) if champion else Plan()
+    return ReleasePlan.of_tags(champion.tags) if champion else ReleasePlan()
 
 
-def change(registry: Registry, plan: Plan, action: Action, reason: str) -> Entry:
+def change(registry: Registry, plan: ReleasePlan, action: Action, reason: str) -> Entry:
     """Journal a plan, then set it.
 
     Raises:
@@ -76,7 +76,7 @@ def end(registry: Registry, reason: str, action: Action = "end") -> Entry:
         UsageError: There is no champion.
         StoreError: The registry is away.
     """
-    return change(registry, Plan(), action, reason)
+    return change(registry, ReleasePlan(), action, reason)
 
 
 def entries(registry: Registry) -> list[Entry]:

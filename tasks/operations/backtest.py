@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from models.backtest import periods as cutting
-from models.backtest.periods import Clock, Cut, Period
+from models.backtest.periods import LabelClock, Period, PeriodRule
 from models.backtest.policies import DEFAULT, EVERY, Policy, drafted, plain
-from models.backtest.replay import Course
+from models.backtest.replay import PolicyHistory
 from models.errors import UsageError
 from models.files import read_json, write_json, write_text
 from models.project_spec.blocks import Spec
@@ -26,7 +26,7 @@ from tasks.operations.replay_progress import Progress
 from tasks.ranks.rank_pool import Gang
 
 if TYPE_CHECKING:
-    from models.backtest.ordered import Ordered
+    from models.backtest.ordered import TimeOrderedRows
     from models.backtest.result import Backtest
 
 RESULT_FILE = "backtest.json"
@@ -105,7 +105,7 @@ def page(project: Project, name: str) -> Path:
 class _Plan:
     """The periods of a replay: the first train the first champion."""
 
-    cut: Cut
+    cut: PeriodRule
     periods: list[Period]
     num_first: int
 
@@ -113,18 +113,20 @@ class _Plan:
     def replayed(self) -> list[Period]:
         return self.periods[self.num_first :]
 
-    def moments(self, clock: Clock) -> list[int]:
+    def moments(self, clock: LabelClock) -> list[int]:
         """How many labelled rows are known whenever a policy may train."""
         return [clock.labelled(period.end) for period in self.periods[self.num_first - 1 : -1]]
 
 
-def _plan(past: Ordered, cut: Cut, asked: Asked, spec: Spec) -> _Plan:
+def _plan(past: TimeOrderedRows, cut: PeriodRule, asked: Asked, spec: Spec) -> _Plan:
     periods = cutting.without_stub(cutting.cut_periods(past.clock, cut))
     begin = cutting.parse_date(asked.begin) if asked.begin else None
     return _Plan(cut, periods, cutting.num_training(periods, least_rows(spec), begin))
 
 
-def _replayed(policies: list[Policy], plan: _Plan, clock: Clock, world: Rehearsal, progress: Progress) -> list[Course]:
+def _replayed(
+    policies: list[Policy], plan: _Plan, clock: LabelClock, world: Rehearsal, progress: Progress
+) -> list[PolicyHistory]:
     from models.backtest.replay import replay
     from models.triggers.policy import decide
 
@@ -135,11 +137,13 @@ def _replayed(policies: list[Policy], plan: _Plan, clock: Clock, world: Rehearsa
     return courses
 
 
-def _weighed(spec: Spec, world: Rehearsal, past: Ordered, plan: _Plan, courses: list[Course]) -> Backtest:
+def _weighed(
+    spec: Spec, world: Rehearsal, past: TimeOrderedRows, plan: _Plan, courses: list[PolicyHistory]
+) -> Backtest:
     from models.backtest.advice import advise
     from models.backtest.contest import metric_of
     from models.backtest.regret import standings
-    from models.backtest.result import Backtest, Span
+    from models.backtest.result import Backtest, BacktestPeriod
 
     by_name = {period.name: period for period in plan.replayed}
     metric = metric_of(spec, world.preparation(courses[0].first.model), world.base)
@@ -156,7 +160,7 @@ def _weighed(spec: Spec, world: Rehearsal, past: Ordered, plan: _Plan, courses: 
         cut=plan.cut.told,
         label_delay_s=past.clock.delay_s,
         first_rows=plan.periods[plan.num_first - 1].stop,
-        periods=[Span(name=p.name, begin=p.begin, end=p.end, rows=p.num_rows) for p in plan.replayed],
+        periods=[BacktestPeriod(name=p.name, begin=p.begin, end=p.end, rows=p.num_rows) for p in plan.replayed],
         courses=courses,
         standings=standing,
         advice=advise(standing, metric.name, spec.judge.margin, confidence),
@@ -201,18 +205,18 @@ def _told_search(spec: Spec) -> list[str]:
     return [f"device-seconds are of the trainings alone: a live loop searches again, {spec.search.trials} trials each"]
 
 
-def _told_stub(past: Ordered, plan: _Plan) -> list[str]:
+def _told_stub(past: TimeOrderedRows, plan: _Plan) -> list[str]:
     rest = past.table.num_rows - plan.periods[-1].stop
     return [f"{rest} rows after {plan.periods[-1].name} were left out: too few for a period"] if rest else []
 
 
-def _told_first(course: Course) -> list[str]:
+def _told_first(course: PolicyHistory) -> list[str]:
     if course.first.outcome == "promoted":
         return []
     return [f"the first champion serves though its verdict says: {course.first.reasons[0]}"]
 
 
-def _policies(names: Sequence[str], spec: Spec, clock: Clock) -> list[Policy]:
+def _policies(names: Sequence[str], spec: Spec, clock: LabelClock) -> list[Policy]:
     """The policies asked for, then `every`, which regret is measured against; each once.
 
     Raises:
@@ -226,14 +230,14 @@ def _policies(names: Sequence[str], spec: Spec, clock: Clock) -> list[Policy]:
     return found
 
 
-def _policy(name: str, spec: Spec, clock: Clock) -> Policy:
+def _policy(name: str, spec: Spec, clock: LabelClock) -> Policy:
     if not name.endswith((".yaml", ".yml")):
         return plain(name, spec.retrain, clock.has_calendar)
     path = Path(name).expanduser()
     return drafted(path.stem, read_document(path, name), spec.retrain, name)
 
 
-def _past(project: Project, spec: Spec, cut: Cut, delay_s: float) -> Ordered:
+def _past(project: Project, spec: Spec, cut: PeriodRule, delay_s: float) -> TimeOrderedRows:
     from models.backtest.ordered import in_time_order
     from models.sources.read import read_table
 

@@ -25,27 +25,27 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from models.backtest.ordered import Ordered
-from models.backtest.periods import Period, Rows
-from models.backtest.replay import Judged, Trained
+from models.backtest.ordered import TimeOrderedRows
+from models.backtest.periods import Period, RowRange
+from models.backtest.replay import TrainingOutcome, VerdictOutcome
 from models.errors import DataError, TrainingError
 from models.files import replacing_folder, sha256, storing, write_bytes, write_json, write_text
 from models.pipeline.keys import Parts, code_parts, key_of
 from models.pipeline.steps import BY_NAME
 from models.project_spec.blocks import Spec
-from models.training.job import WEIGHTS_FILE, Job, Origin
+from models.training.job import WEIGHTS_FILE, InitialWeights, TrainingJob
 from tasks.host.workspace import Project
 from tasks.loop.ledger import Ledger
 from tasks.operations.replay_progress import Progress
 from tasks.ranks.rank_pool import Gang, default_threads
 
 if TYPE_CHECKING:
-    from models.backtest.monitor import Served
+    from models.backtest.monitor import PastPredictions
     from models.backtest.score import Score
     from models.data.preparation import Preparation
     from models.judge.verdict import Estimate, Verdict
     from models.metrics.metrics import Array, Metric
-    from models.monitoring.assess import Watched
+    from models.monitoring.assess import AssessmentRules
     from models.monitoring.reference import Reference
     from models.monitoring.report import Window
     from models.triggers.signal import Signal
@@ -83,7 +83,7 @@ class Counts:
 class Begun(NamedTuple):
     """What a training begins with: rows that were known, how many training rows of them stay, weights of a model."""
 
-    rows: Rows
+    rows: RowRange
     newest: int | None
     start: str | None
 
@@ -120,7 +120,7 @@ class Rehearsal:
         progress: Told how far it is.
     """
 
-    def __init__(self, project: Project, spec: Spec, past: Ordered, gang: Gang, progress: Progress) -> None:
+    def __init__(self, project: Project, spec: Spec, past: TimeOrderedRows, gang: Gang, progress: Progress) -> None:
         self._project, self._spec, self._past, self._gang, self._progress = project, spec, past, gang, progress
         self._folder = project.state(spec.name) / FOLDER
         self._ledger = Ledger(project, spec)
@@ -133,9 +133,9 @@ class Rehearsal:
         self._watched_by = self._ledger.own_parts(_WATCHED_BY)
         self._referred_by = code_parts(_REFERRED_BY)
         self._loaded: dict[str, Preparation] = {}
-        self._watches: dict[str, Watched] = {}
+        self._watches: dict[str, AssessmentRules] = {}
         self._promised: dict[str, Estimate] = {}
-        self._periods: list[Rows] = []
+        self._periods: list[RowRange] = []
         self.counts = Counts()
         self.notes: list[str] = []
         self.used: set[Path] = set()
@@ -145,7 +145,7 @@ class Rehearsal:
         """The folder of the spec, where references start."""
         return self._project.folder
 
-    def train(self, rows: Rows, newest: int | None, start: str | None) -> Trained:
+    def train(self, rows: RowRange, newest: int | None, start: str | None) -> TrainingOutcome:
         """A model from these rows: found, gone on with, or trained anew."""
         begun = Begun(rows, newest or self._spec.data.newest, start)
         parts = self._parts(begun)
@@ -158,34 +158,34 @@ class Rehearsal:
             try:
                 done = self._make(folder, key, begun)
             except (DataError, TrainingError) as error:
-                return Trained("", 0.0, str(error).splitlines()[0])
+                return TrainingOutcome("", 0.0, str(error).splitlines()[0])
             self.counts.trained += 1
             self._progress.trained(rows, time.perf_counter() - began)
         else:
             self.counts.found += 1
-        return Trained(key, float(done["device_seconds"]))
+        return TrainingOutcome(key, float(done["device_seconds"]))
 
     def predict(self, model: str, period: Period) -> None:
         """Predict a period, or find that it was predicted."""
         self._progress.period(period)
-        rows = Rows(period.first, period.stop)
+        rows = RowRange(period.first, period.stop)
         self._periods = sorted({*self._periods, rows}, key=lambda each: each.first)
         self.predictions(model, rows)
 
-    def judge(self, challenger: str, champion: str | None, rows: Rows) -> Judged:
+    def judge(self, challenger: str, champion: str | None, rows: RowRange) -> VerdictOutcome:
         """The verdict of the spec's own rules on the challenger's held-out rows."""
         del rows  # the challenger's folder holds them
         verdict = self.verdict(challenger, champion)
         self._promised[challenger] = verdict.challenger
-        return Judged(verdict.promoted, verdict.reasons)
+        return VerdictOutcome(verdict.promoted, verdict.reasons)
 
     def watch(self, model: str, since: Period, now: Period, labelled: int) -> list[Signal]:
         """What the live watch would find in all that the model has predicted, with the labels known by now."""
-        from models.backtest.monitor import Served, asked_by
+        from models.backtest.monitor import PastPredictions, asked_by
 
         periods = [rows for rows in self._periods if since.first <= rows.first < now.stop]
         parts = [self.predictions(model, rows) for rows in periods]
-        served = Served.joined([(each.row, each.target, each.prediction) for each in parts])
+        served = PastPredictions.joined([(each.row, each.target, each.prediction) for each in parts])
         watched, windows = self._watched(model), Windows()
         for part in served.windows(self._spec.watch.window):
             key = self._key_of_window(model, served.row[part], labelled, windows.key)
@@ -196,14 +196,16 @@ class Rehearsal:
         parts = {
             **self._watched_by,
             "model": model,
-            "rows": self._past.digest(Rows(int(row[0]), int(row[-1]) + 1)),
+            "rows": self._past.digest(RowRange(int(row[0]), int(row[-1]) + 1)),
             "labelled": int((row < labelled).sum()),
             "promised": self._promised[model].model_dump(),
             "before": before,
         }
         return key_of(parts)
 
-    def _window(self, key: str, model: str, served: Served, part: slice, labelled: int, before: list[Window]) -> Window:
+    def _window(
+        self, key: str, model: str, served: PastPredictions, part: slice, labelled: int, before: list[Window]
+    ) -> Window:
         from models.backtest.monitor import assess_window, inputs_of
         from models.monitoring.report import Window
 
@@ -218,15 +220,15 @@ class Rehearsal:
         write_text(path, window.model_dump_json() + "\n")
         return window
 
-    def _watched(self, model: str) -> Watched:
+    def _watched(self, model: str) -> AssessmentRules:
         """What a model's windows are judged by: its reference, and the metric of its own verdict."""
         from models.backtest.contest import metric_of
-        from models.monitoring.assess import Watched
+        from models.monitoring.assess import AssessmentRules
         from models.monitoring.contract import bounds_of
 
         if model not in self._watches:
             spec, reference = self._spec, self._reference(model)
-            self._watches[model] = Watched(
+            self._watches[model] = AssessmentRules(
                 version=model[:8],
                 watch=spec.watch,
                 metric=metric_of(spec, self.preparation(model), self.base),
@@ -265,7 +267,7 @@ class Rehearsal:
         write_text(path, verdict.model_dump_json(indent=1) + "\n")
         return verdict
 
-    def predictions(self, model: str, rows: Rows) -> Predicted:
+    def predictions(self, model: str, rows: RowRange) -> Predicted:
         """What a model predicts of some rows and what came true, in time order."""
         key = key_of({**self._predicted_by, "model": model, "rows": self._digest_of_period(model, rows)})
         path = self._use(self._folder / "predictions" / f"{key[:_NAME_CHARACTERS]}.npz")
@@ -279,7 +281,7 @@ class Rehearsal:
         """The goal's metric of a model in a period."""
         from models.backtest.score import RESAMPLES, Score, score
 
-        predicted = self.predictions(model, Rows(period.first, period.stop))
+        predicted = self.predictions(model, RowRange(period.first, period.stop))
         seed = self._spec.train.seed
         parts = {**self._scored_by, "predictions": predicted.key, "resamples": RESAMPLES, "seed": seed}
         path = self._use(self._folder / "scores" / f"{key_of(parts)[:_NAME_CHARACTERS]}.npz")
@@ -322,10 +324,10 @@ class Rehearsal:
         inputs = {"input:rows": self._past.digest(begun.rows), "input:start": begun.start or ""}
         return {**self._made_by, "spec:data.newest": begun.newest, **inputs}
 
-    def _digest_of_period(self, model: str, rows: Rows) -> str:
+    def _digest_of_period(self, model: str, rows: RowRange) -> str:
         """Features that the user's own code makes, and windows of a series, may reach back to any earlier row."""
         reaches_back = self._spec.data.features.make or self.preparation(model).window
-        return self._past.digest(Rows(0, rows.stop) if reaches_back else rows) + (
+        return self._past.digest(RowRange(0, rows.stop) if reaches_back else rows) + (
             f" from {rows.first}" if reaches_back else ""
         )
 
@@ -378,13 +380,13 @@ class Rehearsal:
             shutil.rmtree(leftover, ignore_errors=True)
         return done
 
-    def _job(self, folder: Path, prepared: Path, tensors: Path, start: str | None) -> Job:
+    def _job(self, folder: Path, prepared: Path, tensors: Path, start: str | None) -> TrainingJob:
         from models.backtest.contest import metric_of
         from models.data.preparation import Preparation
 
         spec, preparation = self._spec, Preparation.load(prepared)
         metric = metric_of(spec, preparation, self._project.folder)
-        return Job(
+        return TrainingJob(
             folder=folder / "job",
             prepared=prepared,
             tensors={path.stem: path for path in sorted(tensors.glob("*.safetensors"))},
@@ -397,16 +399,16 @@ class Rehearsal:
             start=self._origin(start) if start else None,
         )
 
-    def _origin(self, model: str) -> Origin | None:
+    def _origin(self, model: str) -> InitialWeights | None:
         """The weights of an earlier model of this replay; None where it is no net."""
         from models.training.checkpoints.weights import weights_sha256
 
         weights = self._model_folder(model) / WEIGHTS_FILE
         if not weights.exists():
             return None
-        return Origin(weights=weights, sha256=weights_sha256(weights), label=f"the champion {model[:8]}")
+        return InitialWeights(weights=weights, sha256=weights_sha256(weights), label=f"the champion {model[:8]}")
 
-    def _predict(self, model: str, rows: Rows) -> dict[str, Any]:
+    def _predict(self, model: str, rows: RowRange) -> dict[str, Any]:
         from models.backtest.period_rows import rows_predicted, write_period
         from models.data.feeds import feeds, targets
         from models.inference.predict import predict

@@ -9,7 +9,7 @@ from typing import Any
 from models.errors import StoreError, UsageError
 from models.export.bundle import FILES, MODEL, bundle
 from models.files import replacing_folder, sha256, write_text
-from models.inference.loaded_model import Served
+from models.inference.loaded_model import LoadedModel
 from tasks.host.workspace import Workspace
 from tasks.mlflow.model_cache import cached_version
 
@@ -32,7 +32,7 @@ def export_edge(workspace: Workspace, model: str, to: Path, wanted: str = "champ
     """
     _refuse_strangers(to)
     cached = cached_version(workspace, model, wanted)
-    served = Served(model, cached.number, cached.folder)
+    served = LoadedModel(model, cached.number, cached.folder)
     hashed = sha256(cached.folder / MODEL)
     facts = {"model": model, "version": cached.number, "SHA-256 of model.onnx": hashed}
     try:

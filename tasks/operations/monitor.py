@@ -12,18 +12,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from models.data.seen_hashes import Seen
+from models.data.seen_hashes import SortedHashSet
 from models.errors import StoreError
 from models.files import write_text
 from models.judge.verdict import Estimate, Verdict
 from models.metrics.metrics import Metric, resolve_metric
 from models.monitoring.alarms import signals
-from models.monitoring.assess import Predicted, Watched, assess, sum_up
+from models.monitoring.assess import AssessmentRules, WindowPredictions, assess, sum_up
 from models.monitoring.contract import bounds_of
 from models.monitoring.examples import Keys, keys_of, label_values, sampled
-from models.monitoring.report import Findings, Window
+from models.monitoring.report import MonitoringReport, Window
 from models.monitoring.tally import Bounds
-from models.monitoring.windowing import Filling, Rules, fill
+from models.monitoring.windowing import OpenWindow, WindowingRules, fill
 from models.pipeline.keys import canonical, key_of
 from models.project_spec.blocks import Spec
 from tasks.host.workspace import Project
@@ -44,7 +44,7 @@ SHOWN_OF_OTHERS = 20
 """Windows of former champions and challengers that the findings hold."""
 
 
-def look(project: Project, spec: Spec, now: float | None = None) -> Findings:
+def look(project: Project, spec: Spec, now: float | None = None) -> MonitoringReport:
     """Count what is new in the prediction log and the label store, judge, write `watch.json` and `watch.html`, tell.
 
     Killed anywhere and called again, nothing counts twice. What MLflow or Prefect cannot be told now waits.
@@ -80,7 +80,7 @@ class _Looking:
         self._project, self._spec, self._state, self._store = project, spec, state, store
         self._champion = champion
         self._facts: dict[str, Facts] = {}
-        self._filling: dict[str, tuple[Filling, Seen]] = {}
+        self._filling: dict[str, tuple[OpenWindow, SortedHashSet]] = {}
         self.notes: list[str] = []
 
     def count_predictions(self) -> None:
@@ -144,7 +144,7 @@ class _Looking:
                     past[found.id] = found
                     self._store.save_found(version, first, found)
 
-    def findings(self, at: float) -> Findings:
+    def findings(self, at: float) -> MonitoringReport:
         """All that is known now."""
         found = {version: self._store.found(version) for version in self._store.versions()}
         others = [window for version in found if version != self._champion for window in found[version]]
@@ -162,7 +162,7 @@ class _Looking:
             notes=self.notes,
         )
 
-    def tell(self, findings: Findings) -> None:
+    def tell(self, findings: MonitoringReport) -> None:
         """Tell MLflow of the windows and Prefect of the signals; what cannot be told now is told at the next look."""
         for signal in signals(findings, self._spec.watch):
             if not self._store.was_sent(signal.id):
@@ -171,7 +171,7 @@ class _Looking:
         for version in self._store.versions():
             self._log_metrics(version, findings)
 
-    def _log_metrics(self, version: str, findings: Findings) -> None:
+    def _log_metrics(self, version: str, findings: MonitoringReport) -> None:
         batches: dict[int, tuple[float, dict[str, float]]] = {}
         told = {}
         for first, window, known in self._store.untold(version):
@@ -232,22 +232,24 @@ class _Looking:
         inputs = (predictions.INPUT + column.name for each in references if each for column in each.columns)
         return list(dict.fromkeys(["id", "at", "version", "score", "scores", *inputs]))
 
-    def _rules(self, version: str) -> Rules:
+    def _rules(self, version: str) -> WindowingRules:
         facts = self._facts_of(version)
-        return Rules(facts.preparation.task if facts.preparation else None, facts.reference, self._bounds(facts))
+        return WindowingRules(
+            facts.preparation.task if facts.preparation else None, facts.reference, self._bounds(facts)
+        )
 
     def _bounds(self, facts: Facts) -> Bounds | None:
         reference = facts.reference
         return bounds_of(reference.columns, self._spec.data, self._spec.watch.seasonal) if reference else None
 
-    def _watched(self, version: str) -> Watched | None:
+    def _watched(self, version: str) -> AssessmentRules | None:
         facts = self._facts_of(version)
         if facts.preparation is None:
             return None
         goal = self._spec.goal
         metric = resolve_metric(goal.metric, facts.preparation.task, self._project.folder, goal.direction)
         promoted = promised(facts.verdict, metric.name) if facts.verdict else None
-        return Watched(version, self._spec.watch, metric, facts.reference, promoted, self._bounds(facts))
+        return AssessmentRules(version, self._spec.watch, metric, facts.reference, promoted, self._bounds(facts))
 
     def _facts_of(self, version: str) -> Facts:
         if version not in self._facts:
@@ -294,12 +296,12 @@ def metrics_of(window: Window, metric: str) -> dict[str, float]:
     return {key: float(value) for key, value in found.items() if value is not None}
 
 
-def _predicted(window: Filling, metric: Metric) -> Predicted:
+def _predicted(window: OpenWindow, metric: Metric) -> WindowPredictions:
     examples = window.examples
     there = examples.labelled
     target = examples.label[there]
     share = len(examples.keys) / max(1, window.num_rows)
-    return Predicted(
+    return WindowPredictions(
         first=window.first,
         begin=window.begin,
         end=window.end,
@@ -334,7 +336,7 @@ def _versions(tables: Iterator[pa.Table]) -> list[str]:
     return list(found)
 
 
-def _write_page(path: Path, findings: Findings, spec: Spec) -> None:
+def _write_page(path: Path, findings: MonitoringReport, spec: Spec) -> None:
     from models.report.watching import render_watching
 
     write_text(path, render_watching(findings, spec.watch))

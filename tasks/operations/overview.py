@@ -16,8 +16,8 @@ from pydantic import ValidationError
 
 from models.errors import LooplineError
 from models.files import read_json
-from models.monitoring.report import Findings
-from models.pipeline.records import Record
+from models.monitoring.report import MonitoringReport
+from models.pipeline.records import StepRecord
 from models.project_spec.blocks import Spec
 from models.project_spec.reader import read_spec
 from models.project_spec.schedule import parse
@@ -56,7 +56,7 @@ def overview(workspace: Workspace, chosen: Sequence[Project] | None = None, now:
     now = time.time() if now is None else now
     told = [project_facts(project, now) for project in (known_projects(workspace) if chosen is None else chosen)]
     usage = shutil.disk_usage(workspace.state if workspace.state.exists() else workspace.root)
-    disk = facts.Disk(free_bytes=usage.free, total_bytes=usage.total)
+    disk = facts.DiskUsage(free_bytes=usage.free, total_bytes=usage.total)
     services = {found.name: _service(found) for found in services_of(workspace)}
     sizes = measured(workspace)
     return facts.Overview(
@@ -65,7 +65,7 @@ def overview(workspace: Workspace, chosen: Sequence[Project] | None = None, now:
         light=workspace_light(told, services, disk),
         services=services,
         disk=disk,
-        stores=[facts.Store(name=name, size_bytes=size) for name, size in sizes.stores.items()],
+        stores=[facts.StoreUsage(name=name, size_bytes=size) for name, size in sizes.stores.items()],
         sized=sizes.at,
         projects=told,
     )
@@ -76,8 +76,8 @@ def known_projects(workspace: Workspace) -> list[Project]:
     return [*workspace.projects(), *workspace.elsewhere().values()]
 
 
-def _service(found: ServiceState) -> facts.Service:
-    return facts.Service(state=found.state, url=found.url, restarts=found.restarts, detail=found.detail)
+def _service(found: ServiceState) -> facts.ServiceSummary:
+    return facts.ServiceSummary(state=found.state, url=found.url, restarts=found.restarts, detail=found.detail)
 
 
 def project_named(workspace: Workspace, name: str) -> Project | None:
@@ -158,13 +158,13 @@ def _facts(project: Project, spec: Spec, now: float) -> facts.ProjectFacts:
     )
 
 
-def _serving(state: Path) -> facts.Serving | None:
+def _serving(state: Path) -> facts.ServingSummary | None:
     release = release_of(read_json(state / "serving" / "release.json"))
     if release is None:
         return None
     workers = [read_json(path).get("process") for path in (state / "serving" / "workers").glob("*.json")]
     alive = sum(processes.is_alive_here(process) for process in workers if process)
-    return facts.Serving(workers=alive, answers=release.words, troubles=release.troubles)
+    return facts.ServingSummary(workers=alive, answers=release.words, troubles=release.troubles)
 
 
 def _backtest(state: Path) -> str:
@@ -173,12 +173,12 @@ def _backtest(state: Path) -> str:
     return str(next(iter(advice.get("words", [])), ""))
 
 
-def _standing(told: Story, alias: str) -> facts.Standing | None:
+def _standing(told: Story, alias: str) -> facts.VersionSummary | None:
     version = told.versions.get(alias)
     if version is None:
         return None
     tags = version.tags
-    return facts.Standing(
+    return facts.VersionSummary(
         version=version.number,
         loop_id=tags.get("loopline.loop_id", ""),
         metric=tags.get("loopline.metric", ""),
@@ -188,12 +188,12 @@ def _standing(told: Story, alias: str) -> facts.Standing | None:
     )
 
 
-def _loop(place: Path, book: dict[str, Any], owed: list[str], history: list[Record]) -> facts.Loop:
+def _loop(place: Path, book: dict[str, Any], owed: list[str], history: list[StepRecord]) -> facts.LastLoop:
     state = book.get("state", "never run")
     if state == "running" and not is_running(place, book):
         state = "killed"
     outcome = history[0].result if history else {}
-    return facts.Loop(
+    return facts.LastLoop(
         state=state,
         loop_id=book.get("loop_id"),
         began=book.get("began"),
@@ -205,13 +205,13 @@ def _loop(place: Path, book: dict[str, Any], owed: list[str], history: list[Reco
     )
 
 
-def _ended(record: Record) -> facts.Ended:
+def _ended(record: StepRecord) -> facts.FinishedLoop:
     outcome: Outcome = "promoted" if record.result.get("decision") == "promote" else "kept"
-    return facts.Ended(loop_id=record.loop_id, ended=record.finished, outcome=outcome, **_verdict(record))
+    return facts.FinishedLoop(loop_id=record.loop_id, ended=record.finished, outcome=outcome, **_verdict(record))
 
 
-def _data(ledger: Ledger, book: dict[str, Any], records: dict[str, Record]) -> facts.Data:
-    def of(step: str) -> Record | None:
+def _data(ledger: Ledger, book: dict[str, Any], records: dict[str, StepRecord]) -> facts.IngestSummary:
+    def of(step: str) -> StepRecord | None:
         return records.get(step) or ledger.records.latest(step)
 
     ingest, version = of("ingest"), of("version")
@@ -223,7 +223,7 @@ def _data(ledger: Ledger, book: dict[str, Any], records: dict[str, Record]) -> f
         report = read_json(ledger.state / "quarantine" / str(book.get("loop_id")) / stage / "report.json")
         if report:
             status, reports = "rejected", [report]
-    return facts.Data(
+    return facts.IngestSummary(
         ingested=ingest.finished if ingest else None,
         rows=ingest.result.get("rows") if ingest else None,
         feedback=ingest.result.get("feedback", {}) if ingest else {},
@@ -234,17 +234,17 @@ def _data(ledger: Ledger, book: dict[str, Any], records: dict[str, Record]) -> f
     )
 
 
-def _report(ledger: Ledger, record: Record) -> Path:
+def _report(ledger: Ledger, record: StepRecord) -> Path:
     named = [name for name in record.outputs if name.endswith("/report.json")]
     return ledger.records.path(named[0] if named else "report.json")
 
 
-def _search(ledger: Ledger, records: dict[str, Record], spec: Spec) -> facts.Search:
+def _search(ledger: Ledger, records: dict[str, StepRecord], spec: Spec) -> facts.SearchSummary:
     record = records.get("search") or ledger.records.latest("search")
     if record is None or not spec.search.trials:
-        return facts.Search()
+        return facts.SearchSummary()
     found = record.result
-    return facts.Search(
+    return facts.SearchSummary(
         study=str(found.get("study", "")),
         trials=int(found.get("trials", 0)),
         value=found.get("best_value"),
@@ -252,30 +252,30 @@ def _search(ledger: Ledger, records: dict[str, Record], spec: Spec) -> facts.Sea
     )
 
 
-def _findings(state: Path) -> Findings | None:
+def _findings(state: Path) -> MonitoringReport | None:
     try:
-        return Findings.model_validate_json((state / "watch" / "watch.json").read_bytes())
+        return MonitoringReport.model_validate_json((state / "watch" / "watch.json").read_bytes())
     except (OSError, ValidationError):
         return None  # never watched, or by a Loopline that writes it otherwise: the next look puts it right
 
 
-def _waiting(made: list[Decision], timeout_s: float, now: float) -> facts.Waiting | None:
+def _waiting(made: list[Decision], timeout_s: float, now: float) -> facts.PendingApproval | None:
     """The question that nobody has answered yet: the last word on its signal is to ask."""
     last = {decision.signal.id: decision for decision in reversed(made)}
     for decision in last.values():
         until = decision.at + timeout_s
         if decision.action == "ask" and decision.flow_run and until > now:
-            return facts.Waiting(
+            return facts.PendingApproval(
                 flow_run=decision.flow_run, reason="; ".join(decision.reasons), since=decision.at, until=until
             )
     return None
 
 
-def _history(loops: list[PastLoop], verdicts: list[Record]) -> list[facts.Ended]:
+def _history(loops: list[PastLoop], verdicts: list[StepRecord]) -> list[facts.FinishedLoop]:
     """The loops as they ended, each with its verdict; of loops from before their ends were kept, the verdicts alone."""
     by_loop = {record.loop_id: record for record in verdicts}
     told = [
-        facts.Ended(
+        facts.FinishedLoop(
             loop_id=loop.loop_id,
             ended=loop.ended,
             outcome=loop.outcome,
@@ -291,16 +291,16 @@ def _history(loops: list[PastLoop], verdicts: list[Record]) -> list[facts.Ended]
     return sorted(told, key=lambda ended: ended.ended, reverse=True)[:MOST_LOOPS]
 
 
-def _verdict(record: Record | None) -> dict[str, str]:
+def _verdict(record: StepRecord | None) -> dict[str, str]:
     if record is None:
         return {}
     reasons = record.result.get("reasons") or [""]
     return {"version": str(record.result.get("version", "")), "reason": str(reasons[0])}
 
 
-def _predictions(state: Path) -> facts.Predictions:
+def _predictions(state: Path) -> facts.PredictionLogSummary:
     made, labels = _parts(state / "predictions"), _parts(state / "labels")
-    return facts.Predictions(
+    return facts.PredictionLogSummary(
         last=max((entry.st_mtime for entry in made), default=None),
         size_bytes=sum(entry.st_size for entry in (*made, *labels)),
         labels_last=max((entry.st_mtime for entry in labels), default=None),

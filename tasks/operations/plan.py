@@ -11,10 +11,10 @@ from models.project_spec.blocks import Spec
 from tasks.host.workspace import Project
 
 if TYPE_CHECKING:
-    from models.planner.planning import Planning
+    from models.planner.planning import PlanningResult
 
 
-def plan_cluster(project: Project, spec: Spec, cluster: str) -> Planning:
+def plan_cluster(project: Project, spec: Spec, cluster: str) -> PlanningResult:
     """Weigh every way to train the project's net on a cluster.
 
     Args:

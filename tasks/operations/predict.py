@@ -30,7 +30,7 @@ from tasks.state.predictions import prediction_log
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from models.inference.batch import Reading
+    from models.inference.batch import ReadOptions
     from models.inference.predict import Feed
 
 OUTPUT = ".predictions.parquet"
@@ -194,7 +194,7 @@ def _carry_out(work: Work, out: Path, report: Reporter) -> dict[str, Any]:
 
 def _make_parts(work: Work, report: Reporter) -> list[Part]:
     """All parts; those that are there are not made again."""
-    from models.data.seen_hashes import Seen
+    from models.data.seen_hashes import SortedHashSet
     from models.inference.scoring import Scorer
     from models.sources.row_batches import count_rows
 
@@ -202,7 +202,7 @@ def _make_parts(work: Work, report: Reporter) -> list[Part]:
     reading = _reading(work, scorer.preparation)
     total = sum(count_rows(path) for unit in work.units for path in unit.files)
     parts: list[Part] = []
-    seen, done = Seen(), 0
+    seen, done = SortedHashSet(), 0
     for unit, place, before, given, feed in _examples(work, reading):
         ids = _ids(work, unit, given, before, seen)
         part = Part(len(parts), unit, place, given.num_rows)
@@ -217,18 +217,18 @@ def _make_parts(work: Work, report: Reporter) -> list[Part]:
     return parts
 
 
-def _reading(work: Work, preparation: Any) -> Reading:
+def _reading(work: Work, preparation: Any) -> ReadOptions:
     import pyarrow.parquet as pq
 
     from models.data.header import no_such_column
     from models.inference.arrow_rows import check_names, csv_types
-    from models.inference.batch import Reading
+    from models.inference.batch import ReadOptions
     from models.sources.row_batches import column_names
 
     data, raw = work.spec.data, work.project.raw
     types = csv_types(preparation, pq.read_schema(raw) if raw.is_file() else None)
     types.pop(work.id_column or "", None)  # an id is text, whatever it looks like
-    reading = Reading(data, preparation, work.project.folder, types)
+    reading = ReadOptions(data, preparation, work.project.folder, types)
     for path in (path for unit in work.units for path in unit.files):
         names = column_names(path)
         if work.id_column and work.id_column not in names:
@@ -240,7 +240,7 @@ def _reading(work: Work, preparation: Any) -> Reading:
     return reading
 
 
-def _examples(work: Work, reading: Reading) -> Iterator[tuple[Unit, int, int, pa.Table, Feed | None]]:
+def _examples(work: Work, reading: ReadOptions) -> Iterator[tuple[Unit, int, int, pa.Table, Feed | None]]:
     """Of each unit in turn: place of the part in it, rows before, the rows, and what the graph takes of them."""
     from models.inference.batch import examples
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from models.backtest.periods import Period, Rows
+from models.backtest.periods import Period, RowRange
 from tasks.loop.loop import Reporter
 
 
@@ -35,11 +35,11 @@ class Progress:
         self._count += 1
         self._tell(period.name)
 
-    def training(self, rows: Rows) -> None:
+    def training(self, rows: RowRange) -> None:
         """A training begins."""
         self._tell(f"training on {rows.stop - rows.first:,} rows")
 
-    def trained(self, rows: Rows, seconds: float) -> None:
+    def trained(self, rows: RowRange, seconds: float) -> None:
         """A training was made, and took so long."""
         self._owed.discard(rows.stop)
         self._s_a_row = seconds / (rows.stop - rows.first)  # the first also waited for torch: the latest says more

@@ -21,11 +21,11 @@ from models.distributed.forkserver import receive, send
 from models.errors import LooplineError, TrainingError
 from models.nets.catalogue import is_trees
 from models.training.checkpoints.finished import read_finished
-from models.training.job import Epoch, Job, Meeting, Result
+from models.training.job import EpochReport, Rendezvous, TrainingJob, TrainingResult
 from tasks.ranks import rendezvous as nodes
 from tasks.ranks.rendezvous import Door
 
-OnEpoch = Callable[[Epoch], bool]
+OnEpoch = Callable[[EpochReport], bool]
 _NURSERIES = 3
 _ENDING_S = 2.0
 
@@ -66,12 +66,12 @@ class _Child:
 class _Run:
     """What is known of a job while it runs, over all its restarts."""
 
-    job: Job
+    job: TrainingJob
     on_epoch: OnEpoch | None
     starts: int = 0
     answers: dict[tuple[str, int], bool] = field(default_factory=dict)
 
-    def answer(self, epoch: Epoch) -> bool:
+    def answer(self, epoch: EpochReport) -> bool:
         """Ask the caller once about each epoch; one repeated after a restart gets the answer given before."""
         which = epoch.stage, epoch.epoch
         if which not in self.answers:
@@ -108,7 +108,9 @@ class Gang:
         with self._lock:
             self._ensure_nursery()
 
-    def run(self, job: Job, on_epoch: OnEpoch | None = None, say: Callable[[str], None] | None = None) -> Result:
+    def run(
+        self, job: TrainingJob, on_epoch: OnEpoch | None = None, say: Callable[[str], None] | None = None
+    ) -> TrainingResult:
         """Train `job` to its end; a finished job is answered from its folder.
 
         A rank that dies is started again from the last checkpoint, at most `train.max_restarts` times. If this process
@@ -133,7 +135,7 @@ class Gang:
                 return self._keep_up(_Run(job, on_epoch), door)
         return self._keep_up(_Run(job, on_epoch), None)
 
-    def _keep_up(self, run: _Run, door: Door | None) -> Result:
+    def _keep_up(self, run: _Run, door: Door | None) -> TrainingResult:
         job, deaths = run.job, 0
         alone = door is None and (job.train.ranks == 1 or is_trees(job.model.net))
         target, count = ("run_alone", 1) if alone else ("run_gang", 1 + job.train.ranks)
@@ -153,7 +155,7 @@ class Gang:
                     "if memory ran out, train a smaller net or batch; what was done is kept, run again to go on"
                 )
 
-    def serve(self, job: Job, meeting: Meeting, host: Connection) -> bool:
+    def serve(self, job: TrainingJob, meeting: Rendezvous, host: Connection) -> bool:
         """Run this node's ranks of a job that another machine leads; true when it says that all is done.
 
         False when the agent here has ended and should ask anew. What ranks raise is sent to `host`.
@@ -276,13 +278,13 @@ class Gang:
         self._children.clear()
 
 
-def _follow(child: _Child, run: _Run, others: Connection | None) -> Result | None:
+def _follow(child: _Child, run: _Run, others: Connection | None) -> TrainingResult | None:
     """Answer a job's messages until it has a result; None when its process died without one.
 
     `others` brings what ranks of other nodes raise.
     """
     open_ones = [*child.connections, *([others] if others else [])]
-    result: Result | None = None
+    result: TrainingResult | None = None
     control = child.connections[0]
     while control in open_ones:
         for ready in wait(open_ones):
@@ -298,7 +300,7 @@ def _follow(child: _Child, run: _Run, others: Connection | None) -> Result | Non
                     run.starts += 1
                 case ("epoch", pid, epoch):
                     _answer(ready, pid, run.answer(epoch))
-                case ("result", Result() as given):
+                case ("result", TrainingResult() as given):
                     # Agents of several nodes wait for each other at the end; nobody need wait for them.
                     if len(child.connections) == 1 or others:
                         return given

@@ -26,7 +26,7 @@ from typing import Any
 
 from models.errors import StoreError, UsageError
 from models.files import write_text
-from models.training.job import Job, Meeting
+from models.training.job import Rendezvous, TrainingJob
 from tasks.host.http_guard import NODES_TOKEN, checked_token, environment_token
 
 ENDPOINT = "LOOPLINE_ENDPOINT"
@@ -73,7 +73,7 @@ class Door:
         heard: Brings ("error", name, text, traceback) of what ranks of other machines raise.
     """
 
-    def __init__(self, job: Job, say: Callable[[str], None]) -> None:
+    def __init__(self, job: TrainingJob, say: Callable[[str], None]) -> None:
         self._job = job
         self.host, port = endpoint()
         own = environment_token(NODES_TOKEN)
@@ -85,7 +85,7 @@ class Door:
             raise UsageError(f"{ENDPOINT}: cannot listen at {self.host}:{port} ({error}): name another port") from error
         self._proof = job.folder / _PROOF
         write_text(self._proof, secrets.token_hex())
-        self._meeting = Meeting()
+        self._meeting = Rendezvous()
         self._nodes: list[Connection] = []
         self.heard, self._told = multiprocessing.Pipe(duplex=False)
         self._lock = threading.Lock()
@@ -110,11 +110,11 @@ class Door:
                     node.close()
         self._proof.unlink(missing_ok=True)
 
-    def open(self) -> Meeting:
+    def open(self) -> Rendezvous:
         """A meeting place for the next start of the ranks; those who ask from now on are sent there."""
         with socket.create_server((self.host, 0)) as free:
             port = free.getsockname()[1]
-        self._meeting = Meeting(host=self.host, port=port, address=self.host, is_host=True)
+        self._meeting = Rendezvous(host=self.host, port=port, address=self.host, is_host=True)
         return self._meeting
 
     def _admit(self) -> None:
@@ -180,10 +180,10 @@ def join(text: str, token: str, wait_s: float, say: Callable[[str], None]) -> No
             told = json.loads(host.recv_bytes())
         except (EOFError, OSError):
             continue  # the training ended just now: perhaps another one begins
-        job = Job.model_validate_json(json.dumps(told["job"]), strict=False)
+        job = TrainingJob.model_validate_json(json.dumps(told["job"]), strict=False)
         _check(told, job)
         say(f"training {job.folder.name} with {job.train.ranks} rank(s) from {address}")
-        meeting = Meeting(host=told["host"], port=told["port"], address=address, is_host=False)
+        meeting = Rendezvous(host=told["host"], port=told["port"], address=address, is_host=False)
         with Gang(address=address) as gang, contextlib.closing(host):
             if gang.serve(job, meeting, host):
                 say("done")
@@ -242,7 +242,7 @@ def _own_address(connection: Connection) -> str:
         return str(sock.getsockname()[0])
 
 
-def _check(told: dict[str, Any], job: Job) -> None:
+def _check(told: dict[str, Any], job: TrainingJob) -> None:
     expected = told["versions"]
     differs = [
         f"{name}: got {got}, expected {expected[name]}" for name, got in versions().items() if got != expected[name]

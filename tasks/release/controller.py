@@ -12,7 +12,7 @@ import time
 from dataclasses import dataclass
 
 from models.errors import LooplineError, StoreError
-from models.serving.releases import Plan, Release, taken_back, wanted
+from models.serving.releases import Release, ReleasePlan, taken_back, wanted
 from models.serving.serve_rules import asked_of
 from tasks.host.logs import Repeated
 from tasks.mlflow import registry_reader as registry_view
@@ -47,7 +47,7 @@ class _Asked:
     """What the registry says: the champion and what is planned beside it."""
 
     champion: Version | None
-    plan: Plan
+    plan: ReleasePlan
 
 
 class Lead:
@@ -113,9 +113,9 @@ class Lead:
             if number is None:
                 raise
             _log.warning("%s: the registry is away: beginning with version %s from the cache", self.project, number)
-            self.board.publish(wanted(release, number, Plan(), {}, None, time.time()))
+            self.board.publish(wanted(release, number, ReleasePlan(), {}, None, time.time()))
             raise
-        plan = Plan.of_tags(champion.tags) if champion else Plan()
+        plan = ReleasePlan.of_tags(champion.tags) if champion else ReleasePlan()
         if champion and plan.shadow is None and asked_of(self._versions / champion.number).shadow:
             challenger = registry_view.aliased(self.project, "challenger")
             plan = plan.model_copy(update={"shadow": challenger.number if challenger else None})

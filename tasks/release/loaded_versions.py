@@ -11,7 +11,7 @@ from pathlib import Path
 
 from models.errors import LooplineError, StoreError
 from models.files import read_json
-from models.inference.loaded_model import Served
+from models.inference.loaded_model import LoadedModel
 from models.serving.releases import Release
 from models.serving.serve_rules import asked_of
 from tasks.host import processes
@@ -42,7 +42,7 @@ class Shelf:
         self._place = settings.workspace.cache / "models" / project
         self._board = Board(settings.state(project) / "serving")
         self._generation = -1
-        self._held: dict[str, Served] = {}
+        self._held: dict[str, LoadedModel] = {}
         self._loaded: frozenset[str] = frozenset()
         self._limits: dict[str, float] = {}
         self._failed: dict[str, str] = {}
@@ -62,7 +62,7 @@ class Shelf:
         """The versions that can be asked for."""
         return [version for version in self.release.loaded if version in self._held] if self.release else []
 
-    def pick(self, key: str, version: str | None = None) -> Served | None:
+    def pick(self, key: str, version: str | None = None) -> LoadedModel | None:
         """The version that answers a request with this key, or the one that was asked for; None if it is not here."""
         if self._board.switch.generation != self._generation:
             self._turn()
@@ -148,14 +148,14 @@ class Shelf:
         if self.release is not None and self.release.stable is not None and not self.is_ready:
             self._turn()
 
-    def _load(self, version: str) -> Served:
+    def _load(self, version: str) -> LoadedModel:
         folder = self._place / version
         for name, got in damage(folder, _hashes(folder)):
             raise StoreError(f"version {version}: {name} is {got}: it is not what was registered")
         limit = asked_of(folder).return_on.latency_ms
         if limit is not None:
             self._limits[version] = limit
-        return Served(self.project, version, folder)
+        return LoadedModel(self.project, version, folder)
 
     def _report(self) -> None:
         tallies = {version: Tally(**counts) for version, counts in self._counts.items()}

@@ -13,7 +13,7 @@ from models.serving.serve_rules import asked_of
 from tasks.release.shared_state import Report, Tally
 
 if TYPE_CHECKING:
-    from models.monitoring.report import Findings
+    from models.monitoring.report import MonitoringReport
 
 FINDINGS = Path("watch") / "watch.json"
 
@@ -31,7 +31,7 @@ class Guard:
         self._by_worker: dict[str, dict[str, Tally]] = {}
         self._before: dict[str, Tally] = {}
         self._generation = -1
-        self._findings: Findings | None = None
+        self._findings: MonitoringReport | None = None
         self._seen: int | None = None
 
     def tallies(self) -> dict[str, Tally]:
@@ -72,10 +72,10 @@ class Guard:
         try:
             seen = self._findings_path.stat().st_mtime_ns
             if seen != self._seen:
-                from models.monitoring.report import Findings
+                from models.monitoring.report import MonitoringReport
 
                 self._seen = seen
-                self._findings = Findings.model_validate_json(self._findings_path.read_bytes())
+                self._findings = MonitoringReport.model_validate_json(self._findings_path.read_bytes())
         except (OSError, ValidationError):
             self._findings = None
 

@@ -19,8 +19,8 @@ import pyarrow as pa
 
 from models.errors import DataError, LooplineError
 from models.feedback.columns import GIVEN, INPUT, RAW
-from models.inference.loaded_model import Served
-from models.inference.rows import Rows
+from models.inference.loaded_model import LoadedModel
+from models.inference.rows import InputRows
 from models.serving.records import scores_of
 from tasks.host import logs as json_lines
 from tasks.host.workspace import Workspace
@@ -36,7 +36,7 @@ APPENDS_AT_ONCE = 256
 _log = logging.getLogger("loopline.serve")
 
 
-def answer_new(state: Path, served: Served) -> int:
+def answer_new(state: Path, served: LoadedModel) -> int:
     """Answer what came into the log since the last time; how many rows. Killed and done again, no row counts twice.
 
     Raises:
@@ -75,7 +75,7 @@ def _beginning(log: PartLog) -> int:
     return place
 
 
-def _answered(table: pa.Table, served: Served) -> pa.Table:
+def _answered(table: pa.Table, served: LoadedModel) -> pa.Table:
     table, rows = _asked(table, served)
     scores = scores_of(served.answer(rows.feed).outputs, is_binary=served.preparation.task == "binary")
     many = scores.ndim == 2
@@ -92,7 +92,7 @@ def _answered(table: pa.Table, served: Served) -> pa.Table:
     )
 
 
-def _asked(table: pa.Table, served: Served) -> tuple[pa.Table, Rows]:
+def _asked(table: pa.Table, served: LoadedModel) -> tuple[pa.Table, InputRows]:
     """The rows that the log holds all of, and what was asked with them.
 
     Raises:
@@ -156,7 +156,7 @@ def main() -> None:
     json_lines.to_stderr()
     os.nice(NICE)
     workspace = Workspace(Path(root))
-    served = Served(model, version, workspace.cache / "models" / model / version)
+    served = LoadedModel(model, version, workspace.cache / "models" / model / version)
     state = workspace.state / "projects" / model
     while True:
         try:

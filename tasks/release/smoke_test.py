@@ -6,11 +6,11 @@ import sys
 from pathlib import Path
 
 from models.errors import LooplineError, StoreError
-from models.inference.loaded_model import Served
+from models.inference.loaded_model import LoadedModel
 from models.inference.names import output_names
 
 
-def check(served: Served) -> None:
+def check(served: LoadedModel) -> None:
     """See that a version takes what its preparation gives, and says what its task says.
 
     Loading it had it answer blank inputs already.
@@ -35,7 +35,7 @@ def main() -> None:
     """Try it out; say what is wrong."""
     model, number, folder = sys.argv[1:]
     try:
-        check(Served(model, number, Path(folder)))
+        check(LoadedModel(model, number, Path(folder)))
     except LooplineError as error:
         raise SystemExit(str(error)) from error
 

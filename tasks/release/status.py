@@ -10,10 +10,10 @@ from pydantic import BaseModel, Field, ValidationError
 from models.data.preparation import Preparation
 from models.judge.verdict import Estimate
 from models.metrics.metrics import resolve_metric
-from models.monitoring.report import Findings
+from models.monitoring.report import MonitoringReport
 from models.project_spec.blocks import Spec
-from models.serving.releases import Plan, Release
-from models.serving.shadow_comparison import Comparison, compare
+from models.serving.releases import Release, ReleasePlan
+from models.serving.shadow_comparison import ShadowComparison, compare
 from tasks.host.workspace import Project
 from tasks.loop.champion import open_registry
 from tasks.mlflow import registry_reader as registry_view
@@ -40,11 +40,11 @@ class Standing(BaseModel):
 
     project: str
     champion: str | None = Field(None, description="The registry's.")
-    plan: Plan = Plan()
+    plan: ReleasePlan = ReleasePlan()
     workers: int = Field(0, description="That answer on this machine.")
     release: Release | None = Field(None, description="What the server of this workspace answers with, or did last.")
     versions: list[VersionStanding] = Field(default_factory=list)
-    comparison: Comparison | None = None
+    comparison: ShadowComparison | None = None
     journal: list[Entry] = Field(default_factory=list, description="Newest first.")
 
 
@@ -66,7 +66,7 @@ def standing(project: Project, spec: Spec) -> Standing:
     return Standing(
         project=spec.name,
         champion=champion.number if champion else None,
-        plan=Plan.of_tags(champion.tags) if champion else Plan(),
+        plan=ReleasePlan.of_tags(champion.tags) if champion else ReleasePlan(),
         workers=len(reports),
         release=release,
         versions=_versions(release, tallies, _findings(state)) if release else [],
@@ -75,7 +75,7 @@ def standing(project: Project, spec: Spec) -> Standing:
     )
 
 
-def compared(project: Project, spec: Spec, version: str) -> Comparison:
+def compared(project: Project, spec: Spec, version: str) -> ShadowComparison:
     """What a shadow said beside what was answered, on the last predictions that it went over."""
     from models.monitoring.examples import label_values
 
@@ -96,7 +96,7 @@ def compared(project: Project, spec: Spec, version: str) -> Comparison:
     return told.model_copy(update={"note": shadows.note_of(state, version)})
 
 
-def _versions(release: Release, tallies: dict[str, Tally], findings: Findings | None) -> list[VersionStanding]:
+def _versions(release: Release, tallies: dict[str, Tally], findings: MonitoringReport | None) -> list[VersionStanding]:
     canary = release.canary
     roles: list[tuple[str | None, str, float, str]] = [
         (release.stable, "stable", 1 - canary.share if canary else 1.0, ""),
@@ -125,8 +125,8 @@ def _versions(release: Release, tallies: dict[str, Tally], findings: Findings | 
     return found
 
 
-def _findings(state: Path) -> Findings | None:
+def _findings(state: Path) -> MonitoringReport | None:
     try:
-        return Findings.model_validate_json((state / "watch" / "watch.json").read_bytes())
+        return MonitoringReport.model_validate_json((state / "watch" / "watch.json").read_bytes())
     except (OSError, ValidationError):
         return None

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from models.errors import UsageError
 from models.files import storing
-from models.serving.http_errors import Refusal
+from models.serving.http_errors import RequestError
 from tasks.host.http_guard import LEAST_TOKEN, SERVE_TOKEN, is_loopback, names_us, own_names, token_of
 from tasks.host.workspace import Workspace
 from tasks.release.settings import Settings
@@ -86,7 +86,7 @@ class Access:
         if header in self._known_hosts:
             return
         if not names_us(header, self._names, any_address=self._any_address):
-            raise Refusal(
+            raise RequestError(
                 421, "the Host header names another server: ask by a name of this one, or start it with --name"
             )
         if len(self._known_hosts) < 100:
@@ -107,7 +107,7 @@ class Access:
         """
         if self.is_open and not is_forwarded:
             if is_foreign:
-                raise Refusal(
+                raise RequestError(
                     403, "a page of another site sends this: ask from no page, or from one of this server's own"
                 )
             if self._buckets is not None:
@@ -119,7 +119,9 @@ class Access:
         for own in self._digests:  # all of them, so that the time tells nothing
             is_known |= hmac.compare_digest(own, digest)
         if kind.lower() != "bearer" or not is_known:
-            raise Refusal(401, "a token is needed: send `Authorization: Bearer TOKEN`", {"www-authenticate": "Bearer"})
+            raise RequestError(
+                401, "a token is needed: send `Authorization: Bearer TOKEN`", {"www-authenticate": "Bearer"}
+            )
         if self._buckets is not None:
             self._buckets.take(digest.hex())
 

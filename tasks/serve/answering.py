@@ -10,10 +10,10 @@ import numpy as np
 import orjson
 
 from models.errors import DataError, StoreError
-from models.inference.loaded_model import Answer, Served
-from models.inference.rows import Rows
+from models.inference.loaded_model import LoadedModel, Prediction
+from models.inference.rows import InputRows
 from models.serving import http_errors as refusals
-from models.serving.http_errors import Refusal
+from models.serving.http_errors import RequestError
 from models.serving.mlflow_scoring import LONGEST_ID
 from tasks.serve.batcher import DEADLINE_S
 from tasks.serve.bodies import off_loop
@@ -38,7 +38,7 @@ class Question:
         is_large: Its rows are read and recorded outside the event loop.
     """
 
-    rows: Callable[[Served], Rows]
+    rows: Callable[[LoadedModel], InputRows]
     name: str | None = None
     version: str | None = None
     key: str = ""
@@ -51,9 +51,9 @@ class Question:
 class Answered:
     """An answer that is written down, with what it answers. `key`: of the request; `ids`: of the rows."""
 
-    served: Served
-    rows: Rows
-    answer: Answer
+    served: LoadedModel
+    rows: InputRows
+    answer: Prediction
     key: str
     ids: Sequence[str]
 
@@ -89,7 +89,9 @@ async def answer(state: State, question: Question) -> Answered:
     return Answered(served, rows, found, key, ids)
 
 
-def _record(state: State, name: str, served: Served, ids: Sequence[str], rows: Rows, found: Answer) -> bool:
+def _record(
+    state: State, name: str, served: LoadedModel, ids: Sequence[str], rows: InputRows, found: Prediction
+) -> bool:
     """Write an answer into the prediction log; False: the spec says to answer without it."""
     try:
         return state.books[name].enter(served, ids, rows, found, whole=state.shelves[name].has_shadow)
@@ -127,7 +129,7 @@ def checked_key(key: str) -> str:
     return key
 
 
-def picked(state: State, name: str, version: str | None, key: str) -> Served:
+def picked(state: State, name: str, version: str | None, key: str) -> LoadedModel:
     """The loaded version that answers.
 
     Raises:
@@ -143,14 +145,14 @@ def picked(state: State, name: str, version: str | None, key: str) -> Served:
     raise refusals.unknown(f"{name}: version {str(version)[:60]!r} is not loaded: there is {loaded}")
 
 
-def _read(question: Question, served: Served) -> Rows:
+def _read(question: Question, served: LoadedModel) -> InputRows:
     try:
         return question.rows(served)
     except DataError as error:
         raise refusals.unreadable(str(error)) from error
 
 
-async def _answered(state: State, name: str, served: Served, rows: Rows, deadline: float) -> Answer:
+async def _answered(state: State, name: str, served: LoadedModel, rows: InputRows, deadline: float) -> Prediction:
     """What the version says, counted: an automatic return goes by it.
 
     Only what the model itself does for a row counts: neither a caller's haste or many rows, nor a full queue, nor what
@@ -158,7 +160,7 @@ async def _answered(state: State, name: str, served: Served, rows: Rows, deadlin
     """
     try:
         found = await state.engine.answer(served, rows.feed, deadline)
-    except Refusal:
+    except RequestError:
         raise
     except Exception:
         state.shelves[name].count(served.version, 0.0, failed=True)
@@ -167,7 +169,7 @@ async def _answered(state: State, name: str, served: Served, rows: Rows, deadlin
     return found
 
 
-def _check(served: Served, answer: Answer) -> None:
+def _check(served: LoadedModel, answer: Prediction) -> None:
     """Say no where the model has no answer: it would be a label with chances that are no numbers.
 
     A text of one character costs nothing that could be told, and still has a next one.

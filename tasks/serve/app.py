@@ -17,7 +17,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp
 
-from models.serving.http_errors import Refusal
+from models.serving.http_errors import RequestError
 from tasks.release.settings import Settings
 from tasks.serve import description, feedback, health, open_inference, scoring, webhook
 from tasks.serve.bodies import told
@@ -52,7 +52,7 @@ def make(settings: Settings) -> Starlette:
             *description.ROUTES,
             *webhook.ROUTES,
         ],
-        exception_handlers={HTTPException: _refused, Refusal: _said_no, 500: _failed},
+        exception_handlers={HTTPException: _refused, RequestError: _said_no, 500: _failed},
         lifespan=_following,
     )
     app.state = State.of(settings)  # type: ignore[assignment]
@@ -137,7 +137,7 @@ def _refused(request: Request, error: Exception) -> Response:
 
 
 def _said_no(_: Request, refusal: Exception) -> Response:
-    assert isinstance(refusal, Refusal)
+    assert isinstance(refusal, RequestError)
     return told({"error": str(refusal)}, refusal.status, refusal.headers)
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from models.inference.loaded_model import Answer, Served
+from models.inference.loaded_model import LoadedModel, Prediction
 from models.inference.predict import Feed
 from models.serving import http_errors as refusals
 
@@ -35,12 +35,12 @@ DEADLINE_S = 30.0
 class Waiting:
     """A call that queues. `shape`: calls of the same shape can be made as one."""
 
-    served: Served
+    served: LoadedModel
     feed: Feed
     rows: int
     deadline: float
     loop: asyncio.AbstractEventLoop
-    future: asyncio.Future[Answer]
+    future: asyncio.Future[Prediction]
     shape: tuple[Any, ...] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -64,7 +64,7 @@ class Engine:
         self._busy_since: float | None = None
         self.waiting = 0
 
-    async def answer(self, served: Served, feed: Feed, deadline: float) -> Answer:
+    async def answer(self, served: LoadedModel, feed: Feed, deadline: float) -> Prediction:
         """What a version says of some rows.
 
         Args:
@@ -90,7 +90,7 @@ class Engine:
         except TimeoutError:
             raise _late() from None
 
-    def _is_quick(self, served: Served, rows: int) -> bool:
+    def _is_quick(self, served: LoadedModel, rows: int) -> bool:
         """Texts are of any length: what one took says little of the next."""
         is_small = rows <= INLINE_ROWS and served.preparation.characters is None
         return is_small and served.call_ms < self._inline_ms
@@ -176,7 +176,7 @@ def _make(batch: list[Waiting]) -> None:
         _hand_back(one, answer)
 
 
-def _together(batch: list[Waiting]) -> list[Answer]:
+def _together(batch: list[Waiting]) -> list[Prediction]:
     if len(batch) == 1:
         return [batch[0].served.answer(batch[0].feed)]
     names = batch[0].feed
@@ -186,10 +186,10 @@ def _together(batch: list[Waiting]) -> list[Answer]:
         {name: values[end - one.rows : end] for name, values in found.outputs.items()}
         for one, end in zip(batch, ends, strict=True)
     ]
-    return [Answer(found.project, found.version, own, found.row_s) for own in outputs]
+    return [Prediction(found.project, found.version, own, found.row_s) for own in outputs]
 
 
-def _hand_back(waiting: Waiting, found: Answer | Exception) -> None:
+def _hand_back(waiting: Waiting, found: Prediction | Exception) -> None:
     def settle() -> None:
         if waiting.future.done():
             return
@@ -202,5 +202,5 @@ def _hand_back(waiting: Waiting, found: Answer | Exception) -> None:
         waiting.loop.call_soon_threadsafe(settle)
 
 
-def _late() -> refusals.Refusal:
+def _late() -> refusals.RequestError:
     return refusals.late("the deadline passed before there was an answer")

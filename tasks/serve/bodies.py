@@ -14,7 +14,7 @@ import orjson
 from starlette.responses import Response
 
 from models.serving import http_errors as refusals
-from models.serving.http_errors import Refusal
+from models.serving.http_errors import RequestError
 from tasks.serve.calls import Said
 
 JSON = "application/json"
@@ -47,7 +47,7 @@ def content_of(headers: Mapping[str, str], body: bytes, most_bytes: int) -> byte
     """
     kind = kind_of(headers)
     if kind in _OF_FORMS:
-        raise Refusal(415, f"got content type {kind}, expected {JSON}")
+        raise RequestError(415, f"got content type {kind}, expected {JSON}")
     encoding = headers.get("content-encoding")
     if encoding is not None and encoding.strip().lower() != "identity":
         body = _decompressed(body, encoding.strip().lower(), most_bytes)
@@ -90,7 +90,7 @@ def told(value: Any, status: int = 200, headers: Mapping[str, str] | None = None
 
 def _decompressed(body: bytes, encoding: str, most_bytes: int) -> bytes:
     if encoding not in _WINDOWS:
-        raise Refusal(415, f"got content encoding {encoding[:40]!r}, expected gzip, deflate or none")
+        raise RequestError(415, f"got content encoding {encoding[:40]!r}, expected gzip, deflate or none")
     found, rest, members = bytearray(), memoryview(body), 1
     stream = zlib.decompressobj(_WINDOWS[encoding])
     while rest and len(found) <= most_bytes:

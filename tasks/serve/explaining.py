@@ -8,8 +8,8 @@ from starlette.datastructures import QueryParams
 
 from models.errors import DataError
 from models.inference.explain import Explainer
-from models.inference.loaded_model import Served
-from models.inference.rows import Rows
+from models.inference.loaded_model import LoadedModel
+from models.inference.rows import InputRows
 from models.serving import http_errors as refusals
 from tasks.serve.answering import Answered
 from tasks.serve.batcher import DEADLINE_S
@@ -39,7 +39,7 @@ def is_asked(query: bytes) -> bool:
     return _ASKED[given]
 
 
-def check(served: Served, rows: Rows) -> None:
+def check(served: LoadedModel, rows: InputRows) -> None:
     """Say no, before they are answered and written down, to rows that cannot be explained.
 
     Raises:
@@ -60,7 +60,7 @@ async def explanations(state: State, found: Answered) -> list[dict[str, Any]]:
     return [each.told() for each in explainer.explanations(found.rows.num_rows, answers.outputs)]
 
 
-def _explainer(served: Served) -> Explainer:
+def _explainer(served: LoadedModel) -> Explainer:
     explainer = served.explainer
     if explainer is None:
         kept = served.preparation.kind in ("table", "series")

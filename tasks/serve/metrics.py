@@ -17,7 +17,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
 
-from models.inference.loaded_model import Answer, Served
+from models.inference.loaded_model import LoadedModel, Prediction
 from models.inference.names import LABEL, PREDICTION, PROBABILITIES
 from tasks.serve.metric_files import SHARED
 from tasks.serve.request_context import Passage
@@ -45,7 +45,7 @@ class Metrics:
         self._children: dict[tuple[object, ...], Any] = {}
         self._passed: dict[tuple[str, str, int], list[float]] = {}
         self._kept = 0
-        self._said: dict[Served, _Said] = {}
+        self._said: dict[LoadedModel, _Said] = {}
         self._generations: dict[str, int] = {}
         self._roles: dict[str, set[tuple[str, str]]] = {}
         model = ["model", "version"]
@@ -73,7 +73,7 @@ class Metrics:
         if SHARED not in os.environ:
             ProcessCollector(registry=self._registry)
 
-    def answered(self, served: Served, answer: Answer) -> None:
+    def answered(self, served: LoadedModel, answer: Prediction) -> None:
         """Count the rows of an answer, and what they say, when its request is over."""
         said = self._said.get(served)
         if said is None:
@@ -139,7 +139,7 @@ class Metrics:
         for served, said in told.items():
             self._count_said(served, said)
 
-    def _count_said(self, served: Served, said: _Said) -> None:
+    def _count_said(self, served: LoadedModel, said: _Said) -> None:
         name, target = served.project, served.preparation.target
         labels = name, self._bounds.version(name, served.version)
         self._child(self._rows, *labels).inc(said.rows)
@@ -189,7 +189,7 @@ class _Said:
     labels: list[Any] = field(default_factory=list)
     numbers: list[float] = field(default_factory=list)
 
-    def add(self, answer: Answer, is_binary: bool) -> None:
+    def add(self, answer: Prediction, is_binary: bool) -> None:
         """Note an answer."""
         outputs = answer.outputs
         self.rows += answer.num_rows

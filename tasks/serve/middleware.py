@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from models.serving import http_errors as refusals
 from models.serving import open_api
-from models.serving.http_errors import Refusal
+from models.serving.http_errors import RequestError
 from tasks.host.http_guard import FORWARDED, is_foreign
 from tasks.host.logs import Repeated
 from tasks.serve.calls import Call, Said, Way, named
@@ -70,7 +70,7 @@ class Door:
 
         try:
             await self._pass(passage, scope, receive, sending)
-        except Refusal as refusal:
+        except RequestError as refusal:
             await send_said(sending, _refused(refusal))
         except ClientDisconnect:
             passage.status = CLIENT_LEFT
@@ -95,7 +95,7 @@ class Door:
         try:
             self._let_in(passage, headers, client)
             said = await way.endpoint(Call(self._state, headers, body, way.params))
-        except Refusal as refusal:
+        except RequestError as refusal:
             said = _refused(refusal)
         except Exception:  # noqa: BLE001 - it is logged, and told as any fault of ours
             said = _failed(passage, way.said)
@@ -212,7 +212,7 @@ class Bodies:
         finally:
             self._held -= got
 
-    def _too_large(self) -> Refusal:
+    def _too_large(self) -> RequestError:
         return refusals.too_large(f"the body is larger than {self._most:,} bytes: send it in parts")
 
 
@@ -228,7 +228,7 @@ def _noted(passage: Passage) -> dict[str, str]:
     return {**found, UNLOGGED: "no"} if passage.unlogged else found
 
 
-def _refused(refusal: Refusal) -> Said:
+def _refused(refusal: RequestError) -> Said:
     return _said(refusal.status, str(refusal), refusal.headers)
 
 

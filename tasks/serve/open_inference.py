@@ -12,10 +12,10 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from models.errors import DataError
-from models.inference.loaded_model import Served
-from models.inference.rows import Rows
+from models.inference.loaded_model import LoadedModel
+from models.inference.rows import InputRows
 from models.serving import http_errors as refusals
-from models.serving.open_inference import EXTENSIONS, Inference, described, inference_of, written
+from models.serving.open_inference import EXTENSIONS, InferenceRequest, described, inference_of, written
 from tasks.serve.answering import Answered, Question, answer, checked_key, model_name, picked
 from tasks.serve.bodies import LARGE_BYTES, answered, content_of, off_loop, told
 from tasks.serve.calls import Call, Endpoint, Said, route
@@ -71,14 +71,14 @@ async def infer(call: Call) -> Said:
     return await off_loop(is_large, _rendered, call, inference, found)
 
 
-def _inference(body: bytes, json_bytes: int | None) -> Inference:
+def _inference(body: bytes, json_bytes: int | None) -> InferenceRequest:
     try:
         return inference_of(body, json_bytes)
     except DataError as error:
         raise refusals.unreadable(str(error)) from error
 
 
-def _rendered(call: Call, inference: Inference, found: Answered) -> Said:
+def _rendered(call: Call, inference: InferenceRequest, found: Answered) -> Said:
     served = found.served
     made = written(inference, found.answer.outputs, served.outputs, served.project, served.version, found.key)
     headers = {VERSION: served.version}
@@ -88,11 +88,11 @@ def _rendered(call: Call, inference: Inference, found: Answered) -> Said:
 
 
 def question_of(
-    inference: Inference, name: str, version: str | None, request_id: str, *, is_large: bool = False
+    inference: InferenceRequest, name: str, version: str | None, request_id: str, *, is_large: bool = False
 ) -> Question:
     """What a request of the protocol asks, over any transport."""
 
-    def rows(served: Served) -> Rows:
+    def rows(served: LoadedModel) -> InputRows:
         inference.check_outputs(served.outputs)
         return served.reader.of_tensors(inference.tensors)
 

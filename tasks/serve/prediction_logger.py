@@ -9,10 +9,10 @@ from collections.abc import Sequence
 
 from models.errors import StoreError
 from models.files import read_json
-from models.inference.loaded_model import Answer, Served
-from models.inference.rows import Rows
-from models.project_spec.serve import Log
-from models.serving.records import Recorder, label_record, part_of, sampled
+from models.inference.loaded_model import LoadedModel, Prediction
+from models.inference.rows import InputRows
+from models.project_spec.serve import PredictionLogging
+from models.serving.records import PredictionRecorder, label_record, part_of, sampled
 from tasks.host.logs import Repeated
 from tasks.release.settings import Settings
 from tasks.state.segments import KINDS, SegmentWriter, segments, segments_folder
@@ -47,10 +47,12 @@ class Book:
         self._given = settings.logs.get(project)
         self._folders = [segments_folder(state, kind) for kind in KINDS]
         self._predictions, self._labels = map(SegmentWriter, self._folders)
-        self._rules: dict[str, tuple[Log, Recorder]] = {}
+        self._rules: dict[str, tuple[PredictionLogging, PredictionRecorder]] = {}
         self._trouble = Repeated(_log)
 
-    def enter(self, served: Served, ids: Sequence[str], rows: Rows, answer: Answer, *, whole: bool = False) -> bool:
+    def enter(
+        self, served: LoadedModel, ids: Sequence[str], rows: InputRows, answer: Prediction, *, whole: bool = False
+    ) -> bool:
         """Write down an answer, as the version's spec has it; `whole`: with all that a shadow needs.
 
         False: it could not be written, and the spec says to answer all the same.
@@ -96,10 +98,10 @@ class Book:
         self._predictions.close()
         self._labels.close()
 
-    def _rules_of(self, served: Served) -> tuple[Log, Recorder]:
+    def _rules_of(self, served: LoadedModel) -> tuple[PredictionLogging, PredictionRecorder]:
         own = read_json(served.folder / "spec.json").get("serve") or {}
-        rules = Log.model_validate(own.get("log") or {} if self._given is None else self._given)
-        self._rules[served.version] = rules, Recorder(served.preparation, rules.redact)
+        rules = PredictionLogging.model_validate(own.get("log") or {} if self._given is None else self._given)
+        self._rules[served.version] = rules, PredictionRecorder(served.preparation, rules.redact)
         return self._rules[served.version]
 
     def _say(self, error: StoreError) -> None:

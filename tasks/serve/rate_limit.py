@@ -9,7 +9,7 @@ import os
 import time
 from pathlib import Path
 
-from models.serving.http_errors import Refusal
+from models.serving.http_errors import RequestError
 
 SLOTS = 1 << 14
 NEAR = 8
@@ -53,7 +53,7 @@ class Buckets:
         if left < 1:
             after_s = max(1, round((1 - left) / self._rate))
             said = f"more than {self._rate:g} requests a second: ask again in {after_s} s"
-            raise Refusal(429, said, {"retry-after": str(after_s)})
+            raise RequestError(429, said, {"retry-after": str(after_s)})
 
     def _taken(self, key: int, now: float) -> float:
         """What was in the bucket before one was taken."""

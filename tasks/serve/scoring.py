@@ -10,11 +10,11 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from models.errors import DataError
-from models.inference.loaded_model import Served
-from models.inference.rows import Rows
+from models.inference.loaded_model import LoadedModel
+from models.inference.rows import InputRows
 from models.serving import http_errors as refusals
-from models.serving.http_errors import Refusal
-from models.serving.mlflow_scoring import Scoring, scoring_of_csv, scoring_of_json
+from models.serving.http_errors import RequestError
+from models.serving.mlflow_scoring import ScoringRequest, scoring_of_csv, scoring_of_json
 from tasks.serve import explaining
 from tasks.serve.answering import Answered, Question, answer, checked_key
 from tasks.serve.bodies import LARGE_BYTES, answered, content_of, kind_of, off_loop, told
@@ -39,7 +39,7 @@ async def score(call: Call) -> Said:
     scoring = await off_loop(is_large, _scoring, kind_of(call.headers), content)
     explains = explaining.is_asked(call.query)
 
-    def rows(served: Served) -> Rows:
+    def rows(served: LoadedModel) -> InputRows:
         made = scoring.rows(served.reader)
         if explains:
             explaining.check(served, made)
@@ -51,9 +51,9 @@ async def score(call: Call) -> Said:
     return await off_loop(is_large, _rendered, call, found, explanations)
 
 
-def _scoring(kind: str, body: bytes) -> Scoring:
+def _scoring(kind: str, body: bytes) -> ScoringRequest:
     if kind not in ("", "application/json", CSV):
-        raise Refusal(415, f"got content type {kind[:60]}, expected application/json or {CSV}")
+        raise RequestError(415, f"got content type {kind[:60]}, expected application/json or {CSV}")
     try:
         return scoring_of_csv(body) if kind == CSV else scoring_of_json(body)
     except DataError as error:

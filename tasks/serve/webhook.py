@@ -11,7 +11,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from models.serving import http_errors as refusals
-from models.serving.http_errors import Refusal
+from models.serving.http_errors import RequestError
 from models.serving.webhooks import is_from_mlflow, model_named
 from tasks.release.shared_state import Board
 from tasks.serve.bodies import told
@@ -28,7 +28,7 @@ async def nudge(request: Request) -> Response:
         raise refusals.unknown(f"no webhook is expected here: start the server with {VARIABLE} set to its secret")
     body = await request.body()
     if not is_from_mlflow(secret, request.headers, body, time.time()):
-        raise Refusal(401, "the delivery is not signed with this server's secret, or is older than five minutes")
+        raise RequestError(401, "the delivery is not signed with this server's secret, or is older than five minutes")
     settings, name = request.app.state.settings, model_named(body)
     if name in settings.projects:
         _log.info("%s: MLflow says that something changed: looking at once", name)

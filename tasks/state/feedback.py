@@ -57,9 +57,9 @@ def labelled_rows(state: Path, feedback: Feedback, columns: list[str] | None = N
     The first one, so that a row of the dataset stays what it was when its id is predicted again.
     """
     from models.data.hashing import hash_values
-    from models.data.seen_hashes import Seen
+    from models.data.seen_hashes import SortedHashSet
 
-    seen, labels = Seen(), label_store(state)
+    seen, labels = SortedHashSet(), label_store(state)
     for table in prediction_log(state).scan(upto=feedback.predictions, columns=columns):
         rows = table.take(seen.first_places(hash_values(table.column("id"), "id")))
         found = latest_labels(labels, rows.column("id"), feedback.labels)

@@ -196,9 +196,9 @@ def _once(tables: Iterator[pa.Table], versions: Sequence[str] | None) -> Iterato
     import pyarrow.compute as pc
 
     from models.data.hashing import hash_rows
-    from models.data.seen_hashes import Seen
+    from models.data.seen_hashes import SortedHashSet
 
-    seen = Seen()
+    seen = SortedHashSet()
     wanted = None if versions is None else pa.array(list(versions), pa.string())
     for found in tables:
         table = found if wanted is None else found.filter(pc.is_in(found.column("version"), wanted))

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import numpy as np
 
-from models.data.seen_hashes import Seen
+from models.data.seen_hashes import SortedHashSet
 from models.errors import StoreError
-from models.monitoring.examples import Examples, Keys
+from models.monitoring.examples import KeyedPredictions, Keys
 from models.monitoring.report import Window
-from models.monitoring.tally import Tally
-from models.monitoring.windowing import REMEMBERED, Filling
+from models.monitoring.tally import PredictionCounts
+from models.monitoring.windowing import REMEMBERED, OpenWindow
 from tasks.host.locks import held
 
 FILE = "counts.sqlite"
@@ -73,30 +73,30 @@ class WatchStore:
         rows = self._db.execute("select version from windows group by version order by min(begin)").fetchall()
         return [str(row[0]) for row in rows]
 
-    def last_window(self, version: str, size: int) -> Filling:
+    def last_window(self, version: str, size: int) -> OpenWindow:
         """The window that the version's next predictions belong to, or that they come after."""
         row = self._db.execute(
             "select first from windows where version = ? order by first desc limit 1", (version,)
         ).fetchone()
-        return self.window(version, int(row[0])) if row else Filling(0, size)
+        return self.window(version, int(row[0])) if row else OpenWindow(0, size)
 
-    def window(self, version: str, first: int) -> Filling:
+    def window(self, version: str, first: int) -> OpenWindow:
         """A window with all its counts."""
         size, begin, end, examples = self._db.execute(
             "select size, begin, end, examples from windows where version = ? and first = ?", (version, first)
         ).fetchone()
         hours = self._db.execute("select hour, tally from hours where version = ? and first = ?", (version, first))
-        return Filling(
+        return OpenWindow(
             first,
             size,
             begin,
             end,
-            {int(hour): Tally.from_bytes(content) for hour, content in hours},
+            {int(hour): PredictionCounts.from_bytes(content) for hour, content in hours},
             [],
-            Examples.from_bytes(examples) if examples is not None else Examples.empty(),
+            KeyedPredictions.from_bytes(examples) if examples is not None else KeyedPredictions.empty(),
         )
 
-    def seen(self, version: str) -> Seen:
+    def seen(self, version: str) -> SortedHashSet:
         """The newest predictions of a version."""
         rows = self._db.execute(
             "select keys, num_rows from windows where version = ? and keys is not null order by first desc", (version,)
@@ -107,9 +107,9 @@ class WatchStore:
             total += num_rows
             if total >= REMEMBERED:
                 break
-        return Seen(*found)
+        return SortedHashSet(*found)
 
-    def save(self, version: str, window: Filling) -> None:
+    def save(self, version: str, window: OpenWindow) -> None:
         """Keep a window that changed."""
         known = self._db.execute(
             "select keys from windows where version = ? and first = ?", (version, window.first)
@@ -137,16 +137,16 @@ class WatchStore:
             [(version, window.first, hour, part.num_rows, part.to_bytes()) for hour, part in window.hours.items()],
         )
 
-    def with_examples(self) -> Iterator[tuple[str, int, Examples]]:
+    def with_examples(self) -> Iterator[tuple[str, int, KeyedPredictions]]:
         """Version, place and examples of each window that a label may belong to."""
         rows = self._db.execute("select version, first from windows where examples is not null").fetchall()
         for version, first in rows:
             (content,) = self._db.execute(
                 "select examples from windows where version = ? and first = ?", (version, first)
             ).fetchone()
-            yield str(version), int(first), Examples.from_bytes(content)
+            yield str(version), int(first), KeyedPredictions.from_bytes(content)
 
-    def save_examples(self, version: str, first: int, examples: Examples) -> None:
+    def save_examples(self, version: str, first: int, examples: KeyedPredictions) -> None:
         """Keep a window's examples, to be looked at again."""
         self._db.execute(
             "update windows set examples = ?, changed = 1 where version = ? and first = ?",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from models.data.preparation import Preparation
 from models.feedback.columns import FEEDBACK_WORDS
 from models.files import write_text
-from models.pipeline.records import Record
+from models.pipeline.records import StepRecord
 from models.training.costs.summary import Costs, of_results
 from tasks.loop.loop import Done, Inputs, Loop
 from tasks.mlflow import provenance
@@ -35,7 +35,7 @@ CAPTIONS: dict[str, tuple[Chapter, str, str]] = {
 }
 
 
-def write_card(loop: Loop) -> tuple[Record, bool]:
+def write_card(loop: Loop) -> tuple[StepRecord, bool]:
     """Write the card of the version that this loop made; into MLflow, and at a steady place in the workspace."""
 
     def act(inputs: Inputs, folder: Path) -> Done:
@@ -51,7 +51,7 @@ def write_card(loop: Loop) -> tuple[Record, bool]:
 
 
 def _card(loop: Loop, inputs: Inputs) -> Any:
-    from models.export.variants import Measured
+    from models.export.variants import VariantMeasurement
     from models.judge.verdict import Verdict
     from models.report.card import Card
 
@@ -87,7 +87,7 @@ def _card(loop: Loop, inputs: Inputs) -> Any:
         search={key: value for key, value in search.items() if key not in ("params", "importances", "costs")},
         provenance=_provenance(loop, trained, search),
         samples=_samples(exported),
-        variants=[Measured.model_validate(each) for each in exported["variants"]],
+        variants=[VariantMeasurement.model_validate(each) for each in exported["variants"]],
         usage=_usage(loop, number, exported.get("input_example")),
         limits=_limits(loop, preparation),
         links=_links(inputs),
@@ -117,18 +117,18 @@ def _costs(search: dict[str, Any], trained: dict[str, Any]) -> dict[str, Any]:
 
 
 def _figures(inputs: Inputs) -> list[Any]:
-    from models.report.card import Picture
+    from models.report.card import Figure
     from models.report.training_figures import learning_curves
 
     trained = inputs["train"].result
     pictures = [
-        Picture(title, caption, path.read_bytes(), chapter)
+        Figure(title, caption, path.read_bytes(), chapter)
         for path in [*inputs["judge"].figures, *inputs["search"].figures]
         for chapter, title, caption in [CAPTIONS[path.stem]]
     ]
     metric = inputs["judge"].result["metric"]
     curves = learning_curves(trained["epochs"], metric, trained["best_epoch"])
-    return [*pictures, Picture("Learning curves", "Loss and metric after each epoch.", curves, "training")]
+    return [*pictures, Figure("Learning curves", "Loss and metric after each epoch.", curves, "training")]
 
 
 def _data(loop: Loop, inputs: Inputs, preparation: Preparation) -> dict[str, Any]:

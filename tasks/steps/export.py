@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 from models.files import sha256, write_text
 from models.inference.names import FP32, UNCHANGED_FILE
-from models.pipeline.records import Record
+from models.pipeline.records import StepRecord
 from tasks.loop.loop import Done, Inputs, Loop
 from tasks.state.outbox import LOOP_RUN
 
 if TYPE_CHECKING:
-    from models.export.variants import Measured
+    from models.export.variants import VariantMeasurement
 
 SAMPLES_FILE = "samples.txt"
 
 
-def export(loop: Loop) -> tuple[Record, bool]:
+def export(loop: Loop) -> tuple[StepRecord, bool]:
     """Write `model.onnx`, `preparation.json`, and `watch-reference.json` that its predictions are watched by.
 
     `model.onnx` is what is served: the export in parity with the net, or a smaller variant of it that the spec allows,
@@ -66,7 +66,7 @@ def _optimised(loop: Loop, prepared: Path, folder: Path) -> dict[str, Any]:
     return {**told, "variants": [each.model_dump() for each in table]}
 
 
-def _log(loop: Loop, served: str, table: list[Measured]) -> None:
+def _log(loop: Loop, served: str, table: list[VariantMeasurement]) -> None:
     for each in table:
         found = {"size_bytes": each.size_bytes, "latency_ms": each.latency_ms, "metric_loss": each.loss}
         known = {f"variant_{each.name}_{name}": value for name, value in found.items() if value is not None}

@@ -14,8 +14,8 @@ from models.data.check import check_columns, check_schema, table_schema
 from models.data.split import is_by_content
 from models.errors import DataError
 from models.feedback.columns import FEEDBACK_FILE, FEEDBACK_WORDS
-from models.feedback.feedback import Joined, with_feedback
-from models.pipeline.records import Record
+from models.feedback.feedback import JoinedFeedback, with_feedback
+from models.pipeline.records import StepRecord
 from models.project_spec.blocks import Data
 from models.sources.read import write_table
 from models.sources.row_batches import concatenated
@@ -27,7 +27,7 @@ from tasks.state.feedback import labelled_rows
 from tasks.tools import expectations, sources
 
 
-def ingest(loop: Loop) -> tuple[Record, bool]:
+def ingest(loop: Loop) -> tuple[StepRecord, bool]:
     """Fetch and read the source; `data/raw/raw.parquet` is the step's output.
 
     Labelled predictions are further rows of it, unless `retrain.feedback` is off; `data/raw/feedback.parquet` then says
@@ -95,7 +95,7 @@ def _with_feedback(loop: Loop, inputs: Inputs, table: pa.Table) -> tuple[pa.Tabl
     return joined.table, {"feedback": told}, [origin]
 
 
-def _rejected(loop: Loop, joined: Joined) -> np.ndarray:
+def _rejected(loop: Loop, joined: JoinedFeedback) -> np.ndarray:
     """Which labelled predictions break an expectation of the spec, bool (labelled prediction,); they are set aside.
 
     An expectation that Great Expectations cannot evaluate on them sets none aside: an outage is not bad data.
@@ -136,7 +136,7 @@ def _of_this_target(loop: Loop, labelled: pa.Table) -> pa.Array:
     return pa.array(fitting, labelled.column("version").type)
 
 
-def _divided_anew(data: Data, schema: list[dict[str, object]], before: Record) -> Iterator[str]:
+def _divided_anew(data: Data, schema: list[dict[str, object]], before: StepRecord) -> Iterator[str]:
     """A row without a key is known by its content: where columns came or went, the rows are divided anew."""
     changed = {str(field["name"]) for field in schema} ^ {str(field["name"]) for field in before.result["schema"]}
     if changed and is_by_content(data):
@@ -147,7 +147,7 @@ def _divided_anew(data: Data, schema: list[dict[str, object]], before: Record) -
         )
 
 
-def _check_types(schema: list[dict[str, object]], before: Record, data: Data) -> None:
+def _check_types(schema: list[dict[str, object]], before: StepRecord, data: Data) -> None:
     try:
         check_schema(schema, before.result["schema"], data)
     except DataError as error:

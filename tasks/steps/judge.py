@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from models.errors import DataError
 from models.files import write_bytes, write_text
-from models.judge.verdict import Cost, Parity, Verdict
+from models.judge.verdict import Parity, ServingCost, Verdict
 from models.metrics.metrics import resolve_metric
-from models.pipeline.records import Record
+from models.pipeline.records import StepRecord
 from tasks.loop.loop import Done, Inputs, Loop
 from tasks.mlflow import artifacts
 from tasks.state.outbox import LOOP_RUN
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 VERDICT_FILE = "verdict.json"
 
 
-def judge(loop: Loop) -> tuple[Record, bool]:
+def judge(loop: Loop) -> tuple[StepRecord, bool]:
     """Compare the exported challenger with the champion as it is served; the verdict is the step's output.
 
     Raises:
@@ -141,7 +141,7 @@ def _references(prepared: Path, preparation: Preparation) -> dict[str, float]:
 
 def _champion(
     loop: Loop, inputs: Inputs, rival: str, own: Preparation
-) -> tuple[np.ndarray | None, Cost | None, np.ndarray | None]:
+) -> tuple[np.ndarray | None, ServingCost | None, np.ndarray | None]:
     """The champion's predictions on our test rows, by its own preparation, its cost, and which of the rows it knows.
 
     None of each if it cannot read them.
@@ -184,12 +184,12 @@ def _predictions(inputs: Inputs, graph: Path, preparation: Preparation) -> np.nd
     return predict(graph, _test_rows(inputs, preparation), preparation)
 
 
-def _cost(inputs: Inputs, graph: Path, preparation: Preparation) -> Cost:
+def _cost(inputs: Inputs, graph: Path, preparation: Preparation) -> ServingCost:
     from models.inference.predict import latency_ms
 
     first = next(_test_rows(inputs, preparation, batch=1))
     example = {name: values[:1] for name, values in first.items()}
-    return Cost(latency_ms=latency_ms(graph, example), size_mb=graph.stat().st_size / 1e6)
+    return ServingCost(latency_ms=latency_ms(graph, example), size_mb=graph.stat().st_size / 1e6)
 
 
 def _test_rows(inputs: Inputs, preparation: Preparation, **options: Any) -> Iterator[Feed]:

@@ -7,13 +7,13 @@ from pathlib import Path
 from models.data.prepare import prepare as prepare_rows
 from models.data.unlabelled import UNLABELLED_FILE
 from models.inference.names import refuse_taken_names
-from models.pipeline.records import Record
+from models.pipeline.records import StepRecord
 from models.validation.unseen_categories import unseen_categories
 from tasks.host import memory
 from tasks.loop.loop import Done, Inputs, Loop
 
 
-def prepare(loop: Loop) -> tuple[Record, bool]:
+def prepare(loop: Loop) -> tuple[StepRecord, bool]:
     """Make `data/prepared/` from the raw table.
 
     Raises:

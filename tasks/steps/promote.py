@@ -6,12 +6,12 @@ import json
 import time
 from pathlib import Path
 
-from models.pipeline.records import Record
+from models.pipeline.records import StepRecord
 from tasks.loop.champion import open_registry
 from tasks.loop.loop import Done, Inputs, Loop
 
 
-def promote(loop: Loop) -> tuple[Record, bool]:
+def promote(loop: Loop) -> tuple[StepRecord, bool]:
     """Move the `champion` alias by compare-and-swap, or leave it and keep the reason.
 
     Raises:

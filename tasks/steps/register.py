@@ -12,7 +12,7 @@ from models.data.preparation import KNOWN_ROWS_FILE
 from models.errors import StoreError
 from models.files import sha256, write_text
 from models.pipeline.keys import key_of
-from models.pipeline.records import Record
+from models.pipeline.records import StepRecord
 from models.sealing import TAG, signature
 from models.training.costs.summary import of_results
 from tasks.host import stores
@@ -29,7 +29,7 @@ from tasks.state.outbox import LOOP_RUN
 SPEC = "spec.json"
 
 
-def register(loop: Loop) -> tuple[Record, bool]:
+def register(loop: Loop) -> tuple[StepRecord, bool]:
     """Make a registered version of the challenger; the same work registered twice is one version.
 
     Raises:

@@ -17,10 +17,10 @@ from models.errors import LooplineError, TrainingError, UsageError
 from models.files import read_json, write_bytes, write_json
 from models.metrics.metrics import METRICS, measure, metric_name, resolve_metric
 from models.nets.catalogue import net_name
-from models.pipeline.records import Record
+from models.pipeline.records import StepRecord
 from models.project_spec.blocks import Dimension, Model, Task, Train
 from models.training.costs.summary import Costs, total
-from models.training.job import Epoch, Result
+from models.training.job import EpochReport, TrainingResult
 from models.training.search_space import Trial, best_of, check_space, suggest, trials_owed, usual_space, with_params
 from tasks.host import memory
 from tasks.loop.inputs import Input
@@ -37,7 +37,7 @@ BEST_FILE = "best.json"
 TRIALS_FILE = "trials.json"
 
 
-def search(loop: Loop) -> tuple[Record, bool]:
+def search(loop: Loop) -> tuple[StepRecord, bool]:
     """Find the best configuration; `trials: 0` takes the spec's own, or `search.settings`.
 
     Raises:
@@ -219,7 +219,7 @@ class _Search:
                     return sum(values) / len(values), "PRUNED"
         return sum(values) / len(values), "COMPLETE"
 
-    def _fit(self, asked: _Asked, model: Model, train: Train, fold: tuple[int, int] | None) -> Result:
+    def _fit(self, asked: _Asked, model: Model, train: Train, fold: tuple[int, int] | None) -> TrainingResult:
         task = job(
             self._loop,
             self._inputs["prepare"],
@@ -234,7 +234,7 @@ class _Search:
             start=self._begun.origin,
         )
 
-        def on_epoch(epoch: Epoch) -> bool:
+        def on_epoch(epoch: EpochReport) -> bool:
             self._loop.outbox.metrics(asked.run, epoch.values, epoch.epoch)
             if fold is not None or epoch.stage != "train":
                 return True

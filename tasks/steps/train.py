@@ -8,8 +8,8 @@ from pathlib import Path
 from models.files import write_json
 from models.metrics.metrics import metric_name
 from models.nets.catalogue import net_name, unused
-from models.pipeline.records import Record
-from models.training.job import Epoch, Result
+from models.pipeline.records import StepRecord
+from models.training.job import EpochReport, TrainingResult
 from models.training.search_space import with_params
 from tasks.loop.jobs import job
 from tasks.loop.loop import Done, Inputs, Loop
@@ -21,7 +21,7 @@ MODEL_FILE = "model.json"
 """What the weights are of: the net and its arguments."""
 
 
-def fit(loop: Loop) -> tuple[Record, bool]:
+def fit(loop: Loop) -> tuple[StepRecord, bool]:
     """Train the net that will be judged; its best weights are the step's output.
 
     Raises:
@@ -39,7 +39,7 @@ def fit(loop: Loop) -> tuple[Record, bool]:
         waited_for = _waited_for(metric_name(task.metric))
         loop.outbox.params(LOOP_RUN, {f"best.{key}": value for key, value in params.items()})
 
-        def on_epoch(epoch: Epoch) -> bool:
+        def on_epoch(epoch: EpochReport) -> bool:
             loop.outbox.metrics(LOOP_RUN, epoch.values, epoch.epoch)
             shown = ", ".join(f"{key} {epoch.values[key]:.4f}" for key in waited_for if key in epoch.values)
             loop.report.progress(epoch.stage, epoch.epoch, epoch.epochs, shown)
@@ -64,7 +64,7 @@ def _waited_for(metric: str) -> tuple[str, ...]:
     return ("val_loss", f"val_{metric}", "val_pretrain_loss", "teacher_val_loss", f"teacher_val_{metric}")
 
 
-def _found(result: Result) -> dict[str, float]:
+def _found(result: TrainingResult) -> dict[str, float]:
     """What the stages before the training found, as metrics."""
     found = {"batch": result.before["batch"]["batch"]} if "batch" in result.before else {}
     labels = result.before.get("pseudo_labels", [])

@@ -12,7 +12,7 @@ from models.data.preparation import Preparation
 from models.errors import DataError, GateRefused, StoreError
 from models.feedback.columns import FEEDBACK_FILE
 from models.files import write_json, write_text
-from models.pipeline.records import Record
+from models.pipeline.records import StepRecord
 from models.project_spec.reserved_columns import ROW_COLUMN
 from tasks.loop.loop import Done, Inputs, Loop
 from tasks.state.outbox import LOOP_RUN
@@ -21,14 +21,14 @@ from tasks.tools import expectations
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from models.validation.expectations import Check
+    from models.validation.expectations import ExpectationCheck
 
 REPORT_FILE = "report.json"
 REFERENCE_FILE = "reference.json"
 SHOWN = 3
 
 
-def validate_raw(loop: Loop) -> tuple[Record, bool]:
+def validate_raw(loop: Loop) -> tuple[StepRecord, bool]:
     """Check the raw table: the source's own rows.
 
     Raises:
@@ -48,7 +48,7 @@ def validate_raw(loop: Loop) -> tuple[Record, bool]:
     return loop.carry_out("validate-raw", act)
 
 
-def validate_prepared(loop: Loop) -> tuple[Record, bool]:
+def validate_prepared(loop: Loop) -> tuple[StepRecord, bool]:
     """Check the prepared rows, and warn where they differ from those that the champion was trained on.
 
     What the spec rejects is asked of the source's rows; among labelled predictions it is a warning.
@@ -101,7 +101,12 @@ def _champions_reference(loop: Loop, inputs: Inputs) -> dict[str, Any] | None:
 
 
 def _validate(
-    loop: Loop, folder: Path, stage: str, table: pa.Table, checks: list[Check], spared: np.ndarray | None = None
+    loop: Loop,
+    folder: Path,
+    stage: str,
+    table: pa.Table,
+    checks: list[ExpectationCheck],
+    spared: np.ndarray | None = None,
 ) -> Done:
     outcome = expectations.run_checks(table, checks, loop.spec.name, f"{loop.spec.name}/{stage}", spared)
     report = {**outcome.report, "stage": stage, "loop_id": loop.id}

@@ -7,14 +7,14 @@ from typing import Any
 
 from models.data.check import table_schema
 from models.data.preparation import Preparation
-from models.pipeline.records import Record
+from models.pipeline.records import StepRecord
 from models.sources.read import read_table
 from tasks.loop.loop import Done, Inputs, Loop
 from tasks.state.outbox import LOOP_RUN
 from tasks.tools import dvc_repo
 
 
-def version(loop: Loop) -> tuple[Record, bool]:
+def version(loop: Loop) -> tuple[StepRecord, bool]:
     """Commit both to DVC, push them where a remote is set, and tell MLflow which dataset the loop used.
 
     Raises:

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from models.data.header import no_such_column
 from models.errors import UsageError, did_you_mean
-from models.validation.expectations import Check
+from models.validation.expectations import ExpectationCheck
 
 NUM_EXAMPLES = 10
 _COLUMN_ARGUMENTS = ("column", "column_A", "column_B")
@@ -49,7 +49,7 @@ class Outcome:
 
 def run_checks(
     table: pa.Table,
-    checks: Sequence[Check],
+    checks: Sequence[ExpectationCheck],
     project: str = "",
     dataset: str = "",
     spared: np.ndarray | None = None,
@@ -94,7 +94,7 @@ def run_checks(
 
 
 def _evaluate_apart(
-    table: pa.Table, checks: Sequence[Check], spared: np.ndarray
+    table: pa.Table, checks: Sequence[ExpectationCheck], spared: np.ndarray
 ) -> tuple[list[dict[str, Any]], dict[int, np.ndarray]]:
     """As `_evaluate`; the spec's rejecting checks look at the rows that are not spared, the others at all."""
     strict = np.array([check.origin == "spec" and check.severity == "reject" for check in checks])
@@ -108,7 +108,9 @@ def _evaluate_apart(
     return [results[position] for position in range(len(checks))], failing
 
 
-def _evaluate(table: pa.Table, checks: Sequence[Check]) -> tuple[list[dict[str, Any]], dict[int, np.ndarray]]:
+def _evaluate(
+    table: pa.Table, checks: Sequence[ExpectationCheck]
+) -> tuple[list[dict[str, Any]], dict[int, np.ndarray]]:
     gx = _engine()
     results = [_blank(check, table.column_names) for check in checks]
     expectations = {
@@ -195,7 +197,7 @@ def _rows(batch: Any, expectation: Any) -> np.ndarray:
     return np.asarray(complete.result.get("unexpected_index_list") or [], dtype=np.int64)
 
 
-def _blank(check: Check, names: list[str]) -> dict[str, Any]:
+def _blank(check: ExpectationCheck, names: list[str]) -> dict[str, Any]:
     """A result to fill in; answered already when the check's column is not there, which the engine calls an error."""
     columns = _columns(check)
     absent = [name for name in columns if name not in names]
@@ -215,7 +217,7 @@ def _blank(check: Check, names: list[str]) -> dict[str, Any]:
     }
 
 
-def _columns(check: Check) -> list[str]:
+def _columns(check: ExpectationCheck) -> list[str]:
     arguments = check.arguments
     named = [arguments[key] for key in _COLUMN_ARGUMENTS if isinstance(arguments.get(key), str)]
     if not check.expectation.startswith("table_"):
@@ -223,14 +225,14 @@ def _columns(check: Check) -> list[str]:
     return named
 
 
-def _needed(table: pa.Table, checks: Sequence[Check]) -> list[str]:
+def _needed(table: pa.Table, checks: Sequence[ExpectationCheck]) -> list[str]:
     if any(check.expectation.startswith("table_column") or "row_condition" in check.arguments for check in checks):
         return list(table.column_names)
     named = dict.fromkeys(name for check in checks for name in _columns(check))
     return [name for name in named if name in table.column_names] or list(table.column_names[:1])
 
 
-def _expectation(check: Check, position: int) -> Any:
+def _expectation(check: ExpectationCheck, position: int) -> Any:
     catalogue = _engine().expectations
     known = {_snake(name): name for name in dir(catalogue) if name.startswith("Expect") and name != "Expectation"}
     if check.expectation not in known:

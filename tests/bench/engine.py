@@ -13,9 +13,9 @@ import psutil
 import torch
 
 from models.distributed.world import World
-from models.training.job import Epoch, Job, Result
+from models.training.job import EpochReport, TrainingJob, TrainingResult
 from models.training.loop import train
-from models.training.session import Session, open_session
+from models.training.session import TrainingSession, open_session
 from tasks.ranks.rank_pool import Gang
 from tests.bench.training import sequence_task, table_task
 
@@ -38,15 +38,15 @@ def checkpoint_share() -> float:
         job = table_task(Path(place) / "table", ROWS).job
         job = job.model_copy(update={"checkpoints": True, "checkpoint_share": 1.0})
         taken = 0.0
-        original = Session.checkpoint
+        original = TrainingSession.checkpoint
 
-        def timed(session: Session) -> None:
+        def timed(session: TrainingSession) -> None:
             nonlocal taken
             start = time.perf_counter()
             original(session)
             taken += time.perf_counter() - start
 
-        Session.checkpoint = timed  # type: ignore[method-assign]
+        TrainingSession.checkpoint = timed  # type: ignore[method-assign]
         try:
             session = open_session(job, World())
             start = time.perf_counter()
@@ -54,7 +54,7 @@ def checkpoint_share() -> float:
             session.saver.settle()
             return taken / (time.perf_counter() - start)
         finally:
-            Session.checkpoint = original  # type: ignore[method-assign]
+            TrainingSession.checkpoint = original  # type: ignore[method-assign]
 
 
 def resume_s(ranks: int) -> float:
@@ -64,7 +64,7 @@ def resume_s(ranks: int) -> float:
         job = job.model_copy(update={"checkpoints": True, "checkpoint_share": 1.0})
         times: list[float] = []
 
-        def on_epoch(epoch: Epoch) -> bool:
+        def on_epoch(epoch: EpochReport) -> bool:
             if epoch.epoch == 3:
                 _kill_a_rank(gang)
                 times.append(time.perf_counter())
@@ -100,11 +100,11 @@ def on_a_gpu() -> dict[str, Speed]:
     return found
 
 
-def _with(job: Job, **train_block: object) -> Job:
+def _with(job: TrainingJob, **train_block: object) -> TrainingJob:
     return job.model_copy(update={"train": job.train.model_copy(update=train_block)})
 
 
-def _best(result: Result) -> float:
+def _best(result: TrainingResult) -> float:
     return max(epoch["samples_per_s"] for epoch in result.epochs)
 
 

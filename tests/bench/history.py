@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from models.pipeline.keys import key_of
-from models.pipeline.records import Record
+from models.pipeline.records import StepRecord
 from models.pipeline.steps import STEPS
 from models.project_spec.reader import read_spec
 from tasks.host.workspace import Workspace
@@ -67,11 +67,11 @@ def make(workspace: Workspace, num_loops: int) -> None:
     project = workspace.project(NAME)
     ledger = Ledger(project, read_spec(project.spec_path))
     ages = [num_loops - number for number in range(num_loops)]
-    done: dict[str, Record] = {}
+    done: dict[str, StepRecord] = {}
     for step in STEPS:
         asks_registry = {"champion", "reference"} & {*step.external}
         parts = {f"input:{name}": "" for name in step.after} if asks_registry else ledger.parts(step, done)
-        made = Record(
+        made = StepRecord(
             step=step.name, key="KEY", parts=parts, digest="d", result=_result(), loop_id="LOOP", finished=0.5
         )
         text = made.model_dump_json(indent=1)

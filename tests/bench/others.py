@@ -21,7 +21,7 @@ from models.data.preparation import Preparation
 from models.distributed.world import World
 from models.nets.build import build_net
 from models.nets.sizes import Sizes
-from models.training.job import Job
+from models.training.job import TrainingJob
 from models.training.loop import train
 from models.training.session import open_session
 from tests.bench.training import _table_batch, _tensors, table_task
@@ -31,7 +31,7 @@ REPEATS = 3
 
 def compare() -> tuple[float, dict[str, float]]:
     """Samples for each CPU-second of the engine, and of each library that is there, in turns; medians."""
-    runners: dict[str, Callable[[Job], None]] = {"engine": _engine}
+    runners: dict[str, Callable[[TrainingJob], None]] = {"engine": _engine}
     for name, runner in (("lightning", _lightning), ("accelerate", _accelerate)):
         if importlib.util.find_spec(name):
             runners[name] = runner
@@ -58,7 +58,7 @@ def compare() -> tuple[float, dict[str, float]]:
 class _Batches(IterableDataset[Any]):
     """Whole batches by index: neither library is made to fetch row by row."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: TrainingJob) -> None:
         self.inputs, self.target = _tensors(job, "train")
         self.batch = job.train.batch
 
@@ -69,17 +69,17 @@ class _Batches(IterableDataset[Any]):
             yield _table_batch(self.inputs, at), self.target.index_select(0, at)
 
 
-def _engine(job: Job) -> None:
+def _engine(job: TrainingJob) -> None:
     train(open_session(job, World()), lambda _: True)
 
 
-def _made(job: Job) -> tuple[nn.Module, torch.optim.Optimizer, DataLoader[Any]]:
+def _made(job: TrainingJob) -> tuple[nn.Module, torch.optim.Optimizer, DataLoader[Any]]:
     net = build_net(job.model, Sizes.of(Preparation.load(job.prepared)), job.project)
     optimiser = torch.optim.AdamW(net.parameters(), lr=job.train.lr, fused=True)
     return net, optimiser, DataLoader(_Batches(job), batch_size=None)
 
 
-def _accelerate(job: Job) -> None:
+def _accelerate(job: TrainingJob) -> None:
     from accelerate import Accelerator
 
     accelerator = Accelerator(cpu=True)
@@ -93,7 +93,7 @@ def _accelerate(job: Job) -> None:
             optimiser.zero_grad()
 
 
-def _lightning(job: Job) -> None:
+def _lightning(job: TrainingJob) -> None:
     import lightning
 
     net, optimiser, loader = _made(job)

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import onnx
 
-from models.data.preparation import Categorical, Numeric, Preparation, Target
+from models.data.preparation import CategoricalInput, NumericInput, Preparation, TargetEncoding
 from models.export.graph import assemble
-from models.export.graph_builder import Stretch
+from models.export.graph_builder import GraphBuilder
 
 NUMBERS, CATEGORIES, HIDDEN = 13, 2, (256, 256)
 ROW = {
@@ -23,11 +23,11 @@ def write(folder: Path, seed: int = 0) -> None:
     preparation = Preparation(
         kind="table",
         task="binary",
-        target=Target(name="y", classes=["no", "yes"], dtype="string"),
-        numeric=[Numeric(name=f"x{at}", fill=0.0) for at in range(NUMBERS)],
-        categorical=[Categorical(name=f"c{at}", categories=["a", "b", "c"]) for at in range(CATEGORIES)],
+        target=TargetEncoding(name="y", classes=["no", "yes"], dtype="string"),
+        numeric=[NumericInput(name=f"x{at}", fill=0.0) for at in range(NUMBERS)],
+        categorical=[CategoricalInput(name=f"c{at}", categories=["a", "b", "c"]) for at in range(CATEGORIES)],
     )
-    stretch, random = Stretch("net/"), np.random.default_rng(seed)
+    stretch, random = GraphBuilder("net/"), np.random.default_rng(seed)
     value, width = "core/numeric", NUMBERS
     for at, size in enumerate((*HIDDEN, preparation.num_outputs)):
         weights = random.standard_normal((width, size)).astype(np.float32) / np.float32(np.sqrt(width))

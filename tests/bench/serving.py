@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 import psutil
 
-from models.inference.loaded_model import Served
+from models.inference.loaded_model import LoadedModel
 from models.inference.predict import session
 from tasks.host import ports
 from tasks.host.workspace import Workspace
@@ -212,7 +212,7 @@ def _bare_us(folder: Path) -> float:
 
 def _log_us(place: Path, folder: Path) -> float:
     """CPU of writing one answer to the prediction log."""
-    served = Served("bench", "1", folder)
+    served = LoadedModel("bench", "1", folder)
     rows = served.reader.of_records([served_mlp.ROW])
     book, answer = Book(Settings(str(place / "log"), ("bench",)), "bench"), served.answer(rows.feed)
     return _cpu_us(lambda: book.enter(served, new_ids(1), rows, answer))

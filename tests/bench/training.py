@@ -17,12 +17,12 @@ import torch
 import torch.nn.functional as F
 from safetensors.numpy import load_file, save_file
 
-from models.data.preparation import Categorical, Numeric, Pixels, Preparation, Target
+from models.data.preparation import CategoricalInput, ImageInput, NumericInput, Preparation, TargetEncoding
 from models.distributed.world import World
 from models.nets.build import build_net
 from models.nets.sizes import Sizes
 from models.project_spec.blocks import Image, Model, Train, Window
-from models.training.job import Job
+from models.training.job import TrainingJob
 from models.training.loop import train
 from models.training.optimisation.schedules import learning_rate
 from models.training.session import open_session
@@ -37,7 +37,7 @@ FEW = 1000
 class Task:
     """One job and the number of its training examples over all epochs."""
 
-    job: Job
+    job: TrainingJob
     num_examples: int
 
 
@@ -57,10 +57,10 @@ def table_task(folder: Path, rows: int = 61_440) -> Task:
     preparation = Preparation(
         kind="table",
         task="binary",
-        target=Target(name="late", classes=["false", "true"]),
-        numeric=[Numeric(name=f"n{i}", fill=0.0) for i in range(16)],
+        target=TargetEncoding(name="late", classes=["false", "true"]),
+        numeric=[NumericInput(name=f"n{i}", fill=0.0) for i in range(16)],
         categorical=[
-            Categorical(name=f"c{i}", categories=[str(value) for value in range(count - 1)])
+            CategoricalInput(name=f"c{i}", categories=[str(value) for value in range(count - 1)])
             for i, count in enumerate(cardinalities)
         ],
     )
@@ -82,8 +82,8 @@ def image_task(folder: Path, rows: int = 1_536) -> Task:
     preparation = Preparation(
         kind="image",
         task="multiclass",
-        target=Target(name="digit", classes=[str(digit) for digit in range(10)]),
-        pixels=Pixels(image=Image(height=28, width=28), mean=[0.13], std=[0.31]),
+        target=TargetEncoding(name="digit", classes=[str(digit) for digit in range(10)]),
+        pixels=ImageInput(image=Image(height=28, width=28), mean=[0.13], std=[0.31]),
     )
 
     def tensors(count: int) -> dict[str, np.ndarray]:
@@ -99,8 +99,8 @@ def sequence_task(folder: Path, rows: int = 512, epochs: int = 1, precision: str
     preparation = Preparation(
         kind="series",
         task="regression",
-        target=Target(name="load", shift=0.0, scale=1.0),
-        numeric=[Numeric(name=f"n{i}", fill=0.0) for i in range(8)],
+        target=TargetEncoding(name="load", shift=0.0, scale=1.0),
+        numeric=[NumericInput(name=f"n{i}", fill=0.0) for i in range(8)],
         window=Window(length=WINDOW),
     )
 
@@ -143,11 +143,11 @@ def run(repeats: int = REPEATS) -> dict[str, Throughput]:
         torch.set_num_threads(threads)
 
 
-def _engine(job: Job) -> None:
+def _engine(job: TrainingJob) -> None:
     train(open_session(job, World()), lambda _: True)
 
 
-def _by_hand(job: Job) -> None:
+def _by_hand(job: TrainingJob) -> None:
     """What a person would write: index_select batches, fused AdamW, a cosine, clipping, the best weights kept."""
     preparation = Preparation.load(job.prepared)
     splits = {side: _tensors(job, side) for side in ("train", "validation")}
@@ -186,7 +186,7 @@ def _by_hand(job: Job) -> None:
         {name: weight.clone() for name, weight in net.state_dict().items()}
 
 
-def _tensors(job: Job, side: str) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
+def _tensors(job: TrainingJob, side: str) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
     tensors = {name: torch.from_numpy(array) for name, array in load_file(job.tensors[side]).items()}
     target = tensors.pop("target")
     return tensors, target if "image" in tensors else target.float()
@@ -226,7 +226,7 @@ def _task(
     paths = {side: folder / f"{side}.safetensors" for side in ("train", "validation")}
     save_file(training, paths["train"])
     save_file(validation, paths["validation"])
-    job = Job(
+    job = TrainingJob(
         folder=folder / "job",
         prepared=folder,
         tensors=paths,

@@ -37,11 +37,11 @@ def _measure(num_rows: int) -> Watched:
     import numpy as np
     import pyarrow as pa
 
-    from models.data.seen_hashes import Seen
+    from models.data.seen_hashes import SortedHashSet
     from models.monitoring.build import reference_of
     from models.monitoring.drift import feature_drift
-    from models.monitoring.windowing import Filling, Rules, fill
-    from models.project_spec.watch_and_retrain import Watch
+    from models.monitoring.windowing import OpenWindow, WindowingRules, fill
+    from models.project_spec.watch_and_retrain import Monitor
     from tests.bench import watching
 
     source = np.random.default_rng(0)
@@ -53,14 +53,14 @@ def _measure(num_rows: int) -> Watched:
         lambda split, chosen: [train.select(chosen)],
     )  # fmt: skip
     bare_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    seen, window, cpu_s = Seen(), Filling(0, num_rows), 0.0
+    seen, window, cpu_s = SortedHashSet(), OpenWindow(0, num_rows), 0.0
     for table in watching.batches(names, num_rows):
         began = time.process_time()
-        for changed in fill(window, table, seen, num_rows, Rules("binary", reference, {})):
+        for changed in fill(window, table, seen, num_rows, WindowingRules("binary", reference, {})):
             window = changed
         cpu_s += time.process_time() - began
     began = time.process_time()
-    feature_drift(window.tally, reference.columns, Watch())
+    feature_drift(window.tally, reference.columns, Monitor())
     cpu_s += time.process_time() - began
     return Watched(
         feature_cpu_s=_feature_s(reference.columns[0].bins, num_rows),
@@ -87,13 +87,13 @@ def _feature_s(bins: object, num_rows: int) -> float:
 
 def preparation(names: list[str]) -> object:
     """A binary model of numeric columns."""
-    from models.data.preparation import Numeric, Preparation, Target
+    from models.data.preparation import NumericInput, Preparation, TargetEncoding
 
     return Preparation(
         kind="table",
         task="binary",
-        target=Target(name="y", classes=["no", "yes"], dtype="string"),
-        numeric=[Numeric(name=name, fill=0.0) for name in names],
+        target=TargetEncoding(name="y", classes=["no", "yes"], dtype="string"),
+        numeric=[NumericInput(name=name, fill=0.0) for name in names],
     )
 
 

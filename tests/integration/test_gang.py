@@ -16,7 +16,7 @@ import pytest
 
 from models.errors import TrainingError, UserCodeError
 from models.training.checkpoints.weights import weights_sha256
-from models.training.job import WEIGHTS_FILE, Job
+from models.training.job import WEIGHTS_FILE, TrainingJob
 from tasks.ranks.rank_pool import Gang, default_threads
 from tests import warm
 
@@ -346,7 +346,7 @@ def test_a_main_module_of_any_kind_is_not_imported_again(make_job, tmp_path):
     job = make_job(arguments={"hidden": 8}, epochs=1, ranks=2)
     (tmp_path / "script.py").write_text("print('main')\n" + textwrap.dedent(_CALLER))
     for command in (["script.py"], ["-m", "script"]):
-        Job.model_validate_json(job.model_dump_json(), strict=False)
+        TrainingJob.model_validate_json(job.model_dump_json(), strict=False)
         done = subprocess.run(
             [sys.executable, *command, job.model_dump_json()],
             capture_output=True, text=True, check=True, cwd=tmp_path,

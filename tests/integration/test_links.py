@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from models.files import write_json
-from models.monitoring.report import Findings
-from models.project_spec.watch_and_retrain import Watch
+from models.monitoring.report import MonitoringReport
+from models.project_spec.watch_and_retrain import Monitor
 from models.report.card import render_card
 from models.report.validation import render_validation
 from models.report.watching import render_watching
@@ -102,11 +102,11 @@ def _pages(workspace: Workspace, name: str, watched: str | None) -> None:
     (state / "card.html").write_text(render_card(card(project=name, links=links)))
     if watched:
         told = _findings(name, watched)
-        (state / "watch" / "watch.html").write_text(render_watching(told, Watch()))
+        (state / "watch" / "watch.html").write_text(render_watching(told, Monitor()))
         (state / "watch" / "watch.json").write_text(told.model_dump_json())
 
 
-def _findings(name: str, state: str) -> Findings:
+def _findings(name: str, state: str) -> MonitoringReport:
     breaches: list[Any] = [breach()] if state == "red" else []
     windows = [window(number, breaches=breaches, state=state) for number in range(3)]
     return findings(*windows, project=name, state=state)

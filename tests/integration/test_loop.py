@@ -24,9 +24,9 @@ from models.data.preparation import Preparation
 from models.errors import GateRefused, StoreError, UsageError
 from models.files import sha256
 from models.inference.predict import predict
-from models.pipeline.records import Record
+from models.pipeline.records import StepRecord
 from models.project_spec.reader import read_spec
-from models.training.job import Job
+from models.training.job import TrainingJob
 from tasks.host import processes, stores
 from tasks.host.workspace import Project, Workspace
 from tasks.loop.champion import open_registry
@@ -371,7 +371,7 @@ def test_a_trial_drawn_again_after_a_kill_finds_its_own_checkpoints(
     begun: list[Path] = []
     run = Gang.run
 
-    def stop_the_second(gang: Gang, task: Job, on_epoch: Any = None) -> Any:
+    def stop_the_second(gang: Gang, task: TrainingJob, on_epoch: Any = None) -> Any:
         begun.append(task.folder)
         assert task.checkpoints
         if len(begun) == 2:
@@ -380,7 +380,7 @@ def test_a_trial_drawn_again_after_a_kill_finds_its_own_checkpoints(
 
     monkeypatch.setattr(Gang, "run", stop_the_second)
 
-    def searched() -> Record:
+    def searched() -> StepRecord:
         with open_loop(place.project("cut"), ()) as loop:
             ingest.ingest(loop)
             prepare.prepare(loop)

@@ -11,7 +11,7 @@ from models.nets.sizes import Sizes
 from models.planner.memory import memory_of
 from models.planner.profile import Profiler
 from models.planner.settings import base_candidate, training_of
-from models.training.job import Job
+from models.training.job import TrainingJob
 from tests.integration.conftest import Processes
 
 ARGUMENTS = {"hidden": 3072, "layers": 4}
@@ -33,14 +33,14 @@ TRAINED = """
 """
 
 
-def trained(small: Job, large: Job, folder: Path, at_once: Processes) -> list[float]:
+def trained(small: TrainingJob, large: TrainingJob, folder: Path, at_once: Processes) -> list[float]:
     (folder / "jobs.json").write_text(json.dumps([small.model_dump_json(), large.model_dump_json()]))
     (done,) = at_once(textwrap.dedent(TRAINED), cwd=folder)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
 
-def reckoned_mb(job: Job) -> float:
+def reckoned_mb(job: TrainingJob) -> float:
     profiler = Profiler(job.model, Sizes.of(Preparation.load(job.prepared)), job.project)
     training = training_of(job.train, on_cpu=True)
     return memory_of(profiler, base_candidate(job.train), training, exact=True).total / 1e6

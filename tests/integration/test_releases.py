@@ -22,7 +22,7 @@ from click.testing import CliRunner
 from flows.cli import loopline as program
 from models.errors import GateRefused, UsageError
 from models.files import read_json, sha256, write_json
-from models.serving.releases import Canary, Plan, Release
+from models.serving.releases import Canary, Release, ReleasePlan
 from tasks.host import server_access as prefect_access
 from tasks.host.workspace import Workspace
 from tasks.loop.champion import open_registry
@@ -225,7 +225,7 @@ def test_a_real_registry_is_followed_and_may_go_away(
             assert server.post("/webhooks/mlflow", {}).status == 401
             registry.rollback()
             wait_for(server, workspace, stable="1")
-            change(registry, Plan(canary=Canary(version="3", share=0.5)), "canary", "ada")
+            change(registry, ReleasePlan(canary=Canary(version="3", share=0.5)), "canary", "ada")
             wait_for(server, workspace, canary={"version": "3", "share": 0.5, "until": None})
             by_key = {key: answering(server, key=key) for key in map(str, range(30))}
             assert set(by_key.values()) == {"1", "3"}
@@ -253,7 +253,7 @@ def test_a_canary_that_does_not_do_gives_its_share_back_and_the_registry_hears_o
         register_served(workspace, "tiny", "2", {"return_on": {"latency_ms": 1e-6}})
         registry = open_registry(workspace, "tiny")
         registry.promote("1", None)
-        change(registry, Plan(canary=Canary(version="2", share=0.5)), "canary", "ada")
+        change(registry, ReleasePlan(canary=Canary(version="2", share=0.5)), "canary", "ada")
         with live_server(workspace, "tiny") as server:
             wait_for(server, workspace, canary={"version": "2", "share": 0.5, "until": None})
             with Callers(server, 1) as callers:
@@ -283,16 +283,16 @@ def test_the_registry_is_told_of_a_return_once_and_only_while_it_still_names_the
         ]
         with pytest.raises(GateRefused, match="nothing to roll back to"):
             give_back(workspace, "tiny", "1", "errors")
-        change(registry, Plan(shadow="3"), "shadow", "ada")
+        change(registry, ReleasePlan(shadow="3"), "shadow", "ada")
         registry.promote("2", "1")
         registry.rollback()
         champion = aliased("tiny")
         assert champion is not None
-        assert plan_of(champion) == Plan(), "a plan of the last time that it was champion is over"
+        assert plan_of(champion) == ReleasePlan(), "a plan of the last time that it was champion is over"
         with pytest.raises(UsageError, match="version 1 is the champion"):
-            change(registry, Plan(shadow="1"), "shadow", "ada")
+            change(registry, ReleasePlan(shadow="1"), "shadow", "ada")
         with pytest.raises(UsageError, match="tiny has no version '9': there is 1, 2"):
-            change(registry, Plan(shadow="9"), "shadow", "ada")
+            change(registry, ReleasePlan(shadow="9"), "shadow", "ada")
 
 
 def test_a_person_tries_a_version_and_sees_how_it_does(

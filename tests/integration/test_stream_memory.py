@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from models.data.preparation import Numeric, Preparation, Target
+from models.data.preparation import NumericInput, Preparation, TargetEncoding
 from models.data.tensor_file import RowWriter
 from models.project_spec.blocks import Model, Train
-from models.training.job import Job
+from models.training.job import TrainingJob
 from tests.integration.conftest import Processes
 
 COLUMNS = 100
@@ -26,13 +26,13 @@ print(next(line for line in open("/proc/self/status") if line.startswith("VmHWM"
 """
 
 
-def job(folder: Path, rows: int, memory_mb: int) -> Job:
+def job(folder: Path, rows: int, memory_mb: int) -> TrainingJob:
     folder.mkdir()
     Preparation(
         kind="table",
         task="binary",
-        target=Target(name="y", classes=["no", "yes"], shift=0.0, scale=1.0),
-        numeric=[Numeric(name=f"x{i}", fill=0.0) for i in range(COLUMNS)],
+        target=TargetEncoding(name="y", classes=["no", "yes"], shift=0.0, scale=1.0),
+        numeric=[NumericInput(name=f"x{i}", fill=0.0) for i in range(COLUMNS)],
     ).save(folder)
     rng = np.random.default_rng(0)
     layout = {"numeric": (np.float32, COLUMNS), "categorical": (np.int32, 0), "target": (np.int64, None)}
@@ -45,7 +45,7 @@ def job(folder: Path, rows: int, memory_mb: int) -> Job:
             for start in range(0, count, 1000):
                 numeric = rng.normal(size=(1000, COLUMNS)).astype(np.float32)
                 writer.put(start, {"numeric": numeric, "target": (numeric[:, 0] > 0).astype(np.int64)})
-    return Job(
+    return TrainingJob(
         folder=folder / "job",
         prepared=folder,
         tensors={side: folder / f"{side}.safetensors" for side in ("train", "validation")},
@@ -58,7 +58,7 @@ def job(folder: Path, rows: int, memory_mb: int) -> Job:
     )
 
 
-def peak_mb(job: Job, at_once: Processes) -> float:
+def peak_mb(job: TrainingJob, at_once: Processes) -> float:
     (job.prepared / "job.json").write_text(job.model_dump_json())
     (done,) = at_once(TRAIN, cwd=job.prepared)
     assert done.returncode == 0, done.stderr

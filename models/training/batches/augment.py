@@ -18,14 +18,14 @@ def is_on(augment: Augment) -> bool:
 
 
 @dataclass
-class Changer:
+class Augmenter:
     """The changes of one batch; each is drawn from a generator of its own, seeded by where the batch stands."""
 
     augment: Augment
     generator: np.random.Generator
 
     @classmethod
-    def at(cls, augment: Augment, seed: int, epoch: int, step: int, rank: int) -> Changer:
+    def at(cls, augment: Augment, seed: int, epoch: int, step: int, rank: int) -> Augmenter:
         """The changes for the batch of `rank` in micro-step `step` of `epoch`."""
         return cls(augment, np.random.default_rng(seed_of("augment", seed, epoch, step, rank)))
 

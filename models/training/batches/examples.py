@@ -13,13 +13,13 @@ from safetensors import SafetensorError, safe_open
 
 from models.data.preparation import Preparation
 from models.data.tensor_file import places
-from models.distributed.order import Order, seed_of
+from models.distributed.order import SampleOrder, seed_of
 from models.errors import DataError, TrainingError
 from models.nets.catalogue import is_trees
 from models.project_spec.blocks import Kind
 from models.training.batches.selection import KEY, fold_of, is_chosen, recent_of
 from models.training.batches.stream import Shards, Stream, StreamOrder
-from models.training.job import Job
+from models.training.job import TrainingJob
 
 Inputs = dict[str, torch.Tensor]
 
@@ -33,7 +33,7 @@ _ROWS_APART = ("table", "image")
 
 
 @dataclass(frozen=True)
-class Examples:
+class ExampleSet:
     """Tensors of one split and which of its examples count.
 
     Attributes:
@@ -65,7 +65,7 @@ class Examples:
             return len(self.stream)
         return len(self.target) if self.keep is None else len(self.keep)
 
-    def order(self, epoch: int, plan: Order) -> torch.Tensor | StreamOrder:
+    def order(self, epoch: int, plan: SampleOrder) -> torch.Tensor | StreamOrder:
         """The positions of the examples as `epoch` takes them; slices of it are what `gather` is to be given."""
         return plan.epoch(epoch).to(self.device) if self.stream is None else self.stream.order(*plan.part(epoch))
 
@@ -104,7 +104,7 @@ class Examples:
         target = self.target.index_select(0, self._at(positions))
         return target.to(self.device, self.target_type, non_blocking=True)
 
-    def to(self, device: torch.device) -> Examples:
+    def to(self, device: torch.device) -> ExampleSet:
         """The same on another device; on the CPU nothing is copied."""
         if device.type == "cpu":
             return self
@@ -124,7 +124,7 @@ class Examples:
         chosen = self.tensors[name].index_select(0, at)
         return chosen if self.stream is None else chosen.to(self.device, non_blocking=True)
 
-    def with_more(self, tensors: Inputs, target: torch.Tensor) -> Examples:
+    def with_more(self, tensors: Inputs, target: torch.Tensor) -> ExampleSet:
         """These and, behind them, more examples of the same kind. Cost: a copy of all tensors."""
         count = len(self.target)
         joined = {name: torch.cat([tensor, tensors[name]]) for name, tensor in self.tensors.items()}
@@ -150,7 +150,7 @@ class Examples:
         return image.sub_(self.mean).div_(self.std)
 
 
-def open_examples(job: Job, preparation: Preparation) -> tuple[Examples, Examples]:
+def open_examples(job: TrainingJob, preparation: Preparation) -> tuple[ExampleSet, ExampleSet]:
     """The examples to train on and those to validate on, after `job.fold`, `job.sample` and what methods ask for.
 
     Pretraining sees the inputs of all training rows and of those without a label; a student also those that its
@@ -171,7 +171,7 @@ def open_examples(job: Job, preparation: Preparation) -> tuple[Examples, Example
     return train, validation
 
 
-def _opened(job: Job, preparation: Preparation, split: str) -> Examples:
+def _opened(job: TrainingJob, preparation: Preparation, split: str) -> ExampleSet:
     """A split, mapped whole, or streamed where it is larger than `train.memory_mb` and its rows stand by themselves."""
     path, limit = job.tensors[split], job.train.memory_mb << 20
     is_large = path.exists() and path.stat().st_size > limit
@@ -195,11 +195,11 @@ def _mapped(path: Path) -> Inputs:
         raise DataError(f"{path}: cannot be read as tensors ({error}): remove it and run again") from error
 
 
-def _examples(preparation: Preparation, tensors: Inputs, keep: torch.Tensor | None) -> Examples:
+def _examples(preparation: Preparation, tensors: Inputs, keep: torch.Tensor | None) -> ExampleSet:
     name = _target_name(preparation)
     kind = torch.int64 if preparation.task in ("multiclass", "language") else torch.float32
     pixels, window = preparation.pixels, preparation.window or preparation.characters
-    return Examples(
+    return ExampleSet(
         kind=preparation.kind,
         tensors={key: tensor for key, tensor in tensors.items() if key not in (name, KEY, VALUE)},
         target=tensors[name].to(kind),
@@ -216,7 +216,7 @@ def _target_name(preparation: Preparation) -> str:
     return "start" if preparation.kind == "text" else "target"
 
 
-def _fold(job: Job, preparation: Preparation) -> tuple[Examples, Examples]:
+def _fold(job: TrainingJob, preparation: Preparation) -> tuple[ExampleSet, ExampleSet]:
     assert job.fold is not None
     index, k = job.fold
     sides = [_mapped(job.tensors[name]) for name in ("train", "validation")]
@@ -240,7 +240,7 @@ def _fold(job: Job, preparation: Preparation) -> tuple[Examples, Examples]:
     return _examples(preparation, joined, recent), _examples(preparation, joined, validation)
 
 
-def _with_more(train: Examples, job: Job) -> Examples:
+def _with_more(train: ExampleSet, job: TrainingJob) -> ExampleSet:
     """The training examples and, behind them, those without a label of their own that this stage is to see."""
     if job.stage == "pretrain" and "unlabelled" in job.tensors:
         more = _mapped(job.tensors["unlabelled"])
@@ -253,7 +253,7 @@ def _with_more(train: Examples, job: Job) -> Examples:
     return train
 
 
-def open_unlabelled(job: Job, preparation: Preparation) -> Examples:
+def open_unlabelled(job: TrainingJob, preparation: Preparation) -> ExampleSet:
     """The examples without a label, their targets all 0.
 
     Raises:
@@ -266,7 +266,7 @@ def open_unlabelled(job: Job, preparation: Preparation) -> Examples:
     return _examples(preparation, {**tensors, "target": target}, None)
 
 
-def _sampled(train: Examples, job: Job) -> Examples:
+def _sampled(train: ExampleSet, job: TrainingJob) -> ExampleSet:
     if job.sample >= 1:
         return train
     generator = torch.Generator().manual_seed(seed_of("sample", job.train.seed))

@@ -8,10 +8,10 @@ import numpy as np
 import torch
 
 from models.distributed.order import seed_of
-from models.training.batches.augment import Changer, is_on
-from models.training.batches.examples import Examples, Inputs
-from models.training.job import Job
-from models.training.optimisation.pretrain import Hiding
+from models.training.batches.augment import Augmenter, is_on
+from models.training.batches.examples import ExampleSet, Inputs
+from models.training.job import TrainingJob
+from models.training.optimisation.pretrain import MaskingScheme
 
 
 @dataclass(frozen=True)
@@ -24,12 +24,12 @@ class Batch:
 
 
 @dataclass(frozen=True)
-class Batches:
+class BatchMaker:
     """Makes batches that depend on nothing but the seed and where they stand."""
 
-    job: Job
-    examples: Examples
-    hiding: Hiding | None = None
+    job: TrainingJob
+    examples: ExampleSet
+    hiding: MaskingScheme | None = None
 
     def at(self, positions: torch.Tensor, epoch: int, seat: int, rank: int) -> Batch:
         """The examples at `positions` as `rank` sees them in micro-step `seat` of `epoch`."""
@@ -40,7 +40,7 @@ class Batches:
         target = examples.gather_target(positions)
         if not is_on(train.augment):
             return Batch(examples.gather(positions), target)
-        changer = Changer.at(train.augment, train.seed, epoch, seat, rank)
+        changer = Augmenter.at(train.augment, train.seed, epoch, seat, rank)
         if examples.kind != "image":
             return Batch(changer.disturb(examples.gather(positions)), target)
         inputs = examples.gather(positions, changer.move)

@@ -15,9 +15,9 @@ from models.data.preparation import Preparation
 from models.distributed.world import World
 from models.errors import UsageError
 from models.nets.sizes import Sizes
-from models.training.batches.examples import Examples, open_unlabelled
+from models.training.batches.examples import ExampleSet, open_unlabelled
 from models.training.checkpoints.weights import load_net, save_weights, weights_sha256
-from models.training.job import WEIGHTS_FILE, Job
+from models.training.job import WEIGHTS_FILE, TrainingJob
 
 TAKEN = "pseudo"
 LABELS_FILE = "labels.safetensors"
@@ -25,7 +25,7 @@ _BATCH = 512
 
 
 @dataclass(frozen=True)
-class Labels:
+class PseudoLabelFile:
     """A file of `position` (among the unlabelled) and `target`, its hash, and how many of how many were taken."""
 
     path: Path
@@ -33,7 +33,7 @@ class Labels:
     counts: dict[str, int]
 
 
-def give_labels(teacher: Job, confidence: float, world: World) -> Labels:
+def give_labels(teacher: TrainingJob, confidence: float, world: World) -> PseudoLabelFile:
     """The labels that a finished teacher is sure of; found once by rank 0, for all. Every rank must call it.
 
     Raises:
@@ -52,11 +52,11 @@ def give_labels(teacher: Job, confidence: float, world: World) -> Labels:
         save_weights(path, {"position": position, "target": label[position]})
     world.gather(None)
     taken = len(load_file(path)["position"])
-    return Labels(path, weights_sha256(path), {"taken": taken, "unlabelled": len(unlabelled)})
+    return PseudoLabelFile(path, weights_sha256(path), {"taken": taken, "unlabelled": len(unlabelled)})
 
 
 @torch.no_grad()
-def confident(net: torch.nn.Module, examples: Examples, binary: bool) -> tuple[torch.Tensor, torch.Tensor]:
+def confident(net: torch.nn.Module, examples: ExampleSet, binary: bool) -> tuple[torch.Tensor, torch.Tensor]:
     """The probability of the likeliest class of each example, (n,), and that class, int64 (n,)."""
     found = []
     for low in range(0, len(examples), _BATCH):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from models.distributed.order import seed_of
-from models.training.job import Job
+from models.training.job import TrainingJob
 
 Tensors = dict[str, torch.Tensor]
 
@@ -13,7 +13,7 @@ Tensors = dict[str, torch.Tensor]
 KEY = "key"
 
 
-def is_chosen(job: Job) -> bool:
+def is_chosen(job: TrainingJob) -> bool:
     """True when training takes some of its rows, or more than its own, so that they cannot be streamed as they lie."""
     extra = job.stage == "pretrain" and "unlabelled" in job.tensors
     return extra or bool(job.pseudo) or (job.train.recent is not None and job.stage != "pretrain")
@@ -67,7 +67,7 @@ def _fold_of_groups(groups: torch.Tensor, k: int, seed: int) -> torch.Tensor:
     return fold_of_group[member]
 
 
-def recent_of(tensors: Tensors, keep: torch.Tensor | None, job: Job) -> torch.Tensor | None:
+def recent_of(tensors: Tensors, keep: torch.Tensor | None, job: TrainingJob) -> torch.Tensor | None:
     """Of the examples in `keep`, the newest and some of the older: by time where rows have one, else by their order."""
     recent = job.train.recent
     if recent is None or job.stage == "pretrain":

@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from models.data.tensor_file import Place, places, read_rows
+from models.data.tensor_file import TensorLocation, places, read_rows
 from models.distributed.order import ORDER_VERSION, seed_of
 from models.errors import DataError
 
@@ -205,7 +205,7 @@ class Stream:
                 rows = torch.from_numpy(self._rows(place, shard))
                 self.buffers[name][start : start + len(rows)] = rows
 
-    def _rows(self, place: Place, shard: int) -> np.ndarray:
+    def _rows(self, place: TensorLocation, shard: int) -> np.ndarray:
         try:
             return read_rows(self._file, place, *self.shards.extent(shard))
         except OSError as error:

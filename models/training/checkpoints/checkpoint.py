@@ -34,7 +34,7 @@ Digests = dict[str, str]
 
 
 @dataclass(frozen=True)
-class Draft:
+class CheckpointDraft:
     """A checkpoint that is being made.
 
     Attributes:
@@ -122,7 +122,7 @@ class Draft:
         return digests
 
 
-def write_alone(draft: Draft, tensors: Tensors) -> Path:
+def write_alone(draft: CheckpointDraft, tensors: Tensors) -> Path:
     """Write the checkpoint of a job with one rank.
 
     Raises:

@@ -9,7 +9,7 @@ from typing import Any
 from models.errors import StoreError, TrainingError
 from models.files import write_json
 from models.training.checkpoints.weights import weights_sha256
-from models.training.job import RESULT_FILE, TREES_FILE, Job, Result
+from models.training.job import RESULT_FILE, TREES_FILE, TrainingJob, TrainingResult
 
 # Of these the bits may depend, but not what is asked for: a job goes on with others.
 _FREE = (
@@ -18,7 +18,7 @@ _FREE = (
 )  # fmt: skip
 
 
-def identity(job: Job) -> dict[str, Any]:
+def identity(job: TrainingJob) -> dict[str, Any]:
     """What makes this job this one: all that it asks for, and nothing of where or on how many ranks it runs."""
     asked = {"model", "train", "metric", "direction", "sample", "fold", "fold_by", "stage", "pseudo"}
     whole = job.model_dump(mode="json", include=asked)
@@ -35,7 +35,7 @@ def difference(got: dict[str, Any], expected: dict[str, Any]) -> str:
     return ", ".join(f"{key}: got {found.get(key)!r}, expected {wanted.get(key)!r}" for key in keys[:3])
 
 
-def read_finished(job: Job) -> Result | None:
+def read_finished(job: TrainingJob) -> TrainingResult | None:
     """The result of a job that is done and whose weights are as they were written; None when there is work to do.
 
     Raises:
@@ -45,7 +45,7 @@ def read_finished(job: Job) -> Result | None:
     if not path.exists():
         return None
     try:
-        result = Result.model_validate(json.loads(path.read_text()))
+        result = TrainingResult.model_validate(json.loads(path.read_text()))
         whole = _sha256(job, result) == result.weights_sha256
     except (OSError, ValueError, StoreError):
         return None
@@ -57,7 +57,7 @@ def read_finished(job: Job) -> Result | None:
     return result if whole else None
 
 
-def write_result(job: Job, result: Result) -> Result:
+def write_result(job: TrainingJob, result: TrainingResult) -> TrainingResult:
     """Write `result.json`, the last thing a job does.
 
     Raises:
@@ -67,7 +67,7 @@ def write_result(job: Job, result: Result) -> Result:
     return result
 
 
-def _sha256(job: Job, result: Result) -> str:
+def _sha256(job: TrainingJob, result: TrainingResult) -> str:
     path = job.folder / result.weights
     return hashlib.sha256(path.read_bytes()).hexdigest() if result.weights == TREES_FILE else weights_sha256(path)
 

@@ -12,15 +12,15 @@ import torch
 from torch.distributed.tensor import DTensor
 
 from models.distributed.world import World
-from models.training.checkpoints.checkpoint import Draft, Tensors, write_alone
-from models.training.checkpoints.shards import Stored, write_together
+from models.training.checkpoints.checkpoint import CheckpointDraft, Tensors, write_alone
+from models.training.checkpoints.shards import StoredCheckpoint, write_together
 from models.training.checkpoints.state import stage
 
 # What a checkpoint is thought to cost before the first was written.
 _FIRST_COST_S = 0.05
 
 
-class Saver:
+class CheckpointSaver:
     """Writes the checkpoints of one job, one at a time. Every rank has one, and all call it at the same steps.
 
     Args:
@@ -70,7 +70,7 @@ class Saver:
         """
         start = time.perf_counter()
         self.settle()
-        draft = Draft(self._folder, step, meta, self._keep, self.last if best is None else None)
+        draft = CheckpointDraft(self._folder, step, meta, self._keep, self.last if best is None else None)
         mine = stage(own_part(tensors, self._world)) | {f"best/{name}": value for name, value in (best or {}).items()}
         if self._beside:
             self._thread = threading.Thread(target=self._write, args=(draft, mine), daemon=True)
@@ -106,17 +106,17 @@ class Saver:
         is_apart = bool(best) and (not self._world.is_first or any(isinstance(one, DTensor) for one in best.values()))
         if self._group is None or not any(self._world.gather(is_apart)):
             return best
-        draft = Draft(self._folder.with_name(".best"), 0, {}, keep=1)
+        draft = CheckpointDraft(self._folder.with_name(".best"), 0, {}, keep=1)
         write_together(draft, best, self._group)
         if not self._world.is_first:
             return {}
-        stored = Stored(draft.final)
+        stored = StoredCheckpoint(draft.final)
         whole = {name: torch.empty(shape, dtype=stored.types[name]) for name, shape in stored.shapes.items()}
         stored.load(whole)
         shutil.rmtree(draft.folder)
         return whole
 
-    def _write(self, draft: Draft, tensors: Tensors) -> None:
+    def _write(self, draft: CheckpointDraft, tensors: Tensors) -> None:
         start = time.thread_time()
         try:
             if self._group is None:

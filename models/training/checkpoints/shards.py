@@ -24,10 +24,10 @@ from torch.futures import Future
 
 from models.errors import StoreError
 from models.files import storing
-from models.training.checkpoints.checkpoint import Digests, Draft, Tensors
+from models.training.checkpoints.checkpoint import CheckpointDraft, Digests, Tensors
 
 
-def write_together(draft: Draft, tensors: Tensors, group: torch.distributed.ProcessGroup) -> None:
+def write_together(draft: CheckpointDraft, tensors: Tensors, group: torch.distributed.ProcessGroup) -> None:
     """Write a checkpoint of which this rank holds `tensors`: whole ones, or its shards. Every rank must call it.
 
     What several ranks hold, the lowest of them writes: of running statistics it is rank 0's that count.
@@ -52,7 +52,7 @@ def write_together(draft: Draft, tensors: Tensors, group: torch.distributed.Proc
         raise error from None
 
 
-class Stored:
+class StoredCheckpoint:
     """The tensors of a whole checkpoint, whatever ranks wrote it.
 
     Attributes:
@@ -91,7 +91,7 @@ class Stored:
 class _Writer(StorageWriter):
     """Writes each rank's part as safetensors; the coordinator closes the folder."""
 
-    def __init__(self, draft: Draft) -> None:
+    def __init__(self, draft: CheckpointDraft) -> None:
         self._draft = draft
 
     def reset(self, checkpoint_id: str | os.PathLike[str] | None = None) -> None:

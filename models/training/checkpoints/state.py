@@ -13,7 +13,7 @@ from torch.distributed.tensor import DTensor
 
 from models.distributed.order import seed_of
 from models.errors import UserCodeError
-from models.training.checkpoints.shards import Stored
+from models.training.checkpoints.shards import StoredCheckpoint
 
 Tensors = dict[str, torch.Tensor]
 Scalars = dict[str, float]
@@ -22,7 +22,7 @@ Scalars = dict[str, float]
 _WRAPPERS = ("_orig_mod", "_checkpoint_wrapped_module")
 
 
-class Kept(Protocol):
+class Checkpointable(Protocol):
     """Something of a session that outlives a kill: an average of the weights, a scaler of gradients."""
 
     def state_dict(self) -> dict[str, Any]:
@@ -128,7 +128,7 @@ def take_tensors(net: nn.Module, optimiser: torch.optim.Optimizer) -> tuple[Tens
     return tensors, scalars
 
 
-def put_optimiser(stored: Stored, scalars: Scalars, net: nn.Module, optimiser: torch.optim.Optimizer) -> None:
+def put_optimiser(stored: StoredCheckpoint, scalars: Scalars, net: nn.Module, optimiser: torch.optim.Optimizer) -> None:
     """Put the optimiser's state back, whatever ranks kept it.
 
     Only state is restored, never the optimiser's own flags: a checkpoint must not turn `fused` off.
@@ -162,14 +162,14 @@ def weights_of(net: nn.Module) -> Tensors:
     return {plain_name(name): tensor for name, tensor in net.state_dict().items()}
 
 
-def take_extra(kept: dict[str, Kept]) -> tuple[Tensors, Scalars]:
+def take_extra(kept: dict[str, Checkpointable]) -> tuple[Tensors, Scalars]:
     """The state of what else is kept: its tensors, and its numbers."""
     values = {f"extra/{name}/{key}": value for name, one in kept.items() for key, value in one.state_dict().items()}
     tensors = {name: value for name, value in values.items() if isinstance(value, torch.Tensor)}
     return tensors, {name: value for name, value in values.items() if name not in tensors}
 
 
-def put_extra(stored: Stored, scalars: Scalars, kept: dict[str, Kept]) -> None:
+def put_extra(stored: StoredCheckpoint, scalars: Scalars, kept: dict[str, Checkpointable]) -> None:
     """Put the state of what else is kept back.
 
     Raises:
@@ -181,7 +181,7 @@ def put_extra(stored: Stored, scalars: Scalars, kept: dict[str, Kept]) -> None:
         one.load_state_dict(state | _under(prefix, scalars))
 
 
-def room_for(stored: Stored, prefix: str) -> Tensors:
+def room_for(stored: StoredCheckpoint, prefix: str) -> Tensors:
     """Empty tensors on the CPU for everything in a checkpoint whose name begins with `prefix`."""
     names = (name for name in stored.shapes if name.startswith(prefix))
     return {name: torch.empty(stored.shapes[name], dtype=stored.types[name]) for name in names}

@@ -9,11 +9,11 @@ import torch
 from torch import nn
 
 from models.distributed.world import World
-from models.training.batches.examples import Examples
+from models.training.batches.examples import ExampleSet
 from models.training.costs.counters import EnergyCounter, peak_memory_mb, reset_peak
 from models.training.costs.flops import count_flops
 from models.training.costs.peak import device_peak
-from models.training.job import Job
+from models.training.job import TrainingJob
 
 # BatchNorm cannot train on fewer; the count is scaled to one example.
 _COUNTED = 2
@@ -130,7 +130,7 @@ class Meter:
         self.waiting.seconds = 0.0
 
 
-def open_meter(job: Job, world: World, net: nn.Module, train: Examples) -> Meter:
+def open_meter(job: TrainingJob, world: World, net: nn.Module, train: ExampleSet) -> Meter:
     """The meter of one rank; on rank 0 the net's arithmetic is counted, once, before it is split over ranks.
 
     It runs the net on two examples: call it before the rank's generators are seeded.

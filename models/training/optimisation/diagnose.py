@@ -9,12 +9,12 @@ from torch import nn
 
 from models.distributed.world import World
 from models.errors import TrainingError
-from models.training.job import Job
+from models.training.job import TrainingJob
 from models.training.loop import make_step
-from models.training.session import Session, checkpoint_folder, open_session
+from models.training.session import TrainingSession, checkpoint_folder, open_session
 
 
-def explain(job: Job, world: World, step: int) -> TrainingError:
+def explain(job: TrainingJob, world: World, step: int) -> TrainingError:
     """The error to raise for a loss that is not finite at optimiser step `step`. Every rank must call it.
 
     Cost: the steps since the last checkpoint, or since the start.
@@ -30,7 +30,7 @@ def explain(job: Job, world: World, step: int) -> TrainingError:
     )
 
 
-def _first_bad(session: Session, step: int) -> str | None:
+def _first_bad(session: TrainingSession, step: int) -> str | None:
     take, plan = make_step(session), session.order
     session.plan.learn(True)
     order = functools.lru_cache(1)(lambda epoch: session.train.order(epoch, plan))

@@ -15,7 +15,7 @@ from models.data.preparation import PREPARATION_FILE, Preparation
 from models.errors import StoreError, TrainingError, UsageError
 from models.project_spec.blocks import Train
 from models.training.checkpoints.weights import weights_sha256
-from models.training.job import Origin
+from models.training.job import InitialWeights
 from models.training.optimisation.optimisers import fits
 
 Tensors = dict[str, torch.Tensor]
@@ -25,7 +25,7 @@ PRETRAINED = "net."
 _SHOWN = 6
 
 
-def load_origin(net: nn.Module, origin: Origin, preparation: Preparation, partial: bool) -> None:
+def load_origin(net: nn.Module, origin: InitialWeights, preparation: Preparation, partial: bool) -> None:
     """Put the weights of `origin` into `net`; categories are found by name, new ones begin fresh.
 
     Args:
@@ -93,7 +93,7 @@ def _stay_in_evaluation(module: nn.Module) -> None:
     module.train = types.MethodType(train, module)  # type: ignore[method-assign]
 
 
-def _read(origin: Origin) -> Tensors:
+def _read(origin: InitialWeights) -> Tensors:
     if weights_sha256(origin.weights) != origin.sha256:
         raise StoreError(
             f"{origin.weights}: is not {origin.label}: its hash differs; restore it, or train from another"
@@ -107,7 +107,7 @@ def _read(origin: Origin) -> Tensors:
     return tensors
 
 
-def _check_inputs(before: Preparation, now: Preparation, origin: Origin, partial: bool) -> None:
+def _check_inputs(before: Preparation, now: Preparation, origin: InitialWeights, partial: bool) -> None:
     """Columns are told apart by their place alone once they are tensors."""
     for what, was, there in (
         ("kind of data", [before.kind], [now.kind]),
@@ -170,10 +170,10 @@ def _misfits(given: Tensors, own: Tensors) -> list[str]:
     ]
 
 
-def origin_of(path: Path, label: str) -> Origin:
+def origin_of(path: Path, label: str) -> InitialWeights:
     """The origin that a weights file is.
 
     Raises:
         StoreError: It cannot be read.
     """
-    return Origin(weights=path, sha256=weights_sha256(path), label=label)
+    return InitialWeights(weights=path, sha256=weights_sha256(path), label=label)

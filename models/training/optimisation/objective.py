@@ -12,23 +12,23 @@ from models.metrics.metrics import Metric, resolve_metric
 from models.nets.build import build_net
 from models.nets.catalogue import net_name
 from models.nets.sizes import Sizes
-from models.training.job import Job
+from models.training.job import TrainingJob
 from models.training.optimisation.fine_tuning import freeze, load_origin
 from models.training.optimisation.losses import Loss, make_loss
-from models.training.optimisation.pretrain import LOSS, Hiding, reconstructor
+from models.training.optimisation.pretrain import LOSS, MaskingScheme, reconstructor
 
 
 @dataclass(frozen=True)
-class Purpose:
+class Objective:
     """`hiding` is there when the stage learns the inputs rather than the target."""
 
     net: nn.Module
     loss: Loss
     metric: Metric
-    hiding: Hiding | None = None
+    hiding: MaskingScheme | None = None
 
 
-def make_purpose(job: Job, preparation: Preparation, targets: torch.Tensor) -> Purpose:
+def make_purpose(job: TrainingJob, preparation: Preparation, targets: torch.Tensor) -> Objective:
     """Build the net from torch's generator, begin from the weights that the job names, and hold what is frozen.
 
     Args:
@@ -46,12 +46,12 @@ def make_purpose(job: Job, preparation: Preparation, targets: torch.Tensor) -> P
         load_origin(net, job.start, preparation, job.train.start is not None and job.train.start.partial)
     if job.stage == "pretrain":
         assert job.train.pretrain is not None
-        hiding = Hiding(sizes, job.train.pretrain)
+        hiding = MaskingScheme(sizes, job.train.pretrain)
         metric = Metric(LOSS, "minimize", (), _unused)
-        return Purpose(reconstructor(net, sizes, net_name(job.model.net, sizes.kind)), hiding.loss, metric, hiding)
+        return Objective(reconstructor(net, sizes, net_name(job.model.net, sizes.kind)), hiding.loss, metric, hiding)
     freeze(net, job.train)
     metric = resolve_metric(job.metric, preparation.task, job.project, job.direction)
-    return Purpose(net, make_loss(preparation, job.train, metric.name, targets), metric)
+    return Objective(net, make_loss(preparation, job.train, metric.name, targets), metric)
 
 
 def _unused(*_: object, **__: object) -> float:

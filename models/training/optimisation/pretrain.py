@@ -55,7 +55,7 @@ def reconstructor(net: nn.Module, sizes: Sizes, name: str) -> Reconstructor:
 
 
 @dataclass(frozen=True)
-class Hiding:
+class MaskingScheme:
     """Which parts are hidden, and what it costs to give them back wrongly."""
 
     sizes: Sizes

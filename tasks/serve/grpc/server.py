@@ -20,7 +20,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from models.errors import DataError
 from models.serving import http_errors as refusals
-from models.serving.http_errors import Refusal
+from models.serving.http_errors import RequestError
 from models.serving.open_inference import EXTENSIONS
 from tasks.release.settings import Settings
 from tasks.serve.answering import answer, checked_key, model_name, picked
@@ -160,7 +160,7 @@ def _handler(state: State, name: str, call: Call) -> Any:
             if request is None:
                 raise refusals.unreadable(f"got bytes that are no {name}Request")
             found = await call(state, request, context)
-        except Refusal as refusal:
+        except RequestError as refusal:
             passage.status = refusal.status
             await _refuse(context, _CODES.get(refusal.status, grpc.StatusCode.FAILED_PRECONDITION), str(refusal))
         except Exception:  # noqa: BLE001 - a caller hears of no fault what only the log should say

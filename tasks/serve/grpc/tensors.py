@@ -8,7 +8,7 @@ import numpy as np
 
 from models.errors import DataError
 from models.inference.tensors import BYTES, bytes_of_tensor, checked_shape, tensor_of_bytes, tensor_of_json, text_of
-from models.serving.open_inference import PREDICTION_ID, Inference, check_supported, timeout_of
+from models.serving.open_inference import PREDICTION_ID, InferenceRequest, check_supported, timeout_of
 from tasks.serve.answering import Answered
 from tasks.serve.grpc.messages import message
 
@@ -25,7 +25,7 @@ _CONTENTS = {
 """Datatypes, and the field that holds their elements; FP16 has none."""
 
 
-def inference_of(request: Any) -> Inference:
+def inference_of(request: Any) -> InferenceRequest:
     """A `ModelInferRequest` as every transport has it; bytes go back where bytes came.
 
     Raises:
@@ -42,7 +42,7 @@ def inference_of(request: Any) -> Inference:
             raise DataError(f"input {given.name[:60]!r} stands there twice")
         tensors[given.name] = _tensor(given, raw[at] if raw else None)
     timeout = request.parameters.get("timeout")
-    return Inference(
+    return InferenceRequest(
         tensors,
         request.id,
         dict.fromkeys((output.name for output in request.outputs), bool(raw)) or None,
@@ -51,7 +51,7 @@ def inference_of(request: Any) -> Inference:
     )
 
 
-def response_of(inference: Inference, found: Answered) -> Any:
+def response_of(inference: InferenceRequest, found: Answered) -> Any:
     """The `ModelInferResponse` to a request."""
     served, outputs = found.served, found.answer.outputs
     response = message("ModelInferResponse")(model_name=served.project, model_version=served.version, id=inference.id)

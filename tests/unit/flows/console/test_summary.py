@@ -8,7 +8,7 @@ import pytest
 
 from flows.console.summary import _best_epoch, print_summary, summary
 from models.pipeline.keys import code_parts, key_of
-from models.pipeline.records import Record
+from models.pipeline.records import StepRecord
 from models.pipeline.steps import STEPS
 from models.project_spec.reader import read_spec
 from tasks.host.workspace import Project
@@ -41,7 +41,7 @@ def ledger_of(project: Project, *overrides: str) -> Ledger:
 def record_all(project: Project, value: float, finished: float, *overrides: str) -> None:
     """Records of a whole loop whose model reached `value`."""
     ledger = ledger_of(project, *overrides)
-    done: dict[str, Record] = {}
+    done: dict[str, StepRecord] = {}
     for number, step in enumerate(STEPS):
         parts = ledger.parts(step, done)
         result: dict[str, Any] = {
@@ -64,7 +64,7 @@ def record_all(project: Project, value: float, finished: float, *overrides: str)
             },
             "register": {"version": str(int(finished))},
         }.get(step.name, {"decision": "promote"})
-        done[step.name] = Record(
+        done[step.name] = StepRecord(
             step=step.name,
             key=key_of(parts),
             parts=parts,

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from models.backtest.advice import advise, rounded
-from models.backtest.regret import Point, Spread, Standing
+from models.backtest.regret import IntervalEstimate, PeriodMetric, PolicyRegret
 
 
 def standing(policy: str, mean: float, regret: tuple[float, float, float], cost: float, loops: int, periods: int = 12):
     value, low, high = regret
-    points = [Point(period=f"p{n}", rows=100, metric=Spread(value=mean)) for n in range(periods)]
-    return Standing(
+    points = [PeriodMetric(period=f"p{n}", rows=100, metric=IntervalEstimate(value=mean)) for n in range(periods)]
+    return PolicyRegret(
         policy=policy,
         points=points,
-        mean=Spread(value=mean),
-        regret=Spread(value=value, low=low, high=high),
-        regret_to_every=Spread(value=value, low=low, high=high),
+        mean=IntervalEstimate(value=mean),
+        regret=IntervalEstimate(value=value, low=low, high=high),
+        regret_to_every=IntervalEstimate(value=value, low=low, high=high),
         best_share=0.5,
         loops=loops,
         won=loops,

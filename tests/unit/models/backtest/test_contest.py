@@ -11,12 +11,12 @@ import pytest
 
 from models.backtest.contest import PREPARED, contest, metric_of
 from models.backtest.period_rows import prepare_known
-from models.backtest.periods import Rows
+from models.backtest.periods import RowRange
 from models.data.encode import write_tensors
 from models.data.preparation import PREPARATION_FILE, Preparation
 from models.export.export import export
 from models.project_spec.blocks import Spec
-from models.training.job import Job
+from models.training.job import TrainingJob
 from models.training.rank import run_job
 
 DATA = {"source": "x.csv", "target": "y", "split": {"by": "time", "column": "t"}}
@@ -32,8 +32,8 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder, random = tmp_path_factory.mktemp("model"), np.random.default_rng(0)
     x = random.normal(size=600)
     table = pa.table({"t": np.arange(600), "x": x, "y": np.where(x + random.normal(size=600) > 0, "yes", "no")})
-    prepare_known(table, Rows(0, 600), spec(), folder, folder / PREPARED)
-    job = Job(
+    prepare_known(table, RowRange(0, 600), spec(), folder, folder / PREPARED)
+    job = TrainingJob(
         folder=folder / "job",
         prepared=folder / PREPARED,
         tensors=write_tensors(folder / PREPARED, folder),

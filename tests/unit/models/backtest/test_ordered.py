@@ -9,11 +9,11 @@ import pyarrow as pa
 import pytest
 
 from models.backtest.ordered import in_time_order
-from models.backtest.periods import Cut, Rows
+from models.backtest.periods import PeriodRule, RowRange
 from models.errors import DataError, UsageError
 from models.project_spec.blocks import Data
 
-MONTH = Cut("month")
+MONTH = PeriodRule("month")
 
 
 def data(**more: object) -> Data:
@@ -47,17 +47,17 @@ def test_rows_without_a_label_are_left_out_and_told():
 
 
 def test_the_order_of_the_rows_is_a_clock_of_its_own():
-    past = in_time_order(table([5, 1, 3]), data(split={"by": "position"}), Cut(rows=2))
+    past = in_time_order(table([5, 1, 3]), data(split={"by": "position"}), PeriodRule(rows=2))
     assert past.table["y"].to_pylist() == [5.0, 1.0, 3.0]
     assert not past.clock.has_calendar
     assert past.notes == ["the rows have an order but no dates: 2 rows count for 30 days"]
     with pytest.raises(UsageError, match="--label-delay"):
-        in_time_order(table([5, 1, 3]), data(split={"by": "position"}), Cut(rows=2), 60.0)
+        in_time_order(table([5, 1, 3]), data(split={"by": "position"}), PeriodRule(rows=2), 60.0)
 
 
 def test_a_number_is_no_date():
     plain = pa.table({"t": [3, 1, 2], "y": [3.0, 1.0, 2.0]})
-    assert in_time_order(plain, data(), Cut(rows=1)).table["y"].to_pylist() == [1.0, 2.0, 3.0]
+    assert in_time_order(plain, data(), PeriodRule(rows=1)).table["y"].to_pylist() == [1.0, 2.0, 3.0]
     with pytest.raises(UsageError, match="the rows have no dates"):
         in_time_order(plain, data(), MONTH)
 
@@ -82,11 +82,11 @@ def test_a_text_is_refused():
 def test_a_digest_tells_values_order_and_types_and_nothing_that_came_later():
     past = in_time_order(table([1, 2, 3, 4]), data(), MONTH)
     longer = in_time_order(table([1, 2, 3, 4, 5, 6]), data(), MONTH)
-    assert past.digest(Rows(0, 3)) == longer.digest(Rows(0, 3))
-    assert past.digest(Rows(0, 3)) != past.digest(Rows(0, 4))
-    assert past.digest(Rows(0, 3)) != past.digest(Rows(1, 4))
+    assert past.digest(RowRange(0, 3)) == longer.digest(RowRange(0, 3))
+    assert past.digest(RowRange(0, 3)) != past.digest(RowRange(0, 4))
+    assert past.digest(RowRange(0, 3)) != past.digest(RowRange(1, 4))
     changed = table([1, 2, 3, 4]).set_column(1, "y", pa.array([1.0, 2.0, 9.0, 4.0]))
-    assert in_time_order(changed, data(), MONTH).digest(Rows(0, 3)) != past.digest(Rows(0, 3))
-    assert in_time_order(changed, data(), MONTH).digest(Rows(0, 2)) == past.digest(Rows(0, 2))
+    assert in_time_order(changed, data(), MONTH).digest(RowRange(0, 3)) != past.digest(RowRange(0, 3))
+    assert in_time_order(changed, data(), MONTH).digest(RowRange(0, 2)) == past.digest(RowRange(0, 2))
     retyped = table([1, 2, 3, 4]).set_column(1, "y", pa.array([1, 2, 3, 4]))
-    assert in_time_order(retyped, data(), MONTH).digest(Rows(0, 3)) != past.digest(Rows(0, 3))
+    assert in_time_order(retyped, data(), MONTH).digest(RowRange(0, 3)) != past.digest(RowRange(0, 3))

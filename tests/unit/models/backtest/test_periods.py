@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from models.backtest.periods import (
     MONTH_S,
-    Clock,
-    Cut,
+    LabelClock,
+    PeriodRule,
     cut_periods,
     iso,
     num_training,
@@ -23,20 +23,22 @@ from models.backtest.periods import (
 from models.errors import DataError, UsageError
 
 TIMES = st.lists(st.integers(0, 10**9), min_size=1, max_size=60).map(lambda given: np.sort(np.array(given, float)))
-CUTS = st.sampled_from([Cut("day"), Cut("week"), Cut("month"), Cut(rows=1), Cut(rows=7)])
+CUTS = st.sampled_from(
+    [PeriodRule("day"), PeriodRule("week"), PeriodRule("month"), PeriodRule(rows=1), PeriodRule(rows=7)]
+)
 
 
 @pytest.mark.parametrize(
     ("text", "cut"),
     [
-        ("month", Cut("month")),
-        ("Weekly", Cut("week")),
-        ("days", Cut("day")),
-        ("5_000 rows", Cut(rows=5000)),
-        ("12", Cut(rows=12)),
+        ("month", PeriodRule("month")),
+        ("Weekly", PeriodRule("week")),
+        ("days", PeriodRule("day")),
+        ("5_000 rows", PeriodRule(rows=5000)),
+        ("12", PeriodRule(rows=12)),
     ],
 )
-def test_a_cut_is_read(text: str, cut: Cut):
+def test_a_cut_is_read(text: str, cut: PeriodRule):
     assert parse_cut(text) == cut
 
 
@@ -63,16 +65,16 @@ def test_delays_and_dates():
 
 def test_months_are_those_of_the_calendar():
     begin = parse_date("2013-01-15")
-    clock = Clock(begin + np.arange(0, 75) * 86_400.0)
-    assert [(p.name, p.num_rows) for p in cut_periods(clock, Cut("month"))] == [
+    clock = LabelClock(begin + np.arange(0, 75) * 86_400.0)
+    assert [(p.name, p.num_rows) for p in cut_periods(clock, PeriodRule("month"))] == [
         ("2013-01", 17), ("2013-02", 28), ("2013-03", 30)
     ]  # fmt: skip
-    assert cut_periods(clock, Cut("week"))[0].name == "2013-W03"
+    assert cut_periods(clock, PeriodRule("week"))[0].name == "2013-W03"
 
 
 @given(times=TIMES, cut=CUTS)
-def test_periods_hold_every_row_once_and_end_after_their_rows(times: np.ndarray, cut: Cut):
-    clock = Clock(times)
+def test_periods_hold_every_row_once_and_end_after_their_rows(times: np.ndarray, cut: PeriodRule):
+    clock = LabelClock(times)
     periods = cut_periods(clock, cut)
     assert [period.first for period in periods] == [0, *(period.stop for period in periods[:-1])]
     assert periods[-1].stop == len(times)
@@ -84,19 +86,19 @@ def test_periods_hold_every_row_once_and_end_after_their_rows(times: np.ndarray,
 
 @given(times=TIMES, delay=st.floats(0, 1e7), at=st.floats(-1e6, 1.1e9))
 def test_a_label_is_known_only_after_its_delay(times: np.ndarray, delay: float, at: float):
-    clock = Clock(times, delay)
+    clock = LabelClock(times, delay)
     assert (times[: clock.arrived(at)] < at).all()
     assert (times[: clock.labelled(at)] + delay < at).all()
     assert clock.labelled(at) <= clock.arrived(at)
 
 
 def test_without_a_calendar_so_many_rows_count_for_a_month():
-    times = positions_as_times(10, Cut(rows=4))
-    periods = cut_periods(Clock(times, has_calendar=False), Cut(rows=4))
+    times = positions_as_times(10, PeriodRule(rows=4))
+    periods = cut_periods(LabelClock(times, has_calendar=False), PeriodRule(rows=4))
     assert [period.end for period in periods[:2]] == [MONTH_S, 2 * MONTH_S]
     assert [period.name for period in periods] == ["row 0", "row 4", "row 8"]
     with pytest.raises(UsageError, match="the rows have no dates, only an order: say --period '5000 rows'"):
-        positions_as_times(10, Cut("month"))
+        positions_as_times(10, PeriodRule("month"))
 
 
 def test_the_first_champion_gets_as_few_periods_as_hold_enough_rows(past):
@@ -112,7 +114,7 @@ def test_the_first_champion_gets_as_few_periods_as_hold_enough_rows(past):
 
 def test_a_last_period_that_has_hardly_begun_is_left_out(past):
     begin = parse_date("2020-01-01")
-    stub = cut_periods(Clock(begin + np.arange(92) * 86_400.0), Cut("month"))
+    stub = cut_periods(LabelClock(begin + np.arange(92) * 86_400.0), PeriodRule("month"))
     assert [period.num_rows for period in stub] == [31, 29, 31, 1]
     assert without_stub(stub) == stub[:-1]
     assert without_stub(past.periods) == past.periods
@@ -120,4 +122,4 @@ def test_a_last_period_that_has_hardly_begun_is_left_out(past):
 
 def test_no_rows_are_no_past():
     with pytest.raises(DataError, match="no past to replay"):
-        cut_periods(Clock(np.zeros(0)), Cut("month"))
+        cut_periods(LabelClock(np.zeros(0)), PeriodRule("month"))

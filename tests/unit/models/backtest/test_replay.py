@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.backtest.periods import Clock, Cut, Rows, cut_periods
+from models.backtest.periods import LabelClock, PeriodRule, RowRange, cut_periods
 from models.backtest.policies import Policy, plain
 from models.backtest.replay import replay
 from models.errors import TrainingError
@@ -68,7 +68,7 @@ def test_a_cooldown_holds_a_loop_back_and_the_next_signal_gets_it(past: Past):
 
 
 def test_the_budget_of_device_seconds_is_kept(past: Past):
-    weeks = cut_periods(past.clock, Cut(calendar="week"))
+    weeks = cut_periods(past.clock, PeriodRule(calendar="week"))
     weekly = Policy("weekly", Retrain(schedule="every 7 days", budget_device_s=25.0, cooldown_s=0.0))
     course = replay(weekly, weeks, 8, past.clock, past.world(), decide)
     moments = [loop.at for loop in [course.first, *course.loops]]
@@ -99,11 +99,11 @@ def test_a_first_champion_that_cannot_be_trained_is_an_error(past: Past):
 
 
 def test_a_lost_verdict_leaves_the_champion_and_opens_the_breaker(past: Past):
-    from models.backtest.replay import Judged
+    from models.backtest.replay import VerdictOutcome
 
     class Strict(Synthetic):
         def judge(self, challenger, champion, rows):
-            return Judged(champion is None, ["Not promoted."])
+            return VerdictOutcome(champion is None, ["Not promoted."])
 
     course = past.course("monthly", Strict(past.clock), breaker=2, breaker_s=400 * 86_400.0)
     assert [loop.outcome for loop in course.loops] == ["kept", "kept"]
@@ -115,7 +115,7 @@ def test_a_loop_takes_the_newest_rows_and_the_champions_weights_and_the_first_lo
     seen = []
 
     class Noting(Synthetic):
-        def train(self, rows: Rows, newest: int | None, start: str | None):
+        def train(self, rows: RowRange, newest: int | None, start: str | None):
             seen.append((newest, start))
             return super().train(rows, newest, start)
 
@@ -143,15 +143,15 @@ def test_policies_share_a_training_of_the_same_rows(past: Past):
 )
 def test_nothing_is_done_with_rows_or_labels_that_were_not_known_yet(seed, num_rows, delay_days, policy, newest):
     gaps = np.random.default_rng(seed).exponential(86_400.0, num_rows)
-    clock = Clock(np.cumsum(gaps) + 1.0e9, delay_days * 86_400.0)
-    periods = cut_periods(clock, Cut(calendar="month"))
+    clock = LabelClock(np.cumsum(gaps) + 1.0e9, delay_days * 86_400.0)
+    periods = cut_periods(clock, PeriodRule(calendar="month"))
     if len(periods) < 3:
         return
     world = Synthetic(clock, drifts=True)
     known: list[int] = []
 
     class Witness(Synthetic):
-        def train(self, rows: Rows, newest: int | None, start: str | None):
+        def train(self, rows: RowRange, newest: int | None, start: str | None):
             now = periods[1 + len({period.name for _, period in self.predicted})].end
             known.append(rows.stop)
             assert (clock.times[: rows.stop] + clock.delay_s < now).all()

@@ -6,12 +6,14 @@ import numpy as np
 import pytest
 
 from models.backtest.score import RESAMPLES, score
-from models.data.preparation import Preparation, Target
+from models.data.preparation import Preparation, TargetEncoding
 from models.metrics.metrics import METRICS
 from models.project_spec.blocks import Window
 
-TABLE = Preparation(kind="table", task="binary", target=Target(name="y", classes=["no", "yes"]))
-SERIES = Preparation(kind="series", task="regression", target=Target(name="y"), window=Window(length=4, horizon=25))
+TABLE = Preparation(kind="table", task="binary", target=TargetEncoding(name="y", classes=["no", "yes"]))
+SERIES = Preparation(
+    kind="series", task="regression", target=TargetEncoding(name="y"), window=Window(length=4, horizon=25)
+)
 
 
 def test_every_model_meets_the_same_resamples():

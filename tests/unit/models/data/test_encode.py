@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from safetensors.numpy import load_file
 
 from models.data.encode import category_indices, encode, encode_numeric, rows_of, write_tensors
-from models.data.preparation import ROWS_FILE, Categorical, Numeric
+from models.data.preparation import ROWS_FILE, CategoricalInput, NumericInput
 from models.errors import DataError
 
 
@@ -72,13 +72,13 @@ def test_tensors_are_written_by_split_and_read_back(run_prepare, make_spec, rows
 
 
 def test_unseen_and_missing_categories_share_index_zero():
-    part = Categorical(name="c", categories=["x", "y"])
+    part = CategoricalInput(name="c", categories=["x", "y"])
     assert category_indices(pa.chunked_array([["y", "new", None, "x"]]), part).tolist() == [2, 0, 0, 1]
 
 
 @given(st.lists(st.floats(-1e6, 1e6) | st.just(float("nan")), max_size=20), st.floats(0.01, 100))
 def test_numbers_follow_the_stated_arithmetic(values, scale):
-    part = Numeric(name="x", fill=3.0, shift=1.5, scale=scale)
+    part = NumericInput(name="x", fill=3.0, shift=1.5, scale=scale)
     expected = [((3.0 if value != value else value) - 1.5) / scale for value in values]
     assert np.allclose(encode_numeric(np.array(values), part), np.array(expected, np.float32))
 

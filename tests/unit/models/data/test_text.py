@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from models.data.encode import encode
 from models.data.feeds import feeds, slice_values, targets
-from models.data.preparation import Characters
+from models.data.preparation import TextInput
 from models.data.text import indices_of, prepare_text, text_of, window_starts, windows_of
 from models.errors import DataError
 from models.project_spec.blocks import Judge, Spec
@@ -110,7 +110,7 @@ def test_text_that_makes_no_windows_is_refused(table, text, says):
 
 @given(st.text(min_size=1), st.text())
 def test_indices_name_the_characters(training, other):
-    characters = Characters(column="t", length=2, stride=2, alphabet="".join(sorted(set(training))))
+    characters = TextInput(column="t", length=2, stride=2, alphabet="".join(sorted(set(training))))
     found = indices_of(code_points(training), characters)
     assert "".join(characters.alphabet[index - 1] for index in found) == training
     unseen = [character not in training for character in other]
@@ -118,13 +118,13 @@ def test_indices_name_the_characters(training, other):
 
 
 def test_a_large_alphabet_takes_a_wider_type():
-    characters = Characters(column="t", length=2, stride=2, alphabet="".join(map(chr, range(300))))
+    characters = TextInput(column="t", length=2, stride=2, alphabet="".join(map(chr, range(300))))
     assert indices_of(np.array([0, 299, 300]), characters).tolist() == [1, 300, 0]
     assert indices_of(np.array([0]), characters).dtype == np.int16
 
 
 def test_windows_are_cut_where_they_start():
-    characters = Characters(column="t", length=3, stride=2, alphabet="a")
+    characters = TextInput(column="t", length=3, stride=2, alphabet="a")
     assert window_starts(8, characters, "train").tolist() == [0, 2, 4]
     assert window_starts(8, characters, "test").tolist() == [0, 3]
     assert window_starts(3, characters, "test").tolist() == []

@@ -4,9 +4,9 @@ from torch import nn
 from models.distributed.dtensor import is_spread, local, spread_optimiser, total_norm
 from models.distributed.mesh import Mesh
 from models.project_spec.blocks import Train
-from models.project_spec.parallel_dims import Layout
+from models.project_spec.parallel_dims import ParallelDims
 
-ALONE = Mesh(Layout())
+ALONE = Mesh(ParallelDims())
 
 
 def test_one_process_holds_everything():

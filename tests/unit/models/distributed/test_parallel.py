@@ -9,7 +9,7 @@ from models.errors import UsageError
 from models.nets import transformer
 from models.nets.sizes import Sizes
 from models.project_spec.blocks import Train
-from models.project_spec.parallel_dims import Layout
+from models.project_spec.parallel_dims import ParallelDims
 
 
 class Toy(nn.Module):
@@ -36,8 +36,8 @@ def test_one_process_trains_the_net_itself():
 
 def test_a_net_that_cannot_be_shared_so_is_refused_with_what_could():
     with pytest.raises(UsageError, match=r"tp needs a net with tensor_plan\(\) and tensor_parts\(\).*Toy has not"):
-        _share_layers(Toy(), Mesh(Layout(tensor=2, plan="tp")))
+        _share_layers(Toy(), Mesh(ParallelDims(tensor=2, plan="tp")))
     sizes = Sizes("table", "multiclass", num_numeric=3, num_outputs=3)
     net = transformer.build(sizes, width=12, heads=6)
     with pytest.raises(UsageError, match=r"train.tensor: 4 ranks cannot share Encoder.* 6: expected one of 2, 3, 6"):
-        _share_layers(net, Mesh(Layout(tensor=4, plan="tp")))
+        _share_layers(net, Mesh(ParallelDims(tensor=4, plan="tp")))

@@ -10,7 +10,7 @@ from models.nets import mlp, transformer
 from models.nets.build import example_inputs
 from models.nets.sizes import Sizes
 from models.project_spec.blocks import Train
-from models.project_spec.parallel_dims import Layout
+from models.project_spec.parallel_dims import ParallelDims
 
 SIZES = Sizes("table", "multiclass", num_numeric=3, cardinalities=(4, 7), num_outputs=3)
 
@@ -19,7 +19,7 @@ def stages(net: nn.Module, ranks: int, kind: str = "1f1b") -> list[Pipeline]:
     """The pipelines of all ranks, cut from equal nets."""
     import copy
 
-    layout = Layout(pipeline=ranks, plan="pp", microbatches=ranks)
+    layout = ParallelDims(pipeline=ranks, plan="pp", microbatches=ranks)
     inputs = example_inputs(SIZES, 2)
 
     def precision():

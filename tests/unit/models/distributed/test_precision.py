@@ -3,7 +3,7 @@ import torch
 from torch import nn
 
 from models.distributed import precision
-from models.distributed.precision import Scaler, autocast, check_precision, make_scaler, sharding_policy
+from models.distributed.precision import LossScaler, autocast, check_precision, make_scaler, sharding_policy
 from models.errors import UsageError
 from models.project_spec.blocks import Train
 
@@ -29,13 +29,13 @@ def test_products_are_in_the_asked_type_and_sums_of_gradients_in_fp32():
 
 
 def test_only_fp16_is_scaled():
-    assert isinstance(make_scaler(Train(precision="fp16")), Scaler)
+    assert isinstance(make_scaler(Train(precision="fp16")), LossScaler)
     assert make_scaler(Train(precision="bf16")) is None
 
 
 def test_an_overflow_is_skipped_and_halves_the_scale(monkeypatch):
     monkeypatch.setattr(precision, "GROWTH_STEPS", 2)
-    scaler, first = Scaler(), precision.FIRST_SCALE
+    scaler, first = LossScaler(), precision.FIRST_SCALE
     broken = [torch.tensor([float("inf")])]
     assert not scaler.unscale(broken, torch.tensor(float("inf")))
     assert scaler.scale == first / 2
@@ -47,7 +47,7 @@ def test_an_overflow_is_skipped_and_halves_the_scale(monkeypatch):
 
 
 def test_a_scaler_goes_on_from_its_state():
-    scaler, other = Scaler(), Scaler()
+    scaler, other = LossScaler(), LossScaler()
     scaler.unscale([torch.ones(1)], torch.tensor(float("nan")))
     other.load_state_dict(scaler.state_dict())
-    assert other.state_dict() == scaler.state_dict() != Scaler().state_dict()
+    assert other.state_dict() == scaler.state_dict() != LossScaler().state_dict()

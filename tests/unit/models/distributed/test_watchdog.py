@@ -7,14 +7,14 @@ import time
 import pytest
 from torch.distributed import TCPStore
 
-from models.distributed.watchdog import Pulse, Said, who_is_behind
+from models.distributed.watchdog import Heartbeat, Watchdog, who_is_behind
 from tests.ranks import on_ranks
 
 SILENCE_S = 1.5
 
 
 def said(rank, step, where="net.py:3 in forward"):
-    return Said(rank, step, 9, 5.0, where)
+    return Heartbeat(rank, step, 9, 5.0, where)
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_a_stopped_rank_is_named_by_the_other(tmp_path, stopped):
                 os.kill(int(pids[stopped].read_text()), signal.SIGCONT)
 
         store = meet(world, port)
-        pulse = Pulse(store, world.rank, 2, SILENCE_S, on_hang)
+        pulse = Watchdog(store, world.rank, 2, SILENCE_S, on_hang)
         pulse.beat(7)
         time.sleep(SILENCE_S / 3)
         world.gather(None)
@@ -77,7 +77,7 @@ def test_a_stopped_rank_is_named_by_the_other(tmp_path, stopped):
 def test_ranks_that_go_on_or_wait_for_the_caller_are_left_alone(tmp_path):
     def work(world):
         told = []
-        pulse = Pulse(meet(world, tmp_path / "port"), world.rank, 2, SILENCE_S, lambda *words: told.append(words))
+        pulse = Watchdog(meet(world, tmp_path / "port"), world.rank, 2, SILENCE_S, lambda *words: told.append(words))
         pulse.beat(1)
         if world.is_first:
             with pulse.excused():

@@ -9,14 +9,14 @@ from models.data.feeds import feeds
 from models.data.preparation import Preparation
 from models.export import bench as optimising
 from models.export.bench import optimise
-from models.export.variants import Measured
+from models.export.variants import VariantMeasurement
 from models.inference.names import UNCHANGED_FILE
 from models.metrics.metrics import METRICS
 from models.project_spec.serve import Serve
 from tests.dense_models import dense_model
 from tests.finished_jobs import FinishedJob
 
-Optimise = Callable[..., tuple[list[Measured], Path]]
+Optimise = Callable[..., tuple[list[VariantMeasurement], Path]]
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def optimised(finished_job: FinishedJob, tmp_path: Path) -> Optimise:
     """A function that exports dense layers, lets them be optimised by a `serve` block, and gives table and folder."""
     prepared = finished_job("mlp").prepared
 
-    def run(model: onnx.ModelProto | None = None, **serve: object) -> tuple[list[Measured], Path]:
+    def run(model: onnx.ModelProto | None = None, **serve: object) -> tuple[list[VariantMeasurement], Path]:
         preparation = Preparation.load(prepared)
         onnx.save(model or dense_model(preparation, hidden=128), tmp_path / "model.onnx")
         preparation.save(tmp_path)
@@ -124,7 +124,7 @@ def test_where_the_metric_is_undefined_nothing_is_compared_and_the_export_is_ser
 def test_rows_of_every_kind_are_what_the_graph_takes(finished_job: FinishedJob, net: str, kind: str, task: str) -> None:
     prepared = finished_job(net, kind, task).prepared
     preparation = Preparation.load(prepared)
-    rows = optimising.Rows.of(prepared, preparation)
+    rows = optimising.BenchmarkRows.of(prepared, preparation)
     first = next(feeds(prepared, "train", preparation))
     for name, values in rows.calibration[0].items():
         assert 0 < len(values) <= optimising.CALIBRATION_ROWS[kind]

@@ -4,13 +4,13 @@ from pathlib import Path
 import pytest
 
 from models.export.bundle import FILES, MODEL, bundle, example, schema
-from models.inference.loaded_model import Served
+from models.inference.loaded_model import LoadedModel
 from tests.served_models import write_served
 
 
-def served(folder: Path, task: str = "binary") -> Served:
+def served(folder: Path, task: str = "binary") -> LoadedModel:
     write_served(folder, task)
-    return Served("tiny", "3", folder)
+    return LoadedModel("tiny", "3", folder)
 
 
 @pytest.mark.parametrize("task", ["binary", "regression", "series", "image", "language"])

@@ -15,7 +15,7 @@ from models.export.export import MODEL_FILE, export
 from models.export.signature import feed_of
 from models.inference.predict import predict
 from models.inference.pyfunc import _load_pyfunc
-from models.training.job import Job
+from models.training.job import TrainingJob
 from tests.finished_jobs import METADATA, ExportedJob, FinishedJob
 
 READY = [
@@ -31,24 +31,24 @@ READY = [
 ]
 
 
-def exported(job: Job, out: Path) -> dict[str, Any]:
+def exported(job: TrainingJob, out: Path) -> dict[str, Any]:
     return export(json.loads(job.model_dump_json()), str(out), METADATA)
 
 
 @pytest.fixture(scope="module", params=READY, ids=lambda ready: "-".join(ready[:3]))
-def made(request: pytest.FixtureRequest, exported_job: ExportedJob) -> tuple[Job, dict[str, Any]]:
+def made(request: pytest.FixtureRequest, exported_job: ExportedJob) -> tuple[TrainingJob, dict[str, Any]]:
     net, kind, task, arguments = request.param
     return exported_job(net, kind, task, **arguments)
 
 
-def test_every_ready_net_is_in_parity_with_its_graph(made: tuple[Job, dict[str, Any]]) -> None:
+def test_every_ready_net_is_in_parity_with_its_graph(made: tuple[TrainingJob, dict[str, Any]]) -> None:
     _, answer = made
     assert answer["parity"] == answer["max_difference"] < 1e-5 < answer["tolerance"]
     assert answer["num_examples"] > 30
     assert answer["label_flips"] == 0
 
 
-def test_the_file_is_what_the_answer_says(made: tuple[Job, dict[str, Any]]) -> None:
+def test_the_file_is_what_the_answer_says(made: tuple[TrainingJob, dict[str, Any]]) -> None:
     job, answer = made
     content = Path(answer["path"]).read_bytes()
     assert answer["sha256"] == hashlib.sha256(content).hexdigest()
@@ -60,7 +60,7 @@ def test_the_file_is_what_the_answer_says(made: tuple[Job, dict[str, Any]]) -> N
     assert json.loads(json.dumps(answer, allow_nan=False)) == answer
 
 
-def test_one_row_and_many_give_the_same(made: tuple[Job, dict[str, Any]]) -> None:
+def test_one_row_and_many_give_the_same(made: tuple[TrainingJob, dict[str, Any]]) -> None:
     job, answer = made
     preparation = Preparation.load(job.prepared)
     path = Path(answer["path"])
@@ -70,7 +70,7 @@ def test_one_row_and_many_give_the_same(made: tuple[Job, dict[str, Any]]) -> Non
     np.testing.assert_allclose(single, whole, rtol=1e-4, atol=1e-6)
 
 
-def test_the_example_can_be_sent_as_it_is(made: tuple[Job, dict[str, Any]]) -> None:
+def test_the_example_can_be_sent_as_it_is(made: tuple[TrainingJob, dict[str, Any]]) -> None:
     _, answer = made
     feed = feed_of(answer["input_example"], answer["inputs"])
     assert len(_load_pyfunc(answer["path"]).predict(feed)) == 3

@@ -9,12 +9,12 @@ import pytest
 from models.data.preparation import Preparation
 from models.errors import TrainingError
 from models.export.graph import IR_VERSION, LIMIT_BYTES, OPSET, PREPARATION_KEY, assemble
-from models.export.graph_builder import Stretch
+from models.export.graph_builder import GraphBuilder
 from tests.finished_jobs import table_preparation
 
 
-def linear_core(num_outputs: int = 1) -> Stretch:
-    stretch = Stretch("core/")
+def linear_core(num_outputs: int = 1) -> GraphBuilder:
+    stretch = GraphBuilder("core/")
     weights = stretch.constant("weights", np.arange(2 * num_outputs, dtype=np.float32).reshape(2, num_outputs))
     stretch.node("MatMul", ["core/numeric", weights], "out")
     return stretch

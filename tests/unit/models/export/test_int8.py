@@ -7,7 +7,7 @@ import pytest
 
 from models.errors import TrainingError
 from models.export.graph import assemble
-from models.export.graph_builder import Stretch
+from models.export.graph_builder import GraphBuilder
 from models.export.int8 import dynamic_int8, static_int8
 from models.export.preparation_graph import CORE_PREFIX
 from tests.dense_models import dense_model
@@ -71,7 +71,7 @@ def test_the_same_model_gives_the_same_bytes_and_is_left_as_it_was(kind: str) ->
 
 @pytest.mark.parametrize("kind", ["dynamic", "static"])
 def test_a_net_without_such_layers_is_told_of(kind: str) -> None:
-    core = Stretch(CORE_PREFIX)
+    core = GraphBuilder(CORE_PREFIX)
     axis = core.constant("axis", np.array([1], np.int64))
     output = core.node("ReduceMean", ["core/numeric", axis], "mean", keepdims=1)
     with pytest.raises(TrainingError, match="no layer that can be made int8"):
@@ -87,7 +87,7 @@ def test_the_tools_advice_is_not_shown_and_the_log_is_as_before(caplog: pytest.L
 
 def test_the_weights_of_an_lstm_are_put_together_and_made_int8() -> None:
     rng = np.random.default_rng(0)
-    core = Stretch(CORE_PREFIX)
+    core = GraphBuilder(CORE_PREFIX)
 
     def weights(name: str, *shape: int) -> str:
         """A cell's weights in the order of torch's gates, put into ONNX's as its exporter does."""

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from models.errors import UserCodeError
-from models.export.graph_builder import Stretch
+from models.export.graph_builder import GraphBuilder
 from models.export.net_graph import example_batch, net_stretch
 from tests.finished_jobs import (
     image_preparation,
@@ -49,7 +49,7 @@ class Branching(nn.Module):
 
 
 @pytest.fixture(scope="module")
-def exported() -> tuple[Net, Stretch, str]:
+def exported() -> tuple[Net, GraphBuilder, str]:
     torch.manual_seed(0)
     net = Net()
     net(numeric=torch.randn(64, 2) + 3, categorical=torch.randint(0, 4, (64, 3)))
@@ -57,7 +57,7 @@ def exported() -> tuple[Net, Stretch, str]:
 
 
 @pytest.mark.parametrize("count", [1, 2, 5000])
-def test_a_graph_takes_any_batch(exported: tuple[Net, Stretch, str], count: int) -> None:
+def test_a_graph_takes_any_batch(exported: tuple[Net, GraphBuilder, str], count: int) -> None:
     net, stretch, output = exported
     inputs = {"numeric": torch.randn(count, 2), "categorical": torch.randint(0, 4, (count, 3))}
     feed = {f"core/{name}": tensor.numpy() for name, tensor in inputs.items()}
@@ -66,7 +66,7 @@ def test_a_graph_takes_any_batch(exported: tuple[Net, Stretch, str], count: int)
         np.testing.assert_allclose(got, net.eval()(**inputs).numpy(), atol=1e-5)
 
 
-def test_the_same_net_gives_the_same_bytes(exported: tuple[Net, Stretch, str]) -> None:
+def test_the_same_net_gives_the_same_bytes(exported: tuple[Net, GraphBuilder, str]) -> None:
     net, stretch, output = exported
     again, same_output = net_stretch(net, table_preparation())
     assert output == same_output
@@ -74,13 +74,13 @@ def test_the_same_net_gives_the_same_bytes(exported: tuple[Net, Stretch, str]) -
         assert [part.SerializeToString() for part in parts] == [other.SerializeToString() for other in others]
 
 
-def test_a_graph_holds_no_path_of_this_machine(exported: tuple[Net, Stretch, str]) -> None:
+def test_a_graph_holds_no_path_of_this_machine(exported: tuple[Net, GraphBuilder, str]) -> None:
     _, stretch, _ = exported
     assert not [node.name for node in stretch.nodes if node.metadata_props or node.doc_string]
     assert __file__.encode() not in b"".join(node.SerializeToString() for node in stretch.nodes)
 
 
-def test_names_carry_the_cores_prefix(exported: tuple[Net, Stretch, str]) -> None:
+def test_names_carry_the_cores_prefix(exported: tuple[Net, GraphBuilder, str]) -> None:
     _, stretch, output = exported
     names = [
         *(constant.name for constant in stretch.constants),
@@ -90,7 +90,7 @@ def test_names_carry_the_cores_prefix(exported: tuple[Net, Stretch, str]) -> Non
     assert all(name.startswith("core/") for name in names)
 
 
-def test_the_exporters_logger_is_left_as_it_was(exported: tuple[Net, Stretch, str]) -> None:
+def test_the_exporters_logger_is_left_as_it_was(exported: tuple[Net, GraphBuilder, str]) -> None:
     assert logging.getLogger("torch.onnx").level != logging.ERROR
 
 

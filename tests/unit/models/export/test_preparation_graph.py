@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from models.data.columns import as_text
 from models.data.encode import category_indices, encode_numeric
-from models.data.preparation import Categorical, Numeric, Preparation
+from models.data.preparation import CategoricalInput, NumericInput, Preparation
 from models.export.preparation_graph import graph_inputs, preparation_stretch
 from tests.finished_jobs import (
     image_preparation,
@@ -50,7 +50,7 @@ TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"
 def test_numbers_become_the_same_bits_as_in_training(
     values: list[float], fill: float, shift: float, scale: float
 ) -> None:
-    part = Numeric(name="x", fill=fill, shift=shift, scale=scale)
+    part = NumericInput(name="x", fill=fill, shift=shift, scale=scale)
     preparation = table_preparation().model_copy(update={"numeric": [part], "categorical": []})
     column = np.array(values)
     (got,) = run_stretch(preparation_stretch(preparation, {"numeric"}), {"x": column}, ["core/numeric"])
@@ -64,7 +64,7 @@ def test_numbers_become_the_same_bits_as_in_training(
     others=st.lists(st.none() | TEXTS, max_size=8),
 )
 def test_categories_become_the_same_indices_as_in_training(categories: list[str], others: list[str | None]) -> None:
-    part = Categorical(name="c", categories=categories)
+    part = CategoricalInput(name="c", categories=categories)
     preparation = table_preparation().model_copy(update={"numeric": [], "categorical": [part]})
     values = [*categories, *others, None]
     column = as_text(pa.chunked_array([pa.array(values, pa.string())]))

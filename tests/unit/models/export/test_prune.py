@@ -4,7 +4,7 @@ import pytest
 
 from models.errors import TrainingError
 from models.export.graph import assemble
-from models.export.graph_builder import Stretch
+from models.export.graph_builder import GraphBuilder
 from models.export.layers import Layers
 from models.export.preparation_graph import CORE_PREFIX
 from models.export.prune import hidden_units, pruned
@@ -50,7 +50,7 @@ def test_units_that_tell_nothing_go_first_and_nothing_changes() -> None:
 
 
 def test_units_that_a_norm_or_a_residual_looks_at_together_stay() -> None:
-    core = Stretch(CORE_PREFIX)
+    core = GraphBuilder(CORE_PREFIX)
 
     def weights(name: str, *shape: int) -> str:
         return core.constant(name, np.ones(shape, np.float32))

@@ -1,9 +1,9 @@
 import torch
 
-from models.data.preparation import Characters
+from models.data.preparation import TextInput
 from models.export.samples import TEMPERATURES, as_plain_text, write_samples
 
-CHARACTERS = Characters(column="text", length=8, stride=8, alphabet="\nabc")
+CHARACTERS = TextInput(column="text", length=8, stride=8, alphabet="\nabc")
 
 
 class After(torch.nn.Module):

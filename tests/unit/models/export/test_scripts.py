@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from models.data.preparation import Categorical
+from models.data.preparation import CategoricalInput
 from models.export.bundle import bundle
 from models.export.scripts import SCRIPTS
-from models.inference.loaded_model import Served
+from models.inference.loaded_model import LoadedModel
 from models.inference.table import _texts
 from models.serving.mlflow_scoring import scoring_of_csv
 from tests.served_models import write_served
@@ -45,15 +45,15 @@ def run(bare: Path, folder: Path, rows: Path, *, expect: int = 0) -> list[dict[s
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def bundled(folder: Path, task: str) -> Served:
+def bundled(folder: Path, task: str) -> LoadedModel:
     write_served(folder, task)
-    served = Served("tiny", "3", folder)
+    served = LoadedModel("tiny", "3", folder)
     for name, text in bundle(served, {}).items():
         (folder / name).write_text(text, encoding="utf-8")
     return served
 
 
-def expected(served: Served, records: list[dict[str, object]]) -> list[dict[str, object]]:
+def expected(served: LoadedModel, records: list[dict[str, object]]) -> list[dict[str, object]]:
     return served.records(served.answer(served.reader.of_records(records).feed))
 
 
@@ -108,7 +108,7 @@ def test_a_category_is_the_word_that_it_is_to_the_server(value: object, kind: st
     script = SCRIPTS["table"]
     names: dict[str, Any] = {"re": re}
     exec(script[script.index("def word") : script.index("feed =")], names)
-    part = Categorical(name="c", dtype=kind, categories=["u"])
+    part = CategoricalInput(name="c", dtype=kind, categories=["u"])
     assert names["word"](value, kind) == _texts([value], part)[0]
 
 

@@ -4,16 +4,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from models.errors import DataError
-from models.export.variants import Measured, are_same, choose, loss_of, refusal
+from models.export.variants import VariantMeasurement, are_same, choose, loss_of, refusal
 from models.metrics.metrics import METRICS
 
 
-def measured(name: str, size_bytes: int | None = 10, refused: str = "", **more: float) -> Measured:
+def measured(name: str, size_bytes: int | None = 10, refused: str = "", **more: float) -> VariantMeasurement:
     costs = {"latency_ms": 1.0, "value": 0.9, "loss": 0.0, "most_lost": 0.0, **more}
-    return Measured(name=name, size_bytes=size_bytes, refused=refused, **costs)
+    return VariantMeasurement(name=name, size_bytes=size_bytes, refused=refused, **costs)
 
 
-def served(table: list[Measured]) -> list[str]:
+def served(table: list[VariantMeasurement]) -> list[str]:
     return [each.name for each in choose(table) if each.served]
 
 
@@ -49,7 +49,9 @@ def test_one_is_served_and_how_long_it_took_has_no_say(found: list[tuple[int, bo
         (measured("fp16", refused="cannot be made"), True, (1.0, None), "cannot be made"),
     ],
 )
-def test_what_may_not_be_served(found: Measured, same: bool, limits: tuple[float, float | None], words: str) -> None:
+def test_what_may_not_be_served(
+    found: VariantMeasurement, same: bool, limits: tuple[float, float | None], words: str
+) -> None:
     why = refusal(found, same, *limits)
     assert (words in why) if words else (why == "")
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.data.preparation import Categorical, Numeric, Preparation, Target
+from models.data.preparation import CategoricalInput, NumericInput, Preparation, TargetEncoding
 from models.feedback.active_learning import choose_novel, choose_uncertain, positions, uncertainty
 
 
@@ -62,9 +62,9 @@ def test_rows_are_points_in_which_a_category_weighs_as_a_standard_deviation():
     preparation = Preparation(
         kind="table",
         task="regression",
-        target=Target(name="y"),
-        numeric=[Numeric(name="x", fill=10.0, shift=10.0, scale=2.0)],
-        categorical=[Categorical(name="c", categories=["u", "v"])],
+        target=TargetEncoding(name="y"),
+        numeric=[NumericInput(name="x", fill=10.0, shift=10.0, scale=2.0)],
+        categorical=[CategoricalInput(name="c", categories=["u", "v"])],
     )
     rows = pa.table({"input.x": [10.0, 12.0, float("nan")], "input.c": ["u", "u", "v"]})
     points = positions(rows, preparation, "input.")

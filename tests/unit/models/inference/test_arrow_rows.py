@@ -10,7 +10,7 @@ import pytest
 from numpy.testing import assert_array_equal
 from ruamel.yaml import YAML
 
-from models.data.preparation import Characters
+from models.data.preparation import TextInput
 from models.data.prepare import prepare_table
 from models.errors import DataError
 from models.inference.arrow_rows import check_names, csv_types, feed_of_rows, lines_of, series_feeds
@@ -107,7 +107,7 @@ def test_a_series_gives_every_window():
 
 
 def test_lines_are_texts():
-    characters = Characters(column="text", length=2, stride=2, alphabet="ab")
+    characters = TextInput(column="text", length=2, stride=2, alphabet="ab")
     assert lines_of(pa.table({"text": ["ab", None]}), characters) == ["ab", ""]
     with pytest.raises(DataError, match="column 'text' is int64, expected text"):
         lines_of(pa.table({"text": [1]}), characters)

@@ -10,7 +10,7 @@ import pytest
 
 from models.errors import DataError
 from models.inference import batch
-from models.inference.batch import Reading, examples, logged_columns, part_of, shown_columns
+from models.inference.batch import ReadOptions, examples, logged_columns, part_of, shown_columns
 from models.inference.scoring import Scorer
 from tests.finished_jobs import raw_table, spec_of
 
@@ -33,7 +33,7 @@ def predicted(exported_job, tmp_path, monkeypatch):
         scorer, data = Scorer(Path(answer["path"]).parent), spec_of(kind, task).data
         pq.write_table(raw_table(kind, task) if table is None else table, tmp_path / "rows.parquet")
         monkeypatch.setattr(batch, "PART_ROWS", 128)
-        reading = Reading(data, scorer.preparation, tmp_path, {})
+        reading = ReadOptions(data, scorer.preparation, tmp_path, {})
         parts, first = [], 0
         for given, feed in examples(reading, [tmp_path / "rows.parquet"], "rows.parquet"):
             ids = pa.array([f"r{first + n}" for n in range(given.num_rows)])

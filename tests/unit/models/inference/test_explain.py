@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.data.preparation import Categorical, Numeric, Preparation, Target
+from models.data.preparation import CategoricalInput, NumericInput, Preparation, TargetEncoding
 from models.errors import DataError
 from models.inference.explain import Explainer, Explanation
 from models.project_spec.blocks import Window
@@ -17,8 +17,8 @@ def table(columns: int, classes: list[str] | None = None) -> Preparation:
     return Preparation(
         kind="table",
         task="binary" if classes else "regression",
-        target=Target(name="y", classes=classes),
-        numeric=[Numeric(name=f"x{at}", fill=0.0) for at in range(columns)],
+        target=TargetEncoding(name="y", classes=classes),
+        numeric=[NumericInput(name=f"x{at}", fill=0.0) for at in range(columns)],
     )
 
 
@@ -87,7 +87,7 @@ def test_of_classes_the_chance_of_the_one_answered_is_explained() -> None:
 
 
 def test_texts_and_missing_values_take_part() -> None:
-    preparation = table(1).model_copy(update={"categorical": [Categorical(name="c", categories=["u", "v"])]})
+    preparation = table(1).model_copy(update={"categorical": [CategoricalInput(name="c", categories=["u", "v"])]})
     background = {"x0": np.array([np.nan, 0.0]), "c": np.array(["u", ""], object)}
 
     def model(feed: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -102,8 +102,8 @@ def test_a_column_of_a_series_is_exchanged_over_the_whole_window() -> None:
     preparation = Preparation(
         kind="series",
         task="regression",
-        target=Target(name="y"),
-        numeric=[Numeric(name="a", fill=0.0), Numeric(name="b", fill=0.0)],
+        target=TargetEncoding(name="y"),
+        numeric=[NumericInput(name="a", fill=0.0), NumericInput(name="b", fill=0.0)],
         window=Window(length=3),
     )
     explainer = Explainer(preparation, {"series": np.zeros((4, 3, 2))})

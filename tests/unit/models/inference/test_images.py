@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.data.preparation import Pixels
+from models.data.preparation import ImageInput
 from models.errors import DataError
 from models.inference.images import ImageReader
 from models.project_spec.blocks import Image
@@ -87,7 +87,7 @@ def test_a_tensor_that_does_not_do_is_refused(values: np.ndarray, said: str) -> 
 @given(st.integers(1, 4), st.integers(1, 4), st.integers(1, 3), st.data())
 def test_the_schemas_pattern_is_that_of_the_bytes(height: int, width: int, channels: int, data: st.DataObject) -> None:
     size = height * width * channels
-    pixels = Pixels(image=Image(height=height, width=width, channels=channels), mean=[0.0], std=[1.0])
+    pixels = ImageInput(image=Image(height=height, width=width, channels=channels), mean=[0.0], std=[1.0])
     schema = ImageReader(pixels, "y").record_schema()["properties"]["image"]
     text = base64.b64encode(data.draw(st.binary(min_size=size, max_size=size))).decode()
     assert re.search(schema["pattern"], text)

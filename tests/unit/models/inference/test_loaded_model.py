@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 from models.errors import StoreError
-from models.inference.loaded_model import Served
+from models.inference.loaded_model import LoadedModel
 from tests.served_models import write_served
 
 
-def served(folder: Path, task: str) -> Served:
+def served(folder: Path, task: str) -> LoadedModel:
     write_served(folder, task)
-    return Served("tiny", "3", folder)
+    return LoadedModel("tiny", "3", folder)
 
 
 @pytest.mark.parametrize(
@@ -67,8 +67,8 @@ def test_outputs_are_what_the_ports_say(tmp_path: Path, task: str) -> None:
 
 def test_a_folder_that_holds_no_model_is_refused(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="preparation cannot be read"):
-        Served("tiny", "3", tmp_path)
+        LoadedModel("tiny", "3", tmp_path)
     write_served(tmp_path)
     (tmp_path / "model.onnx").write_bytes(b"no model")
     with pytest.raises(StoreError, match="cannot run it"):
-        Served("tiny", "3", tmp_path)
+        LoadedModel("tiny", "3", tmp_path)

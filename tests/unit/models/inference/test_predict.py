@@ -6,7 +6,7 @@ import pytest
 from models.data.preparation import Preparation
 from models.errors import StoreError
 from models.export.graph import assemble
-from models.export.graph_builder import Stretch
+from models.export.graph_builder import GraphBuilder
 from models.inference.predict import latency_ms, predict, session
 from tests.finished_jobs import table_preparation
 
@@ -21,7 +21,7 @@ def written(folder: Path, task: str) -> tuple[Path, Preparation]:
     preparation = table_preparation(task)
     weights = np.zeros((2, preparation.num_outputs), np.float32)
     weights[0] = np.arange(1, preparation.num_outputs + 1)
-    core = Stretch("core/")
+    core = GraphBuilder("core/")
     core.node("MatMul", ["core/numeric", core.constant("weights", weights)], "out")
     path = folder / "model.onnx"
     path.write_bytes(assemble(preparation, core, "core/out", {}).SerializeToString())

@@ -5,7 +5,7 @@ import pytest
 
 from models.errors import DataError
 from models.inference.rows import (
-    Rows,
+    InputRows,
     check_columns,
     check_names,
     check_records,
@@ -16,11 +16,11 @@ from models.inference.rows import (
     listed,
     shown,
 )
-from models.inference.tensor_specs import Port
+from models.inference.tensor_specs import TensorSpec
 
 
 def test_the_number_of_rows_is_that_of_any_input() -> None:
-    assert Rows({"x": np.zeros(3), "c": np.zeros(3)}).num_rows == 3
+    assert InputRows({"x": np.zeros(3), "c": np.zeros(3)}).num_rows == 3
 
 
 @pytest.mark.parametrize(
@@ -65,9 +65,9 @@ def test_a_column_that_is_not_there_is_told_with_the_nearest() -> None:
 
 
 def test_a_tensor_that_is_no_input_is_told_with_those_that_are() -> None:
-    check_names(["x"], [Port("x", "FP64", (-1,))])
+    check_names(["x"], [TensorSpec("x", "FP64", (-1,))])
     with pytest.raises(DataError, match="takes no 'z': its inputs are 'x'"):
-        check_names(["z"], [Port("x", "FP64", (-1,))])
+        check_names(["z"], [TensorSpec("x", "FP64", (-1,))])
 
 
 def test_columns_beside_the_known_ones_are_kept() -> None:

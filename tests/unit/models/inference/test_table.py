@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.data.preparation import Categorical, Numeric, Preparation, Target
+from models.data.preparation import CategoricalInput, NumericInput, Preparation, TargetEncoding
 from models.errors import DataError
-from models.inference.rows import Rows
+from models.inference.rows import InputRows
 from models.inference.table import TableReader
 from tests.served_models import preparation_of
 
@@ -15,18 +15,18 @@ READER = TableReader(preparation_of("binary"))
 KINDS = Preparation(
     kind="table",
     task="regression",
-    target=Target(name="y"),
-    numeric=[Numeric(name="x", fill=0.0)],
+    target=TargetEncoding(name="y"),
+    numeric=[NumericInput(name="x", fill=0.0)],
     categorical=[
-        Categorical(name="whole", categories=["1", "2"], dtype="integer"),
-        Categorical(name="flag", categories=["true", "false"], dtype="boolean"),
+        CategoricalInput(name="whole", categories=["1", "2"], dtype="integer"),
+        CategoricalInput(name="flag", categories=["true", "false"], dtype="boolean"),
     ],
 )
 NUMBERS = st.one_of(st.none(), st.booleans(), st.integers(-(2**63), 2**64 - 1), st.floats(allow_nan=False))
 TEXTS = st.one_of(st.none(), st.booleans(), st.integers(), st.text())
 
 
-def same(one: Rows, other: Rows) -> None:
+def same(one: InputRows, other: InputRows) -> None:
     assert list(one.feed) == list(other.feed)
     for name, values in one.feed.items():
         np.testing.assert_array_equal(values, other.feed[name])
@@ -115,8 +115,8 @@ def test_null_in_a_tensor_of_texts_is_a_missing_value_as_in_a_record() -> None:
 
 
 def test_no_input_is_taken_for_another_that_is_misspelt() -> None:
-    parts = [Numeric(name=name, fill=0.0) for name in ("bill_length_mm", "bill_depth_mm")]
-    target = Target(name="y")
+    parts = [NumericInput(name=name, fill=0.0) for name in ("bill_length_mm", "bill_depth_mm")]
+    target = TargetEncoding(name="y")
     reader = TableReader(Preparation(kind="table", task="regression", target=target, numeric=parts))
     with pytest.raises(DataError, match="takes 'bill_length_mm': got 'bill_depth_mm'"):
         reader.of_records([{"bill_depth_mm": 1}])
@@ -149,7 +149,9 @@ def test_the_schema_of_a_record_names_each_column() -> None:
 
 
 def test_fractions_are_categories_where_numbers_were() -> None:
-    part = Categorical(name="engine", categories=["1.2", "1.6", "2"], dtype="integer")
-    reader = TableReader(Preparation(kind="table", task="regression", target=Target(name="y"), categorical=[part]))
+    part = CategoricalInput(name="engine", categories=["1.2", "1.6", "2"], dtype="integer")
+    reader = TableReader(
+        Preparation(kind="table", task="regression", target=TargetEncoding(name="y"), categorical=[part])
+    )
     answers = [reader.of_records([{"engine": value}]).feed["engine"][0] for value in (1.6, "1.6", 2.0, 2)]
     assert answers == ["1.6", "1.6", "2", "2"]

@@ -7,7 +7,7 @@ from models.errors import DataError, UsageError
 from models.judge.baseline import trivial_baseline
 from models.judge.decide import judge, replay
 from models.judge.evidence import Evidence
-from models.judge.verdict import Cost, Parity, Verdict
+from models.judge.verdict import Parity, ServingCost, Verdict
 from models.metrics.metrics import METRICS, resolve_metric
 from models.project_spec.blocks import Judge
 
@@ -130,11 +130,11 @@ def test_few_clusters_refuse_and_many_widen_the_interval():
 @pytest.mark.parametrize(
     ("cost", "more", "serve", "names"),
     [
-        (Cost(latency_ms=2.0, size_mb=5.0), {"max_latency_ms": 3.0, "max_size_mb": 9.0}, None, []),
-        (Cost(latency_ms=2.0), {"max_latency_ms": 1.0}, 5.0, ["latency"]),
-        (Cost(latency_ms=2.0), {"max_latency_ms": 5.0}, 1.0, ["latency"]),
-        (Cost(size_mb=12.0), {"max_size_mb": 9.0}, None, ["size"]),
-        (Cost(), {"max_size_mb": 9.0}, 1.0, ["latency", "size"]),
+        (ServingCost(latency_ms=2.0, size_mb=5.0), {"max_latency_ms": 3.0, "max_size_mb": 9.0}, None, []),
+        (ServingCost(latency_ms=2.0), {"max_latency_ms": 1.0}, 5.0, ["latency"]),
+        (ServingCost(latency_ms=2.0), {"max_latency_ms": 5.0}, 1.0, ["latency"]),
+        (ServingCost(size_mb=12.0), {"max_size_mb": 9.0}, None, ["size"]),
+        (ServingCost(), {"max_size_mb": 9.0}, 1.0, ["latency", "size"]),
     ],
 )
 def test_costs_over_the_limit_or_never_measured_refuse(cost, more, serve, names):

@@ -6,11 +6,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from models.data.preparation import Categorical, Numeric, Preparation, Target
+from models.data.preparation import CategoricalInput, NumericInput, Preparation, TargetEncoding
 from models.judge.verdict import Estimate
 from models.monitoring.build import reference_of
 from models.monitoring.reference import Reference
-from models.monitoring.report import Breach, Drift, Findings, Window
+from models.monitoring.report import ContractBreach, Drift, MonitoringReport, Window
 
 DAY = 86_400.0
 
@@ -46,8 +46,8 @@ def window(number: int, **told: object) -> Window:
     return Window.model_validate({**given, **told})
 
 
-def breach(column: str = "distance") -> Breach:
-    return Breach(
+def breach(column: str = "distance") -> ContractBreach:
+    return ContractBreach(
         column=column, kind="range", share=0.4, expected=0.0, reason=f"{column}: 40 % of the values over 6000"
     )
 
@@ -57,9 +57,9 @@ def decayed(number: int, **told: object) -> Window:
     return window(number, realised=realised, num_measured=900, num_labels=900, decayed=True, state="red", **told)
 
 
-def well() -> Findings:
+def well() -> MonitoringReport:
     """Of a champion that does well."""
-    return Findings(
+    return MonitoringReport(
         project="flights",
         at=100 * DAY,
         champion="1",
@@ -71,7 +71,7 @@ def well() -> Findings:
 
 
 @pytest.fixture
-def findings() -> Findings:
+def findings() -> MonitoringReport:
     return well()
 
 
@@ -83,9 +83,9 @@ def preparation() -> Preparation:
     return Preparation(
         kind="table",
         task="binary",
-        target=Target(name="late", classes=["false", "true"], dtype="string"),
-        numeric=[Numeric(name="wind", fill=0.0), Numeric(name="gust", fill=0.0)],
-        categorical=[Categorical(name="colour", categories=COLOURS)],
+        target=TargetEncoding(name="late", classes=["false", "true"], dtype="string"),
+        numeric=[NumericInput(name="wind", fill=0.0), NumericInput(name="gust", fill=0.0)],
+        categorical=[CategoricalInput(name="colour", categories=COLOURS)],
     )
 
 

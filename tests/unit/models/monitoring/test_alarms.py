@@ -1,22 +1,22 @@
 from models.monitoring.alarms import overall, signals
-from models.monitoring.report import Findings
-from models.project_spec.watch_and_retrain import Watch
+from models.monitoring.report import MonitoringReport
+from models.project_spec.watch_and_retrain import Monitor
 from tests.unit.models.monitoring.conftest import breach, decayed, drift, window
 
-TWO_OF_TWO = Watch()
-TWO_OF_THREE = Watch(alarms=2, of=3)
+TWO_OF_TWO = Monitor()
+TWO_OF_THREE = Monitor(alarms=2, of=3)
 
 
-def with_windows(findings: Findings, *windows: object) -> Findings:
+def with_windows(findings: MonitoringReport, *windows: object) -> MonitoringReport:
     return findings.model_copy(update={"windows": list(windows)})
 
 
-def test_all_well_asks_for_nothing(findings: Findings) -> None:
+def test_all_well_asks_for_nothing(findings: MonitoringReport) -> None:
     assert signals(findings, TWO_OF_TWO) == []
     assert overall(findings, TWO_OF_TWO) == ("green", "as at its promotion")
 
 
-def test_the_order_is_that_of_worth(findings: Findings) -> None:
+def test_the_order_is_that_of_worth(findings: MonitoringReport) -> None:
     ill = {"breaches": [breach()], "predictions": [drift(psi=0.3, level="strong")]}
     told = with_windows(findings, decayed(0, **ill), decayed(1, **ill))
     assert [signal.kind for signal in signals(told, TWO_OF_TWO)] == ["broken_data", "decay", "drift"]
@@ -26,27 +26,27 @@ def test_the_order_is_that_of_worth(findings: Findings) -> None:
     )
 
 
-def test_drift_of_features_alone_never_asks(findings: Findings) -> None:
+def test_drift_of_features_alone_never_asks(findings: MonitoringReport) -> None:
     ill = {"features": [drift("temp", 3.0, "strong")], "state": "amber", "reason": "temp drifts"}
     told = with_windows(findings, *(window(number, **ill) for number in range(9)))
     assert signals(told, TWO_OF_TWO) == []
     assert overall(told, TWO_OF_TWO) == ("amber", "temp drifts")
 
 
-def test_one_bad_window_of_two_is_not_enough_but_shows(findings: Findings) -> None:
+def test_one_bad_window_of_two_is_not_enough_but_shows(findings: MonitoringReport) -> None:
     told = with_windows(findings, window(0), decayed(1, reason="worse"))
     assert signals(told, TWO_OF_TWO) == []
     assert overall(told, TWO_OF_TWO) == ("amber", "worse")
 
 
-def test_two_of_three_count_only_while_the_last_alarms(findings: Findings) -> None:
+def test_two_of_three_count_only_while_the_last_alarms(findings: MonitoringReport) -> None:
     rising = with_windows(findings, decayed(0), window(1, realised={"value": 0.73}), decayed(2))
     assert [signal.kind for signal in signals(rising, TWO_OF_THREE)] == ["decay"]
     mended = with_windows(findings, decayed(0), decayed(1), window(2, realised={"value": 0.73}))
     assert signals(mended, TWO_OF_THREE) == []
 
 
-def test_windows_without_labels_do_not_hide_a_decay(findings: Findings) -> None:
+def test_windows_without_labels_do_not_hide_a_decay(findings: MonitoringReport) -> None:
     told = with_windows(findings, decayed(0), decayed(1), window(2), window(3))
     (signal,) = signals(told, TWO_OF_TWO)
     assert signal.kind == "decay"
@@ -56,7 +56,7 @@ def test_windows_without_labels_do_not_hide_a_decay(findings: Findings) -> None:
     assert signal.evidence["windows"] == ["1/0", "1/1"]
 
 
-def test_a_signal_is_the_same_however_often_it_is_looked_at(findings: Findings) -> None:
+def test_a_signal_is_the_same_however_often_it_is_looked_at(findings: MonitoringReport) -> None:
     told = with_windows(findings, decayed(0), decayed(1))
     later = told.model_copy(update={"at": told.at + 900})
     assert signals(told, TWO_OF_TWO)[0].id == signals(later, TWO_OF_TWO)[0].id
@@ -64,8 +64,8 @@ def test_a_signal_is_the_same_however_often_it_is_looked_at(findings: Findings) 
     assert signals(more, TWO_OF_TWO)[0].id != signals(told, TWO_OF_TWO)[0].id
 
 
-def test_no_champion_and_no_window_are_said(findings: Findings) -> None:
-    assert overall(Findings(project="x", at=0.0), TWO_OF_TWO) == ("green", "there is no champion to watch")
+def test_no_champion_and_no_window_are_said(findings: MonitoringReport) -> None:
+    assert overall(MonitoringReport(project="x", at=0.0), TWO_OF_TWO) == ("green", "there is no champion to watch")
     young = with_windows(findings, window(0, whole=False))
     young = young.model_copy(update={"num_predictions": 3, "num_labels": 0})
     told = "version 1 has no whole window yet (3 predictions so far)"

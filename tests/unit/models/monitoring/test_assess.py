@@ -5,19 +5,21 @@ import pytest
 
 from models.judge.verdict import Estimate
 from models.metrics.metrics import METRICS
-from models.monitoring.assess import ALL_WELL, Predicted, Watched, assess, state_of, sum_up
+from models.monitoring.assess import ALL_WELL, AssessmentRules, WindowPredictions, assess, state_of, sum_up
 from models.monitoring.report import Correlation
 from models.monitoring.tally import tally
-from models.project_spec.watch_and_retrain import Watch
+from models.project_spec.watch_and_retrain import Monitor
 from tests.unit.models.monitoring.conftest import breach, chance, decayed, drift, logged, reference, rows, truth, window
 
-WATCHED = Watched("1", Watch(), METRICS["roc_auc"], reference(), Estimate(value=0.82, low=0.81, high=0.83), {})
+WATCHED = AssessmentRules(
+    "1", Monitor(), METRICS["roc_auc"], reference(), Estimate(value=0.82, low=0.81, high=0.83), {}
+)
 
 
-def predicted(shift: float = 0.0, right: bool = True, labels: int = 1000) -> Predicted:
+def predicted(shift: float = 0.0, right: bool = True, labels: int = 1000) -> WindowPredictions:
     table = rows(1000, seed=9, shift=shift)
     stated = chance(table.column("wind").to_numpy())
-    return Predicted(
+    return WindowPredictions(
         first=0,
         begin=0.0,
         end=10.0,

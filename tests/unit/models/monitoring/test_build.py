@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from models.data.preparation import Target
+from models.data.preparation import TargetEncoding
 from models.monitoring.build import reference_of
 from tests.unit.models.monitoring.conftest import chance, preparation, reference, rows, truth
 
@@ -22,7 +22,7 @@ def test_columns_scores_and_calibration_are_those_of_the_splits() -> None:
 
 
 def test_a_regression_has_no_calibration() -> None:
-    numbers = preparation().model_copy(update={"task": "regression", "target": Target(name="late")})
+    numbers = preparation().model_copy(update={"task": "regression", "target": TargetEncoding(name="late")})
     table = rows(500)
     made = reference_of(numbers, np.arange(500.0), np.arange(500.0), lambda split, names: [table.select(names)])
     assert made.calibration is None
@@ -31,7 +31,7 @@ def test_a_regression_has_no_calibration() -> None:
 
 def test_many_classes_are_watched_by_the_likeliest_and_its_chance() -> None:
     several = preparation().model_copy(
-        update={"task": "multiclass", "target": Target(name="k", classes=["a", "b", "c"], dtype="string")}
+        update={"task": "multiclass", "target": TargetEncoding(name="k", classes=["a", "b", "c"], dtype="string")}
     )
     stated = np.random.default_rng(0).dirichlet([1, 1, 1], 500)
     made = reference_of(several, stated.argmax(axis=1), stated, lambda split, names: [rows(500).select(names)])

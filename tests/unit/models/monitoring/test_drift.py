@@ -6,23 +6,23 @@ import pytest
 
 from models.monitoring.drift import FEWEST_PAST, comparable, feature_drift, score_drift
 from models.monitoring.histogram import numeric_bins
-from models.monitoring.reference import Column, Reference
-from models.monitoring.tally import Tally, tally
-from models.project_spec.watch_and_retrain import Watch
+from models.monitoring.reference import Reference, ReferenceColumn
+from models.monitoring.tally import PredictionCounts, tally
+from models.project_spec.watch_and_retrain import Monitor
 from tests.unit.models.monitoring.conftest import drift, logged, reference, rows, window
 
 NUM_FEATURES = 13
-WATCH = Watch()
+WATCH = Monitor()
 
 
 @pytest.fixture(scope="module")
-def columns() -> list[Column]:
+def columns() -> list[ReferenceColumn]:
     values = np.random.default_rng(0).standard_normal(50_000)
     bins = [numeric_bins(f"x{place}", values) for place in range(NUM_FEATURES)]
-    return [Column(bins=each, counts=each.count(pa.array(values))) for each in bins]
+    return [ReferenceColumn(bins=each, counts=each.count(pa.array(values))) for each in bins]
 
 
-def share_of_alarms(columns: list[Column], num_rows: int, shift: float, tries: int = 100) -> float:
+def share_of_alarms(columns: list[ReferenceColumn], num_rows: int, shift: float, tries: int = 100) -> float:
     """How often any feature alarms when the first has moved by `shift` standard deviations."""
     source = np.random.default_rng(1)
     alarms = 0
@@ -32,18 +32,18 @@ def share_of_alarms(columns: list[Column], num_rows: int, shift: float, tries: i
         counts = {
             f"input.{each.name}": each.bins.count(pa.array(row)) for each, row in zip(columns, values, strict=True)
         }
-        found = feature_drift(Tally(num_rows, counts), columns, WATCH)
+        found = feature_drift(PredictionCounts(num_rows, counts), columns, WATCH)
         alarms += any(one.level != "none" for one in found)
     return alarms / tries
 
 
-def test_false_alarms_and_power_are_as_measured_on_flights(columns: list[Column]) -> None:
+def test_false_alarms_and_power_are_as_measured_on_flights(columns: list[ReferenceColumn]) -> None:
     assert share_of_alarms(columns, 1000, 0.0) == 0.0
     assert share_of_alarms(columns, 1000, 0.25) >= 0.8
     assert share_of_alarms(columns, 1000, 0.5, tries=20) == 1.0
 
 
-def test_few_rows_do_not_cry_wolf(columns: list[Column]) -> None:
+def test_few_rows_do_not_cry_wolf(columns: list[ReferenceColumn]) -> None:
     assert share_of_alarms(columns, 200, 0.0) <= 0.05
 
 
@@ -67,7 +67,7 @@ def test_the_score_drifts_with_what_it_is_made_of() -> None:
 def test_a_seasonal_feature_is_shown_and_never_drifts() -> None:
     moved = tally(logged(rows(2000, seed=3, shift=1.0)), reference())
     wind = next(
-        one for one in feature_drift(moved, reference().columns, Watch(seasonal=["wind"])) if one.name == "wind"
+        one for one in feature_drift(moved, reference().columns, Monitor(seasonal=["wind"])) if one.name == "wind"
     )
     assert (wind.seasonal, wind.level) == (True, "none")
     assert wind.psi is not None
@@ -98,4 +98,4 @@ def test_a_column_that_is_all_missing_has_no_test() -> None:
 
 def test_no_reference_columns_no_drift() -> None:
     empty = Reference(task="binary", scores=[])
-    assert feature_drift(Tally(), empty.columns, WATCH) == []
+    assert feature_drift(PredictionCounts(), empty.columns, WATCH) == []

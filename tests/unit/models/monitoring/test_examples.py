@@ -3,15 +3,15 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.data.seen_hashes import Seen
-from models.monitoring.examples import MOST_MEASURED, Examples, keys_of, label_values, sampled
+from models.data.seen_hashes import SortedHashSet
+from models.monitoring.examples import MOST_MEASURED, KeyedPredictions, keys_of, label_values, sampled
 
 KEYS = st.lists(st.integers(0, 50), max_size=30).map(lambda keys: np.array(keys, dtype=np.uint64))
 
 
 @given(st.lists(KEYS, max_size=6))
 def test_each_key_is_new_once(batches: list[np.ndarray]) -> None:
-    seen = Seen()
+    seen = SortedHashSet()
     known: set[int] = set()
     for keys in batches:
         fresh = seen.new(keys)
@@ -20,7 +20,7 @@ def test_each_key_is_new_once(batches: list[np.ndarray]) -> None:
 
 
 def test_what_was_seen_before_a_restart_is_known() -> None:
-    assert Seen(np.array([5, 3], dtype=np.uint64)).new(np.array([3, 4, 4], dtype=np.uint64)).tolist() == [
+    assert SortedHashSet(np.array([5, 3], dtype=np.uint64)).new(np.array([3, 4, 4], dtype=np.uint64)).tolist() == [
         False,
         True,
         False,
@@ -28,20 +28,20 @@ def test_what_was_seen_before_a_restart_is_known() -> None:
 
 
 def test_labels_find_their_prediction_and_the_last_one_counts() -> None:
-    made = Examples.empty().with_more(np.array([9, 4], np.uint64), np.array([0.9, 0.4]))
+    made = KeyedPredictions.empty().with_more(np.array([9, 4], np.uint64), np.array([0.9, 0.4]))
     made = made.with_more(np.array([6], np.uint64), np.array([0.6]))
     told, found = made.with_labels(np.array([6, 1, 4, 6], np.uint64), np.array([0.0, 1.0, 1.0, 1.0]))
     assert found.tolist() == [True, False, True, True]
     assert told.prediction.tolist() == [0.4, 0.6, 0.9]
     assert told.labelled.tolist() == [True, True, False]
     assert told.label[:2].tolist() == [1.0, 1.0]
-    again = Examples.from_bytes(told.to_bytes())
+    again = KeyedPredictions.from_bytes(told.to_bytes())
     assert (again.keys == told.keys).all()
-    assert Examples.empty().with_labels(np.array([1], np.uint64), np.array([1.0]))[1].tolist() == [False]
+    assert KeyedPredictions.empty().with_labels(np.array([1], np.uint64), np.array([1.0]))[1].tolist() == [False]
 
 
 def test_predictions_of_many_classes_are_kept_as_rows() -> None:
-    made = Examples.empty().with_more(np.array([2, 1], np.uint64), np.array([[0.2, 0.8], [0.7, 0.3]]))
+    made = KeyedPredictions.empty().with_more(np.array([2, 1], np.uint64), np.array([[0.2, 0.8], [0.7, 0.3]]))
     assert made.with_more(np.array([0], np.uint64), np.array([[0.5, 0.5]])).prediction.tolist() == [
         [0.5, 0.5],
         [0.7, 0.3],

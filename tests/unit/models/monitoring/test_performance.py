@@ -4,7 +4,7 @@ import pytest
 from models.judge.verdict import Estimate
 from models.metrics.metrics import METRICS
 from models.monitoring.performance import is_decayed, realised
-from models.project_spec.watch_and_retrain import Watch
+from models.project_spec.watch_and_retrain import Monitor
 
 AUC, MAE = METRICS["roc_auc"], METRICS["mae"]
 
@@ -16,7 +16,7 @@ def labelled(num: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def test_the_interval_lies_around_the_metric_and_narrows_with_labels() -> None:
-    few, many = (realised(AUC, *labelled(num), Watch()) for num in (300, 3000))
+    few, many = (realised(AUC, *labelled(num), Monitor()) for num in (300, 3000))
     assert few is not None
     assert many is not None
     for found, num in ((few, 300), (many, 3000)):
@@ -26,8 +26,8 @@ def test_the_interval_lies_around_the_metric_and_narrows_with_labels() -> None:
 
 
 def test_too_few_labels_or_one_class_are_no_metric() -> None:
-    assert realised(AUC, *labelled(99), Watch()) is None
-    assert realised(AUC, np.ones(500, np.int64), np.linspace(0, 1, 500), Watch()) is None
+    assert realised(AUC, *labelled(99), Monitor()) is None
+    assert realised(AUC, np.ones(500, np.int64), np.linspace(0, 1, 500), Monitor()) is None
 
 
 @pytest.mark.parametrize(

@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.monitoring.tally import Tally, predictions_of, tally
+from models.monitoring.tally import PredictionCounts, predictions_of, tally
 from tests.unit.models.monitoring.conftest import logged, reference, rows
 
 TABLE = logged(rows(300, nulls=0.1))
 BOUNDS = {"wind": (-1.0, 1.0), "gust": (None, 2.0)}
 
 
-def same(first: Tally, second: Tally) -> bool:
+def same(first: PredictionCounts, second: PredictionCounts) -> bool:
     assert first.counts.keys() == second.counts.keys()
     assert (first.gram is None) == (second.gram is None)
     counts = all((first.counts[name] == second.counts[name]).all() for name in first.counts)
@@ -31,15 +31,15 @@ def test_merging_parts_is_counting_at_once_and_associative(cuts: list[int]) -> N
         if end > begin
     ]
     whole = tally(TABLE, reference(), BOUNDS)
-    assert same(sum(parts, Tally()), whole)
+    assert same(sum(parts, PredictionCounts()), whole)
     if len(parts) > 2:
         assert same(parts[0] + (parts[1] + parts[2]), (parts[0] + parts[1]) + parts[2])
 
 
 def test_a_tally_is_written_as_numbers_and_read_back() -> None:
     made = tally(TABLE, reference(), BOUNDS)
-    assert same(Tally.from_bytes(made.to_bytes()), made)
-    assert same(Tally.from_bytes(Tally(3).to_bytes()), Tally(3))
+    assert same(PredictionCounts.from_bytes(made.to_bytes()), made)
+    assert same(PredictionCounts.from_bytes(PredictionCounts(3).to_bytes()), PredictionCounts(3))
 
 
 def test_what_lies_outside_the_bounds_is_counted() -> None:

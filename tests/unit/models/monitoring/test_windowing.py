@@ -5,12 +5,12 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.data.seen_hashes import Seen
-from models.monitoring.windowing import Filling, Rules, fill
+from models.data.seen_hashes import SortedHashSet
+from models.monitoring.windowing import OpenWindow, WindowingRules, fill
 from tests.unit.models.monitoring.conftest import logged, reference, rows
 
 HOUR_US = 3_600_000_000
-RULES = Rules("binary", reference(), {})
+RULES = WindowingRules("binary", reference(), {})
 
 
 def log(num: int, first: int = 0) -> pa.Table:
@@ -20,9 +20,9 @@ def log(num: int, first: int = 0) -> pa.Table:
     return table.append_column("id", [[str(first + place) for place in range(num)]])
 
 
-def windows_of(tables: list[pa.Table], size: int = 50) -> list[Filling]:
-    seen, found = Seen(), {}
-    last = Filling(0, size)
+def windows_of(tables: list[pa.Table], size: int = 50) -> list[OpenWindow]:
+    seen, found = SortedHashSet(), {}
+    last = OpenWindow(0, size)
     for table in tables:
         for changed in fill(last, table, seen, size, RULES):
             found[changed.first] = last = changed
@@ -59,18 +59,18 @@ def test_what_comes_twice_counts_once() -> None:
 
 
 def test_a_changed_length_holds_from_the_next_window_on() -> None:
-    seen = Seen()
-    (first,) = fill(Filling(0, 50), log(20), seen, 50, RULES)
+    seen = SortedHashSet()
+    (first,) = fill(OpenWindow(0, 50), log(20), seen, 50, RULES)
     found = {one.first: one.num_rows for one in fill(first, log(100, first=20), seen, 40, RULES)}
     assert found == {0: 50, 50: 40, 90: 30}
 
 
 def test_of_an_unknown_version_rows_alone_are_counted() -> None:
-    (found,) = fill(Filling(0, 50), log(20), Seen(), 50, Rules())
+    (found,) = fill(OpenWindow(0, 50), log(20), SortedHashSet(), 50, WindowingRules())
     assert (found.num_rows, dict(found.tally.counts), len(found.examples.keys)) == (20, {}, 0)
 
 
 def test_a_version_without_reference_keeps_its_examples() -> None:
-    (found,) = fill(Filling(0, 50), log(20), Seen(), 50, Rules("binary"))
+    (found,) = fill(OpenWindow(0, 50), log(20), SortedHashSet(), 50, WindowingRules("binary"))
     assert len(found.examples.keys) == 20
     assert np.isfinite(found.examples.prediction).all()

@@ -3,7 +3,7 @@ import torch
 
 from models.errors import UsageError
 from models.nets import decoder
-from models.nets.splitting import Stack, tensor_plan
+from models.nets.splitting import BlockStackView, tensor_plan
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def test_attention_sees_distances_not_places(net, tokens):
 
 
 def test_its_parts_make_its_forward(net, tokens):
-    stack = Stack.of(net)
+    stack = BlockStackView.of(net)
     hidden = stack.enter(tokens=tokens)
     for block in stack.blocks:
         hidden = block(hidden)

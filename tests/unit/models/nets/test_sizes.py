@@ -1,4 +1,4 @@
-from models.data.preparation import Categorical, Numeric, Pixels, Preparation, Target
+from models.data.preparation import CategoricalInput, ImageInput, NumericInput, Preparation, TargetEncoding
 from models.nets.sizes import Sizes
 from models.project_spec.blocks import Image, Window
 
@@ -7,9 +7,9 @@ def test_sizes_of_a_table():
     preparation = Preparation(
         kind="table",
         task="multiclass",
-        target=Target(name="y", classes=["a", "b", "c"]),
-        numeric=[Numeric(name="x", fill=0.0)],
-        categorical=[Categorical(name="c", categories=["u", "v"])],
+        target=TargetEncoding(name="y", classes=["a", "b", "c"]),
+        numeric=[NumericInput(name="x", fill=0.0)],
+        categorical=[CategoricalInput(name="c", categories=["u", "v"])],
     )
     sizes = Sizes.of(preparation)
     assert (sizes.num_numeric, sizes.cardinalities, sizes.num_outputs) == (1, (3,), 3)
@@ -17,12 +17,12 @@ def test_sizes_of_a_table():
 
 
 def test_sizes_of_images_and_series():
-    pixels = Pixels(image=Image(height=4, width=5, channels=3), mean=[0.0] * 3, std=[1.0] * 3)
-    image = Preparation(kind="image", task="binary", target=Target(name="y", classes=["a", "b"]), pixels=pixels)
+    pixels = ImageInput(image=Image(height=4, width=5, channels=3), mean=[0.0] * 3, std=[1.0] * 3)
+    image = Preparation(kind="image", task="binary", target=TargetEncoding(name="y", classes=["a", "b"]), pixels=pixels)
     assert Sizes.of(image).inputs == {"image": (3, 4, 5)}
     assert Sizes.of(image).num_outputs == 1
-    numeric = [Numeric(name="x", fill=0.0), Numeric(name="z", fill=0.0)]
+    numeric = [NumericInput(name="x", fill=0.0), NumericInput(name="z", fill=0.0)]
     series = Preparation(
-        kind="series", task="regression", target=Target(name="y"), numeric=numeric, window=Window(length=7)
+        kind="series", task="regression", target=TargetEncoding(name="y"), numeric=numeric, window=Window(length=7)
     )
     assert Sizes.of(series).inputs == {"series": (7, 2)}

@@ -5,7 +5,7 @@ from torch import nn
 from models.nets import mlp, transformer
 from models.nets.adapters import adapt
 from models.nets.build import example_inputs
-from models.nets.splitting import Stack, tensor_plan
+from models.nets.splitting import BlockStackView, tensor_plan
 
 READY = {
     "transformer": lambda sizes: transformer.build(sizes, width=8, layers=3, heads=2, dropout=0.0),
@@ -41,7 +41,7 @@ class Own(nn.Module):
         return 4
 
 
-def through(stack: Stack, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
+def through(stack: BlockStackView, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
     hidden = stack.enter(**inputs)
     for block in stack.blocks:
         hidden = block(hidden)
@@ -53,7 +53,7 @@ def test_the_parts_of_a_ready_net_make_its_forward(table, image, series, name):
     for sizes in (table, image, series):
         net = READY[name](sizes).eval()
         inputs = example_inputs(sizes, 3)
-        stack = Stack.of(net)
+        stack = BlockStackView.of(net)
         assert torch.equal(through(stack, inputs), net(**inputs))
         assert stack.blocks
 
@@ -71,7 +71,7 @@ def test_a_tensor_plan_names_linear_layers_that_divide(table, name):
 def test_an_adapted_net_is_split_as_its_own_net_says(table):
     net = adapt(Own(3 + 4 + 7), table, "own")
     inputs = example_inputs(table, 2)
-    assert torch.equal(through(Stack.of(net), inputs), net(**inputs))
+    assert torch.equal(through(BlockStackView.of(net), inputs), net(**inputs))
     plan, parts = tensor_plan(net)
     assert isinstance(net.get_submodule(next(iter(plan))), nn.Linear)
     assert parts == 4
@@ -79,5 +79,5 @@ def test_an_adapted_net_is_split_as_its_own_net_says(table):
 
 def test_a_net_that_says_nothing_is_no_stack(series):
     net = adapt(nn.Sequential(nn.Flatten(), nn.Linear(12, 1)), series, "net")
-    assert Stack.of(net) is None
+    assert BlockStackView.of(net) is None
     assert tensor_plan(net) is None

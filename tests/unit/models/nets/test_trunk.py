@@ -3,7 +3,7 @@ import torch
 from torch import nn
 
 from models.errors import UsageError
-from models.nets.adapters import Named
+from models.nets.adapters import NamedInputs
 from models.nets.build import build_net, example_inputs
 from models.nets.sizes import Sizes
 from models.nets.trunk import features_of
@@ -36,7 +36,7 @@ class Own(nn.Module):
 
 
 def test_an_adapter_feeds_the_trunk_too():
-    assert features_of(Named(Own(), ("numeric",)), "own")(**example_inputs(TABLE)).shape == (2, 5)
+    assert features_of(NamedInputs(Own(), ("numeric",)), "own")(**example_inputs(TABLE)).shape == (2, 5)
 
 
 def test_no_trunk_is_told():

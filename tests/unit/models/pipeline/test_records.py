@@ -10,21 +10,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.files import Hashes, sha256
-from models.pipeline.records import REMEMBERED, Record, Records, digest_of
+from models.pipeline.records import REMEMBERED, StepRecord, StepRecords, digest_of
 
 
 @pytest.fixture
-def records(tmp_path: Path) -> Records:
-    return Records(tmp_path / "records", tmp_path)
+def records(tmp_path: Path) -> StepRecords:
+    return StepRecords(tmp_path / "records", tmp_path)
 
 
-def record(step: str = "train", key: str = "k", finished: float = 1.0, **outputs: str) -> Record:
-    return Record(
+def record(step: str = "train", key: str = "k", finished: float = 1.0, **outputs: str) -> StepRecord:
+    return StepRecord(
         step=step, key=key, parts={"spec:train.lr": 0.1}, outputs=outputs, digest="d", loop_id="loop", finished=finished
     )
 
 
-def test_what_is_saved_is_found_under_its_key_alone(records: Records) -> None:
+def test_what_is_saved_is_found_under_its_key_alone(records: StepRecords) -> None:
     saved = record()
     records.save(saved)
     assert records.find("train", "k") == saved
@@ -33,7 +33,7 @@ def test_what_is_saved_is_found_under_its_key_alone(records: Records) -> None:
 
 
 @pytest.mark.parametrize("cut", [0, 1, 20, -2])
-def test_a_torn_record_is_not_done(records: Records, tmp_path: Path, cut: int) -> None:
+def test_a_torn_record_is_not_done(records: StepRecords, tmp_path: Path, cut: int) -> None:
     records.save(record())
     path = tmp_path / "records" / "train" / "k.json"
     path.write_text(path.read_text().strip()[:cut])
@@ -42,14 +42,14 @@ def test_a_torn_record_is_not_done(records: Records, tmp_path: Path, cut: int) -
 
 
 @pytest.mark.parametrize("content", [b"[]", b"{}", b"null", b"\xff\xfe"])
-def test_a_file_that_is_no_record_is_not_done(records: Records, tmp_path: Path, content: bytes) -> None:
+def test_a_file_that_is_no_record_is_not_done(records: StepRecords, tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "records" / "train" / "k.json"
     path.parent.mkdir(parents=True)
     path.write_bytes(content)
     assert records.find("train", "k") is None
 
 
-def test_the_latest_is_by_time_of_finishing(records: Records) -> None:
+def test_the_latest_is_by_time_of_finishing(records: StepRecords) -> None:
     for key, finished in (("a", 2.0), ("b", 3.0), ("c", 1.0)):
         records.save(record(key=key, finished=finished))
     latest = records.latest("train")
@@ -62,7 +62,7 @@ def test_the_latest_is_by_time_of_finishing(records: Records) -> None:
 @given(st.lists(st.tuples(st.floats(0, 2e9), st.floats(-1, 30)), max_size=12))
 def test_the_newest_come_first_however_late_their_files_were_written(times: list[tuple[float, float]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        records = Records(Path(folder) / "records", Path(folder))
+        records = StepRecords(Path(folder) / "records", Path(folder))
         (Path(folder) / "records" / "train").mkdir(parents=True)
         for number, (finished, later_s) in enumerate(times):
             path = Path(folder) / "records" / "train" / f"{number}.json"
@@ -74,7 +74,7 @@ def test_the_newest_come_first_however_late_their_files_were_written(times: list
 
 
 def test_a_look_at_the_newest_leaves_the_old_ones_unread(
-    records: Records, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    records: StepRecords, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder, many = tmp_path / "records" / "train", REMEMBERED + 20
     folder.mkdir(parents=True)
@@ -96,7 +96,7 @@ def test_a_look_at_the_newest_leaves_the_old_ones_unread(
 
 
 def test_the_newest_are_noted_until_the_folder_changes(
-    records: Records, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    records: StepRecords, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "records" / "train"
     for number in range(3):
@@ -113,13 +113,13 @@ def test_the_newest_are_noted_until_the_folder_changes(
 
 
 @pytest.mark.parametrize("note", ["", "[]", '{"changed": 1}', '{"names": 3}', "null"])
-def test_a_note_that_is_none_is_made_again(records: Records, tmp_path: Path, note: str) -> None:
+def test_a_note_that_is_none_is_made_again(records: StepRecords, tmp_path: Path, note: str) -> None:
     records.save(record())
     (tmp_path / "records" / "train.newest").write_text(note)
     assert [each.key for each in records.newest("train")] == ["k"]
 
 
-def test_more_than_are_noted_are_found_too(records: Records) -> None:
+def test_more_than_are_noted_are_found_too(records: StepRecords) -> None:
     folder = records._folder / "train"
     folder.mkdir(parents=True)
     for number in range(REMEMBERED + 6):
@@ -129,7 +129,7 @@ def test_more_than_are_noted_are_found_too(records: Records) -> None:
         assert [int(each.key) for each in records.newest("train")] == list(range(REMEMBERED + 5, -1, -1))
 
 
-def test_missing_and_changed_outputs_are_named(records: Records, tmp_path: Path) -> None:
+def test_missing_and_changed_outputs_are_named(records: StepRecords, tmp_path: Path) -> None:
     output = tmp_path / "weights"
     output.write_text("good")
     made = record(weights=sha256(output))
@@ -141,7 +141,7 @@ def test_missing_and_changed_outputs_are_named(records: Records, tmp_path: Path)
     assert records.broken(made, hashes) == "output missing: weights"
 
 
-def test_a_folder_may_be_an_output(records: Records, tmp_path: Path) -> None:
+def test_a_folder_may_be_an_output(records: StepRecords, tmp_path: Path) -> None:
     folder = tmp_path / "checkpoint"
     folder.mkdir()
     (folder / "a").write_text("1")
@@ -151,7 +151,7 @@ def test_a_folder_may_be_an_output(records: Records, tmp_path: Path) -> None:
     assert records.broken(made, Hashes(tmp_path / "h")) == "output changed: checkpoint"
 
 
-def test_names_are_relative_inside_the_workspace_and_absolute_outside(records: Records, tmp_path: Path) -> None:
+def test_names_are_relative_inside_the_workspace_and_absolute_outside(records: StepRecords, tmp_path: Path) -> None:
     inside, outside = tmp_path / "a" / "b", tmp_path.parent / "elsewhere"
     assert records.name(inside) == "a/b"
     assert records.path(records.name(inside)) == inside

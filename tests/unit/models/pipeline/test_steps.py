@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from models.pipeline.keys import ROOT, code_parts, key_of
-from models.pipeline.records import Record
-from models.pipeline.steps import BY_NAME, STEPS, Planned, Step, plan
+from models.pipeline.records import StepRecord
+from models.pipeline.steps import BY_NAME, STEPS, PlannedStep, Step, plan
 from models.project_spec.blocks import Spec
 
 CHAIN = (Step("a"), Step("b", after=("a",)), Step("c", after=("b",)), Step("d", after=("a",)))
@@ -17,27 +17,27 @@ class Book:
     """Records in memory and the parts each step has now."""
 
     def __init__(self) -> None:
-        self.records: dict[tuple[str, str], Record] = {}
+        self.records: dict[tuple[str, str], StepRecord] = {}
         self.parts: dict[str, dict[str, Any]] = {step.name: {"spec:x": 1} for step in CHAIN}
         self.troubles: dict[str, str] = {}
 
-    def parts_of(self, step: Step, done: Mapping[str, Record]) -> dict[str, Any]:
+    def parts_of(self, step: Step, done: Mapping[str, StepRecord]) -> dict[str, Any]:
         return {**self.parts[step.name], **{f"input:{name}": done[name].digest for name in step.after}}
 
     def do(self, digest: str = "") -> None:
         """Carry out every step, in order."""
-        done: dict[str, Record] = {}
+        done: dict[str, StepRecord] = {}
         for number, step in enumerate(CHAIN):
             parts = self.parts_of(step, done)
-            done[step.name] = Record(
+            done[step.name] = StepRecord(
                 step=step.name, key=key_of(parts), parts=parts, digest=digest + step.name, loop_id="l", finished=number
             )
             self.records[step.name, done[step.name].key] = done[step.name]
 
-    def latest(self, step: str) -> Record | None:
+    def latest(self, step: str) -> StepRecord | None:
         return max((r for r in self.records.values() if r.step == step), key=lambda r: r.finished, default=None)
 
-    def plan(self) -> dict[str, Planned]:
+    def plan(self) -> dict[str, PlannedStep]:
         planned = plan(
             CHAIN,
             self.parts_of,

@@ -2,12 +2,12 @@ import pytest
 
 from models.planner.candidates import Candidate
 from models.planner.duration import duration_of
-from models.planner.machines import Machine, read_machine
-from models.planner.memory import Training
+from models.planner.machines import Cluster, read_machine
+from models.planner.memory import TrainingShape
 from tests.unit.models.planner.test_memory import Figures
 
-TRAINING = Training(batch=64)
-SLOW = Machine.model_validate(
+TRAINING = TrainingShape(batch=64)
+SLOW = Cluster.model_validate(
     {"device": "own", "devices": 8, "nodes": 2, "memory_gb": 80, "within_gb_per_s": 100, "between_gb_per_s": 10,
      "latency_s": 0, "efficiency": 0.5}
 )  # fmt: skip

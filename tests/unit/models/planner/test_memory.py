@@ -3,8 +3,8 @@ from types import SimpleNamespace
 import pytest
 
 from models.planner.candidates import Candidate
-from models.planner.memory import Training, memory_of
-from models.planner.profile import Activations, Weights
+from models.planner.memory import TrainingShape, memory_of
+from models.planner.profile import ActivationBytes, ParameterCounts
 from tests.unit.models.planner.conftest import IMAGE, SERIES, TABLE
 
 
@@ -22,7 +22,7 @@ from tests.unit.models.planner.conftest import IMAGE, SERIES, TABLE
 def test_one_rank_needs_within_a_tenth_of_what_torchs_tracker_finds(
     make_profiler, tracked, net, sizes, batch, arguments
 ):
-    found = memory_of(make_profiler(net, sizes, **arguments), Candidate("ddp"), Training(batch), exact=True)
+    found = memory_of(make_profiler(net, sizes, **arguments), Candidate("ddp"), TrainingShape(batch), exact=True)
     assert found.total == pytest.approx(tracked(net, sizes, batch, **arguments), rel=0.1)
 
 
@@ -33,10 +33,10 @@ class Figures:
     num_blocks = 8
 
     def weights(self, tensor=1):
-        return Weights(outside=500, enter=200, block=1000 // tensor, num_blocks=8, buffers=0)
+        return ParameterCounts(outside=500, enter=200, block=1000 // tensor, num_blocks=8, buffers=0)
 
     def activations(self, micro_batch, tensor=1, recompute="none"):
-        return Activations(
+        return ActivationBytes(
             saved=900 * micro_batch, block=100 * micro_batch, peak=1000 * micro_batch, apart=1000 * micro_batch,
             hidden=10 * micro_batch, inputs=micro_batch,
         )  # fmt: skip
@@ -46,7 +46,7 @@ class Figures:
 
 NET = Figures()
 WHOLE = 4 * 8500
-TRAINING = Training(batch=64)
+TRAINING = TrainingShape(batch=64)
 
 
 def of(**fields):
@@ -77,15 +77,15 @@ def test_stages_hold_their_blocks_and_what_is_in_flight():
 
 
 def test_the_state_alone_is_sharded_beside_ddp():
-    found = memory_of(NET, Candidate("ddp", data=8), Training(64, shard_optimiser=True))
+    found = memory_of(NET, Candidate("ddp", data=8), TrainingShape(64, shard_optimiser=True))
     assert (found.weights, found.optimiser) == (WHOLE, 2 * WHOLE // 8)
 
 
 def test_on_a_cpu_the_best_weights_are_in_the_same_memory():
-    assert memory_of(NET, Candidate("ddp", data=8), Training(64, on_cpu=True)).host == WHOLE
+    assert memory_of(NET, Candidate("ddp", data=8), TrainingShape(64, on_cpu=True)).host == WHOLE
 
 
 def test_a_rank_holds_the_whole_net_before_it_is_cut():
-    cut = memory_of(NET, Candidate("fsdp", data=64), Training(64))
+    cut = memory_of(NET, Candidate("fsdp", data=64), TrainingShape(64))
     assert cut.whole == WHOLE
     assert cut.total >= WHOLE > cut.weights

@@ -5,7 +5,7 @@ import pytest
 
 from models.planner.candidates import Candidate
 from models.planner.machines import read_machine
-from models.planner.memory import Training
+from models.planner.memory import TrainingShape
 from models.planner.planning import needed_gb, plan
 from models.planner.profile import Profiler
 from models.project_spec.blocks import Model
@@ -16,7 +16,7 @@ SEVEN_BILLION = {"width": 8192, "layers": 9, "heads": 64}
 
 
 def test_a_small_net_takes_the_simplest_plan(make_profiler):
-    found = plan(make_profiler("mlp", TABLE), read_machine("8xA100"), Training(4096), BASE)
+    found = plan(make_profiler("mlp", TABLE), read_machine("8xA100"), TrainingShape(4096), BASE)
     assert found.best is not None
     assert found.best.candidate.parallel == "ddp"
     assert all(one.fits for one in found.estimates if not one.obstacle)
@@ -30,7 +30,7 @@ def profiler():
 
 @pytest.fixture(scope="module")
 def large(profiler):
-    return plan(profiler, read_machine("8xH100"), Training(256, "bf16"), BASE)
+    return plan(profiler, read_machine("8xH100"), TrainingShape(256, "bf16"), BASE)
 
 
 def test_seven_billion_do_not_fit_whole_and_are_sharded(large):
@@ -51,7 +51,7 @@ def test_those_that_fit_come_first_and_the_quickest_of_them(large):
 
 
 def test_when_nothing_fits_as_it_is_memory_is_spared(profiler):
-    found = plan(profiler, read_machine("2xH100"), Training(2048, "bf16"), BASE)
+    found = plan(profiler, read_machine("2xH100"), TrainingShape(2048, "bf16"), BASE)
     assert found.best is not None
     assert {"train.accumulate", "train.recompute"} & set(found.best.candidate.overrides())
 
@@ -59,25 +59,25 @@ def test_when_nothing_fits_as_it_is_memory_is_spared(profiler):
 def test_a_net_that_no_rank_can_make_whole_is_no_plan(profiler):
     """Whatever would hold a part of it: every rank makes the whole net first."""
     small = read_machine("8xH100").model_copy(update={"memory_gb": 28.0})
-    assert not any(one.fits for one in plan(profiler, small, Training(8, "bf16"), BASE).estimates)
+    assert not any(one.fits for one in plan(profiler, small, TrainingShape(8, "bf16"), BASE).estimates)
     host = read_machine("8xH100").model_copy(update={"host_memory_gb": 200.0})
-    found = plan(profiler, host, Training(256, "bf16"), BASE)
+    found = plan(profiler, host, TrainingShape(256, "bf16"), BASE)
     assert found.best is None
     assert "each of the 8 ranks of a node makes the whole net" in found.reasons[0]
     assert "80 GB on a device and 200 GB of the node: take a smaller net" in found.reasons[0]
 
 
 def test_what_can_never_fit_says_what_is_needed(profiler):
-    found = plan(profiler, read_machine("2xL4"), Training(64, "bf16"), BASE)
+    found = plan(profiler, read_machine("2xL4"), TrainingShape(64, "bf16"), BASE)
     assert found.best is None
     assert found.reasons[0].startswith("Nothing can start: each of the 2 ranks of a node makes the whole net")
     larger = read_machine("2xL4").model_copy(update={"memory_gb": 33.0})
-    assert plan(profiler, larger, Training(64, "bf16"), BASE).reasons[0].startswith("Nothing fits: the least is")
+    assert plan(profiler, larger, TrainingShape(64, "bf16"), BASE).reasons[0].startswith("Nothing fits: the least is")
 
 
 def test_without_a_peak_there_are_no_times_but_memory(make_profiler):
     machine = read_machine("8xA100").model_copy(update={"peak_tflops": {}})
-    found = plan(make_profiler("mlp", TABLE), machine, Training(4096), BASE)
+    found = plan(make_profiler("mlp", TABLE), machine, TrainingShape(4096), BASE)
     assert all(one.duration is None for one in found.estimates)
     assert found.best is not None
     assert "No times" in found.reasons[-1]

@@ -5,7 +5,7 @@ import pytest
 
 from models.errors import UsageError
 from models.project_spec.blocks import Parallel, Train
-from models.project_spec.parallel_dims import Layout, check_plan
+from models.project_spec.parallel_dims import ParallelDims, check_plan
 
 PLANS = Parallel.__args__
 
@@ -13,7 +13,7 @@ PLANS = Parallel.__args__
 @pytest.mark.parametrize("plan", PLANS)
 @pytest.mark.parametrize("size", [4, 8, 12])
 def test_every_rank_has_its_own_place_and_every_example_one_speaker(plan, size):
-    layout = Layout.of(Train(parallel=plan, ranks=size), size)
+    layout = ParallelDims.of(Train(parallel=plan, ranks=size), size)
     assert layout.size == size
     places = {tuple(layout.place(rank).values()) for rank in range(size)}
     assert len(places) == size
@@ -36,13 +36,13 @@ def test_every_rank_has_its_own_place_and_every_example_one_speaker(plan, size):
     ],
 )
 def test_defaults_of_each_plan(plan, ranks, expected):
-    layout = Layout.of(Train(parallel=plan, ranks=ranks), ranks)
+    layout = ParallelDims.of(Train(parallel=plan, ranks=ranks), ranks)
     found = {name: getattr(layout, name) for name in ("pipeline", "replicate", "shard", "tensor")}
     assert {name: count for name, count in found.items() if count > 1} == expected
 
 
 def test_neighbours_share_layers_and_stages_are_far_apart():
-    layout = Layout(pipeline=2, replicate=2, tensor=2, plan="ddp+tp")
+    layout = ParallelDims(pipeline=2, replicate=2, tensor=2, plan="ddp+tp")
     assert [layout.place(rank)["tensor"] for rank in range(4)] == [0, 1, 0, 1]
     assert [layout.place(rank)["pipeline"] for rank in range(8)] == [0] * 4 + [1] * 4
 
@@ -78,11 +78,11 @@ def test_what_cannot_be_is_refused_with_what_could(settings, said):
 
 @pytest.mark.parametrize(("kind", "ranks"), list(product(["gpipe", "1f1b", "interleaved"], [2, 4])))
 def test_a_pipeline_has_pieces_enough_for_its_stages(kind, ranks):
-    large = Layout.of(Train(parallel="pp", pipeline=kind, ranks=ranks), ranks)
+    large = ParallelDims.of(Train(parallel="pp", pipeline=kind, ranks=ranks), ranks)
     assert large.microbatches == 2 * ranks * large.stages_a_rank
-    small = Layout.of(Train(parallel="pp", pipeline=kind, ranks=ranks, batch=ranks), ranks)
+    small = ParallelDims.of(Train(parallel="pp", pipeline=kind, ranks=ranks, batch=ranks), ranks)
     assert small.microbatches == ranks
 
 
 def test_one_process_has_no_plan():
-    assert Layout.of(Train(parallel="fsdp+tp"), 1) == Layout()
+    assert ParallelDims.of(Train(parallel="fsdp+tp"), 1) == ParallelDims()

@@ -5,10 +5,10 @@ from html.parser import HTMLParser
 
 import pytest
 
-from models.export.variants import Measured
-from models.judge.verdict import Cost, Difference, Estimate, Gate, Parity, Slice, Verdict
+from models.export.variants import VariantMeasurement
+from models.judge.verdict import Difference, Estimate, Gate, Parity, ServingCost, Slice, Verdict
 from models.project_spec.blocks import Judge
-from models.report.card import Card, Picture, Snippet, render_card, traffic_light
+from models.report.card import Card, Figure, Snippet, render_card, traffic_light
 from models.report.style import draw
 
 VOID = {"meta", "img", "br", "hr", "link", "input"}
@@ -61,7 +61,7 @@ def verdict(**more):
         "over_baseline": Difference(value=0.25, low=0.2, high=0.3, p_value=0.002, reached=True),
         "slices": [Slice(column="origin", value="<JFK>", num_samples=40, challenger=estimate, lost=True, p_holm=0.01)],
         "metrics": {"roc_auc": {"challenger": 0.7512, "champion": 0.74, "baseline": None}},
-        "challenger_cost": Cost(latency_ms=0.03, size_mb=1.2),
+        "challenger_cost": ServingCost(latency_ms=0.03, size_mb=1.2),
         "parity": Parity(max_difference=1e-7, tolerance=1e-5, num_examples=64),
         "digests": {"target": "ab12"},
     }
@@ -74,7 +74,7 @@ def card(**more):
         "project": "flights",
         "verdict": verdict(),
         "version": "4",
-        "figures": [Picture("ROC", "How well late flights are ranked.", picture)],
+        "figures": [Figure("ROC", "How well late flights are ranked.", picture)],
         "data": {"rows": 336_776},
         "schema": [{"column": "carrier", "kind": "categorical"}, {"column": "distance"}],
         "training": {"epochs": 10},
@@ -113,7 +113,7 @@ def test_every_text_of_a_user_is_escaped():
         project=evil,
         description=evil,
         verdict=verdict(reasons=reasons, metric=evil, metrics={evil: {"challenger": 1.0}}, digests={evil: evil}),
-        figures=[Picture(evil, evil, b"<svg/>", "verdict", evil)],
+        figures=[Figure(evil, evil, b"<svg/>", "verdict", evil)],
         data={evil: evil},
         schema=[{evil: evil}],
         settings={evil: [evil]},
@@ -155,9 +155,9 @@ def test_the_light_says_whether_it_may_serve(decision, gates, light):
 
 def test_the_variants_stand_with_the_costs_and_say_which_is_served_and_why_not_the_others():
     table = [
-        Measured(name="fp32", size_bytes=9000, latency_ms=0.05, value=0.75, loss=0.0, most_lost=0.0),
-        Measured(name="int8_static", size_bytes=3000, latency_ms=0.04, value=0.74, loss=0.01, served=True),
-        Measured(name="pruned", how="half <of> the units", refused="may lose 0.2"),
+        VariantMeasurement(name="fp32", size_bytes=9000, latency_ms=0.05, value=0.75, loss=0.0, most_lost=0.0),
+        VariantMeasurement(name="int8_static", size_bytes=3000, latency_ms=0.04, value=0.74, loss=0.01, served=True),
+        VariantMeasurement(name="pruned", how="half <of> the units", refused="may lose 0.2"),
     ]
     html = render_card(card(variants=table))
     part = html[html.index("<h3>Variants</h3>") : html.index("<h2>Data</h2>")]

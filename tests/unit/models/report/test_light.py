@@ -2,14 +2,14 @@
 
 import pytest
 
-from models.report.facts import Data, Disk, Loop, Service, Standing, Waiting
+from models.report.facts import DiskUsage, IngestSummary, LastLoop, PendingApproval, ServiceSummary, VersionSummary
 from models.report.light import light, workspace_light
 from models.triggers.signal import Signal
 from tests.told_facts import NOW, facts, findings, verdict, window
 
 GB = 10**9
 ASKED = Signal(id="s", kind="person", at=NOW, reason="Ada asked")
-ROOM = Disk(free_bytes=50 * GB, total_bytes=100 * GB)
+ROOM = DiskUsage(free_bytes=50 * GB, total_bytes=100 * GB)
 
 
 def test_a_champion_that_nobody_watches_is_green_by_its_verdict() -> None:
@@ -22,7 +22,7 @@ def test_a_champion_that_nobody_watches_is_green_by_its_verdict() -> None:
 
 def test_a_champion_that_a_person_promoted_against_its_verdict_does_not_hold_it() -> None:
     refused = verdict(decision="keep", reasons=["Not promoted. Refused by: champion"])
-    told = light(facts(champion=Standing(version="3", verdict=refused)))
+    told = light(facts(champion=VersionSummary(version="3", verdict=refused)))
     assert (told.colour, told.reason) == (
         "amber",
         "champion 3 was promoted by hand against its verdict (Not promoted. Refused by: champion); not watched yet",
@@ -36,8 +36,8 @@ def test_what_the_watch_found_decides_once_it_looked() -> None:
 
 def test_a_decayed_champion_is_red_and_every_other_trouble_follows() -> None:
     watch = findings(window(1), state="red", reason="roc_auc 0.65 is under 0.72")
-    waiting = Waiting(flow_run="x", reason="rows came", since=NOW, until=NOW + 9)
-    told = light(facts(watch=watch, waiting=waiting, loop=Loop(state="killed", loop_id="l-1", step="train")))
+    waiting = PendingApproval(flow_run="x", reason="rows came", since=NOW, until=NOW + 9)
+    told = light(facts(watch=watch, waiting=waiting, loop=LastLoop(state="killed", loop_id="l-1", step="train")))
     assert told.colour == "red"
     assert told.reasons[0] == "roc_auc 0.65 is under 0.72"
     assert "l-1 was killed at train: a run goes on where it was" in told.reasons[1]
@@ -59,19 +59,27 @@ def test_a_watch_without_a_whole_window_yet_says_so() -> None:
     ("told", "colour", "words"),
     [
         ({"error": "project.yaml:3: data.sorce: unknown"}, "red", "project.yaml:3"),
-        ({"data": Data(status="rejected", failing=["delay: too long (3 rows break it)"])}, "red", "delay: too long"),
-        ({"data": Data(status="warned", failing=["sex: nulls"])}, "amber", "sex: nulls"),
         (
-            {"data": Data(feedback={"joined": 94, "unfit": 5, "rejected": 1})},
+            {"data": IngestSummary(status="rejected", failing=["delay: too long (3 rows break it)"])},
+            "red",
+            "delay: too long",
+        ),
+        ({"data": IngestSummary(status="warned", failing=["sex: nulls"])}, "amber", "sex: nulls"),
+        (
+            {"data": IngestSummary(feedback={"joined": 94, "unfit": 5, "rejected": 1})},
             "amber",
             "5 do not fit the source's columns",
         ),
-        ({"loop": Loop(state="failed", loop_id="l-2", step="train")}, "amber", "loop l-2 failed at train"),
-        ({"loop": Loop(state="rejected", loop_id="l-2", step="ingest")}, "red", "l-2: the data was rejected at ingest"),
+        ({"loop": LastLoop(state="failed", loop_id="l-2", step="train")}, "amber", "loop l-2 failed at train"),
+        (
+            {"loop": LastLoop(state="rejected", loop_id="l-2", step="ingest")},
+            "red",
+            "l-2: the data was rejected at ingest",
+        ),
         ({"undecided": [ASKED]}, "amber", "asked at 2027-01-15 08:00 UTC, not decided yet: Ada asked"),
         ({"undecided": [ASKED, ASKED]}, "amber", "Ada asked (and 1 more)"),
         ({"champion": None}, "amber", "there is no champion"),
-        ({"champion": None, "loop": Loop()}, "amber", "no loop was run yet"),
+        ({"champion": None, "loop": LastLoop()}, "amber", "no loop was run yet"),
     ],
 )
 def test_what_waits_for_a_person_is_not_green(told: dict, colour: str, words: str) -> None:
@@ -85,11 +93,13 @@ def test_every_line_of_a_broken_spec_is_a_reason() -> None:
 
 
 def test_data_that_merely_drifts_needs_nobody() -> None:
-    assert light(facts(data=Data(status="warned", drifting=["distance: column kl divergence"]))).colour == "green"
+    assert (
+        light(facts(data=IngestSummary(status="warned", drifting=["distance: column kl divergence"]))).colour == "green"
+    )
 
 
 def test_rejected_data_is_not_told_twice_as_a_failed_loop() -> None:
-    told = light(facts(data=Data(status="rejected"), loop=Loop(state="failed", loop_id="l-3")))
+    told = light(facts(data=IngestSummary(status="rejected"), loop=LastLoop(state="failed", loop_id="l-3")))
     assert told.reasons == ["the last data was rejected"]
 
 
@@ -106,14 +116,14 @@ def test_an_empty_workspace_says_how_to_begin() -> None:
 
 @pytest.mark.parametrize(("free", "colour"), [(1.5, "amber"), (0.4, "red"), (2.5, "green")])
 def test_a_nearly_full_disk_is_said_before_it_is_full(free: float, colour: str) -> None:
-    assert workspace_light([facts()], {}, Disk(free_bytes=int(free * GB), total_bytes=100 * GB)).colour == colour
+    assert workspace_light([facts()], {}, DiskUsage(free_bytes=int(free * GB), total_bytes=100 * GB)).colour == colour
 
 
 def test_a_service_that_does_not_stay_up_is_named() -> None:
-    services = {"worker": Service(state="failed", detail="exited 1"), "mlflow": Service(state="stopped")}
+    services = {"worker": ServiceSummary(state="failed", detail="exited 1"), "mlflow": ServiceSummary(state="stopped")}
     told = workspace_light([facts()], services, ROOM)
     assert (told.colour, told.reasons) == ("red", ["the service worker is failed: exited 1"])
 
 
 def test_few_labelled_predictions_that_cannot_be_used_are_no_alarm():
-    assert light(facts(data=Data(feedback={"joined": 95, "unfit": 5}))).colour == "green"
+    assert light(facts(data=IngestSummary(feedback={"joined": 95, "unfit": 5}))).colour == "green"

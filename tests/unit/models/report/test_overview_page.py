@@ -8,7 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.report import overview_page as page
-from models.report.facts import Data, Ended, Loop, Search, Service, Store, Waiting
+from models.report.facts import (
+    FinishedLoop,
+    IngestSummary,
+    LastLoop,
+    PendingApproval,
+    SearchSummary,
+    ServiceSummary,
+    StoreUsage,
+)
 from models.report.overview_page import Link, front_page, render_project, tool_links
 from models.triggers.signal import Decision, Signal
 from tests.told_facts import NOW, facts, findings, window, workspace
@@ -55,21 +63,26 @@ def full() -> dict[str, object]:
         "watch": findings(*[window(number) for number in range(12)], window(12, decayed=True)),
         "decisions": [Decision(signal=signal, at=NOW - 60, action="wait", reasons=["cooldown"], until=NOW + 3600)],
         "history": [
-            Ended(loop_id="l-1", ended=NOW - 9, outcome="kept", trigger="new_data", seconds=340.0, reason="Kept.")
+            FinishedLoop(
+                loop_id="l-1", ended=NOW - 9, outcome="kept", trigger="new_data", seconds=340.0, reason="Kept."
+            )
         ],
-        "waiting": Waiting(flow_run="r", reason="12,000 rows came", since=NOW - 60, until=NOW + 999),
-        "data": Data(status="warned", failing=["sex: nulls"], rows=344, ingested=NOW - 5),
+        "waiting": PendingApproval(flow_run="r", reason="12,000 rows came", since=NOW - 60, until=NOW + 999),
+        "data": IngestSummary(status="warned", failing=["sex: nulls"], rows=344, ingested=NOW - 5),
         "owed": ["train"],
     }
 
 
 def test_the_first_page_tells_who_needs_a_person_first() -> None:
-    services = {"prefect": Service(state="running", url="http://127.0.0.1:4200"), "worker": Service(state="failed")}
+    services = {
+        "prefect": ServiceSummary(state="running", url="http://127.0.0.1:4200"),
+        "worker": ServiceSummary(state="failed"),
+    }
     told = workspace(
         facts(name="well"),
         facts(name="sick", error="broken"),
         services=services,
-        stores=[Store(name="mlflow", size_bytes=1_740_000)],
+        stores=[StoreUsage(name="mlflow", size_bytes=1_740_000)],
         sized=NOW - 60,
     )
     seen = Outline(page.render_index(told))
@@ -180,15 +193,15 @@ def test_mlflows_page_is_asked_for_runs_and_models() -> None:
 
 def test_links_lead_to_the_very_thing() -> None:
     where = {"prefect": "http://p", "mlflow": "http://m", "optuna": "http://o"}
-    waiting = Waiting(flow_run="r", reason="rows came", since=NOW, until=NOW + 9)
-    told = facts(loop=Loop(flow_run="f-1"), search=Search(study="flights-1"), waiting=waiting)
+    waiting = PendingApproval(flow_run="r", reason="rows came", since=NOW, until=NOW + 9)
+    told = facts(loop=LastLoop(flow_run="f-1"), search=SearchSummary(study="flights-1"), waiting=waiting)
     assert [link.address for link in tool_links(told, where)] == [
         "http://m/#/models/flights?workflowType=machine_learning",
         "http://p/runs/flow-run/f-1",
         "http://p/runs/flow-run/r",
         "http://o/study/flights-1",
     ]
-    before = facts(champion=None, challenger=None, loop=Loop(), search=Search(), waiting=None)
+    before = facts(champion=None, challenger=None, loop=LastLoop(), search=SearchSummary(), waiting=None)
     assert [link.address for link in tool_links(before, where)] == ["http://p/runs"], "its first loop has not begun"
     assert tool_links(told, {}) == []
 

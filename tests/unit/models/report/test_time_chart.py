@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from models.judge.verdict import Estimate
-from models.report.time_chart import HEIGHT, WIDTH, Scale, metric_chart, spark, ticks, volume_chart
+from models.report.time_chart import HEIGHT, WIDTH, AxisScale, metric_chart, spark, ticks, volume_chart
 from tests.told_facts import NOW, window
 
 
@@ -74,4 +74,4 @@ def test_ticks_are_few_round_and_inside(low: float, span: float) -> None:
 
 
 def test_a_scale_of_one_value_does_not_divide_by_zero() -> None:
-    assert Scale(3.0, 3.0, 0.0, 10.0).at(3.0) == 0.0
+    assert AxisScale(3.0, 3.0, 0.0, 10.0).at(3.0) == 0.0

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from models.judge.verdict import Estimate
-from models.monitoring.report import Findings, Window
+from models.monitoring.report import MonitoringReport, Window
 from models.project_spec.release import ReturnOn
 from models.serving.auto_rollback import at_least, fallen, trouble_of
 
@@ -66,7 +66,7 @@ def window(version, begin, decayed, realised=0.7, whole=True):
 
 
 def findings(*windows):
-    return Findings(project="tiny", at=0.0, metric="roc_auc", windows=list(windows))
+    return MonitoringReport(project="tiny", at=0.0, metric="roc_auc", windows=list(windows))
 
 
 def test_a_realised_metric_that_fell_where_the_one_before_held_costs_the_place():

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.data.preparation import Target
+from models.data.preparation import TargetEncoding
 from models.errors import DataError
 from models.serving.feedback import checked, rows_of_csv
 from models.serving.mlflow_scoring import LONGEST_ID
@@ -14,7 +14,9 @@ from tests.served_models import preparation_of
 
 
 def of(classes, dtype):
-    return preparation_of("binary").model_copy(update={"target": Target(name="y", classes=classes, dtype=dtype)})
+    return preparation_of("binary").model_copy(
+        update={"target": TargetEncoding(name="y", classes=classes, dtype=dtype)}
+    )
 
 
 TEXT = of(["no", "yes"], "string")

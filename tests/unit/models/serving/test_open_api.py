@@ -7,7 +7,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from models.inference.loaded_model import Served
+from models.inference.loaded_model import LoadedModel
 from models.serving.open_api import document
 from tests.served_models import write_served
 
@@ -15,15 +15,15 @@ TASKS = ("binary", "multiclass", "regression", "image", "series", "language")
 
 
 @pytest.fixture(scope="module")
-def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Served]:
+def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, LoadedModel]:
     place = tmp_path_factory.mktemp("models")
     for task in TASKS:
         write_served(place / task, task)
-    return {task: Served(task, "3", place / task) for task in TASKS}
+    return {task: LoadedModel(task, "3", place / task) for task in TASKS}
 
 
 @pytest.fixture(scope="module")
-def told(models: dict[str, Served]) -> dict[str, Any]:
+def told(models: dict[str, LoadedModel]) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(json.dumps(document(models, "1")))
     return found
 
@@ -45,12 +45,12 @@ def test_every_address_of_every_model_is_in_it(told: dict[str, Any]) -> None:
         assert f"/models/{task}/invocations" in told["paths"]
 
 
-def test_one_model_needs_no_name(told: dict[str, Any], models: dict[str, Served], tmp_path: Path) -> None:
+def test_one_model_needs_no_name(told: dict[str, Any], models: dict[str, LoadedModel], tmp_path: Path) -> None:
     assert "/invocations" not in told["paths"]
     assert "/invocations" in document({"binary": models["binary"]}, "1")["paths"]
 
 
-def test_a_token_is_asked_everywhere_but_where_orchestrators_ask(models: dict[str, Served]) -> None:
+def test_a_token_is_asked_everywhere_but_where_orchestrators_ask(models: dict[str, LoadedModel]) -> None:
     assert "security" not in document(models, "1")
     told = document(models, "1", needs_token=True)
     assert told["components"]["securitySchemes"] == {"token": {"type": "http", "scheme": "bearer"}}
@@ -115,7 +115,9 @@ def test_predictions_name_the_classes(told: dict[str, Any]) -> None:
     assert schemas["language.Prediction"]["required"] == ["next_character", "probability", "bits_per_char"]
 
 
-def test_labels_are_what_the_target_may_be_and_a_text_has_none(told: dict[str, Any], models: dict[str, Served]) -> None:
+def test_labels_are_what_the_target_may_be_and_a_text_has_none(
+    told: dict[str, Any], models: dict[str, LoadedModel]
+) -> None:
     assert "/models/language/feedback" not in told["paths"]
     assert "/feedback" in document({"binary": models["binary"]}, "1")["paths"]
     assert "/feedback" not in document({"language": models["language"]}, "1")["paths"]

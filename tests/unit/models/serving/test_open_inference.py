@@ -9,15 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from models.errors import DataError
-from models.inference.tensor_specs import Port
-from models.serving.open_inference import Inference, described, inference_of, timeout_of, written
+from models.inference.tensor_specs import TensorSpec
+from models.serving.open_inference import InferenceRequest, described, inference_of, timeout_of, written
 
 X = {"name": "x", "shape": [2], "datatype": "FP64"}
-PORTS = [Port("label", "BYTES", (-1,)), Port("chances", "FP32", (-1, 2))]
+PORTS = [TensorSpec("label", "BYTES", (-1,)), TensorSpec("chances", "FP32", (-1, 2))]
 OUTPUTS = {"label": np.array(["a", "é"], object), "chances": np.array([[0.5, 0.5], [np.nan, 1]], np.float32)}
 
 
-def read(**request: object) -> Inference:
+def read(**request: object) -> InferenceRequest:
     return inference_of(json.dumps({"inputs": [{**X, "data": [1, None]}], **request}).encode())
 
 
@@ -121,7 +121,7 @@ def test_the_lengths_of_header_and_body_must_agree() -> None:
 
 
 def test_an_answer_of_json_is_flat_and_has_null_for_no_number() -> None:
-    made = written(Inference({}, id="q"), OUTPUTS, PORTS, "tiny", "3", "key")
+    made = written(InferenceRequest({}, id="q"), OUTPUTS, PORTS, "tiny", "3", "key")
     assert made.json_bytes is None
     assert json.loads(made.body) == {
         "model_name": "tiny",
@@ -136,7 +136,7 @@ def test_an_answer_of_json_is_flat_and_has_null_for_no_number() -> None:
 
 
 def test_an_answer_of_bytes_says_where_they_begin_and_how_many_there_are() -> None:
-    made = written(Inference({}, outputs={"chances": True, "label": False}), OUTPUTS, PORTS, "tiny", "3", "key")
+    made = written(InferenceRequest({}, outputs={"chances": True, "label": False}), OUTPUTS, PORTS, "tiny", "3", "key")
     told = json.loads(made.body[: made.json_bytes])
     assert "id" not in told
     assert [output["name"] for output in told["outputs"]] == ["chances", "label"]
@@ -155,7 +155,7 @@ def test_a_timeout_is_in_microseconds_and_0_is_none() -> None:
 
 
 def test_a_models_metadata() -> None:
-    told = described("tiny", ["3", "2"], [Port("x", "FP64", (-1,))], PORTS)
+    told = described("tiny", ["3", "2"], [TensorSpec("x", "FP64", (-1,))], PORTS)
     assert told["versions"] == ["3", "2"]
     assert told["inputs"] == [{"name": "x", "datatype": "FP64", "shape": [-1]}]
     assert told["platform"] == "onnx_onnxv1"

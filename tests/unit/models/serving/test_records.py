@@ -4,11 +4,11 @@ import numpy as np
 import orjson
 import pytest
 
-from models.data.preparation import Characters, Numeric, Pixels
-from models.inference.loaded_model import Answer
-from models.inference.rows import Rows
+from models.data.preparation import ImageInput, NumericInput, TextInput
+from models.inference.loaded_model import Prediction
+from models.inference.rows import InputRows
 from models.project_spec.blocks import Image
-from models.serving.records import Recorder, label_record, part_of, sampled
+from models.serving.records import PredictionRecorder, label_record, part_of, sampled
 from models.serving.releases import place_of
 from tests.served_models import preparation_of
 
@@ -17,10 +17,10 @@ FEED = {"x": np.array([1.5, np.nan]), "c": np.array(["u", ""], object)}
 
 def record(task="binary", outputs=None, extra=None, redacted=(), preparation=None, feed=FEED, numbers=None):
     outputs = outputs or {"probabilities": np.array([[0.25, 0.75], [0.5, 0.5]], np.float32)}
-    answer = Answer("tiny", "3", outputs)
+    answer = Prediction("tiny", "3", outputs)
     found = preparation or preparation_of(task)
-    rows = Rows(feed, extra or {}, numbers)
-    return orjson.loads(Recorder(found, redacted).record(["a", "b"], 7, rows, answer))
+    rows = InputRows(feed, extra or {}, numbers)
+    return orjson.loads(PredictionRecorder(found, redacted).record(["a", "b"], 7, rows, answer))
 
 
 def test_a_request_to_a_binary_model():
@@ -56,7 +56,7 @@ def test_what_is_redacted_is_nowhere_in_the_record():
 
 
 def test_numbers_in_one_array_are_written_as_those_of_many():
-    numeric = [Numeric(name=name, fill=0.0) for name in "xyz"]
+    numeric = [NumericInput(name=name, fill=0.0) for name in "xyz"]
     three = preparation_of("regression").model_copy(update={"numeric": numeric, "categorical": []})
     matrix = np.arange(6.0).reshape(3, 2)
     feed, said = dict(zip("xyz", matrix, strict=True)), {"prediction": np.zeros(2)}
@@ -67,14 +67,14 @@ def test_numbers_in_one_array_are_written_as_those_of_many():
 
 
 def test_pictures_are_kept_as_given_and_texts_not_at_all():
-    shown = Pixels(image=Image(column="digit", height=2, width=2), mean=[0.0], std=[1.0])
+    shown = ImageInput(image=Image(column="digit", height=2, width=2), mean=[0.0], std=[1.0])
     pictures = preparation_of("binary").model_copy(update={"kind": "image", "pixels": shown})
     pixels = np.arange(8, dtype=np.uint8).reshape(2, 2, 2, 1)
     found = record(preparation=pictures, feed={"image": pixels}, extra={"more": [1, 2]})
     assert (found["texts"], found["raw"]) == ({}, {"more": [1, 2]})
     assert found["pictures"] == {"digit": [{"bytes": "AAECAw=="}, {"bytes": "BAUGBw=="}]}
     assert "pictures" not in record(preparation=pictures, feed={"image": pixels}, redacted=["digit"])
-    characters = Characters(column="line", alphabet="ab", length=4, stride=4)
+    characters = TextInput(column="line", alphabet="ab", length=4, stride=4)
     texts = preparation_of("binary").model_copy(update={"kind": "text", "task": "language", "characters": characters})
     said = {"bits_per_char": np.array([2.5, 1.0])}
     found = record(preparation=texts, feed={"text": np.array(["ab", "ba"], object)}, outputs=said)
@@ -112,7 +112,7 @@ def test_a_share_is_the_same_rows_whoever_draws_and_says_nothing_of_the_canary()
 
 
 def test_an_answer_of_some_rows():
-    answer = Answer("tiny", "1", {"prediction": np.arange(4.0)})
-    rows, found = part_of(Rows({"x": np.arange(4)}, {"why": list("abcd")}), answer, [0, 3])
+    answer = Prediction("tiny", "1", {"prediction": np.arange(4.0)})
+    rows, found = part_of(InputRows({"x": np.arange(4)}, {"why": list("abcd")}), answer, [0, 3])
     assert found.outputs["prediction"].tolist() == [0.0, 3.0]
     assert (rows.feed["x"].tolist(), rows.extra) == ([0, 3], {"why": ["a", "d"]})

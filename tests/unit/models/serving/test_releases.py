@@ -6,10 +6,10 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from models.project_spec.release import CanaryRule
-from models.serving.releases import PLAN, Canary, Plan, Release, place_of, release_of, taken_back, wanted
+from models.serving.releases import PLAN, Canary, Release, ReleasePlan, place_of, release_of, taken_back, wanted
 
 AT = 1000.0
-NONE = Plan()
+NONE = ReleasePlan()
 BY_DEGREES = CanaryRule(share=0.25, minutes=10)
 
 
@@ -49,7 +49,7 @@ def test_a_refused_version_is_told_and_the_old_one_goes_on():
 
 
 def test_a_plan_is_tried_beside_its_champion_and_ends_with_it():
-    plan = Plan(canary=Canary(version="2", share=0.1), shadow="3")
+    plan = ReleasePlan(canary=Canary(version="2", share=0.1), shadow="3")
     now = after(answering("1"), "1", plan)
     assert (now.stable, now.canary, now.shadow, now.loaded) == ("1", plan.canary, "3", ["1", "2"])
     assert after(now, "1", plan, {"2": "damaged"}).canary is None
@@ -59,11 +59,11 @@ def test_a_plan_is_tried_beside_its_champion_and_ends_with_it():
 
 def test_a_shadow_alone_changes_no_answer():
     now = answering("1")
-    assert after(now, "1", Plan(shadow="2")).generation == now.generation
+    assert after(now, "1", ReleasePlan(shadow="2")).generation == now.generation
 
 
 def test_a_canary_gives_its_share_back_and_is_not_tried_again_until_the_plan_ends():
-    plan = Plan(canary=Canary(version="2", share=0.1))
+    plan = ReleasePlan(canary=Canary(version="2", share=0.1))
     now = after(answering("1"), "1", plan)
     back = taken_back(now, "2", "errors", AT)
     assert back is not None
@@ -118,16 +118,16 @@ def test_keys_are_spread_evenly_and_a_larger_share_keeps_its_callers():
 
 
 def test_what_was_written_is_read_back():
-    now = after(answering("1"), "1", Plan(canary=Canary(version="2", share=0.1)), {"3": "damaged"})
+    now = after(answering("1"), "1", ReleasePlan(canary=Canary(version="2", share=0.1)), {"3": "damaged"})
     assert release_of(now.model_dump(mode="json")) == now
     assert release_of({}) is None
 
 
 def test_a_plan_is_read_from_the_champions_tags_and_a_strange_one_is_none():
-    plan = Plan(canary=Canary(version="2", share=0.1), shadow="3")
-    assert Plan.of_tags({PLAN: plan.model_dump_json()}) == plan
+    plan = ReleasePlan(canary=Canary(version="2", share=0.1), shadow="3")
+    assert ReleasePlan.of_tags({PLAN: plan.model_dump_json()}) == plan
     assert plan.versions == ["2", "3"]
     for strange in ("", "{", '{"canary": 3}'):
-        assert Plan.of_tags({PLAN: strange}) == NONE
+        assert ReleasePlan.of_tags({PLAN: strange}) == NONE
     with pytest.raises(ValidationError):
         Canary(version="2", share=1.0)

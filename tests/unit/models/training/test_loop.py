@@ -5,7 +5,7 @@ import pytest
 from models.training import loop
 from models.training.checkpoints.finished import identity
 from models.training.costs.summary import MEASURED
-from models.training.job import Epoch
+from models.training.job import EpochReport
 from models.training.loop import is_better
 from models.training.rank import run_job
 from models.training.session import checkpoint_folder
@@ -55,8 +55,8 @@ def test_killed_after_any_checkpoint_gives_the_same_bits(make_job, monkeypatch, 
             session.saver.settle()
             raise Killed
 
-    original = loop.Session.checkpoint
-    monkeypatch.setattr(loop.Session, "checkpoint", counting)
+    original = loop.TrainingSession.checkpoint
+    monkeypatch.setattr(loop.TrainingSession, "checkpoint", counting)
     with pytest.raises(Killed):
         run_job(job)
     result = run_job(job)
@@ -85,7 +85,7 @@ def test_every_net_learns(make_job, kind, task, net, arguments):
 
 
 def test_an_epoch_reports_what_was_agreed(make_job):
-    seen: list[Epoch] = []
+    seen: list[EpochReport] = []
     run_job(make_job(arguments={"hidden": 8}), lambda epoch: seen.append(epoch) or True)
     assert [(epoch.epoch, epoch.epochs) for epoch in seen] == [(1, 3), (2, 3), (3, 3)]
     assert set(seen[0].values) - MEASURED == {"train_loss", "val_loss", "val_accuracy", "lr"}

@@ -58,8 +58,8 @@ def test_killed_in_any_stage_gives_the_same_bits(make_job, monkeypatch, checkpoi
         if len(taken) == checkpoint:
             raise Killed
 
-    original = loop.Session.checkpoint
-    monkeypatch.setattr(loop.Session, "checkpoint", counting)
+    original = loop.TrainingSession.checkpoint
+    monkeypatch.setattr(loop.TrainingSession, "checkpoint", counting)
     with pytest.raises(Killed):
         run_job(job)
     assert taken[-1] == {2: "pretrain", 7: "teacher-1", 14: "killed"}[checkpoint]

@@ -3,7 +3,7 @@ import json
 import pytest
 
 from models.errors import UsageError
-from models.training.job import TREES_FILE, Epoch
+from models.training.job import TREES_FILE, EpochReport
 from models.training.rank import run_job
 
 
@@ -12,7 +12,7 @@ class Killed(BaseException):
 
 
 def kill_at(epoch: int):
-    def report(now: Epoch) -> bool:
+    def report(now: EpochReport) -> bool:
         if now.epoch == epoch:
             raise Killed
         return True

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from models.project_spec.watch_and_retrain import QuietHours, Retrain
 from models.triggers.policy import BUDGET_SPAN_S, decide, losses_in_a_row, quiet_until
-from models.triggers.signal import Kind, Past, PastLoop, Signal
+from models.triggers.signal import Kind, PastLoop, ProjectHistory, Signal
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC).timestamp()
 DAY_S = 86400.0
@@ -33,23 +33,25 @@ def a_policy(**more: Any) -> Retrain:
 
 
 def test_a_named_trigger_retrains_and_says_why() -> None:
-    decision = decide(a_policy(), a_signal(), Past(), NOW)
+    decision = decide(a_policy(), a_signal(), ProjectHistory(), NOW)
     assert (decision.action, decision.reasons) == ("retrain", ["roc_auc .71 is under .73"])
 
 
 def test_a_trigger_that_is_not_named_waits_but_schedule_and_person_always_may() -> None:
-    assert decide(a_policy(), a_signal("drift"), Past(), NOW).action == "wait"
+    assert decide(a_policy(), a_signal("drift"), ProjectHistory(), NOW).action == "wait"
     for kind in ("schedule", "person"):
-        assert decide(Retrain(), a_signal(kind), Past(), NOW).action == "retrain"
+        assert decide(Retrain(), a_signal(kind), ProjectHistory(), NOW).action == "retrain"
 
 
 def test_every_objection_is_told_and_until_is_the_last_of_them() -> None:
     loops = [a_loop(NOW - hours * 3600, "kept", device_seconds=50.0) for hours in (30, 20, 1)]
     policy = a_policy(cooldown_s=7200, budget_device_s=100, breaker=3, breaker_s=DAY_S)
-    decision = decide(policy, a_signal(), Past(loops=loops), NOW)
+    decision = decide(policy, a_signal(), ProjectHistory(loops=loops), NOW)
     assert [reason.split(":")[0] for reason in decision.reasons] == ["cooldown", "budget", "circuit breaker"]
     assert decision.until == NOW - 20 * 3600 + BUDGET_SPAN_S
-    short = decide(policy.model_copy(update={"min_new_labels": 5}), a_signal(), Past(loops=loops, new_labels=3), NOW)
+    short = decide(
+        policy.model_copy(update={"min_new_labels": 5}), a_signal(), ProjectHistory(loops=loops, new_labels=3), NOW
+    )
     assert "3 new labelled rows, expected 5" in short.reasons
     assert short.until is None  # nobody knows when labels come
 
@@ -57,43 +59,43 @@ def test_every_objection_is_told_and_until_is_the_last_of_them() -> None:
 def test_a_person_overrides_what_they_may_and_it_is_said() -> None:
     loops = [a_loop(NOW - 60 * i, "kept") for i in (3, 2, 1)]
     policy = a_policy(min_new_labels=10, ask=True, quiet={"begin": 11, "end": 13})
-    decision = decide(policy, a_signal("person"), Past(loops=loops), NOW)
+    decision = decide(policy, a_signal("person"), ProjectHistory(loops=loops), NOW)
     assert decision.action == "retrain"
     assert len([reason for reason in decision.reasons if reason.startswith("overridden by a person")]) == 4
-    busy = decide(policy, a_signal("person"), Past(loops=loops, running="flights-1"), NOW)
+    busy = decide(policy, a_signal("person"), ProjectHistory(loops=loops, running="flights-1"), NOW)
     assert busy.action == "wait"
     assert busy.reasons[0] == "loop flights-1 runs now: one at a time"
     spent = [a_loop(NOW - DAY_S, device_seconds=7.0)]
-    broke = decide(a_policy(budget_device_s=5), a_signal("person"), Past(loops=spent), NOW)
+    broke = decide(a_policy(budget_device_s=5), a_signal("person"), ProjectHistory(loops=spent), NOW)
     assert broke.until == NOW - DAY_S + BUDGET_SPAN_S
 
 
 def test_asking_first_is_for_all_but_persons_and_one_question_at_a_time() -> None:
     policy = a_policy(ask=True)
-    assert decide(policy, a_signal(), Past(), NOW).action == "ask"
-    assert decide(policy, a_signal(), Past(asking="s0"), NOW).action == "wait"
-    assert decide(policy, a_signal("person"), Past(asking="s0"), NOW).action == "retrain"
+    assert decide(policy, a_signal(), ProjectHistory(), NOW).action == "ask"
+    assert decide(policy, a_signal(), ProjectHistory(asking="s0"), NOW).action == "wait"
+    assert decide(policy, a_signal("person"), ProjectHistory(asking="s0"), NOW).action == "retrain"
 
 
 def test_a_signal_counts_once_and_is_answered_by_a_loop_that_began_after_it() -> None:
-    past = Past(loops=[a_loop(NOW - 9000)], signals=frozenset({"s1"}))
+    past = ProjectHistory(loops=[a_loop(NOW - 9000)], signals=frozenset({"s1"}))
     assert decide(a_policy(), a_signal(), past, NOW).action == "wait"
     early = a_signal(name="s2", at=NOW - 10000)
     assert "has answered it" in decide(a_policy(), early, past, NOW).reasons[0]
-    failed = Past(loops=[a_loop(NOW - 9000, "failed")])
+    failed = ProjectHistory(loops=[a_loop(NOW - 9000, "failed")])
     assert decide(a_policy(), early, failed, NOW).action == "retrain"
 
 
 def test_the_breaker_opens_after_losses_in_a_row_and_one_more_loss_opens_it_again() -> None:
     policy = a_policy(breaker=2, breaker_s=DAY_S)
     lost = [a_loop(NOW - 5 * DAY_S, "kept"), a_loop(NOW - DAY_S / 2, "failed")]
-    decision = decide(policy, a_signal(), Past(loops=lost), NOW)
+    decision = decide(policy, a_signal(), ProjectHistory(loops=lost), NOW)
     assert decision.action == "wait"
     assert decision.until == NOW + DAY_S / 2
     later = NOW + DAY_S
-    assert decide(policy, a_signal(at=later), Past(loops=lost), later).action == "retrain"
+    assert decide(policy, a_signal(at=later), ProjectHistory(loops=lost), later).action == "retrain"
     again = [*lost, a_loop(later, "kept")]
-    assert decide(policy, a_signal(at=later + 7200), Past(loops=again), later + 7200).action == "wait"
+    assert decide(policy, a_signal(at=later + 7200), ProjectHistory(loops=again), later + 7200).action == "wait"
 
 
 def test_a_person_closes_the_breaker_and_rejected_data_does_not_count() -> None:
@@ -107,11 +109,11 @@ def test_a_person_closes_the_breaker_and_rejected_data_does_not_count() -> None:
 
 def test_a_loop_that_ended_in_the_future_does_not_block_for_ever() -> None:
     policy = a_policy(cooldown_s=3600, budget_device_s=10)
-    skewed = Past(loops=[a_loop(NOW + 5, device_seconds=5.0)])  # the clock was corrected by some seconds
+    skewed = ProjectHistory(loops=[a_loop(NOW + 5, device_seconds=5.0)])  # the clock was corrected by some seconds
     decision = decide(policy, a_signal(), skewed, NOW)
     assert decision.until == NOW + 3605
     assert "clock went back" in decision.reasons[0]
-    years = Past(loops=[a_loop(NOW + 10 * 365 * DAY_S, "kept", device_seconds=50.0)])
+    years = ProjectHistory(loops=[a_loop(NOW + 10 * 365 * DAY_S, "kept", device_seconds=50.0)])
     assert decide(policy, a_signal(), years, NOW).action == "retrain"
 
 
@@ -137,7 +139,7 @@ def test_an_hour_that_comes_twice_is_quiet_twice() -> None:
 
 def test_until_never_falls_into_quiet_hours() -> None:
     policy = a_policy(quiet={"begin": 13, "end": 18}, cooldown_s=7200)
-    decision = decide(policy, a_signal(), Past(loops=[a_loop(NOW - 60)]), NOW)
+    decision = decide(policy, a_signal(), ProjectHistory(loops=[a_loop(NOW - 60)]), NOW)
     assert decision.until == NOW + 6 * 3600
 
 
@@ -174,7 +176,7 @@ def test_deciding_is_deterministic_and_always_gives_a_reason(
     policy: Retrain, quiet: QuietHours | None, before: list[PastLoop], kind: Kind, later: float
 ) -> None:
     policy = policy.model_copy(update={"quiet": quiet})
-    past, signal = Past(loops=before), a_signal(kind)
+    past, signal = ProjectHistory(loops=before), a_signal(kind)
     decision = decide(policy, signal, past, NOW + later)
     assert decision == decide(policy, signal, past, NOW + later)
     assert decision.reasons
@@ -186,7 +188,7 @@ def test_deciding_is_deterministic_and_always_gives_a_reason(
 def test_what_is_allowed_stays_allowed_while_nothing_happens(
     policy: Retrain, before: list[PastLoop], first: float, more: float
 ) -> None:
-    past = Past(loops=before)
+    past = ProjectHistory(loops=before)
     if decide(policy, a_signal(), past, NOW + first).action != "wait":
         assert decide(policy, a_signal(), past, NOW + first + more).action != "wait"
 
@@ -196,7 +198,7 @@ def test_what_is_allowed_stays_allowed_while_nothing_happens(
 def test_until_is_the_first_moment_at_which_it_is_weighed_otherwise(
     policy: Retrain, quiet: QuietHours | None, before: list[PastLoop], share: float
 ) -> None:
-    policy, past = policy.model_copy(update={"quiet": quiet}), Past(loops=before)
+    policy, past = policy.model_copy(update={"quiet": quiet}), ProjectHistory(loops=before)
     decision = decide(policy, a_signal(at=NOW + 1), past, NOW + 1)
     if decision.until is not None:
         assert decide(policy, a_signal(at=NOW + 1), past, decision.until).action != "wait"
@@ -210,7 +212,7 @@ def test_until_is_the_first_moment_at_which_it_is_weighed_otherwise(
 def test_a_storm_of_a_thousand_signals_gives_one_retrain(cooldown_s: float, loop_s: float, queued: bool) -> None:
     """Signals of one minute, weighed while the loop runs, or one after the other once it has ended."""
     policy = a_policy(cooldown_s=cooldown_s)
-    past, retrained = Past(), 0
+    past, retrained = ProjectHistory(), 0
     for number in range(1000):
         signal = a_signal("new_data", f"s{number}", NOW + number / 1000)
         now = NOW + 1 + (loop_s if queued and retrained else 0)

@@ -3,19 +3,19 @@
 import pyarrow as pa
 import pytest
 
-from models.data.preparation import Characters, Preparation, Target
+from models.data.preparation import Preparation, TargetEncoding, TextInput
 from models.errors import DataError, UsageError
 from models.validation.labels import checked_labels
 
 
-def of(target: Target, task: str = "binary") -> Preparation:
+def of(target: TargetEncoding, task: str = "binary") -> Preparation:
     return Preparation(kind="table", task=task, target=target)
 
 
-SPECIES = of(Target(name="species", classes=["Adelie", "Gentoo"], dtype="string"))
-LATE = of(Target(name="late", classes=["false", "true"], dtype="boolean"))
-STARS = of(Target(name="stars", classes=["1", "5"], dtype="integer"))
-PRICE = of(Target(name="price"), "regression")
+SPECIES = of(TargetEncoding(name="species", classes=["Adelie", "Gentoo"], dtype="string"))
+LATE = of(TargetEncoding(name="late", classes=["false", "true"], dtype="boolean"))
+STARS = of(TargetEncoding(name="stars", classes=["1", "5"], dtype="integer"))
+PRICE = of(TargetEncoding(name="price"), "regression")
 
 
 def checked(table: dict, preparation: Preparation = SPECIES, id_column: str = "id") -> list[tuple[str, str]]:
@@ -71,8 +71,8 @@ def test_mistakes_are_told_with_row_and_cure(table, preparation, told):
 
 
 def test_a_text_has_no_labels():
-    characters = Characters(column="text", length=2, stride=2, alphabet="ab")
-    text = Preparation(kind="text", task="language", target=Target(name="next"), characters=characters)
+    characters = TextInput(column="text", length=2, stride=2, alphabet="ab")
+    text = Preparation(kind="text", task="language", target=TargetEncoding(name="next"), characters=characters)
     with pytest.raises(UsageError, match="no labels"):
         checked({"id": ["a"], "label": ["b"]}, text)
 

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from models.report.facts import Waiting
+from models.report.facts import PendingApproval
 from tasks.dashboard.approvals import answer, wish
 from tasks.host.workspace import Workspace
 from tasks.prefect import flow_runs
 from tasks.prefect.events import waiting as events_waiting
 
 RUN = "6f9619ff-8b86-4011-b42d-00c04fc964ff"
-QUESTION = Waiting(flow_run=RUN, reason="rows came", since=0, until=9)
+QUESTION = PendingApproval(flow_run=RUN, reason="rows came", since=0, until=9)
 
 
 class Prefect(BaseHTTPRequestHandler):

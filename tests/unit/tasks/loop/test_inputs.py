@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from models.pipeline.records import Record
+from models.pipeline.records import StepRecord
 from models.pipeline.steps import Step
 from tasks.loop.inputs import Input, Inputs
 
@@ -16,7 +16,9 @@ def inputs(tmp_path: Path) -> Inputs:
     def left(step: str) -> Input:
         (tmp_path / step / "figures").mkdir(parents=True)
         (tmp_path / step / "figures" / "b.svg").touch()
-        record = Record(step=step, key="k", parts={}, digest=f"d-{step}", result={"n": 3}, loop_id="l", finished=0.0)
+        record = StepRecord(
+            step=step, key="k", parts={}, digest=f"d-{step}", result={"n": 3}, loop_id="l", finished=0.0
+        )
         return Input(record, {"best.json": tmp_path / step / "best.json"}, tmp_path / step, STEP)
 
     return Inputs(STEP, {name: left(name) for name in STEP.after}, lambda name: f"the {name}")

@@ -10,8 +10,8 @@ import pytest
 from models.errors import StoreError, UsageError
 from models.pipeline import keys as identity
 from models.pipeline.keys import code_parts, key_of
-from models.pipeline.records import Record, digest_of
-from models.pipeline.steps import BY_NAME, STEPS, Planned
+from models.pipeline.records import StepRecord, digest_of
+from models.pipeline.steps import BY_NAME, STEPS, PlannedStep
 from models.project_spec.reader import read_spec
 from tasks.host.workspace import Project
 from tasks.loop.ledger import FRESH, ORIGIN, REFERENCES, Ledger
@@ -49,14 +49,14 @@ def ledger_of(project: Project, *overrides: str) -> Ledger:
 def record_all(project: Project, *overrides: str, validated: Path | None = None) -> None:
     """Records as a loop leaves them, with a real output file for ingest."""
     ledger = ledger_of(project, *overrides)
-    done: dict[str, Record] = {}
+    done: dict[str, StepRecord] = {}
     project.raw.parent.mkdir(parents=True, exist_ok=True)
     project.raw.write_text("raw")
     for number, step in enumerate(STEPS):
         parts = ledger.parts(step, done)
         path = {"ingest": project.raw, "validate-prepared": validated}.get(step.name)
         outputs = {ledger.records.name(path): ledger.hashes.of(path)} if path else {}
-        done[step.name] = Record(
+        done[step.name] = StepRecord(
             step=step.name,
             key=key_of(parts),
             parts=parts,
@@ -69,7 +69,7 @@ def record_all(project: Project, *overrides: str, validated: Path | None = None)
         ledger.records.save(done[step.name])
 
 
-def planned(project: Project, *overrides: str) -> dict[str, Planned]:
+def planned(project: Project, *overrides: str) -> dict[str, PlannedStep]:
     return {item.step: item for item in ledger_of(project, *overrides).plan()}
 
 
@@ -184,9 +184,9 @@ def test_a_ready_net_counts_by_its_code(project: Project, net: str, module: str)
     assert "code:models/nets/rnn.py" not in parts
 
 
-def done_before(step: Any) -> dict[str, Record]:
+def done_before(step: Any) -> dict[str, StepRecord]:
     return {
-        name: Record(
+        name: StepRecord(
             step=name, key="k", parts={}, digest="d", loop_id="l", finished=0.0, result={"weights_sha256": "w"}
         )
         for name in (*step.after, "train")

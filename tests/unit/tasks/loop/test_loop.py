@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from models.errors import StoreError, UsageError
-from models.pipeline.records import Record
+from models.pipeline.records import StepRecord
 from tasks.host import processes
 from tasks.host.workspace import Project
 from tasks.loop.loop import OWNER, Done, Inputs, Loop, name_loop, new_loop_id, open_stage, read_book
@@ -38,7 +38,7 @@ def project(make_project: MakeProject) -> Project:
     return make_project("tiny")
 
 
-def ingest(loop: Loop, content: str = "raw", calls: list[Path] | None = None) -> tuple[Record, bool]:
+def ingest(loop: Loop, content: str = "raw", calls: list[Path] | None = None) -> tuple[StepRecord, bool]:
     def act(_: Inputs, folder: Path) -> Done:
         if calls is not None:
             calls.append(folder)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from models.errors import DataError, GateRefused, StoreError, TrainingError
-from models.pipeline.records import Record
+from models.pipeline.records import StepRecord
 from tasks.host.workspace import Project
 from tasks.loop.history import read_loops
 from tasks.loop.loop import Loop, open_loop, open_stage
@@ -28,7 +28,7 @@ def loop(project: Project) -> Loop:
 
 
 def did(loop: Loop, step: str, **result: Any) -> None:
-    loop.done[step] = Record(step=step, key="k", parts={}, digest="d", result=result, loop_id=loop.id, finished=1.0)
+    loop.done[step] = StepRecord(step=step, key="k", parts={}, digest="d", result=result, loop_id=loop.id, finished=1.0)
     loop.ran.append(step)
 
 

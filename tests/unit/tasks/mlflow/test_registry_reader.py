@@ -10,7 +10,7 @@ from threading import Thread
 import pytest
 
 from models.errors import StoreError
-from models.pipeline.records import Record, Records
+from models.pipeline.records import StepRecord, StepRecords
 from tasks.host import stores
 from tasks.host.workspace import Workspace
 from tasks.mlflow.registry_reader import Version, aliased, refuse_lost
@@ -56,8 +56,8 @@ def test_a_store_that_lost_what_was_registered_in_it_is_no_new_one(
 
     def registered(store: str) -> None:
         result = {"version": "3", "store": store}
-        record = Record(step="register", key="k", parts={}, digest="d", result=result, loop_id="l", finished=1.0)
-        Records(workspace.state / "projects" / "tiny" / "records", workspace.root).save(record)
+        record = StepRecord(step="register", key="k", parts={}, digest="d", result=result, loop_id="l", finished=1.0)
+        StepRecords(workspace.state / "projects" / "tiny" / "records", workspace.root).save(record)
 
     refuse_lost(workspace, "tiny")
     registered("own")

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from models.backtest.ordered import Ordered, in_time_order
-from models.backtest.periods import Cut, Period, Rows
-from models.backtest.replay import Trained
+from models.backtest.ordered import TimeOrderedRows, in_time_order
+from models.backtest.periods import Period, PeriodRule, RowRange
+from models.backtest.replay import TrainingOutcome
 from models.export.export import export
 from models.project_spec.reader import read_spec
-from models.training.job import Job, Result
+from models.training.job import TrainingJob, TrainingResult
 from models.training.rank import run_job
 from tasks.host.workspace import Project, Workspace
 from tasks.loop.loop import Silent
@@ -38,9 +38,9 @@ class HereGang:
     """Runs jobs in this process: the same code, without a child."""
 
     def __init__(self) -> None:
-        self.jobs: list[Job] = []
+        self.jobs: list[TrainingJob] = []
 
-    def run(self, job: Job) -> Result:
+    def run(self, job: TrainingJob) -> TrainingResult:
         self.jobs.append(job)
         return run_job(job)
 
@@ -64,7 +64,7 @@ class First(NamedTuple):
     """The first model of a project, and the workspace that has it."""
 
     root: Path
-    trained: Trained
+    trained: TrainingOutcome
     num_jobs: int
 
 
@@ -81,7 +81,7 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> First:
     project.folder.mkdir(parents=True)
     project.spec_path.write_text(SPEC)
     here, gang = world(project)
-    return First(root, here.train(Rows(0, KNOWN), None, None), len(gang.jobs))
+    return First(root, here.train(RowRange(0, KNOWN), None, None), len(gang.jobs))
 
 
 @pytest.fixture
@@ -91,8 +91,8 @@ def project(tmp_path: Path, first: First) -> Project:
     return project_in(tmp_path)
 
 
-def past_of(project: Project, table: pa.Table) -> Ordered:
-    return in_time_order(table, read_spec(project.spec_path).data, Cut(rows=100))
+def past_of(project: Project, table: pa.Table) -> TimeOrderedRows:
+    return in_time_order(table, read_spec(project.spec_path).data, PeriodRule(rows=100))
 
 
 def world(project: Project, table: pa.Table | None = None, *overrides: str) -> tuple[Rehearsal, HereGang]:
@@ -106,7 +106,7 @@ def test_a_model_is_trained_once_and_found_by_the_next_run(project: Project, fir
     assert (first.trained.failure, first.num_jobs) == ("", 1)
     assert first.trained.device_seconds > 0
     again, idle = world(project)
-    assert again.train(Rows(0, KNOWN), None, None) == first.trained
+    assert again.train(RowRange(0, KNOWN), None, None) == first.trained
     assert (idle.jobs, again.counts.found) == ([], 1)
 
 
@@ -115,7 +115,7 @@ def test_a_model_that_was_tampered_with_is_made_again(project: Project, first: F
     whole = model.read_bytes()
     model.write_bytes(whole[:-9])
     again, gang = world(project)
-    assert again.train(Rows(0, KNOWN), None, None).model == first.trained.model
+    assert again.train(RowRange(0, KNOWN), None, None).model == first.trained.model
     assert len(gang.jobs) == 1
     assert model.read_bytes() == whole
 
@@ -125,15 +125,15 @@ def test_a_model_that_was_tampered_with_is_made_again(project: Project, first: F
 def test_rows_given_change_what_a_model_goes_by_and_others_do_not(project: Project, changed: int, start: int):
     plain, other = past_of(project, rows()), past_of(project, rows(changed))
     inside = start <= changed < KNOWN
-    assert (plain.digest(Rows(start, KNOWN)) != other.digest(Rows(start, KNOWN))) is inside
+    assert (plain.digest(RowRange(start, KNOWN)) != other.digest(RowRange(start, KNOWN))) is inside
 
 
 def test_a_future_that_differs_changes_neither_model_nor_verdict_nor_what_was_watched(project: Project):
     told = []
     for table in (rows(), rows(changed=KNOWN + 150)):
         here, gang = world(project, table)
-        model = here.train(Rows(0, KNOWN), None, None).model
-        verdict = here.judge(model, None, Rows(0, KNOWN))
+        model = here.train(RowRange(0, KNOWN), None, None).model
+        verdict = here.judge(model, None, RowRange(0, KNOWN))
         period = Period("p", 300.0, 400.0, KNOWN, KNOWN + 100)
         here.predict(model, period)
         told.append((model, verdict, here.watch(model, period, period, KNOWN + 100), len(gang.jobs)))
@@ -144,16 +144,16 @@ def test_a_future_that_differs_changes_neither_model_nor_verdict_nor_what_was_wa
 def test_settings_tell_models_apart_but_the_policy_and_the_judge_do_not(project: Project, first: First):
     key = first.trained.model
     other, gang = world(project, None, "train.epochs=6")
-    assert other.train(Rows(0, KNOWN), None, None).model != key
+    assert other.train(RowRange(0, KNOWN), None, None).model != key
     assert len(gang.jobs) == 1
     same, idle = world(project, None, "judge.margin=0.1", "retrain.on=[decay]", "watch.window=200")
-    assert same.train(Rows(0, KNOWN), None, None).model == key
+    assert same.train(RowRange(0, KNOWN), None, None).model == key
     assert idle.jobs == []
 
 
 def test_the_newest_training_rows_tell_models_apart_and_leave_the_test_rows(project: Project):
     here, gang = world(project)
-    models = {here.train(Rows(0, KNOWN), newest, None).model for newest in (None, 150)}
+    models = {here.train(RowRange(0, KNOWN), newest, None).model for newest in (None, 150)}
     assert len(models) == 2
     assert [
         here.preparation(model).rows for model in sorted(models, key=lambda key: here.preparation(key).rows["train"])
@@ -166,14 +166,14 @@ def test_the_newest_training_rows_tell_models_apart_and_leave_the_test_rows(proj
 
 def test_rows_that_cannot_be_trained_on_are_a_failure_not_an_error(project: Project):
     here, _ = world(project)
-    assert "rows" in here.train(Rows(0, 5), None, None).failure
+    assert "rows" in here.train(RowRange(0, 5), None, None).failure
 
 
 def test_what_was_not_used_for_long_goes(project: Project, first: First):
     here, _ = world(project)
     here.verdict(first.trained.model, None)
     later, _ = world(project)
-    later.train(Rows(0, KNOWN), None, None)
+    later.train(RowRange(0, KNOWN), None, None)
     later.prune(older_than_s=-1)
     folder = project.state("tiny") / "backtest"
     assert len(list((folder / "models").iterdir())) == 1

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from models.monitoring.report import Findings
+from models.monitoring.report import MonitoringReport
 from models.project_spec.reader import read_spec
 from tasks.operations import monitor as watch
 from tasks.prefect import events
@@ -48,7 +48,7 @@ def test_predictions_become_windows_and_labels_that_come_late_make_them_measured
     assert first.realised.value == pytest.approx(0.82, abs=0.06)
     assert estimates[0] == pytest.approx(first.realised.value, abs=0.05)
     assert found.num_labels == 700
-    assert Findings.model_validate_json((world.state / "watch" / "watch.json").read_text()) == found
+    assert MonitoringReport.model_validate_json((world.state / "watch" / "watch.json").read_text()) == found
 
 
 def test_the_page_lies_beside_the_findings(world: World) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from models.pipeline.records import Record, Records
+from models.pipeline.records import StepRecord, StepRecords
 from models.report.facts import ProjectFacts
 from models.triggers.signal import Decision, PastLoop, Signal
 from tasks.host import processes
@@ -47,12 +47,12 @@ def book(place: Path, project: Project, **more: object) -> None:
     (place / "loop.json").write_text(json.dumps({**given, "process": processes.identity(), **more}))
 
 
-def record(step: str, finished: float, loop_id: str = LOOP, key: str = "k", **result: object) -> Record:
-    return Record(step=step, key=key, parts={}, digest="d", result=result, loop_id=loop_id, finished=finished)
+def record(step: str, finished: float, loop_id: str = LOOP, key: str = "k", **result: object) -> StepRecord:
+    return StepRecord(step=step, key=key, parts={}, digest="d", result=result, loop_id=loop_id, finished=finished)
 
 
-def save(state: Path, project: Project, *found: Record) -> None:
-    records = Records(state / "records", project.workspace.root)
+def save(state: Path, project: Project, *found: StepRecord) -> None:
+    records = StepRecords(state / "records", project.workspace.root)
     for each in found:
         records.save(each)
 
@@ -241,8 +241,8 @@ def test_ten_thousand_loops_are_not_all_read(
         path.write_text(made.model_dump_json(indent=1))
         os.utime(path, (at, at))
     read: list[str] = []
-    validate = Record.model_validate
-    monkeypatch.setattr(Record, "model_validate", lambda given: read.append(given["key"]) or validate(given))
+    validate = StepRecord.model_validate
+    monkeypatch.setattr(StepRecord, "model_validate", lambda given: read.append(given["key"]) or validate(given))
     assert told(project).history[0].loop_id == f"l{many - 1}"
     assert len(read) < 50
 

@@ -1,6 +1,6 @@
 import pytest
 
-from models.data.preparation import Numeric, Preparation, Target
+from models.data.preparation import NumericInput, Preparation, TargetEncoding
 from models.errors import UsageError
 from models.project_spec.reader import read_spec
 from tasks.host.workspace import Project
@@ -15,8 +15,8 @@ def project(make_project: MakeProject) -> Project:
     Preparation(
         kind="table",
         task="binary",
-        target=Target(name="y", classes=["no", "yes"]),
-        numeric=[Numeric(name=f"x{i}", fill=0.0) for i in range(3)],
+        target=TargetEncoding(name="y", classes=["no", "yes"]),
+        numeric=[NumericInput(name=f"x{i}", fill=0.0) for i in range(3)],
         categorical=[],
     ).save(project.prepared)
     return project

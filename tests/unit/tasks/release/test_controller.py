@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from models.files import sha256, write_json
-from models.serving.releases import PLAN, Canary, Plan
+from models.serving.releases import PLAN, Canary, ReleasePlan
 from tasks.host import processes, stores
 from tasks.mlflow.artifacts import FILES
 from tasks.release import controller as follower
@@ -110,7 +110,7 @@ def test_a_registry_that_has_no_champion_any_more_changes_nothing(lead, enrol, c
 
 def test_what_is_planned_is_brought_and_what_cannot_be_is_said(lead, enrol):
     enrol("2", None)
-    enrol("1", plan=Plan(canary=Canary(version="2", share=0.25), shadow="9"))
+    enrol("1", plan=ReleasePlan(canary=Canary(version="2", share=0.25), shadow="9"))
     now = after(lead)
     assert (now.stable, now.canary, now.shadow) == ("1", Canary(version="2", share=0.25), None)
     assert now.refused == {"9": "tiny: there is no version 9"}

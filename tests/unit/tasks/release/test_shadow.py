@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 
 from models.feedback.log_rows import prediction_rows
-from models.inference.loaded_model import Served
+from models.inference.loaded_model import LoadedModel
 from models.project_spec.blocks import Window
-from models.serving.records import Recorder
+from models.serving.records import PredictionRecorder
 from tasks.release.shadow import answer_new
 from tasks.state import shadows
 from tasks.state.part_log import FEWEST_PARTS
@@ -43,7 +43,7 @@ def task(request):
 
 def served(tmp_path, task="binary"):
     write_served(tmp_path / "2", task)
-    return Served("tiny", "2", tmp_path / "2")
+    return LoadedModel("tiny", "2", tmp_path / "2")
 
 
 def test_each_row_is_answered_once(tmp_path, task):
@@ -111,7 +111,9 @@ def logged(state, answered, records, whole=True, redacted=()):
     """Answers as a server writes them down and the compactor moves them."""
     rows = answered.reader.of_records(records)
     ids = [str(number) for number in range(rows.num_rows)]
-    record = Recorder(answered.preparation, redacted).record(ids, 1, rows, answered.answer(rows.feed), whole=whole)
+    record = PredictionRecorder(answered.preparation, redacted).record(
+        ids, 1, rows, answered.answer(rows.feed), whole=whole
+    )
     prediction_log(state).append(prediction_rows([orjson.loads(record)]))
     return rows
 
@@ -119,7 +121,7 @@ def logged(state, answered, records, whole=True, redacted=()):
 @pytest.mark.parametrize("kind", list(GIVEN))
 def test_of_every_kind_the_shadow_says_what_it_would_have_said(tmp_path, kind):
     shadow, state = served(tmp_path, kind), tmp_path / "state"
-    rows = logged(state, Served("tiny", "1", shadow.folder), GIVEN[kind])
+    rows = logged(state, LoadedModel("tiny", "1", shadow.folder), GIVEN[kind])
     assert answer_new(state, shadow) == 2
     ids, answered, said = shadows.said(state, "2")
     assert ids == ["0", "1"]
@@ -138,7 +140,7 @@ def test_of_every_kind_the_shadow_says_what_it_would_have_said(tmp_path, kind):
 @pytest.mark.parametrize(("kind", "column"), [("image", "picture"), ("series", "y"), ("language", "line")])
 def test_what_was_redacted_is_not_there_for_a_shadow_either(tmp_path, kind, column):
     shadow, state = served(tmp_path, kind), tmp_path / "state"
-    logged(state, Served("tiny", "1", shadow.folder), GIVEN[kind], redacted=[column])
+    logged(state, LoadedModel("tiny", "1", shadow.folder), GIVEN[kind], redacted=[column])
     (table,) = prediction_log(state).scan()
     assert not {f"given.{column}", f"raw.{column}"} & set(table.column_names)
     assert answer_new(state, shadow) == 0
@@ -148,7 +150,7 @@ def test_what_was_redacted_is_not_there_for_a_shadow_either(tmp_path, kind, colu
 @pytest.mark.parametrize("kind", ["series", "language"])
 def test_what_came_before_there_was_a_shadow_is_passed_over_and_said(tmp_path, kind):
     shadow, state = served(tmp_path, kind), tmp_path / "state"
-    first = Served("tiny", "1", shadow.folder)
+    first = LoadedModel("tiny", "1", shadow.folder)
     logged(state, first, GIVEN[kind], whole=False)
     logged(state, first, GIVEN[kind])
     assert answer_new(state, shadow) == 2
@@ -157,7 +159,7 @@ def test_what_came_before_there_was_a_shadow_is_passed_over_and_said(tmp_path, k
 
 def test_a_shadow_that_looks_further_back_than_was_given_says_so(tmp_path):
     shadow, state = served(tmp_path, "series"), tmp_path / "state"
-    logged(state, Served("tiny", "1", shadow.folder), GIVEN["series"])
+    logged(state, LoadedModel("tiny", "1", shadow.folder), GIVEN["series"])
     longer = shadow.preparation.model_copy(update={"window": Window(length=5)})
     shadow.preparation = longer
     assert answer_new(state, shadow) == 0

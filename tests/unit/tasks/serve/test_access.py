@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from models.errors import UsageError
-from models.serving.http_errors import Refusal
+from models.serving.http_errors import RequestError
 from tasks.host.http_guard import DASHBOARD_TOKEN, SERVE_TOKEN, token_of
 from tasks.host.workspace import Workspace
 from tasks.release.settings import Settings
@@ -19,7 +19,7 @@ AWAY = Access("0.0.0.0", [TOKEN, OTHER], ["ml.example.org"])
 def status_of(access: Access, authorization: str = "", **more: bool) -> int:
     try:
         access.admit(authorization, "192.0.2.7", **more)
-    except Refusal as refusal:
+    except RequestError as refusal:
         return refusal.status
     return 200
 
@@ -76,7 +76,7 @@ def test_a_host_that_is_not_ours_is_refused_again_and_again(access: Access, host
         if is_let_in:
             access.check_host(host)
         else:
-            with pytest.raises(Refusal) as refused:
+            with pytest.raises(RequestError) as refused:
                 access.check_host(host)
             assert refused.value.status == 421
 

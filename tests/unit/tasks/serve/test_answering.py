@@ -10,9 +10,9 @@ import orjson
 import pytest
 
 from models.files import write_json
-from models.inference.loaded_model import Answer, Served
+from models.inference.loaded_model import LoadedModel, Prediction
 from models.serving.framing import unframed
-from models.serving.http_errors import Refusal
+from models.serving.http_errors import RequestError
 from tasks.release.loaded_versions import Shelf
 from tasks.release.settings import Settings
 from tasks.serve import scoring
@@ -76,7 +76,7 @@ def test_a_large_body_is_read_recorded_and_rendered_outside_the_event_loop(
 
         monkeypatch.setattr(owner, name, watched)
 
-    for owner, name in ((scoring, "_scoring"), (Book, "enter"), (Served, "records"), (scoring, "answered")):
+    for owner, name in ((scoring, "_scoring"), (Book, "enter"), (LoadedModel, "records"), (scoring, "answered")):
         watch(owner, name)
     watch(type(state.shelves["tiny"].pick("").reader), "of_records")  # type: ignore[union-attr]
     said = asyncio.run(scoring.score(Call(state, {}, body, {"name": "tiny"})))
@@ -125,9 +125,9 @@ def test_a_value_for_which_the_model_finds_no_number_is_refused_and_not_written_
     state: State, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chances = np.array([[0.5, 0.5], [np.nan, np.nan]], np.float32)
-    said = Answer("tiny", "2", {"label": np.array(["no", "no"], object), "probabilities": chances})
-    monkeypatch.setattr(Served, "answer", lambda *_: said)
-    with pytest.raises(Refusal, match="row 1: the model finds no number: a value lies too far") as refused:
+    said = Prediction("tiny", "2", {"label": np.array(["no", "no"], object), "probabilities": chances})
+    monkeypatch.setattr(LoadedModel, "answer", lambda *_: said)
+    with pytest.raises(RequestError, match="row 1: the model finds no number: a value lies too far") as refused:
         ask(state, name="tiny")
     assert refused.value.status == 400
     assert not segments_folder(settings.state("tiny")).exists()
@@ -155,7 +155,7 @@ def test_the_callers_ids_name_the_rows(state: State) -> None:
     ],
 )
 def test_what_is_not_answered_says_why(state: State, more: dict[str, object], status: int, said: str) -> None:
-    with pytest.raises(Refusal, match=said) as refused:
+    with pytest.raises(RequestError, match=said) as refused:
         ask(state, **more)
     assert refused.value.status == status
 
@@ -181,16 +181,16 @@ def test_only_what_the_model_does_counts_for_or_against_its_version(
     counts = Counts(state.shelves["tiny"])
     state.shelves["tiny"] = counts  # type: ignore[assignment]
     assert ask(state, name="tiny").answer.row_s == counts.row_s[0] > 0, "of its own call, not of the version's last"
-    with pytest.raises(Refusal):
+    with pytest.raises(RequestError):
         ask(state, name="tiny", deadline=0.0)
-    with pytest.raises(Refusal):
+    with pytest.raises(RequestError):
         asyncio.run(answer(state, asked({"x": ["no number"], "c": ["u"]}, name="tiny")))
     assert counts.counted == [("2", False)]
 
     def broken(*_: object) -> None:
         raise RuntimeError("the graph broke")
 
-    monkeypatch.setattr(Served, "answer", broken)
+    monkeypatch.setattr(LoadedModel, "answer", broken)
     with pytest.raises(RuntimeError):
         ask(state, name="tiny")
     assert counts.counted == [("2", False), ("2", True)]

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.inference.loaded_model import Answer
-from models.serving.http_errors import Refusal
+from models.inference.loaded_model import Prediction
+from models.serving.http_errors import RequestError
 from tasks.serve.batcher import MOST_ROWS, Engine
 
 SOON = 30.0
@@ -34,14 +34,14 @@ class Model:
     def __post_init__(self) -> None:
         self.gate.set()
 
-    def answer(self, feed: Any) -> Answer:
+    def answer(self, feed: Any) -> Prediction:
         self.began.set()
         assert self.gate.wait(SOON)
         self.batches.append(len(feed["x"]))
         if 13.0 in feed["x"]:
             raise ValueError("13")
         outputs = {"twice": feed["x"] * 2, "name": feed["x"].astype(object)}
-        return Answer(self.project, self.version, outputs, row_s=1 / len(self.batches))
+        return Prediction(self.project, self.version, outputs, row_s=1 / len(self.batches))
 
 
 def feed(*values: float) -> dict[str, np.ndarray]:
@@ -52,7 +52,7 @@ def later(seconds: float = SOON) -> float:
     return time.monotonic() + seconds
 
 
-async def held(engine: Engine, model: Model) -> asyncio.Task[Answer]:
+async def held(engine: Engine, model: Model) -> asyncio.Task[Prediction]:
     """A call that is under way until the gate opens."""
     model.gate.clear()
     first = asyncio.ensure_future(engine.answer(model, feed(0.0), later()))  # type: ignore[arg-type]
@@ -84,7 +84,7 @@ def test_what_may_take_long_does_not_hold_the_loop(case: dict[str, Any]) -> None
 
 @given(st.lists(st.lists(st.floats(-10, 10), min_size=1, max_size=5), min_size=1, max_size=6))
 def test_what_queued_meanwhile_is_one_batch_and_each_gets_its_own(asked: list[list[float]]) -> None:
-    async def play() -> list[Answer]:
+    async def play() -> list[Prediction]:
         first = await held(engine, model)
         rest = [asyncio.ensure_future(engine.answer(model, feed(*one), later())) for one in asked]  # type: ignore[arg-type]
         await queued(engine, len(asked))
@@ -140,7 +140,7 @@ def test_models_take_turns() -> None:
     order: list[str] = []
 
     class Noting(Model):
-        def answer(self, feed: Any) -> Answer:
+        def answer(self, feed: Any) -> Prediction:
             order.append(self.project)
             return super().answer(feed)
 
@@ -166,7 +166,7 @@ def test_a_full_queue_refuses_and_says_when_to_ask_again() -> None:
         first = await held(engine, model)
         second = asyncio.ensure_future(engine.answer(model, feed(1.0), later()))  # type: ignore[arg-type]
         await queued(engine, 1)
-        with pytest.raises(Refusal, match="wait already") as refused:
+        with pytest.raises(RequestError, match="wait already") as refused:
             await engine.answer(model, feed(2.0), later())  # type: ignore[arg-type]
         assert (refused.value.status, refused.value.headers) == (503, {"retry-after": "1"})
         model.gate.set()
@@ -180,7 +180,7 @@ def test_a_full_queue_refuses_and_says_when_to_ask_again() -> None:
 @pytest.mark.parametrize("call_ms", [0.1, 1.0])
 def test_a_deadline_that_passed_is_said_and_the_call_is_not_made(call_ms: float) -> None:
     async def play() -> None:
-        with pytest.raises(Refusal) as refused:
+        with pytest.raises(RequestError) as refused:
             await engine.answer(model, feed(1.0), later(-1))  # type: ignore[arg-type]
         assert refused.value.status == 504
 
@@ -193,7 +193,7 @@ def test_a_deadline_that_passed_is_said_and_the_call_is_not_made(call_ms: float)
 def test_a_deadline_passes_while_another_call_takes_long() -> None:
     async def play() -> None:
         first = await held(engine, model)
-        with pytest.raises(Refusal, match="deadline"):
+        with pytest.raises(RequestError, match="deadline"):
             await engine.answer(model, feed(1.0), later(0.01))  # type: ignore[arg-type]
         model.gate.set()
         await first
@@ -212,7 +212,7 @@ def test_what_queues_is_answered_before_the_end_and_nothing_after_it() -> None:
         closing = asyncio.ensure_future(asyncio.to_thread(engine.close))
         model.gate.set()
         await asyncio.gather(first, second, closing)
-        with pytest.raises(Refusal, match="ending"):
+        with pytest.raises(RequestError, match="ending"):
             await engine.answer(model, feed(1.0), later())  # type: ignore[arg-type]
 
     engine, model = Engine(), Model()

@@ -6,7 +6,7 @@ import zlib
 
 import pytest
 
-from models.serving.http_errors import Refusal
+from models.serving.http_errors import RequestError
 from tasks.serve.bodies import LEAST_COMPRESSED, PIECE_BYTES, answered, content_of, kind_of
 
 MOST = 10_000
@@ -53,7 +53,7 @@ def test_a_body_is_read_as_it_was_before_it_was_compressed(body: bytes, headers:
     ],
 )
 def test_a_body_that_is_not_read_says_why(body: bytes, headers: dict[str, str], status: int) -> None:
-    with pytest.raises(Refusal) as refused:
+    with pytest.raises(RequestError) as refused:
         read(body, **headers)
     assert refused.value.status == status
 

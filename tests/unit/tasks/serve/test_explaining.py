@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from models.errors import DataError
-from models.inference.loaded_model import Answer, Served
-from models.serving.http_errors import Refusal
+from models.inference.loaded_model import LoadedModel, Prediction
+from models.serving.http_errors import RequestError
 from tasks.release.settings import Settings
 from tasks.serve.answering import Answered
 from tasks.serve.batcher import Engine
@@ -17,9 +17,9 @@ from tasks.serve.state import State
 from tests.served_models import write_served
 
 
-def served(folder: Path, task: str = "binary") -> Served:
+def served(folder: Path, task: str = "binary") -> LoadedModel:
     write_served(folder, task)
-    return Served("tiny", "1", folder)
+    return LoadedModel("tiny", "1", folder)
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ def test_it_is_asked_for_in_the_query(query: bytes, asked: bool) -> None:
 
 
 def test_neither_yes_nor_no_is_refused() -> None:
-    with pytest.raises(Refusal, match="got 'perhaps', expected 1 or 0"):
+    with pytest.raises(RequestError, match="got 'perhaps', expected 1 or 0"):
         is_asked(b"explain=perhaps")
 
 
@@ -41,7 +41,7 @@ def test_every_row_is_explained_by_one_further_call(tmp_path: Path) -> None:
     calls = []
 
     class Counted(Engine):
-        async def answer(self, served: Served, feed: object, deadline: float) -> Answer:
+        async def answer(self, served: LoadedModel, feed: object, deadline: float) -> Prediction:
             calls.append(deadline - time.monotonic())
             return await super().answer(served, feed, deadline)  # type: ignore[arg-type]
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from uvicorn.config import Config
 from uvicorn.server import ServerState
 
-from models.serving.http_errors import Refusal
+from models.serving.http_errors import RequestError
 from tasks.release.settings import Settings
 from tasks.serve import calls
 from tasks.serve import fast_path as short
@@ -51,7 +51,7 @@ class Rig:
             self.took.append("short" if _has_no_task() else "long")
             await self.may_go_on.wait()
         if call.body == b"refuse":
-            raise Refusal(429, "too many", {"retry-after": "1"})
+            raise RequestError(429, "too many", {"retry-after": "1"})
         if call.body == b"fail":
             raise ValueError("a secret")
         body = orjson.dumps([call.body.decode(), dict(call.params), call.headers.get("x-a")])

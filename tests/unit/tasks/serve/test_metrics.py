@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from models.inference.loaded_model import Answer, Served
+from models.inference.loaded_model import LoadedModel, Prediction
 from models.serving.releases import Canary, Release
 from tasks.serve.metrics import MOST_CLASSES, MOST_KEPT, MOST_VERSIONS, OTHER, Metrics
 from tasks.serve.request_context import Passage
@@ -39,9 +39,9 @@ def pass_by(
 
 
 @pytest.fixture
-def served(tmp_path: Path) -> Served:
+def served(tmp_path: Path) -> LoadedModel:
     write_served(tmp_path, "binary")
-    return Served("tiny", "1", tmp_path)
+    return LoadedModel("tiny", "1", tmp_path)
 
 
 def test_requests_are_counted_by_version_and_status() -> None:
@@ -67,7 +67,7 @@ def test_versions_past_the_first_are_other() -> None:
     assert found["tiny", OTHER, "200"] == 7
 
 
-def test_predictions_are_counted_by_class_and_probability(served: Served) -> None:
+def test_predictions_are_counted_by_class_and_probability(served: LoadedModel) -> None:
     metrics = Metrics()
     metrics.answered(served, served.answer({"x": np.array([1.0, -1.0, 2.0]), "c": np.array(["u"] * 3, object)}))
     assert read(metrics, "rows_total") == {("tiny", "1"): 3}
@@ -76,7 +76,7 @@ def test_predictions_are_counted_by_class_and_probability(served: Served) -> Non
     assert (buckets["tiny", "1", "0.5"], buckets["tiny", "1", "1.0"]) == (1, 3)
 
 
-def test_of_many_rows_all_are_counted_and_none_is_kept(served: Served) -> None:
+def test_of_many_rows_all_are_counted_and_none_is_kept(served: LoadedModel) -> None:
     metrics, many = Metrics(), 1000
     metrics.answered(served, served.answer({"x": np.ones(many), "c": np.array(["u"] * many, object)}))
     pass_by(metrics)
@@ -86,11 +86,11 @@ def test_of_many_rows_all_are_counted_and_none_is_kept(served: Served) -> None:
     assert read(metrics, "probability_count") == {("tiny", "1"): many}
 
 
-def test_classes_past_the_first_are_other(served: Served) -> None:
+def test_classes_past_the_first_are_other(served: LoadedModel) -> None:
     metrics = Metrics()
     for number in range(MOST_CLASSES + 4):
         outputs = {"label": np.array([f"c{number}"], object), "probabilities": np.array([[0.4, 0.6]])}
-        metrics.answered(served, Answer("tiny", "1", outputs))
+        metrics.answered(served, Prediction("tiny", "1", outputs))
     found = read(metrics, "predictions_total")
     assert len(found) == MOST_CLASSES + 1
     assert found["tiny", "1", OTHER] == 4
@@ -98,10 +98,10 @@ def test_classes_past_the_first_are_other(served: Served) -> None:
 
 def test_predictions_of_a_regression_are_in_deviations_of_the_target(tmp_path: Path) -> None:
     write_served(tmp_path, "regression")
-    served, metrics = Served("tiny", "1", tmp_path), Metrics()
+    served, metrics = LoadedModel("tiny", "1", tmp_path), Metrics()
     target = served.preparation.target.model_copy(update={"shift": 100.0, "scale": 10.0})
     served.preparation = served.preparation.model_copy(update={"target": target})
-    metrics.answered(served, Answer("tiny", "1", {"prediction": np.array([100.0, 125.0])}))
+    metrics.answered(served, Prediction("tiny", "1", {"prediction": np.array([100.0, 125.0])}))
     buckets = read(metrics, "standard_prediction_bucket")
     assert [buckets["tiny", "1", edge] for edge in ("-0.5", "0.0", "2.0", "3.0")] == [0, 1, 1, 2]
 

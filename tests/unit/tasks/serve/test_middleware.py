@@ -10,7 +10,7 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import Response
 
-from models.serving.http_errors import Refusal
+from models.serving.http_errors import RequestError
 from tasks.release.settings import Settings
 from tasks.serve import request_context as passage
 from tasks.serve.access import Access
@@ -152,7 +152,7 @@ def test_only_an_old_client_may_leave_the_host_out() -> None:
 
 def test_a_refusal_of_the_application_is_said_with_its_headers() -> None:
     def refuse(_: Request) -> None:
-        raise Refusal(503, "busy", {"retry-after": "2"})
+        raise RequestError(503, "busy", {"retry-after": "2"})
 
     met = ask(answering=refuse)
     assert (met.status, met.body, met.headers["retry-after"]) == (503, {"error": "busy"}, "2")

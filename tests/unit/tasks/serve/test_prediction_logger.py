@@ -9,8 +9,8 @@ import pytest
 
 from models.errors import StoreError
 from models.files import write_json
-from models.inference.loaded_model import Served
-from models.inference.rows import Rows
+from models.inference.loaded_model import LoadedModel
+from models.inference.rows import InputRows
 from models.serving.framing import unframed
 from tasks.release.settings import Settings
 from tasks.serve import prediction_logger as module
@@ -37,7 +37,7 @@ def served(settings):
         write_served(folder)
         if log is not None:
             write_json(folder / "spec.json", {"serve": {"log": log}})
-        return Served("tiny", "1", folder)
+        return LoadedModel("tiny", "1", folder)
 
     return made
 
@@ -49,7 +49,7 @@ def written(settings, kind="predictions"):
 
 def enter(settings, served) -> bool:
     book = Book(settings, "tiny")
-    told = book.enter(served, IDS, Rows(FEED, EXTRA), served.answer(FEED))
+    told = book.enter(served, IDS, InputRows(FEED, EXTRA), served.answer(FEED))
     book.close()
     return told
 
@@ -88,14 +88,14 @@ def test_a_full_disk_refuses_or_answers_and_is_said_once_in_a_while(settings, se
     for _ in range(3):
         if when_full == "refuse":
             with pytest.raises(StoreError):
-                book.enter(found, IDS, Rows(FEED, EXTRA), answer)
+                book.enter(found, IDS, InputRows(FEED, EXTRA), answer)
         else:
-            assert not book.enter(found, IDS, Rows(FEED, EXTRA), answer)
+            assert not book.enter(found, IDS, InputRows(FEED, EXTRA), answer)
     with pytest.raises(StoreError):
         book.note([("a", "yes")], "Ada")
     assert caplog.text.count("the disk is full") == 1
     monkeypatch.undo()
-    assert book.enter(found, IDS, Rows(FEED, EXTRA), answer)
+    assert book.enter(found, IDS, InputRows(FEED, EXTRA), answer)
     book.close()
     assert len(written(settings)) == 1
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from models.serving.http_errors import Refusal
+from models.serving.http_errors import RequestError
 from tasks.serve.rate_limit import NEAR, SLOTS, Buckets
 
 
@@ -13,8 +13,8 @@ def path(request: pytest.FixtureRequest, tmp_path: Path) -> Path | None:
     return tmp_path / "rates" if request.param == "shared" else None
 
 
-def refused(buckets: Buckets, caller: str, now: float) -> Refusal:
-    with pytest.raises(Refusal) as met:
+def refused(buckets: Buckets, caller: str, now: float) -> RequestError:
+    with pytest.raises(RequestError) as met:
         buckets.take(caller, now=now)
     return met.value
 

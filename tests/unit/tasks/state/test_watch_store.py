@@ -6,18 +6,18 @@ import numpy as np
 import pytest
 
 from models.errors import StoreError
-from models.monitoring.examples import Examples
-from models.monitoring.tally import Tally
-from models.monitoring.windowing import Filling
+from models.monitoring.examples import KeyedPredictions
+from models.monitoring.tally import PredictionCounts
+from models.monitoring.windowing import OpenWindow
 from tasks.state import watch_store
 from tasks.state.watch_store import FILE, WatchStore, opened
 from tests.unit.models.monitoring.conftest import window
 
 
-def filled(first: int, num: int = 10, size: int = 10) -> Filling:
+def filled(first: int, num: int = 10, size: int = 10) -> OpenWindow:
     keys = np.arange(first, first + num, dtype=np.uint64)
-    examples = Examples.empty().with_more(keys, keys / 100)
-    return Filling(first, size, float(first), float(first + num), {0: Tally(num)}, [keys], examples)
+    examples = KeyedPredictions.empty().with_more(keys, keys / 100)
+    return OpenWindow(first, size, float(first), float(first + num), {0: PredictionCounts(num)}, [keys], examples)
 
 
 def firsts(store: WatchStore, version: str = "1") -> list[int]:

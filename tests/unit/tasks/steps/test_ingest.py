@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from models.errors import DataError, UserCodeError
-from models.pipeline.records import Record
+from models.pipeline.records import StepRecord
 from models.project_spec.reader import read_spec
 from tasks.host.workspace import Project
 from tasks.loop.ledger import Ledger
@@ -19,7 +19,7 @@ from tasks.tools import expectations
 from tests.conftest import MakeProject
 
 
-def ingested(project: Project, refresh: bool = False) -> tuple[Record, bool]:
+def ingested(project: Project, refresh: bool = False) -> tuple[StepRecord, bool]:
     with open_stage(project) as loop:
         loop.refresh = frozenset({"ingest"}) if refresh else frozenset()
         return ingest(loop)

@@ -4,7 +4,7 @@ import pytest
 
 from models.data.preparation import Preparation
 from models.errors import DataError
-from models.pipeline.records import Record
+from models.pipeline.records import StepRecord
 from tasks.host.workspace import Project
 from tasks.loop.loop import open_stage
 from tasks.steps.ingest import ingest
@@ -12,7 +12,7 @@ from tasks.steps.prepare import prepare
 from tests.conftest import MakeProject
 
 
-def prepared(project: Project) -> tuple[Record, bool]:
+def prepared(project: Project) -> tuple[StepRecord, bool]:
     with open_stage(project) as loop:
         ingest(loop)
         return prepare(loop)

@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 
 from models.errors import UsageError
-from models.validation.expectations import Check
+from models.validation.expectations import ExpectationCheck
 from tasks.tools.expectations import run_checks
 
 TABLE = pa.table(
@@ -19,7 +19,7 @@ TABLE = pa.table(
 
 
 def check(expectation, severity="reject", **arguments):
-    return Check(expectation=expectation, arguments=arguments, severity=severity)
+    return ExpectationCheck(expectation=expectation, arguments=arguments, severity=severity)
 
 
 BETWEEN = check("column_values_to_be_between", column="x", max_value=100)

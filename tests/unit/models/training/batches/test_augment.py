@@ -2,18 +2,18 @@ import pytest
 import torch
 
 from models.project_spec.methods import Augment
-from models.training.batches.augment import Changer, is_on
+from models.training.batches.augment import Augmenter, is_on
 
 
 def changer(**kinds):
-    return Changer.at(Augment(**kinds), seed=0, epoch=1, step=2, rank=0)
+    return Augmenter.at(Augment(**kinds), seed=0, epoch=1, step=2, rank=0)
 
 
 def test_the_same_place_gives_the_same_change_and_another_another():
     image = torch.rand(4, 1, 8, 8)
     kinds = {"rotate_degrees": 30.0, "shift_pixels": 2, "brightness": 0.2}
     assert torch.equal(changer(**kinds).move(image), changer(**kinds).move(image))
-    other = Changer.at(Augment(**kinds), seed=0, epoch=1, step=2, rank=1)
+    other = Augmenter.at(Augment(**kinds), seed=0, epoch=1, step=2, rank=1)
     assert not torch.equal(changer(**kinds).move(image), other.move(image))
 
 

@@ -3,14 +3,14 @@ import torch
 from models.data.preparation import Preparation
 from models.nets.sizes import Sizes
 from models.training.batches.examples import open_examples
-from models.training.batches.micro_batch import Batches
-from models.training.optimisation.pretrain import Hiding
+from models.training.batches.micro_batch import BatchMaker
+from models.training.optimisation.pretrain import MaskingScheme
 
 
 def batches(job, hiding=False):
     preparation = Preparation.load(job.prepared)
-    hidden = Hiding(Sizes.of(preparation), job.train.pretrain) if hiding else None
-    return Batches(job, open_examples(job, preparation)[0], hidden)
+    hidden = MaskingScheme(Sizes.of(preparation), job.train.pretrain) if hiding else None
+    return BatchMaker(job, open_examples(job, preparation)[0], hidden)
 
 
 def same(a, b):

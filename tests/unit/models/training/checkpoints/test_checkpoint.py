@@ -7,13 +7,13 @@ import torch
 from models.distributed.world import World
 from models.errors import StoreError
 from models.training.checkpoints import checkpoint as module
-from models.training.checkpoints.checkpoint import Draft, newest, read_meta, write_alone
-from models.training.checkpoints.shards import Stored
+from models.training.checkpoints.checkpoint import CheckpointDraft, newest, read_meta, write_alone
+from models.training.checkpoints.shards import StoredCheckpoint
 
 
 def write(folder, step, best=True, before=None, **more):
     tensors = {"net/a": torch.full((4,), float(step))} | ({"best/w": torch.ones(2)} if best else {})
-    return write_alone(Draft(folder, step, {"step": step}, before=before, **more), tensors)
+    return write_alone(CheckpointDraft(folder, step, {"step": step}, before=before, **more), tensors)
 
 
 def test_the_newest_is_read_and_so_many_are_kept(tmp_path):
@@ -25,7 +25,7 @@ def test_the_newest_is_read_and_so_many_are_kept(tmp_path):
     assert found == last
     assert read_meta(found) == {"step": 200}
     room = {"net/a": torch.zeros(4), "best/w": torch.zeros(2)}
-    Stored(found).load(room)
+    StoredCheckpoint(found).load(room)
     assert room["net/a"].tolist() == [200.0] * 4
     assert room["best/w"].tolist() == [1, 1]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["step-000000000010", "step-000000000200"]
@@ -74,7 +74,7 @@ def test_a_full_disk_keeps_what_was_good(tmp_path, monkeypatch):
 
 
 def test_what_a_killed_writer_left_is_no_hindrance(tmp_path):
-    draft = Draft(tmp_path, 3, {})
+    draft = CheckpointDraft(tmp_path, 3, {})
     draft.temporary.mkdir()
     (draft.temporary / "state-00007.safetensors").write_bytes(b"half")
     assert newest(tmp_path, World()) is None

@@ -11,8 +11,8 @@ from torch.distributed.tensor.parallel import ColwiseParallel, parallelize_modul
 from models.distributed.world import World
 from models.errors import StoreError
 from models.training.checkpoints import checkpoint as module
-from models.training.checkpoints.checkpoint import Draft, newest
-from models.training.checkpoints.shards import Stored, write_together
+from models.training.checkpoints.checkpoint import CheckpointDraft, newest
+from models.training.checkpoints.shards import StoredCheckpoint, write_together
 from models.training.checkpoints.state import put_optimiser, stage, take_tensors
 from tests.ranks import on_ranks
 
@@ -41,7 +41,7 @@ def write(folder, size, plan, step=1):
         optimiser.step()
         tensors, _ = take_tensors(net, optimiser)
         mine = stage(tensors) | {f"random/{world.rank}/torch": torch.tensor([world.rank])}
-        write_together(Draft(folder, step, {"from": world.rank}), mine, torch.distributed.group.WORLD)
+        write_together(CheckpointDraft(folder, step, {"from": world.rank}), mine, torch.distributed.group.WORLD)
         return {name: whole(tensor).detach().clone() for name, tensor in tensors.items()}
 
     return on_ranks(size, folder.parent, work)
@@ -51,7 +51,7 @@ def read(folder, size, plan):
     def work(world):
         net, optimiser = net_and_optimiser(world, plan)
         path = newest(folder, world)
-        stored = Stored(path)
+        stored = StoredCheckpoint(path)
         stored.load(take_tensors(net, optimiser)[0])
         put_optimiser(stored, {}, net, optimiser)
         is_sharded = any(isinstance(state["exp_avg"], DTensor) for state in optimiser.state.values())
@@ -86,7 +86,7 @@ def test_each_rank_writes_its_part_and_the_lowest_what_all_hold(tmp_path):
     path = newest(folder, World())
     sizes = {file.name: file.stat().st_size for file in path.glob("state-*")}
     assert sizes["state-00001.safetensors"] < 300 < sizes["state-00000.safetensors"]
-    assert Stored(path).shapes["random/1/torch"] == (1,)
+    assert StoredCheckpoint(path).shapes["random/1/torch"] == (1,)
 
 
 def test_a_flipped_bit_in_any_rank_s_part_is_seen_by_all(tmp_path):
@@ -114,7 +114,9 @@ def test_a_full_disk_on_one_rank_ends_all_and_keeps_what_was_good(tmp_path, monk
 
     def work(world):
         with pytest.raises(StoreError, match=r"rank 1: .*disk is full"):
-            write_together(Draft(folder, 2, {}), {f"net/{world.rank}": torch.ones(3)}, torch.distributed.group.WORLD)
+            write_together(
+                CheckpointDraft(folder, 2, {}), {f"net/{world.rank}": torch.ones(3)}, torch.distributed.group.WORLD
+            )
 
     on_ranks(2, tmp_path, work)
     assert [path.name for path in folder.iterdir()] == ["step-000000000001"]
@@ -123,7 +125,7 @@ def test_a_full_disk_on_one_rank_ends_all_and_keeps_what_was_good(tmp_path, monk
 def test_what_is_not_there_is_said(tmp_path):
     folder = tmp_path / "checkpoints"
     write(folder, 2, "ddp")
-    stored = Stored(newest(folder, World()))
+    stored = StoredCheckpoint(newest(folder, World()))
     with pytest.raises(StoreError, match=r"net/none"):
         stored.load({"net/none": torch.ones(1)})
     with pytest.raises(StoreError, match=r"Size mismatch.*net/0.bias"):
@@ -137,7 +139,7 @@ def test_a_shard_is_read_without_the_rest(tmp_path):
     def work(world):
         mesh = init_device_mesh("cpu", (2,))
         part = distribute_tensor(torch.zeros(10, 6), mesh, [Shard(1)])
-        Stored(newest(folder, world)).load({"net/0.weight": part})
+        StoredCheckpoint(newest(folder, world)).load({"net/0.weight": part})
         return part.to_local()
 
     assert torch.equal(torch.cat(on_ranks(2, tmp_path, work), dim=1), expected)

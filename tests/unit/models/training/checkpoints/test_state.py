@@ -9,8 +9,8 @@ from torch import nn
 
 from models.errors import UserCodeError
 from models.project_spec.blocks import Train
-from models.training.checkpoints.checkpoint import Draft, write_alone
-from models.training.checkpoints.shards import Stored
+from models.training.checkpoints.checkpoint import CheckpointDraft, write_alone
+from models.training.checkpoints.shards import StoredCheckpoint
 from models.training.checkpoints.state import (
     Progress,
     plain_name,
@@ -57,7 +57,7 @@ def test_net_and_optimiser_go_on_where_they_were(tmp_path):
     net, optimiser = made()
     step(net, optimiser, 1)
     tensors, scalars = take_tensors(net, optimiser)
-    stored = Stored(write_alone(Draft(tmp_path, 1, {}), stage(tensors)))
+    stored = StoredCheckpoint(write_alone(CheckpointDraft(tmp_path, 1, {}), stage(tensors)))
     step(net, optimiser, 2)
     other, other_optimiser = made()
     stored.load(take_tensors(other, other_optimiser)[0])
@@ -120,7 +120,9 @@ def test_what_else_is_kept_comes_back(tmp_path):
     first.weight += 2
     first.updates = 7
     tensors, scalars = take_extra({"average": first})
-    put_extra(Stored(write_alone(Draft(tmp_path, 1, {}), stage(tensors))), scalars, {"average": second})
+    put_extra(
+        StoredCheckpoint(write_alone(CheckpointDraft(tmp_path, 1, {}), stage(tensors))), scalars, {"average": second}
+    )
     assert (second.weight.tolist(), second.updates) == ([2, 2], 7)
 
 

@@ -80,10 +80,10 @@ def test_a_resumed_epoch_counts_what_was_spent_on_it_before(make_job, monkeypatc
         checkpoint(session)
         raise Killed
 
-    checkpoint = loop.Session.checkpoint
+    checkpoint = loop.TrainingSession.checkpoint
     with monkeypatch.context() as patched:
         patched.setattr(Meter, "so_far", slow)
-        patched.setattr(loop.Session, "checkpoint", dying)
+        patched.setattr(loop.TrainingSession, "checkpoint", dying)
         with pytest.raises(Killed):
             run_job(job)
     result = run_job(job)

@@ -2,7 +2,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from models.data.preparation import Categorical, Preparation
+from models.data.preparation import CategoricalInput, Preparation
 from models.errors import StoreError, TrainingError, UsageError
 from models.nets.build import build_net
 from models.nets.sizes import Sizes
@@ -59,14 +59,14 @@ def test_killed_on_the_way_gives_the_same_bits(make_job, trained, monkeypatch):
     start = {"freeze": ["trunk.first.*"], "lr_scale": {"trunk.head": 0.3}}
     expected = run_job(started(make_job, origin, "whole", start=start))
     job = started(make_job, origin, "killed", start=start, async_checkpoints=False)
-    original = loop.Session.checkpoint
+    original = loop.TrainingSession.checkpoint
 
     def killed(session):
         original(session)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(loop.Session, "checkpoint", killed)
+        patched.setattr(loop.TrainingSession, "checkpoint", killed)
         with pytest.raises(KeyboardInterrupt):
             run_job(job)
     result = run_job(job)
@@ -94,7 +94,7 @@ def test_another_file_than_was_meant_is_refused(make_job, trained):
 def test_categories_are_found_by_name_and_new_ones_begin_fresh(make_job, trained, tmp_path):
     job, origin = trained
     before = Preparation.load(job.prepared)
-    now = before.model_copy(update={"categorical": [Categorical(name="c", categories=["w", "x", "u"])]})
+    now = before.model_copy(update={"categorical": [CategoricalInput(name="c", categories=["w", "x", "u"])]})
     torch.manual_seed(3)
     net = build_net(Model(net="mlp", arguments=ARGUMENTS), Sizes.of(now), tmp_path)
     fresh = net.embeddings[0].weight.detach().clone()

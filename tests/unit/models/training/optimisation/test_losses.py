@@ -3,13 +3,13 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from models.data.preparation import Preparation, Target
+from models.data.preparation import Preparation, TargetEncoding
 from models.project_spec.blocks import Train
 from models.training.optimisation.losses import class_weights, loss_name, make_loss, predictions
 
 
 def preparation(task, classes=None, **target):
-    return Preparation(kind="table", task=task, target=Target(name="y", classes=classes, **target))
+    return Preparation(kind="table", task=task, target=TargetEncoding(name="y", classes=classes, **target))
 
 
 BINARY = preparation("binary", ["no", "yes"])

@@ -6,7 +6,7 @@ from models.distributed.dtensor import total_norm
 from models.distributed.mesh import Mesh
 from models.project_spec.blocks import Train
 from models.project_spec.methods import Start
-from models.project_spec.parallel_dims import Layout
+from models.project_spec.parallel_dims import ParallelDims
 from models.training.optimisation.optimisers import clip, is_fused, make_optimiser
 
 RATES = {"adagrad": 0.5, "rmsprop": 0.01}
@@ -76,7 +76,7 @@ def test_clipping_is_torch_s():
     for layer in layers:
         (10 * layer(inputs)).square().sum().backward()
     gradients = [parameter.grad for parameter in layers[0].parameters()]
-    norm = total_norm(gradients, Mesh(Layout()))
+    norm = total_norm(gradients, Mesh(ParallelDims()))
     clip(gradients, norm, 1.0)
     torch.testing.assert_close(norm, nn.utils.clip_grad_norm_(layers[1].parameters(), 1.0))
     torch.testing.assert_close(layers[0].weight.grad, layers[1].weight.grad)

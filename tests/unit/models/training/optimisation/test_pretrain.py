@@ -8,7 +8,7 @@ from models.nets.build import build_net
 from models.nets.sizes import Sizes
 from models.project_spec.blocks import Model
 from models.project_spec.methods import Pretrain
-from models.training.optimisation.pretrain import Hiding, reconstructor
+from models.training.optimisation.pretrain import MaskingScheme, reconstructor
 from models.training.rank import run_job
 
 TABLE = Sizes("table", "binary", num_numeric=3, cardinalities=(4, 5))
@@ -20,7 +20,7 @@ def generator():
 
 
 def test_giving_back_what_was_hidden_costs_nothing_and_what_was_shown_does_not_count():
-    hiding = Hiding(TABLE, Pretrain(mask=0.4))
+    hiding = MaskingScheme(TABLE, Pretrain(mask=0.4))
     inputs = {"numeric": torch.randn(30, 3), "categorical": torch.randint(0, 4, (30, 2))}
     _, target = hiding.hide(inputs, generator())
     logits = [50.0 * nn.functional.one_hot(inputs["categorical"][:, i], n) for i, n in enumerate((4, 5))]
@@ -32,7 +32,7 @@ def test_giving_back_what_was_hidden_costs_nothing_and_what_was_shown_does_not_c
 
 
 def test_whole_patches_of_an_image_are_hidden_in_all_channels():
-    hiding = Hiding(IMAGE, Pretrain(mask=0.5, patch=4))
+    hiding = MaskingScheme(IMAGE, Pretrain(mask=0.5, patch=4))
     image = torch.rand(20, 2, 9, 8) + 1
     left, target = hiding.hide({"image": image}, generator())
     hidden = target[:, 1].view(20, 2, 9, 8).bool()
