@@ -11,7 +11,7 @@ from flows.console import reporting
 from flows.console.backtesting import as_markdown, replay
 from tasks.host import stores
 from tasks.host.workspace import Workspace
-from tasks.operations.backtest import Asked, page
+from tasks.operations.backtest import BacktestRequest, page
 from tasks.platform.report_pages import address_of
 
 
@@ -37,7 +37,9 @@ def backtest(
     workspace = Workspace.find()
     stores.configure(workspace)
     chosen = workspace.project(project)
-    found = replay(chosen, overrides or [], Asked(policies or (), begin, period, label_delay), reporting.current())
+    found = replay(
+        chosen, overrides or [], BacktestRequest(policies or (), begin, period, label_delay), reporting.current()
+    )
     key = found.project.replace("_", "-")
     create_markdown_artifact(as_markdown(found), key=f"{key}-backtest", description="What other policies would do")
     address = address_of(workspace, found.project, page(chosen, found.project))

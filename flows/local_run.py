@@ -15,7 +15,7 @@ from tasks.host import server_access as prefect_access
 from tasks.host.workspace import Project, Workspace
 from tasks.loop.loop import begun_here, read_book
 from tasks.operations.reap import reap
-from tasks.prefect.prefect_server import Server, is_healthy
+from tasks.prefect.prefect_server import PrefectServer, is_healthy
 
 if TYPE_CHECKING:
     from prefect import Flow
@@ -91,11 +91,11 @@ def _prefect(workspace: Workspace) -> Iterator[None]:
         return
     if named:
         reporting.current().note(f"no Prefect server answers at {named}: going on with the workspace's own")
-    with Server(workspace).kept_up() as address:
+    with PrefectServer(workspace).kept_up() as address:
         prefect_access.use(workspace, address)
         yield
 
 
 def _wait(workspace: Workspace) -> None:
-    if Server(workspace).url() == os.environ["PREFECT_API_URL"]:
-        Server(workspace).wait()
+    if PrefectServer(workspace).url() == os.environ["PREFECT_API_URL"]:
+        PrefectServer(workspace).wait()

@@ -26,7 +26,7 @@ from tasks.host import server_access as prefect_access
 from tasks.host.workspace import Workspace
 from tasks.loop.loop import OWNER
 from tasks.prefect.flow_runs import ask
-from tasks.prefect.prefect_server import Server
+from tasks.prefect.prefect_server import PrefectServer
 from tests import warm
 
 ROOT = Path(__file__).parents[1]
@@ -216,7 +216,7 @@ class Loopline:
 
     def stop(self) -> None:
         """End the workspace's own Prefect server."""
-        Server(Workspace(self.home)).stop()
+        PrefectServer(Workspace(self.home)).stop()
 
 
 def _begin(
@@ -251,7 +251,7 @@ def prefect_server(home: Path) -> Iterator[str]:
     """
     workspace = Workspace(home)
     workspace.make()
-    server = Server(workspace)
+    server = PrefectServer(workspace)
     os.environ["LOOPLINE_SERVER_IDLE_S"] = "20"  # should these tests be killed
     leaving = filelock.FileLock(home / "leaving.lock")
     with contextlib.ExitStack() as lease:

@@ -42,7 +42,7 @@ class World:
             self.register("1")
 
     def _version(self):
-        return registry_view.Version(number=self.champion, tags={}) if self.champion else None
+        return registry_view.RegisteredVersion(number=self.champion, tags={}) if self.champion else None
 
     def _log(self, model, version, batches) -> None:
         self.told |= {step: metrics for step, (_, metrics) in batches.items()}

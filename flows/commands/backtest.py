@@ -46,9 +46,9 @@ def command(
     stores.configure(workspace)
     found = workspace.project(project)
     from flows.console.backtesting import print_backtest, replay
-    from tasks.operations.backtest import Asked, page
+    from tasks.operations.backtest import BacktestRequest, page
 
-    asked = Asked(policies, begin, period, label_delay)
+    asked = BacktestRequest(policies, begin, period, label_delay)
     result = replay(found, list(overrides), asked, reporting.for_terminal())
     if as_json:
         click.echo(result.model_dump_json(indent=2))

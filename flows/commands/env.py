@@ -12,7 +12,7 @@ import click
 from tasks.host import stores
 from tasks.host.server_access import credentials
 from tasks.host.workspace import HOME, Workspace
-from tasks.prefect.prefect_server import Server
+from tasks.prefect.prefect_server import PrefectServer
 
 
 @click.command()
@@ -24,7 +24,7 @@ def command() -> None:
     workspace = Workspace.find()
     # Without its home a loop of another workspace would keep its versions in this one's stores.
     variables = {**stores.environment(workspace), HOME: str(workspace.root)}
-    url = Server(workspace).url()
+    url = PrefectServer(workspace).url()
     if url:
         variables["PREFECT_API_URL"] = url
         variables |= credentials(workspace, {**os.environ, **variables})

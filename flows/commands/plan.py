@@ -9,7 +9,7 @@ from models.project_spec.blocks import Spec
 from models.training.spec_check import read_checked
 from tasks.host import stores
 from tasks.host.workspace import Project, Workspace
-from tasks.loop.ledger import Ledger
+from tasks.loop.ledger import StepCache
 
 WORDS = {"done": "up to date", "run": "would run", "follow": "depends"}
 MOST_REASONS = 4
@@ -41,7 +41,7 @@ def command(project: str, overrides: tuple[str, ...], cluster: str | None, as_js
     if cluster:
         _weigh(found, spec, cluster, project, as_json)
         return
-    planned = Ledger(found, spec).plan()
+    planned = StepCache(found, spec).plan()
     if as_json:
         options.print_json([{"step": item.step, "state": item.state, "reasons": item.reasons} for item in planned])
         return

@@ -10,7 +10,7 @@ from flows.commands import options
 from tasks.host import server_access as prefect_access
 from tasks.host import stores
 from tasks.host.workspace import Workspace
-from tasks.prefect.prefect_server import Server
+from tasks.prefect.prefect_server import PrefectServer
 
 
 @click.command()
@@ -26,7 +26,7 @@ def command(as_json: bool) -> None:
 
     workspace = Workspace.find()
     stores.configure(workspace)
-    url = Server(workspace).url()
+    url = PrefectServer(workspace).url()
     if url and not os.environ.get("PREFECT_API_URL"):
         prefect_access.use(workspace, url)
     done = reap(workspace)

@@ -18,7 +18,7 @@ from tasks.host.workspace import Workspace
 if TYPE_CHECKING:
     from models.serving.shadow_comparison import ShadowComparison
     from tasks.mlflow.registry import Registry
-    from tasks.release.status import Standing
+    from tasks.release.status import ReleaseStatus
 
 MOST_ENTRIES = 5
 
@@ -104,7 +104,7 @@ def _stop(registry: Registry, is_return: bool, reason: str) -> None:
         end(registry, reason, "return" if is_return else "end")
 
 
-def _show(told: Standing) -> None:
+def _show(told: ReleaseStatus) -> None:
     planned = []
     if told.plan.canary:
         planned.append(f"{told.plan.canary.share:.0%} by version {told.plan.canary.version}")

@@ -13,7 +13,7 @@ from models.errors import GateRefused
 from models.project_spec.reader import read_spec
 from tasks.host import stores
 from tasks.host.workspace import Project, Workspace
-from tasks.loop.ledger import Ledger
+from tasks.loop.ledger import StepCache
 from tasks.operations.reap import is_owed
 
 
@@ -39,13 +39,13 @@ def command(project: str, overrides: tuple[str, ...], refresh: tuple[str, ...], 
     found = workspace.project(project)
     _check_refresh(refresh)
     spec = read_spec(found.spec_path, overrides, found.shown_spec)
-    ledger = Ledger(found, spec)
+    ledger = StepCache(found, spec)
     done = not refresh and all(planned.state == "done" for planned in ledger.plan()) and not is_owed(workspace, spec)
     if not done:
         from flows.local_run import carry_round
 
         carry_round(found, spec.name, list(overrides), list(refresh))
-    _tell(found, Ledger(found, spec) if not done else ledger, as_json, ran=not done)
+    _tell(found, StepCache(found, spec) if not done else ledger, as_json, ran=not done)
 
 
 def _check_refresh(refresh: tuple[str, ...]) -> None:
@@ -56,7 +56,7 @@ def _check_refresh(refresh: tuple[str, ...]) -> None:
             raise click.BadParameter(f"no step {name!r}: one of {', '.join(BY_NAME)}", param_hint="--refresh")
 
 
-def _tell(project: Project, ledger: Ledger, as_json: bool, ran: bool) -> None:
+def _tell(project: Project, ledger: StepCache, as_json: bool, ran: bool) -> None:
     """Say what was found, what was decided and why, where the model is; exit with 3 if the verdict was to keep."""
     from flows.console.summary import summary
 

@@ -26,7 +26,7 @@ def command(projects: tuple[str, ...], names: tuple[str, ...], **given: Any) -> 
 
     Example: loopline serve penguins --port 8000
     """
-    from tasks.release.settings import Settings
+    from tasks.release.settings import ServerSettings
     from tasks.serve.__main__ import serve
 
     workspace = Workspace.find()
@@ -37,4 +37,4 @@ def command(projects: tuple[str, ...], names: tuple[str, ...], **given: Any) -> 
     told = f"{', '.join(logs)}: {scheme}://{given['host']}:{given['port']}, /openapi.json says how"
     over_grpc = f"; gRPC at port {given['grpc_port']}" if given["grpc_port"] else ""
     click.echo(f"{told}{over_grpc}; /ping says when", err=True)
-    serve(Settings(str(workspace.root), tuple(logs), names=names, logs=logs, **given))
+    serve(ServerSettings(str(workspace.root), tuple(logs), names=names, logs=logs, **given))

@@ -10,7 +10,7 @@ import click
 
 from tasks.host.workspace import Project
 from tasks.loop.loop import Reporter, open_stage
-from tasks.operations.backtest import Asked, backtest
+from tasks.operations.backtest import BacktestRequest, backtest
 from tasks.steps import ingest as ingesting
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 MOST_POLICY = 16
 
 
-def replay(project: Project, overrides: Sequence[str], asked: Asked, report: Reporter) -> Backtest:
+def replay(project: Project, overrides: Sequence[str], asked: BacktestRequest, report: Reporter) -> Backtest:
     """Replay the past of a project; one that was never ingested is ingested first.
 
     Raises:

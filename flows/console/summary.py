@@ -12,12 +12,12 @@ import click
 from models.pipeline.records import StepRecord
 from models.training.costs.summary import of_results
 from tasks.host.workspace import Project
-from tasks.loop.ledger import Ledger
+from tasks.loop.ledger import StepCache
 from tasks.loop.loop import Loop
 from tasks.platform.report_pages import address_of
 
 
-def summary(project: Project, ledger: Ledger, ran: bool) -> dict[str, Any]:
+def summary(project: Project, ledger: StepCache, ran: bool) -> dict[str, Any]:
     """What the project's last loop found and decided, as plain data. `ran` is false when nothing had to be done."""
     found = {planned.step: planned.record for planned in ledger.plan()}
     results = {step: record.result if record else {} for step, record in found.items()}

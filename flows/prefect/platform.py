@@ -12,7 +12,7 @@ from tasks.host.workspace import Workspace
 from tasks.operations.reap import reap
 from tasks.platform import platform
 from tasks.platform.services import ServiceState
-from tasks.prefect.prefect_server import Server
+from tasks.prefect.prefect_server import PrefectServer
 
 POLL_S = 1.0
 ADDRESS_POLL_S = 0.05
@@ -45,7 +45,7 @@ def bring_up(
 def _import_ahead(workspace: Workspace) -> None:
     """Import Prefect and the flows while the servers import: seconds, and Prefect reads its server's address then."""
     deadline = time.monotonic() + ADDRESS_TIMEOUT_S
-    while not Server(workspace).api():
+    while not PrefectServer(workspace).api():
         if time.monotonic() > deadline:
             return  # waiting for its health will tell what is wrong
         time.sleep(ADDRESS_POLL_S)
@@ -85,7 +85,7 @@ def take_down(workspace: Workspace, note: Callable[[str], None], ending: Ending 
     if runs and ending == "wait":
         _let_end(workspace, note)
     platform.stop_worker(workspace)
-    if Server(workspace).url():
+    if PrefectServer(workspace).url():
         tell_prefect(workspace)
     for line in reap(workspace):
         note(line)
@@ -98,7 +98,7 @@ def tell_prefect(workspace: Workspace) -> None:
     Raises:
         StoreError: There is none.
     """
-    url = Server(workspace).api()
+    url = PrefectServer(workspace).api()
     if not url:
         raise StoreError("no Prefect server runs for this workspace: `loopline up` starts one")
     prefect_access.use(workspace, url)

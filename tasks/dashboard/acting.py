@@ -1,6 +1,6 @@
 """Move the champion for a button, in a process of its own: the server that shows pages never imports MLflow.
 
-`python -m tasks.dashboard.acting ROOT` reads one `Act` as JSON from standard input and prints one `Outcome`.
+`python -m tasks.dashboard.acting ROOT` reads one `ActionRequest` as JSON from standard input and prints one `ActionResult`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tasks.host.workspace import Workspace
 TIMEOUT_S = 120.0
 
 
-class Act(BaseModel):
+class ActionRequest(BaseModel):
     """What a person asked for; `expected` is the champion that the page showed them."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -31,7 +31,7 @@ class Act(BaseModel):
     reason: str = ""
 
 
-class Outcome(BaseModel):
+class ActionResult(BaseModel):
     """What came of it, in words."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -40,7 +40,7 @@ class Outcome(BaseModel):
     text: str
 
 
-def act(workspace: Workspace, asked: Act) -> Outcome:
+def act(workspace: Workspace, asked: ActionRequest) -> ActionResult:
     """Have it done, and wait. A refusal is an outcome, not an error."""
     command = [sys.executable, "-m", __name__, str(workspace.root)]
     try:
@@ -53,17 +53,17 @@ def act(workspace: Workspace, asked: Act) -> Outcome:
             cwd=Path(__file__).parents[2],
             check=False,
         )
-        return Outcome.model_validate_json(ended.stdout)
+        return ActionResult.model_validate_json(ended.stdout)
     except subprocess.TimeoutExpired:
-        return Outcome(
+        return ActionResult(
             done=False, text=f"it took longer than {TIMEOUT_S:g} s and was ended: look again what came of it"
         )
     except ValidationError:
         print(ended.stderr, file=sys.stderr, flush=True)  # noqa: T201 - the service's log; no trace goes to a client
-        return Outcome(done=False, text="it failed; the log of this page's service says why")
+        return ActionResult(done=False, text="it failed; the log of this page's service says why")
 
 
-def carry_out(workspace: Workspace, asked: Act) -> Outcome:
+def carry_out(workspace: Workspace, asked: ActionRequest) -> ActionResult:
     """Move the champion by compare-and-swap."""
     from tasks.loop.champion import open_registry
 
@@ -71,23 +71,23 @@ def carry_out(workspace: Workspace, asked: Act) -> Outcome:
         registry = open_registry(workspace, asked.model)
         if asked.action == "rollback":
             entry = registry.rollback(asked.reason, asked.expected)
-            return Outcome(
+            return ActionResult(
                 done=True, text=f"Version {entry.after} is the champion again, version {entry.before} is not."
             )
         version = asked.version or ""
         registry.tags(version)  # a version that is not there is refused before anything moves
         entry = registry.promote(version, asked.expected, reason=asked.reason)
         before = f", in the place of version {entry.before}" if entry.before else ""
-        return Outcome(done=True, text=f"Version {entry.after} is the champion{before}.")
+        return ActionResult(done=True, text=f"Version {entry.after} is the champion{before}.")
     except LooplineError as error:
-        return Outcome(done=False, text=str(error))
+        return ActionResult(done=False, text=str(error))
 
 
 def main() -> None:
     """One act."""
     workspace = Workspace(Path(sys.argv[1]))
     stores.configure(workspace)
-    print(carry_out(workspace, Act.model_validate_json(sys.stdin.read())).model_dump_json())  # noqa: T201 - the answer
+    print(carry_out(workspace, ActionRequest.model_validate_json(sys.stdin.read())).model_dump_json())  # noqa: T201 - the answer
 
 
 if __name__ == "__main__":

@@ -21,8 +21,8 @@ from models.report import overview_page
 from models.report.facts import Overview, ProjectFacts
 from models.report.overview_page import Link
 from tasks.dashboard import api, buttons, login
-from tasks.dashboard.guard import API, REPORT_POLICY, Guard
-from tasks.dashboard.security import Gate
+from tasks.dashboard.guard import API, REPORT_POLICY, DashboardGuard
+from tasks.dashboard.security import AccessRules
 from tasks.dashboard.session import html, logout_token
 from tasks.host.workspace import Workspace
 from tasks.operations import overview as gathering
@@ -39,7 +39,7 @@ PAGE_NAMES = {
 }
 
 
-def application(workspace: Workspace, gate: Gate) -> Starlette:
+def application(workspace: Workspace, gate: AccessRules) -> Starlette:
     """The page of a workspace behind its gate."""
     routes = [
         Route("/health", health),
@@ -53,7 +53,7 @@ def application(workspace: Workspace, gate: Gate) -> Starlette:
     ]
     app = Starlette(
         routes=routes,
-        middleware=[Middleware(Guard, gate=gate)],
+        middleware=[Middleware(DashboardGuard, gate=gate)],
         exception_handlers={HTTPException: _refused, 500: _failed},
         lifespan=_measuring,
     )

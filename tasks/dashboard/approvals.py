@@ -8,11 +8,11 @@ import uuid
 from models.errors import StoreError
 from models.report.facts import PendingApproval
 from models.triggers.signal import Signal
-from tasks.dashboard.acting import Outcome
+from tasks.dashboard.acting import ActionResult
 from tasks.host.workspace import Workspace
 from tasks.prefect.events import of_signal, send
 from tasks.prefect.flow_runs import ask
-from tasks.prefect.prefect_server import Server
+from tasks.prefect.prefect_server import PrefectServer
 
 
 def wish(workspace: Workspace, project: str, reason: str, mark: str | None = None) -> tuple[Signal, bool]:
@@ -31,19 +31,19 @@ def wish(workspace: Workspace, project: str, reason: str, mark: str | None = Non
     return signal, send(workspace, of_signal(project, signal))
 
 
-def answer(workspace: Workspace, waiting: PendingApproval, approved: bool, comment: str) -> Outcome:
+def answer(workspace: Workspace, waiting: PendingApproval, approved: bool, comment: str) -> ActionResult:
     """Tell the run that waits what the person said, as if on Prefect's own page."""
-    api = Server(workspace).api()
+    api = PrefectServer(workspace).api()
     if api is None:
-        return Outcome(done=False, text="Prefect's server is not up: `loopline up`, then answer.")
+        return ActionResult(done=False, text="Prefect's server is not up: `loopline up`, then answer.")
     said = {"approve": approved, "name": "a person on the overview page", "comment": comment}
     try:
         result = ask(api, f"flow_runs/{uuid.UUID(waiting.flow_run)}/resume", {"run_input": said})
     except (StoreError, ValueError) as error:
-        return Outcome(done=False, text=f"the answer did not reach the run: {error}")
+        return ActionResult(done=False, text=f"the answer did not reach the run: {error}")
     if result.get("status") != "ACCEPT":
         why = (result.get("details") or {}).get("reason") or result.get("status")
-        return Outcome(done=False, text=f"the run does not take an answer: {why}")
-    return Outcome(
+        return ActionResult(done=False, text=f"the run does not take an answer: {why}")
+    return ActionResult(
         done=True, text="It is retrained now." if approved else "It is not retrained; that stands in the history."
     )

@@ -19,7 +19,7 @@ from starlette.routing import Route
 
 from models.report.facts import ProjectFacts
 from models.report.overview_page import render_confirm, render_message
-from tasks.dashboard.acting import Act, Outcome, act
+from tasks.dashboard.acting import ActionRequest, ActionResult, act
 from tasks.dashboard.approvals import answer, wish
 from tasks.dashboard.session import checked_form, form_token, html, logout_token, text_of
 from tasks.host.workspace import Workspace
@@ -29,7 +29,7 @@ REASON = "a person asked on the overview page"
 
 
 @dataclass(frozen=True)
-class Question:
+class Confirmation:
     """What is asked before something is done; `shown` is what the person saw and the form carries."""
 
     question: str
@@ -39,45 +39,49 @@ class Question:
 
 
 @dataclass(frozen=True)
-class Button:
+class Action:
     """How to ask (None: there is nothing to ask about now), and how to act."""
 
-    ask: Callable[[ProjectFacts], Question | None]
-    act: Callable[[Workspace, ProjectFacts, FormData], Outcome]
+    ask: Callable[[ProjectFacts], Confirmation | None]
+    act: Callable[[Workspace, ProjectFacts, FormData], ActionResult]
 
 
-def _ask_promote(project: ProjectFacts) -> Question | None:
+def _ask_promote(project: ProjectFacts) -> Confirmation | None:
     challenger, champion = project.challenger, project.champion
     if challenger is None:
         return None
     lines = [f"Its verdict: {challenger.verdict.summary}" if challenger.verdict else f"It has {challenger.metric}."]
     lines.append(f"The champion now is version {champion.version}." if champion else "There is no champion now.")
     shown = {"version": challenger.version, "champion": champion.version if champion else ""}
-    return Question(f"Make version {challenger.version} of {project.name} the champion?", lines, "Promote", shown)
+    return Confirmation(f"Make version {challenger.version} of {project.name} the champion?", lines, "Promote", shown)
 
 
-def _promote(workspace: Workspace, project: ProjectFacts, form: FormData) -> Outcome:
+def _promote(workspace: Workspace, project: ProjectFacts, form: FormData) -> ActionResult:
     version, champion = text_of(form, "version"), text_of(form, "champion")
     return act(
         workspace,
-        Act(action="promote", model=project.name, version=version, expected=champion or None, reason=_reason(form)),
+        ActionRequest(
+            action="promote", model=project.name, version=version, expected=champion or None, reason=_reason(form)
+        ),
     )
 
 
-def _ask_rollback(project: ProjectFacts) -> Question | None:
+def _ask_rollback(project: ProjectFacts) -> Confirmation | None:
     if project.previous is None or project.champion is None:
         return None
     now, before = project.champion.version, project.previous
     lines = [f"Version {before} was the champion before version {now}. A later promotion undoes it."]
-    return Question(f"Give {project.name} back to version {before}?", lines, "Roll back", {"champion": now})
+    return Confirmation(f"Give {project.name} back to version {before}?", lines, "Roll back", {"champion": now})
 
 
-def _rollback(workspace: Workspace, project: ProjectFacts, form: FormData) -> Outcome:
+def _rollback(workspace: Workspace, project: ProjectFacts, form: FormData) -> ActionResult:
     champion = text_of(form, "champion")
-    return act(workspace, Act(action="rollback", model=project.name, expected=champion or None, reason=_reason(form)))
+    return act(
+        workspace, ActionRequest(action="rollback", model=project.name, expected=champion or None, reason=_reason(form))
+    )
 
 
-def _ask_retrain(project: ProjectFacts) -> Question | None:
+def _ask_retrain(project: ProjectFacts) -> Confirmation | None:
     lines = ["Its policy weighs the wish; a person's word overrides all but a loop that runs and the budget."]
     lines.append(
         f"It would begin at {project.owed[0]}." if project.owed else "Nothing has changed since the last loop."
@@ -86,49 +90,53 @@ def _ask_retrain(project: ProjectFacts) -> Question | None:
         lines.append("Its input's contract is broken: mend the source first. Retraining now would teach the fault.")
     if project.loop.state == "running":
         lines.append(f"Loop {project.loop.loop_id} runs now: the wish will be told to wait.")
-    return Question(f"Retrain {project.name}?", lines, "Retrain")
+    return Confirmation(f"Retrain {project.name}?", lines, "Retrain")
 
 
-def _retrain(workspace: Workspace, project: ProjectFacts, form: FormData) -> Outcome:
+def _retrain(workspace: Workspace, project: ProjectFacts, form: FormData) -> ActionResult:
     signal, taken = wish(workspace, project.name, _reason(form))
     if taken:
-        return Outcome(done=True, text=f"Prefect has the wish ({signal.id}); the decision will stand on this page.")
-    return Outcome(done=True, text=f"The wish is kept ({signal.id}) until Prefect's server answers: `loopline up`.")
+        return ActionResult(
+            done=True, text=f"Prefect has the wish ({signal.id}); the decision will stand on this page."
+        )
+    return ActionResult(
+        done=True, text=f"The wish is kept ({signal.id}) until Prefect's server answers: `loopline up`."
+    )
 
 
-def _ask_approve(project: ProjectFacts) -> Question | None:
+def _ask_approve(project: ProjectFacts) -> Confirmation | None:
     return _ask_answer(project, f"Retrain {project.name}, as was asked?", "Approve")
 
 
-def _ask_refuse(project: ProjectFacts) -> Question | None:
+def _ask_refuse(project: ProjectFacts) -> Confirmation | None:
     return _ask_answer(project, f"Leave {project.name} as it is?", "Refuse")
 
 
-def _ask_answer(project: ProjectFacts, question: str, word: str) -> Question | None:
+def _ask_answer(project: ProjectFacts, question: str, word: str) -> Confirmation | None:
     waiting = project.waiting
-    return Question(question, [waiting.reason], word, {"run": waiting.flow_run}) if waiting else None
+    return Confirmation(question, [waiting.reason], word, {"run": waiting.flow_run}) if waiting else None
 
 
-def _approve(workspace: Workspace, project: ProjectFacts, form: FormData) -> Outcome:
+def _approve(workspace: Workspace, project: ProjectFacts, form: FormData) -> ActionResult:
     return _answer(workspace, project, form, approved=True)
 
 
-def _refuse(workspace: Workspace, project: ProjectFacts, form: FormData) -> Outcome:
+def _refuse(workspace: Workspace, project: ProjectFacts, form: FormData) -> ActionResult:
     return _answer(workspace, project, form, approved=False)
 
 
-def _answer(workspace: Workspace, project: ProjectFacts, form: FormData, *, approved: bool) -> Outcome:
+def _answer(workspace: Workspace, project: ProjectFacts, form: FormData, *, approved: bool) -> ActionResult:
     if project.waiting is None or project.waiting.flow_run != text_of(form, "run"):
-        return Outcome(done=False, text="That question was answered meanwhile, or waits no longer.")
+        return ActionResult(done=False, text="That question was answered meanwhile, or waits no longer.")
     return answer(workspace, project.waiting, approved, text_of(form, "reason"))
 
 
 BUTTONS = {
-    "retrain": Button(_ask_retrain, _retrain),
-    "approve": Button(_ask_approve, _approve),
-    "refuse": Button(_ask_refuse, _refuse),
-    "promote": Button(_ask_promote, _promote),
-    "rollback": Button(_ask_rollback, _rollback),
+    "retrain": Action(_ask_retrain, _retrain),
+    "approve": Action(_ask_approve, _approve),
+    "refuse": Action(_ask_refuse, _refuse),
+    "promote": Action(_ask_promote, _promote),
+    "rollback": Action(_ask_rollback, _rollback),
 }
 
 
@@ -164,7 +172,7 @@ def _press(request: Request, form: FormData) -> Response:
     return html(request, render_message(title, [outcome.text], _address(project.name)), 200 if outcome.done else 409)
 
 
-def _found(request: Request) -> tuple[Button, ProjectFacts]:
+def _found(request: Request) -> tuple[Action, ProjectFacts]:
     workspace: Workspace = request.app.state.workspace
     button = BUTTONS.get(request.path_params["action"])
     project = gathering.project_named(workspace, request.path_params["name"]) if button else None

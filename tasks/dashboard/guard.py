@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from tasks.dashboard.security import Gate
+from tasks.dashboard.security import AccessRules
 from tasks.host.http_guard import FORWARDED, is_foreign
 
 FORM_BYTES = 64 * 1024
@@ -35,10 +35,10 @@ HEADERS = {
 }
 
 
-class Guard:
+class DashboardGuard:
     """The middleware."""
 
-    def __init__(self, app: ASGIApp, gate: Gate) -> None:
+    def __init__(self, app: ASGIApp, gate: AccessRules) -> None:
         self._app = app
         self._gate = gate
 

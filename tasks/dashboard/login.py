@@ -9,7 +9,7 @@ from starlette.routing import Route
 
 from models.report.overview_page import render_login
 from tasks.dashboard.guard import safe_next
-from tasks.dashboard.security import Gate
+from tasks.dashboard.security import AccessRules
 from tasks.dashboard.session import checked_form, form_token, html, keep_session
 
 
@@ -20,7 +20,7 @@ def ask(request: Request) -> Response:
 
 async def enter(request: Request) -> Response:
     """Begin a session for whoever has the token."""
-    gate: Gate = request.app.state.gate
+    gate: AccessRules = request.app.state.gate
     form = await checked_form(request)
     secret, onward = form.get("secret", ""), safe_next(str(form.get("next", "/")))
     if not isinstance(secret, str) or not gate.knows(secret.strip()):

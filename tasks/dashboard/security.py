@@ -22,7 +22,7 @@ CLOCK_S = 60.0  # a clock may be set back a little
 
 
 @dataclass(frozen=True)
-class Gate:
+class AccessRules:
     """What decides whether a request is let in; `cookie` differs between workspaces, which share a host's cookies."""
 
     host: str
@@ -74,7 +74,7 @@ class Gate:
         return hmac.new(self.token.encode(), f"loopline|{purpose}|{text}".encode(), hashlib.sha256).hexdigest()
 
 
-def gate(workspace: Workspace, host: str, names: Iterable[str] = ()) -> Gate:
+def gate(workspace: Workspace, host: str, names: Iterable[str] = ()) -> AccessRules:
     """The gate of a page that listens on `host`; `names` are further Host names, such as a proxy's.
 
     Raises:
@@ -82,4 +82,4 @@ def gate(workspace: Workspace, host: str, names: Iterable[str] = ()) -> Gate:
         StoreError: The token's file cannot be written.
     """
     mark = hashlib.sha256(str(workspace.root).encode()).hexdigest()[:8]
-    return Gate(host, token_of(workspace), f"loopline_{mark}", own_names(host, names))
+    return AccessRules(host, token_of(workspace), f"loopline_{mark}", own_names(host, names))

@@ -7,12 +7,12 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
-from tasks.dashboard.security import SESSION_S, Gate
+from tasks.dashboard.security import SESSION_S, AccessRules
 
 
 def cookie_of(request: Request) -> str:
     """The request's session; a new one where it has none that counts, the same however often it is asked for."""
-    gate: Gate = request.app.state.gate
+    gate: AccessRules = request.app.state.gate
     if not hasattr(request.state, "session"):
         given = request.cookies.get(gate.cookie, "")
         request.state.session = given if gate.knows_session(given) else gate.begin(logged_in=False)
@@ -27,7 +27,7 @@ def html(request: Request, page: str, status: int = 200) -> Response:
 
 def keep_session(request: Request, response: Response, session: str) -> Response:
     """Set the session's cookie, out of reach of scripts and of other sites' forms."""
-    gate: Gate = request.app.state.gate
+    gate: AccessRules = request.app.state.gate
     secure = request.url.scheme == "https"
     response.set_cookie(
         gate.cookie, session, max_age=int(SESSION_S), httponly=True, samesite="lax", secure=secure, path="/"
@@ -37,13 +37,13 @@ def keep_session(request: Request, response: Response, session: str) -> Response
 
 def form_token(request: Request, path: str) -> str:
     """What a form of this session that posts to `path` must carry."""
-    gate: Gate = request.app.state.gate
+    gate: AccessRules = request.app.state.gate
     return gate.form_token(cookie_of(request), path)
 
 
 def logout_token(request: Request) -> str:
     """The token of the form that ends the session; empty on loopback, where there is no login."""
-    gate: Gate = request.app.state.gate
+    gate: AccessRules = request.app.state.gate
     return "" if gate.is_open else form_token(request, "/logout")
 
 
@@ -53,7 +53,7 @@ async def checked_form(request: Request) -> FormData:
     Raises:
         HTTPException: 403, it was made elsewhere, for another address, or too long ago.
     """
-    gate: Gate = request.app.state.gate
+    gate: AccessRules = request.app.state.gate
     form = await request.form(max_files=0, max_fields=20)
     token, session = form.get("token", ""), request.cookies.get(gate.cookie, "")
     if not isinstance(token, str) or not gate.accepts_form(token, session, request.url.path):

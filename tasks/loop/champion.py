@@ -10,7 +10,7 @@ import functools
 
 from models.errors import StoreError
 from tasks.host.workspace import Workspace
-from tasks.mlflow.registry import Entry, Registry
+from tasks.mlflow.registry import PromotionEntry, Registry
 from tasks.prefect.events import CHAMPION_MOVED, Event, send
 
 
@@ -19,7 +19,7 @@ def open_registry(workspace: Workspace, model: str) -> Registry:
     return Registry(workspace, model, functools.partial(_announce, workspace, model))
 
 
-def _announce(workspace: Workspace, model: str, entry: Entry) -> None:
+def _announce(workspace: Workspace, model: str, entry: PromotionEntry) -> None:
     moved = f"from version {entry.before} to {entry.after}" if entry.before else f"is version {entry.after}"
     text = f"{entry.action}: the champion {moved}: {entry.reason}"
     with contextlib.suppress(StoreError):  # a full disk: the champion has moved all the same

@@ -19,14 +19,14 @@ from models.pipeline.records import StepRecord
 from models.project_spec import references as refs
 from models.project_spec.blocks import Spec
 from tasks.host.workspace import Project
-from tasks.loop.ledger import Ledger
+from tasks.loop.ledger import StepCache
 from tasks.tools import sources
 
 SETTLE_S = 2.0
 COUNTED = (".parquet", ".csv", ".tsv", ".txt")
 
 
-class Growth(BaseModel):
+class SourceGrowth(BaseModel):
     """What is at the source and was not when it was last read.
 
     `key` is the same until the source changes again or is read. `rows`: how many more, where that is known cheaply.
@@ -39,13 +39,13 @@ class Growth(BaseModel):
     rows: int | None = None
 
 
-def growth(project: Project, spec: Spec, now: float | None = None) -> Growth | None:
+def growth(project: Project, spec: Spec, now: float | None = None) -> SourceGrowth | None:
     """What came since the last ingest; None for nothing, for a source never read, and while a file is being written.
 
     Raises:
         UserCodeError: The project's own `arrived` failed.
     """
-    ledger = Ledger(project, spec)
+    ledger = StepCache(project, spec)
     before = ledger.records.latest("ingest")
     if before is None or before.result.get("source") != spec.data.source:
         return None
@@ -59,16 +59,16 @@ def growth(project: Project, spec: Spec, now: float | None = None) -> Growth | N
     return found
 
 
-def _of_function(project: Project, spec: Spec, before: StepRecord) -> Growth | None:
+def _of_function(project: Project, spec: Spec, before: StepRecord) -> SourceGrowth | None:
     said, known = sources.arrived(spec, project.folder), before.result.get(sources.ARRIVED)
     if said is None or known is None or said == known:
         return None
     new = [part for part in said if part not in known] if isinstance(said, list) and isinstance(known, list) else []
     text = f"came at {spec.data.source}: {', '.join(map(str, new[:5]))}" if new else f"{spec.data.source} has changed"
-    return Growth(key=key_of({"before": before.key, "now": said}), text=text)
+    return SourceGrowth(key=key_of({"before": before.key, "now": said}), text=text)
 
 
-def _of_files(path: Path, spec: Spec, ledger: Ledger, before: StepRecord, now: float) -> Growth | None:
+def _of_files(path: Path, spec: Spec, ledger: StepCache, before: StepRecord, now: float) -> SourceGrowth | None:
     known = before.parts.get(f"file:{spec.data.source}")
     files = [file for file in path.rglob("*") if file.is_file()] if path.is_dir() else [path]
     if not path.exists() or not files or any(0 <= now - file.stat().st_mtime < SETTLE_S for file in files):
@@ -80,7 +80,7 @@ def _of_files(path: Path, spec: Spec, ledger: Ledger, before: StepRecord, now: f
     fed_back = int(before.result.get("feedback", {}).get("joined", 0))
     more = rows - int(before.result["rows"]) + fed_back if rows is not None else None
     text = f"{spec.data.source}: {more:+,} rows" if more else f"{spec.data.source} has changed"
-    return Growth(key=key_of({"before": before.digest, "now": digest}), text=text, rows=more)
+    return SourceGrowth(key=key_of({"before": before.digest, "now": digest}), text=text, rows=more)
 
 
 def _rows(files: list[Path]) -> int | None:

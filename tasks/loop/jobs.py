@@ -20,7 +20,7 @@ from models.training.job import InitialWeights, TrainingJob
 from tasks.host.workspace import Workspace
 from tasks.loop.inputs import Input
 from tasks.loop.loop import Loop
-from tasks.ranks.rank_pool import Gang, default_threads
+from tasks.ranks.rank_pool import RankPool, default_threads
 
 PEAKS_FILE = "peaks.json"
 _measuring = threading.Lock()
@@ -84,7 +84,7 @@ def job(
     )
 
 
-def cpu_peak(workspace: Workspace, gang: Gang, threads: int, precision: str) -> float | None:
+def cpu_peak(workspace: Workspace, gang: RankPool, threads: int, precision: str) -> float | None:
     """FLOP/s that a rank could do at most on this machine's CPU, measured once in a workspace; None for GPUs."""
     key, path = f"{precision}, {threads} threads", workspace.cache / PEAKS_FILE
     with _measuring:

@@ -20,8 +20,8 @@ from models.project_spec.references import local_source, source_file
 from tasks.host.workspace import Project
 from tasks.loop.inputs import Input, Inputs
 from tasks.mlflow import registry_reader as registry_view
-from tasks.mlflow.registry_reader import Version
-from tasks.state.feedback import Feedback, feedback_of
+from tasks.mlflow.registry_reader import RegisteredVersion
+from tasks.state.feedback import FeedbackSummary, feedback_of
 from tasks.state.ingest_segments import move
 from tasks.tools import dvc_view
 
@@ -45,7 +45,7 @@ class Rival(NamedTuple):
     champion: str | None
 
 
-class Ledger:
+class StepCache:
     """Answers what is done for a spec. Reads the champion once, when first asked about a step that depends on it.
 
     Raises:
@@ -66,7 +66,7 @@ class Ledger:
             self._code_memory = json.loads(self._code_memory_path.read_text())
         self._code_known = json.dumps(self._code_memory)
 
-    def champion(self) -> Version | None:
+    def champion(self) -> RegisteredVersion | None:
         """The registry's champion now."""
         return registry_view.aliased(self.spec.name)
 
@@ -279,7 +279,7 @@ class Ledger:
         return path
 
     @cached_property
-    def feedback(self) -> Feedback | None:
+    def feedback(self) -> FeedbackSummary | None:
         """The labelled predictions that are rows of the dataset; None where there are none or the spec wants none."""
         if not self.spec.retrain.feedback or self.spec.data.kind in ("series", "text"):
             return None

@@ -29,11 +29,11 @@ from tasks.loop import work_gc as old_work
 from tasks.loop.history import LOOP_LOCK, OVER
 from tasks.loop.history import read_book as read_book
 from tasks.loop.inputs import Inputs as Inputs
-from tasks.loop.ledger import Ledger
+from tasks.loop.ledger import StepCache
 from tasks.loop.outcome import conclude, conclude_killed, outcome_of
 from tasks.mlflow import registry_reader as registry_view
-from tasks.mlflow.delivery import Courier, Delivery
-from tasks.ranks.rank_pool import Gang
+from tasks.mlflow.delivery import BackgroundExporter, MlflowExporter
+from tasks.ranks.rank_pool import RankPool
 from tasks.state.outbox import LOOP_RUN, Outbox
 
 FLOW_RUNS = "flow_runs"
@@ -44,7 +44,7 @@ TORCH_STEPS = ("search", "train", "export")
 
 
 @dataclass
-class Done:
+class StepResult:
     """What a step gives back: the files that are its result, and what it found out."""
 
     outputs: list[Path] = field(default_factory=list)
@@ -64,7 +64,7 @@ class Reporter(Protocol):
         """Something worth a line."""
 
 
-class Silent:
+class SilentReporter:
     """A reporter that says nothing."""
 
     def step(self, name: str, state: str, detail: str = "") -> None:
@@ -87,19 +87,19 @@ class Loop:
         self.id = loop_id
         self.trigger = trigger
         self.report = reporter
-        self.ledger = Ledger(project, spec)
+        self.ledger = StepCache(project, spec)
         self.state = self.ledger.state
         outbox_path = self.state / "outbox" / f"{loop_id}.jsonl"
         self.outbox = Outbox(outbox_path)
-        self.delivery = Delivery(self.workspace, spec.name, outbox_path, loop_id)
-        self.gang = Gang()
+        self.delivery = MlflowExporter(self.workspace, spec.name, outbox_path, loop_id)
+        self.gang = RankPool()
         self.done: dict[str, StepRecord] = {}
         self.ran: list[str] = []
         self.refresh: frozenset[str] = frozenset()
         self.lost_device_s = 0.0
         self.at = ""
 
-    def carry_out(self, name: str, act: Callable[[Inputs, Path], Done]) -> tuple[StepRecord, bool]:
+    def carry_out(self, name: str, act: Callable[[Inputs, Path], StepResult]) -> tuple[StepRecord, bool]:
         """Do a step unless its recorded result stands; returns its record and whether it had been done before.
 
         Args:
@@ -181,10 +181,10 @@ def open_loop(
     registry_view.refuse_lost(project.workspace, spec.name)
     with _only_loop(state, spec.name), _marked(project.workspace, state, flow_run_id):
         book = _open_book(state, project, spec, loop_id or name_loop(project, overrides), trigger, flow_run_id or "")
-        loop = Loop(project, spec, book["loop_id"], trigger, reporter or Silent())
+        loop = Loop(project, spec, book["loop_id"], trigger, reporter or SilentReporter())
         loop.refresh = frozenset(refresh)
         _begin_run(loop)
-        courier = Courier(loop.delivery)
+        courier = BackgroundExporter(loop.delivery)
         courier.start()
         status, failure = "failed", None
         try:
@@ -232,7 +232,7 @@ def open_stage(project: Project, reporter: Reporter | None = None) -> Iterator[L
     spec = read_spec(project.spec_path, (), project.shown_spec)
     project.workspace.make()
     with _only_loop(project.state(spec.name), spec.name):
-        loop = Loop(project, spec, new_loop_id(spec.name), "dvc", reporter or Silent())
+        loop = Loop(project, spec, new_loop_id(spec.name), "dvc", reporter or SilentReporter())
         loop.outbox = Outbox(None)
         yield loop
 

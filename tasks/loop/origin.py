@@ -23,7 +23,7 @@ JOB_FILE = "job.json"
 
 
 @dataclass(frozen=True)
-class Begun:
+class TrainingStart:
     """What a training begins from; nothing when it begins fresh. `model` is what those weights are of, if known."""
 
     origin: InitialWeights | None = None
@@ -36,7 +36,7 @@ class Begun:
         return model.model_copy(update={"arguments": {**self.model["arguments"], **model.arguments}})
 
 
-def begin(loop: Loop, inputs: Inputs) -> Begun:
+def begin(loop: Loop, inputs: Inputs) -> TrainingStart:
     """The weights that the step of these inputs, `search` or `train`, begins with.
 
     Raises:
@@ -45,20 +45,20 @@ def begin(loop: Loop, inputs: Inputs) -> Begun:
     """
     asked = loop.spec.train.start
     if asked is None:
-        return Begun()
+        return TrainingStart()
     step, identity = inputs.step.name, str(inputs.external("start"))
     if identity == FRESH:
         loop.report.note(f"{step}: there is no {asked.weights} to begin with yet: training begins fresh")
-        return Begun()
+        return TrainingStart()
     if identity.startswith("file:"):
         path = (loop.project.folder / Path(asked.weights).expanduser()).resolve()
-        return Begun(InitialWeights(weights=path, sha256=weights_sha256(path), label=str(path)))
+        return TrainingStart(InitialWeights(weights=path, sha256=weights_sha256(path), label=str(path)))
     number = identity.partition(":")[0]
     folder = _brought(loop, number, identity)
     weights = folder / WEIGHTS_FILE
     origin = InitialWeights(weights=weights, sha256=weights_sha256(weights), label=f"{loop.spec.name} version {number}")
     loop.report.note(f"{step}: begins with {origin.label}")
-    return Begun(origin, json.loads((folder / JOB_FILE).read_text())["model"])
+    return TrainingStart(origin, json.loads((folder / JOB_FILE).read_text())["model"])
 
 
 def _brought(loop: Loop, number: str, identity: str) -> Path:

@@ -76,7 +76,7 @@ def reaching_store() -> Iterator[None]:
         raise
 
 
-class Delivery:
+class MlflowExporter:
     """Delivers one outbox; several may run at once for different loops."""
 
     def __init__(self, workspace: Workspace, project: str, path: Path, loop_id: str) -> None:
@@ -275,10 +275,10 @@ _CARRIERS: dict[
 }
 
 
-class Courier:
+class BackgroundExporter:
     """Delivers in the background while a loop runs, so that MLflow's page is alive; a store away only makes it wait."""
 
-    def __init__(self, delivery: Delivery) -> None:
+    def __init__(self, delivery: MlflowExporter) -> None:
         self._delivery = delivery
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="loopline-delivery", daemon=True)

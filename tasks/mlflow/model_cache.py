@@ -16,13 +16,13 @@ from tasks.host.locks import FOREVER_S, held
 from tasks.host.workspace import Workspace
 from tasks.mlflow import registry_reader as registry_view
 from tasks.mlflow.artifacts import FILES, bring_files, damage, download_version, refuse_damage
-from tasks.mlflow.registry_reader import Version
+from tasks.mlflow.registry_reader import RegisteredVersion
 
 _LAST = "aliases.json"
 
 
 @dataclass(frozen=True)
-class Cached:
+class CachedModel:
     """A version's folder with `model.onnx`, `preparation.json` and its papers, as registered.
 
     `note`: what a person should know of how it was found, such as that the registry was away; else empty.
@@ -34,7 +34,7 @@ class Cached:
     note: str = ""
 
 
-def cached_version(workspace: Workspace, model: str, wanted: str = "champion") -> Cached:
+def cached_version(workspace: Workspace, model: str, wanted: str = "champion") -> CachedModel:
     """A version of a model, from the cache where it is whole there, else from the registry.
 
     Args:
@@ -61,10 +61,10 @@ def cached_version(workspace: Workspace, model: str, wanted: str = "champion") -
 def kept(
     workspace: Workspace,
     model: str,
-    version: Version,
+    version: RegisteredVersion,
     fetched: Callable[[Workspace, str, str, Path], None],
     alias: str = "",
-) -> Cached:
+) -> CachedModel:
     """A version of the registry in the cache, every file of it checked against the hashes in its tags.
 
     Args:
@@ -87,30 +87,30 @@ def kept(
         if alias in registry_view.ALIASES:
             write_json(place / _LAST, {**read_json(place / _LAST), alias: version.number})
         write_json(folder.with_suffix(".json"), hashes)
-    return Cached(version.number, folder, hashes)
+    return CachedModel(version.number, folder, hashes)
 
 
 def _copied(model: str, number: str, folder: Path, hashes: dict[str, str]) -> bool:
     """Bring the files without MLflow; False where they lie in a store that only MLflow reads."""
-    with contextlib.suppress(_Elsewhere), replacing_folder(folder) as place:
+    with contextlib.suppress(_RemoteStore), replacing_folder(folder) as place:
         if not bring_files(model, number, hashes, place):
-            raise _Elsewhere
+            raise _RemoteStore
         refuse_damage(model, number, place, hashes)
         return True
     return False
 
 
-class _Elsewhere(Exception):  # noqa: N818 - it says where, nothing went wrong
+class _RemoteStore(Exception):  # noqa: N818 - it says where, nothing went wrong
     pass
 
 
-def _found(model: str, wanted: str) -> Version | None:
+def _found(model: str, wanted: str) -> RegisteredVersion | None:
     if wanted in registry_view.ALIASES:
         return registry_view.aliased(model, wanted)
     return registry_view.numbered(model, wanted) if wanted.isdecimal() else None
 
 
-def _without_registry(place: Path, model: str, wanted: str, error: StoreError) -> Cached:
+def _without_registry(place: Path, model: str, wanted: str, error: StoreError) -> CachedModel:
     number = read_json(place / _LAST).get(wanted, wanted)
     folder = place / number
     hashes = read_json(folder.with_suffix(".json"))
@@ -121,7 +121,7 @@ def _without_registry(place: Path, model: str, wanted: str, error: StoreError) -
         raise StoreError(
             f"{error}; and in the cache {folder / name} {words}: it can be used again when the registry is back"
         )
-    return Cached(number, folder, hashes, f"{error}: going on with version {number} from the cache")
+    return CachedModel(number, folder, hashes, f"{error}: going on with version {number} from the cache")
 
 
 def fetch(workspace: Workspace, model: str, number: str, folder: Path) -> None:

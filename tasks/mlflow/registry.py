@@ -40,7 +40,7 @@ _NOT_THERE = ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE")
 """What MLflow says of a version or an alias that there is not."""
 
 
-class Entry(BaseModel):
+class PromotionEntry(BaseModel):
     """One line of the journal: the champion moved from one version to another, or the move is about to be made."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -58,7 +58,7 @@ class Entry(BaseModel):
 class Registry:
     """The registered model of one project."""
 
-    def __init__(self, workspace: Workspace, model: str, on_move: Callable[[Entry], None]) -> None:
+    def __init__(self, workspace: Workspace, model: str, on_move: Callable[[PromotionEntry], None]) -> None:
         self._workspace = workspace
         self._on_move = on_move
         self.model = model
@@ -143,10 +143,10 @@ class Registry:
             elif self.alias(name) is not None:
                 self._store.delete_registered_model_alias(self.model, name)
 
-    def journal(self) -> list[Entry]:
+    def journal(self) -> list[PromotionEntry]:
         """Every move of the champion, oldest first; empty when nothing is registered."""
         texts = [value for name, value in self.model_tags().items() if name.startswith(JOURNAL)]
-        return sorted((Entry.model_validate_json(text) for text in texts), key=lambda entry: entry.number)
+        return sorted((PromotionEntry.model_validate_json(text) for text in texts), key=lambda entry: entry.number)
 
     def model_tags(self) -> dict[str, str]:
         """The tags of the registered model; empty when nothing is registered."""
@@ -165,7 +165,7 @@ class Registry:
         with reaching_store():
             self._store.set_registered_model_tag(self.model, name, value)
 
-    def promote(self, version: str, expected: str | None, *, loop_id: str = "", reason: str = "") -> Entry:
+    def promote(self, version: str, expected: str | None, *, loop_id: str = "", reason: str = "") -> PromotionEntry:
         """Make `version` the champion if the champion is still `expected`.
 
         A loop that asks again, for it was killed after the move, gets the move that it made. A person is refused like
@@ -189,7 +189,7 @@ class Registry:
             entry = self._move("promote", champion, version, loop_id, reason)
         return self._told(entry)
 
-    def rollback(self, reason: str = "", expected: str | None = None) -> Entry:
+    def rollback(self, reason: str = "", expected: str | None = None) -> PromotionEntry:
         """Give the champion's place back to the version that held it before; again and again goes further back.
 
         Args:
@@ -212,7 +212,7 @@ class Registry:
             entry = self._move("rollback", held[-1], back, "", reason)
         return self._told(entry)
 
-    def _told(self, entry: Entry) -> Entry:
+    def _told(self, entry: PromotionEntry) -> PromotionEntry:
         self._on_move(entry)
         return entry
 
@@ -234,7 +234,7 @@ class Registry:
         after: str,
         loop_id: str,
         reason: str,
-    ) -> Entry:
+    ) -> PromotionEntry:
         """Journal first, aliases second: a move cut short is finished by whoever comes next (`_champion`)."""
         if self.tags(after).get(PLAN):  # of the last time that it was champion: what was tried beside it then is over
             self.set_tags(after, {PLAN: ""})
@@ -244,9 +244,9 @@ class Registry:
 
     def _entry(
         self, action: Literal["promote", "rollback"], before: str | None, after: str, loop_id: str, reason: str
-    ) -> Entry:
+    ) -> PromotionEntry:
         journal = self.journal()
-        entry = Entry(
+        entry = PromotionEntry(
             number=journal[-1].number + 1 if journal else 1,
             action=action,
             before=before,
@@ -268,7 +268,7 @@ class Registry:
         self._settle()
         return self.alias("champion")
 
-    def _is_cut_short(self, journal: list[Entry], alias: str) -> bool:
+    def _is_cut_short(self, journal: list[PromotionEntry], alias: str) -> bool:
         """Whether the aliases still stand as they did before the last entry of the journal."""
         before = _back(standing(journal[:-1]), self._versions())
         return journal[-1].before == alias and self.alias("previous") == before
@@ -301,7 +301,7 @@ class Registry:
                 raise
 
 
-def standing(journal: list[Entry]) -> list[str]:
+def standing(journal: list[PromotionEntry]) -> list[str]:
     """The champions in a row that led to the present one, oldest first: a rollback takes its last one away."""
     held: list[str] = []
     for entry in journal:

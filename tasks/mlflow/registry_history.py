@@ -22,7 +22,7 @@ from models.errors import StoreError
 from models.judge.verdict import Verdict
 from models.report.facts import ChampionMove
 from tasks.host import stores
-from tasks.mlflow.registry_reader import ALIASES, Version, authorization
+from tasks.mlflow.registry_reader import ALIASES, RegisteredVersion, authorization
 
 JOURNAL = "loopline.journal."
 VERDICT_FILE = "verdict.json"
@@ -30,15 +30,15 @@ WORKSPACE = "default"  # MLflow's own name for there being only one; it leads th
 SERVED = "mlflow-artifacts:/"
 
 
-class Story(BaseModel):
+class RegistryHistory(BaseModel):
     """Who is champion, challenger and previous; the last moves of the champion, newest first; each one's verdict."""
 
-    versions: dict[str, Version] = Field(default_factory=dict, description="By alias.")
+    versions: dict[str, RegisteredVersion] = Field(default_factory=dict, description="By alias.")
     moves: list[ChampionMove] = Field(default_factory=list)
     verdicts: dict[str, Verdict] = Field(default_factory=dict, description="By version, where its file can be read.")
 
 
-def story(model: str, most_moves: int = 50) -> Story:
+def story(model: str, most_moves: int = 50) -> RegistryHistory:
     """What the registry tells of a model; empty when it is not registered.
 
     Raises:
@@ -52,9 +52,9 @@ def story(model: str, most_moves: int = 50) -> Story:
     return _through_mlflow(model, most_moves)
 
 
-def _from_file(path: Path, model: str, most_moves: int) -> Story:
+def _from_file(path: Path, model: str, most_moves: int) -> RegistryHistory:
     if not path.exists():
-        return Story()
+        return RegistryHistory()
     try:
         with contextlib.closing(
             sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=10)
@@ -62,11 +62,11 @@ def _from_file(path: Path, model: str, most_moves: int) -> Story:
             return _told(connection, model, most_moves)
     except sqlite3.DatabaseError as error:
         if "no such table" in str(error):
-            return Story()
+            return RegistryHistory()
         raise StoreError(f"{path}: the registry cannot be read: {error}") from error
 
 
-def _told(connection: sqlite3.Connection, model: str, most_moves: int) -> Story:
+def _told(connection: sqlite3.Connection, model: str, most_moves: int) -> RegistryHistory:
     aliases = dict(
         connection.execute("select alias, version from registered_model_aliases where name = ?", (model,)).fetchall()
     )
@@ -83,20 +83,20 @@ def _told(connection: sqlite3.Connection, model: str, most_moves: int) -> Story:
             tags = connection.execute(
                 "select key, value from model_version_tags where name = ? and version = ?", (model, number)
             )
-            versions[alias] = Version(number=str(number), tags=dict(tags.fetchall()))
+            versions[alias] = RegisteredVersion(number=str(number), tags=dict(tags.fetchall()))
             place = connection.execute(
                 "select storage_location from model_versions where name = ? and version = ?", (model, number)
             ).fetchone()
             verdict = _verdict(_local(place[0])) if place and place[0] else None
             if verdict:
                 verdicts[str(number)] = verdict
-    return Story(versions=versions, moves=moves, verdicts=verdicts)
+    return RegistryHistory(versions=versions, moves=moves, verdicts=verdicts)
 
 
-def _over_rest(uri: str, model: str, most_moves: int) -> Story:
+def _over_rest(uri: str, model: str, most_moves: int) -> RegistryHistory:
     found = _get(uri, "registered-models/get", name=model)
     if found is None:
-        return Story()
+        return RegistryHistory()
     registered = found["registered_model"]
     aliases = {pair["alias"]: str(pair["version"]) for pair in registered.get("aliases", [])}
     journal = {tag["key"]: tag["value"] for tag in registered.get("tags", []) if tag["key"].startswith(JOURNAL)}
@@ -107,14 +107,14 @@ def _over_rest(uri: str, model: str, most_moves: int) -> Story:
         version = _get(uri, "model-versions/get", name=model, version=number) if number else None
         if number and version:
             tags = {tag["key"]: tag["value"] for tag in version["model_version"].get("tags", [])}
-            versions[alias] = Version(number=number, tags=tags)
+            versions[alias] = RegisteredVersion(number=number, tags=tags)
             verdict = _verdict(_served(uri, model, number))
             if verdict:
                 verdicts[number] = verdict
-    return Story(versions=versions, moves=moves, verdicts=verdicts)
+    return RegistryHistory(versions=versions, moves=moves, verdicts=verdicts)
 
 
-def _through_mlflow(model: str, most_moves: int) -> Story:
+def _through_mlflow(model: str, most_moves: int) -> RegistryHistory:
     from mlflow.exceptions import MlflowException
 
     from tasks.mlflow.delivery import client, reaching_store
@@ -125,19 +125,21 @@ def _through_mlflow(model: str, most_moves: int) -> Story:
             registered = store.get_registered_model(model)
         except MlflowException as error:
             if error.error_code == "RESOURCE_DOES_NOT_EXIST":
-                return Story()
+                return RegistryHistory()
             raise
         journal = {key: value for key, value in registered.tags.items() if key.startswith(JOURNAL)}
         versions, verdicts = {}, {}
         for alias in ALIASES:
             if alias in registered.aliases:
                 number = str(registered.aliases[alias])
-                versions[alias] = Version(number=number, tags=dict(store.get_model_version(model, number).tags))
+                versions[alias] = RegisteredVersion(
+                    number=number, tags=dict(store.get_model_version(model, number).tags)
+                )
                 verdict = _verdict(_local(store.get_model_version_download_uri(model, number)))
                 if verdict:
                     verdicts[number] = verdict
     moves = _moves(journal[key] for key in sorted(journal, reverse=True)[:most_moves])
-    return Story(versions=versions, moves=moves, verdicts=verdicts)
+    return RegistryHistory(versions=versions, moves=moves, verdicts=verdicts)
 
 
 def _moves(texts: Iterable[str]) -> list[ChampionMove]:

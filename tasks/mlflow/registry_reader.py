@@ -28,7 +28,7 @@ _DELETED = "Deleted_Internal"
 ALIASES = ("champion", "challenger", "previous")
 
 
-class Version(BaseModel):
+class RegisteredVersion(BaseModel):
     """A registered version: its number and tags."""
 
     number: str
@@ -50,7 +50,7 @@ class Version(BaseModel):
         return f"{self.number}:{self.weights[:16]}"
 
 
-def aliased(model: str, alias: str = "champion") -> Version | None:
+def aliased(model: str, alias: str = "champion") -> RegisteredVersion | None:
     """The version that `alias` points at, or None when there is no such model or alias.
 
     Raises:
@@ -64,7 +64,7 @@ def aliased(model: str, alias: str = "champion") -> Version | None:
     return _through_mlflow("get_model_version_by_alias", model, alias)
 
 
-def numbered(model: str, number: str) -> Version | None:
+def numbered(model: str, number: str) -> RegisteredVersion | None:
     """The version of a number, or None when there is no such one.
 
     Raises:
@@ -136,20 +136,20 @@ def _has_experiment(uri: str, name: str) -> bool:
         return client().get_experiment_by_name(name) is not None
 
 
-def _from_file(path: Path, model: str, alias: str) -> Version | None:
+def _from_file(path: Path, model: str, alias: str) -> RegisteredVersion | None:
     rows = _rows(path, "select version from registered_model_aliases where name = ? and alias = ?", model, alias)
     return _tagged(path, model, str(rows[0][0])) if rows else None
 
 
-def _numbered_in_file(path: Path, model: str, number: str) -> Version | None:
+def _numbered_in_file(path: Path, model: str, number: str) -> RegisteredVersion | None:
     sql = "select version from model_versions where name = ? and version = ? and current_stage != ?"
     rows = _rows(path, sql, model, number, _DELETED)
     return _tagged(path, model, str(rows[0][0])) if rows else None
 
 
-def _tagged(path: Path, model: str, number: str) -> Version:
+def _tagged(path: Path, model: str, number: str) -> RegisteredVersion:
     sql = "select key, value from model_version_tags where name = ? and version = ?"
-    return Version(number=number, tags=dict(_rows(path, sql, model, number)))
+    return RegisteredVersion(number=number, tags=dict(_rows(path, sql, model, number)))
 
 
 def _rows(path: Path, sql: str, *values: str) -> list[Any]:
@@ -165,7 +165,7 @@ def _rows(path: Path, sql: str, *values: str) -> list[Any]:
         raise StoreError(f"{path}: the registry cannot be read: {error}{cure}") from error
 
 
-def _over_rest(uri: str, model: str, alias: str) -> Version | None:
+def _over_rest(uri: str, model: str, alias: str) -> RegisteredVersion | None:
     found = _asked(uri, "registered-models/alias", name=model, alias=alias)
     return None if found is None else _version(uri, found)
 
@@ -186,14 +186,16 @@ def _asked(uri: str, what: str, **query: str) -> dict[str, Any] | None:
         raise StoreError(f"the registry at {uri} cannot be reached: {error}") from error
 
 
-def _version(uri: str, found: dict[str, Any]) -> Version:
+def _version(uri: str, found: dict[str, Any]) -> RegisteredVersion:
     told = found.get("model_version", {})
     if "version" not in told:
         raise StoreError(f"the registry at {uri} cannot be reached: what answers there is no registry")
-    return Version(number=str(told["version"]), tags=_tags(told.get("tags", [])))
+    return RegisteredVersion(number=str(told["version"]), tags=_tags(told.get("tags", [])))
 
 
-def _through_mlflow(what: Literal["get_model_version", "get_model_version_by_alias"], *which: str) -> Version | None:
+def _through_mlflow(
+    what: Literal["get_model_version", "get_model_version_by_alias"], *which: str
+) -> RegisteredVersion | None:
     from mlflow.exceptions import MlflowException
 
     from tasks.mlflow.delivery import client, reaching_store
@@ -205,7 +207,7 @@ def _through_mlflow(what: Literal["get_model_version", "get_model_version_by_ali
             if error.error_code in ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE"):
                 return None
             raise
-    return Version(number=str(found.version), tags=dict(found.tags))
+    return RegisteredVersion(number=str(found.version), tags=dict(found.tags))
 
 
 def _tags(pairs: list[dict[str, Any]]) -> dict[str, str]:

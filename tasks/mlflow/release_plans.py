@@ -15,13 +15,13 @@ from models.errors import UsageError
 from models.serving.releases import PLAN, ReleasePlan
 from tasks.host import processes
 from tasks.mlflow.registry import Registry
-from tasks.mlflow.registry_reader import Version
+from tasks.mlflow.registry_reader import RegisteredVersion
 
 JOURNAL = "loopline.releases."
 Action = Literal["canary", "shadow", "end", "return"]
 
 
-class Entry(BaseModel):
+class ReleasePlanEntry(BaseModel):
     """One line of the journal. `champion`: the version that the plan is beside."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
@@ -35,12 +35,12 @@ class Entry(BaseModel):
     reason: str = ""
 
 
-def plan_of(champion: Version | None) -> ReleasePlan:
+def plan_of(champion: RegisteredVersion | None) -> ReleasePlan:
     """What is tried beside a champion; nothing beside none."""
     return ReleasePlan.of_tags(champion.tags) if champion else ReleasePlan()
 
 
-def change(registry: Registry, plan: ReleasePlan, action: Action, reason: str) -> Entry:
+def change(registry: Registry, plan: ReleasePlan, action: Action, reason: str) -> ReleasePlanEntry:
     """Journal a plan, then set it.
 
     Raises:
@@ -55,7 +55,7 @@ def change(registry: Registry, plan: ReleasePlan, action: Action, reason: str) -
             if version == champion:
                 raise UsageError(f"{registry.model}: version {version} is the champion: it answers already")
             registry.tags(version)
-        entry = Entry(
+        entry = ReleasePlanEntry(
             number=max((each.number for each in entries(registry)), default=0) + 1,
             action=action,
             champion=champion,
@@ -69,7 +69,7 @@ def change(registry: Registry, plan: ReleasePlan, action: Action, reason: str) -
     return entry
 
 
-def end(registry: Registry, reason: str, action: Action = "end") -> Entry:
+def end(registry: Registry, reason: str, action: Action = "end") -> ReleasePlanEntry:
     """Try nothing beside the champion any more.
 
     Raises:
@@ -79,7 +79,7 @@ def end(registry: Registry, reason: str, action: Action = "end") -> Entry:
     return change(registry, ReleasePlan(), action, reason)
 
 
-def entries(registry: Registry) -> list[Entry]:
+def entries(registry: Registry) -> list[ReleasePlanEntry]:
     """Every change of a plan, oldest first."""
     texts = [value for name, value in registry.model_tags().items() if name.startswith(JOURNAL)]
-    return sorted((Entry.model_validate_json(text) for text in texts), key=lambda entry: entry.number)
+    return sorted((ReleasePlanEntry.model_validate_json(text) for text in texts), key=lambda entry: entry.number)

@@ -23,7 +23,7 @@ VERDICT_FILE = "verdict.json"
 
 
 @dataclass(frozen=True)
-class Facts:
+class VersionFacts:
     """What is known of a version; nothing of one that the registry does not have."""
 
     preparation: Preparation | None = None
@@ -31,7 +31,7 @@ class Facts:
     verdict: Verdict | None = None
 
 
-def facts(workspace: Workspace, model: str, version: str, kept: Path) -> Facts:
+def facts(workspace: Workspace, model: str, version: str, kept: Path) -> VersionFacts:
     """Those of a version, from `kept` if they were fetched before, else from the registry, hashes checked.
 
     Raises:
@@ -40,10 +40,10 @@ def facts(workspace: Workspace, model: str, version: str, kept: Path) -> Facts:
     folder = kept / version
     if not folder.is_dir():
         if registry_view.numbered(model, version) is None:
-            return Facts()
+            return VersionFacts()
         _fetch(workspace, model, version, folder)
     verdict = folder / VERDICT_FILE
-    return Facts(
+    return VersionFacts(
         Preparation.load(folder),
         Reference.load(folder),
         Verdict.model_validate_json(verdict.read_text()) if verdict.exists() else None,

@@ -19,11 +19,11 @@ from models.project_spec.reader import read_document, read_spec
 from models.training.search_space import with_params
 from tasks.host.locks import held
 from tasks.host.workspace import Project
-from tasks.loop.ledger import Ledger
+from tasks.loop.ledger import StepCache
 from tasks.loop.loop import Reporter
-from tasks.operations.backtest_cache import FOLDER, Rehearsal
-from tasks.operations.replay_progress import Progress
-from tasks.ranks.rank_pool import Gang
+from tasks.operations.backtest_cache import FOLDER, BacktestCache
+from tasks.operations.replay_progress import ReplayProgress
+from tasks.ranks.rank_pool import RankPool
 
 if TYPE_CHECKING:
     from models.backtest.ordered import TimeOrderedRows
@@ -37,7 +37,7 @@ _FRESH = "trainings begin fresh: the weights that train.start names have seen wh
 
 
 @dataclass(frozen=True)
-class Asked:
+class BacktestRequest:
     """What the replay was asked for; the texts are those of the command line."""
 
     policies: Sequence[str] = ()
@@ -46,7 +46,7 @@ class Asked:
     label_delay: str = "0"
 
 
-def backtest(project: Project, overrides: Sequence[str], asked: Asked, report: Reporter) -> Backtest:
+def backtest(project: Project, overrides: Sequence[str], asked: BacktestRequest, report: Reporter) -> Backtest:
     """Replay the project's past under each policy; the result is kept as JSON and as a page.
 
     What was trained, predicted or judged before is found again; a replay that was killed goes on.
@@ -68,13 +68,13 @@ def backtest(project: Project, overrides: Sequence[str], asked: Asked, report: R
     cut = cutting.parse_cut(asked.period)
     project.workspace.make()
     busy = f"a backtest of {spec.name} runs already: wait for it, or end it"
-    with held(project.state(spec.name) / FOLDER / "backtest.lock", lambda: busy), Gang() as gang:
+    with held(project.state(spec.name) / FOLDER / "backtest.lock", lambda: busy), RankPool() as gang:
         report.step(STEP, "run")
         past = _past(project, spec, cut, cutting.parse_delay(asked.label_delay))
         policies = _policies(asked.policies, spec, past.clock)
         plan = _plan(past, cut, asked, spec)
-        progress = Progress(report, plan.moments(past.clock), len(policies), len(plan.replayed))
-        world = Rehearsal(project, spec, past, gang, progress)
+        progress = ReplayProgress(report, plan.moments(past.clock), len(policies), len(plan.replayed))
+        world = BacktestCache(project, spec, past, gang, progress)
         courses = _replayed(policies, plan, past.clock, world, progress)
         found = _weighed(spec, world, past, plan, courses)
         found = found.model_copy(
@@ -118,14 +118,14 @@ class _Plan:
         return [clock.labelled(period.end) for period in self.periods[self.num_first - 1 : -1]]
 
 
-def _plan(past: TimeOrderedRows, cut: PeriodRule, asked: Asked, spec: Spec) -> _Plan:
+def _plan(past: TimeOrderedRows, cut: PeriodRule, asked: BacktestRequest, spec: Spec) -> _Plan:
     periods = cutting.without_stub(cutting.cut_periods(past.clock, cut))
     begin = cutting.parse_date(asked.begin) if asked.begin else None
     return _Plan(cut, periods, cutting.num_training(periods, least_rows(spec), begin))
 
 
 def _replayed(
-    policies: list[Policy], plan: _Plan, clock: LabelClock, world: Rehearsal, progress: Progress
+    policies: list[Policy], plan: _Plan, clock: LabelClock, world: BacktestCache, progress: ReplayProgress
 ) -> list[PolicyHistory]:
     from models.backtest.replay import replay
     from models.triggers.policy import decide
@@ -138,7 +138,7 @@ def _replayed(
 
 
 def _weighed(
-    spec: Spec, world: Rehearsal, past: TimeOrderedRows, plan: _Plan, courses: list[PolicyHistory]
+    spec: Spec, world: BacktestCache, past: TimeOrderedRows, plan: _Plan, courses: list[PolicyHistory]
 ) -> Backtest:
     from models.backtest.advice import advise
     from models.backtest.contest import metric_of
@@ -179,7 +179,7 @@ def _settings(project: Project, spec: Spec) -> dict[str, Any]:
     """What the last search of this net found best; where the spec does not search, what it says itself."""
     if spec.search.trials == 0:
         return dict(spec.search.settings or {})
-    record = Ledger(project, spec).records.latest("search")
+    record = StepCache(project, spec).records.latest("search")
     if record is None or record.parts.get("spec:model.net") != spec.model.net:
         return {}
     params: dict[str, Any] = record.result.get("params", {})

@@ -35,9 +35,9 @@ from models.pipeline.steps import BY_NAME
 from models.project_spec.blocks import Spec
 from models.training.job import WEIGHTS_FILE, InitialWeights, TrainingJob
 from tasks.host.workspace import Project
-from tasks.loop.ledger import Ledger
-from tasks.operations.replay_progress import Progress
-from tasks.ranks.rank_pool import Gang, default_threads
+from tasks.loop.ledger import StepCache
+from tasks.operations.replay_progress import ReplayProgress
+from tasks.ranks.rank_pool import RankPool, default_threads
 
 if TYPE_CHECKING:
     from models.backtest.monitor import PastPredictions
@@ -73,14 +73,14 @@ _NAME_CHARACTERS = 24
 
 
 @dataclass
-class Counts:
+class TrainingCounts:
     """How many trainings were made anew, and how many were found."""
 
     trained: int = 0
     found: int = 0
 
 
-class Begun(NamedTuple):
+class ReplayStart(NamedTuple):
     """What a training begins with: rows that were known, how many training rows of them stay, weights of a model."""
 
     rows: RowRange
@@ -88,7 +88,7 @@ class Begun(NamedTuple):
     start: str | None
 
 
-class Predicted(NamedTuple):
+class CachedPredictions(NamedTuple):
     """Predictions of some rows, what came true, and which rows they are, in time order."""
 
     key: str
@@ -98,18 +98,18 @@ class Predicted(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Windows:
+class CachedWindows:
     """Windows of one model, oldest first, and the key of the last of them, which stands for those before it too."""
 
     key: str = ""
     found: list[Window] = field(default_factory=list)
 
-    def after(self, key: str, window: Window) -> Windows:
+    def after(self, key: str, window: Window) -> CachedWindows:
         """With one more."""
-        return Windows(key, [*self.found, window])
+        return CachedWindows(key, [*self.found, window])
 
 
-class Rehearsal:
+class BacktestCache:
     """The world of a backtest; see `models.backtest.replay.World`.
 
     Args:
@@ -120,10 +120,12 @@ class Rehearsal:
         progress: Told how far it is.
     """
 
-    def __init__(self, project: Project, spec: Spec, past: TimeOrderedRows, gang: Gang, progress: Progress) -> None:
+    def __init__(
+        self, project: Project, spec: Spec, past: TimeOrderedRows, gang: RankPool, progress: ReplayProgress
+    ) -> None:
         self._project, self._spec, self._past, self._gang, self._progress = project, spec, past, gang, progress
         self._folder = project.state(spec.name) / FOLDER
-        self._ledger = Ledger(project, spec)
+        self._ledger = StepCache(project, spec)
         self._made_by: Parts = {}
         for step in _MADE_BY:
             self._made_by |= self._ledger.own_parts(step)
@@ -136,7 +138,7 @@ class Rehearsal:
         self._watches: dict[str, AssessmentRules] = {}
         self._promised: dict[str, Estimate] = {}
         self._periods: list[RowRange] = []
-        self.counts = Counts()
+        self.counts = TrainingCounts()
         self.notes: list[str] = []
         self.used: set[Path] = set()
 
@@ -147,7 +149,7 @@ class Rehearsal:
 
     def train(self, rows: RowRange, newest: int | None, start: str | None) -> TrainingOutcome:
         """A model from these rows: found, gone on with, or trained anew."""
-        begun = Begun(rows, newest or self._spec.data.newest, start)
+        begun = ReplayStart(rows, newest or self._spec.data.newest, start)
         parts = self._parts(begun)
         key = key_of(parts)
         folder = self._model_folder(key)
@@ -186,7 +188,7 @@ class Rehearsal:
         periods = [rows for rows in self._periods if since.first <= rows.first < now.stop]
         parts = [self.predictions(model, rows) for rows in periods]
         served = PastPredictions.joined([(each.row, each.target, each.prediction) for each in parts])
-        watched, windows = self._watched(model), Windows()
+        watched, windows = self._watched(model), CachedWindows()
         for part in served.windows(self._spec.watch.window):
             key = self._key_of_window(model, served.row[part], labelled, windows.key)
             windows = windows.after(key, self._window(key, model, served, part, labelled, windows.found))
@@ -267,7 +269,7 @@ class Rehearsal:
         write_text(path, verdict.model_dump_json(indent=1) + "\n")
         return verdict
 
-    def predictions(self, model: str, rows: RowRange) -> Predicted:
+    def predictions(self, model: str, rows: RowRange) -> CachedPredictions:
         """What a model predicts of some rows and what came true, in time order."""
         key = key_of({**self._predicted_by, "model": model, "rows": self._digest_of_period(model, rows)})
         path = self._use(self._folder / "predictions" / f"{key[:_NAME_CHARACTERS]}.npz")
@@ -275,7 +277,7 @@ class Rehearsal:
         if found is None:
             found = self._predict(model, rows)
             _write_arrays(path, found)
-        return Predicted(key, found["target"], found["prediction"], found["row"])
+        return CachedPredictions(key, found["target"], found["prediction"], found["row"])
 
     def score(self, model: str, period: Period, metric: Metric) -> Score:
         """The goal's metric of a model in a period."""
@@ -320,7 +322,7 @@ class Rehearsal:
     def _model_folder(self, key: str) -> Path:
         return self._folder / "models" / key[:_NAME_CHARACTERS]
 
-    def _parts(self, begun: Begun) -> Parts:
+    def _parts(self, begun: ReplayStart) -> Parts:
         inputs = {"input:rows": self._past.digest(begun.rows), "input:start": begun.start or ""}
         return {**self._made_by, "spec:data.newest": begun.newest, **inputs}
 
@@ -341,7 +343,7 @@ class Rehearsal:
         self._use(folder)
         return found if whole else None
 
-    def _make(self, folder: Path, key: str, begun: Begun) -> dict[str, Any]:
+    def _make(self, folder: Path, key: str, begun: ReplayStart) -> dict[str, Any]:
         """Prepare, train and export, each from where a kill left it; `trained.json` comes last."""
         from models.backtest.period_rows import prepare_known
         from models.data.encode import write_tensors

@@ -45,7 +45,7 @@ _log = logging.getLogger("loopline.compact")
 
 
 @dataclass
-class Done:
+class CompactionResult:
     """What a pass over the projects did, in rows and parts."""
 
     moved: int = 0
@@ -66,9 +66,9 @@ class Compactor:
     _said: dict[str, tuple[str, float]] = field(default_factory=dict)
     _hour: int = -1
 
-    def once(self, now: float | None = None) -> Done:
+    def once(self, now: float | None = None) -> CompactionResult:
         """Every project once. A log in trouble does not stop the others, nor does a project that another one is at."""
-        done = Done()
+        done = CompactionResult()
         for state in sorted((self.workspace.state / "projects").glob("*/")):
             try:
                 self._tidy(state, done)
@@ -80,7 +80,7 @@ class Compactor:
             self._forget(done, now)
         return done
 
-    def _tidy(self, state: Path, done: Done) -> None:
+    def _tidy(self, state: Path, done: CompactionResult) -> None:
         many = [name for name in ("predictions", "labels") if not _few(state / name)]
         if not many and not waits(state):
             return
@@ -94,7 +94,7 @@ class Compactor:
                 except TROUBLE as error:
                     self._say(f"{state.name}/{name}", error)
 
-    def _forget(self, done: Done, now: float) -> None:
+    def _forget(self, done: CompactionResult, now: float) -> None:
         for spec in specs(self.workspace):
             state = self.workspace.state / "projects" / spec.name
             if spec.watch.keep_days is None or not state.is_dir():

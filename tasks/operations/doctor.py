@@ -23,7 +23,7 @@ from tasks.host.workspace import CLONE, Workspace
 from tasks.platform.platform import LEAST_FREE_BYTES
 from tasks.platform.service_main import marked
 from tasks.platform.services import ports, services_of, supervisor
-from tasks.prefect.prefect_server import Server, is_healthy
+from tasks.prefect.prefect_server import PrefectServer, is_healthy
 from tasks.state import segments
 from tasks.state.part_log import DAMAGED
 
@@ -175,7 +175,7 @@ def _tracking(workspace: Workspace) -> Finding:
 
 
 def _prefect(workspace: Workspace) -> Finding:
-    named = Server(workspace).api()
+    named = PrefectServer(workspace).api()
     if not named:
         return Finding(what="prefect", state="ok", detail="starts with the next loop")
     up = is_healthy(named)
@@ -202,7 +202,7 @@ def _platform(workspace: Workspace) -> Finding:
             detail=f"{len(left)} processes were left by a killed supervisord",
             cure="`loopline up` or `loopline down` puts it right",
         )
-    ours = {"prefect"} if Server(workspace).url() else set()  # a loop's own server, at the platform's port
+    ours = {"prefect"} if PrefectServer(workspace).url() else set()  # a loop's own server, at the platform's port
     busy = {name: port for name, port in taken_ports(ports(workspace)).items() if name not in ours}
     taken = [f"port {port} of {name} ({holder(port)})" for name, port in busy.items()]
     return Finding(

@@ -29,12 +29,12 @@ from models.project_spec.blocks import Spec
 from tasks.host.workspace import Project
 from tasks.mlflow import registry_reader as registry_view
 from tasks.mlflow import watched_versions
-from tasks.mlflow.watched_versions import Facts
+from tasks.mlflow.watched_versions import VersionFacts
 from tasks.prefect import events
 from tasks.state import predictions
 from tasks.state.ingest_segments import move
 from tasks.state.part_log import PartLog
-from tasks.state.watch_store import WatchStore, opened
+from tasks.state.watch_store import MonitorStore, opened
 
 FOLDER = "watch"
 FINDINGS_FILE = "watch.json"
@@ -62,7 +62,7 @@ def look(project: Project, spec: Spec, now: float | None = None) -> MonitoringRe
     move(state)  # what servers wrote down and no compactor has taken yet
     with opened(folder) as store:
         champion = registry_view.aliased(spec.name)
-        looking = _Looking(project, spec, state, store, champion.number if champion else None)
+        looking = _MonitoringRun(project, spec, state, store, champion.number if champion else None)
         looking.count_predictions()
         looking.count_labels()
         looking.judge()
@@ -73,13 +73,13 @@ def look(project: Project, spec: Spec, now: float | None = None) -> MonitoringRe
     return findings
 
 
-class _Looking:
+class _MonitoringRun:
     """One look, step by step."""
 
-    def __init__(self, project: Project, spec: Spec, state: Path, store: WatchStore, champion: str | None) -> None:
+    def __init__(self, project: Project, spec: Spec, state: Path, store: MonitorStore, champion: str | None) -> None:
         self._project, self._spec, self._state, self._store = project, spec, state, store
         self._champion = champion
-        self._facts: dict[str, Facts] = {}
+        self._facts: dict[str, VersionFacts] = {}
         self._filling: dict[str, tuple[OpenWindow, SortedHashSet]] = {}
         self.notes: list[str] = []
 
@@ -238,7 +238,7 @@ class _Looking:
             facts.preparation.task if facts.preparation else None, facts.reference, self._bounds(facts)
         )
 
-    def _bounds(self, facts: Facts) -> Bounds | None:
+    def _bounds(self, facts: VersionFacts) -> Bounds | None:
         reference = facts.reference
         return bounds_of(reference.columns, self._spec.data, self._spec.watch.seasonal) if reference else None
 
@@ -251,7 +251,7 @@ class _Looking:
         promoted = promised(facts.verdict, metric.name) if facts.verdict else None
         return AssessmentRules(version, self._spec.watch, metric, facts.reference, promoted, self._bounds(facts))
 
-    def _facts_of(self, version: str) -> Facts:
+    def _facts_of(self, version: str) -> VersionFacts:
         if version not in self._facts:
             kept = self._state / FOLDER / "versions"
             found = watched_versions.facts(self._project.workspace, self._spec.name, version, kept)

@@ -30,9 +30,9 @@ from tasks.host import processes
 from tasks.host.workspace import Project, Workspace
 from tasks.loop import decisions
 from tasks.loop.history import is_running, newest_loops, read_book
-from tasks.loop.ledger import Ledger
+from tasks.loop.ledger import StepCache
 from tasks.mlflow import registry_history as registry_story
-from tasks.mlflow.registry_history import Story
+from tasks.mlflow.registry_history import RegistryHistory
 from tasks.platform import open_signals
 from tasks.platform.report_pages import known_pages
 from tasks.platform.services import ServiceState, services_of
@@ -117,7 +117,7 @@ def _read_spec(path: Path, shown: str, _: tuple[int, int, int]) -> Spec:
 
 
 def _facts(project: Project, spec: Spec, now: float) -> facts.ProjectFacts:
-    ledger = Ledger(project, spec)
+    ledger = StepCache(project, spec)
     planned = ledger.plan()
     owed = [item.step for item in planned if item.state != "done"]
     records = {item.step: item.record for item in planned if item.record and item.state == "done"}
@@ -173,7 +173,7 @@ def _backtest(state: Path) -> str:
     return str(next(iter(advice.get("words", [])), ""))
 
 
-def _standing(told: Story, alias: str) -> facts.VersionSummary | None:
+def _standing(told: RegistryHistory, alias: str) -> facts.VersionSummary | None:
     version = told.versions.get(alias)
     if version is None:
         return None
@@ -210,7 +210,7 @@ def _ended(record: StepRecord) -> facts.FinishedLoop:
     return facts.FinishedLoop(loop_id=record.loop_id, ended=record.finished, outcome=outcome, **_verdict(record))
 
 
-def _data(ledger: Ledger, book: dict[str, Any], records: dict[str, StepRecord]) -> facts.IngestSummary:
+def _data(ledger: StepCache, book: dict[str, Any], records: dict[str, StepRecord]) -> facts.IngestSummary:
     def of(step: str) -> StepRecord | None:
         return records.get(step) or ledger.records.latest(step)
 
@@ -234,12 +234,12 @@ def _data(ledger: Ledger, book: dict[str, Any], records: dict[str, StepRecord]) 
     )
 
 
-def _report(ledger: Ledger, record: StepRecord) -> Path:
+def _report(ledger: StepCache, record: StepRecord) -> Path:
     named = [name for name in record.outputs if name.endswith("/report.json")]
     return ledger.records.path(named[0] if named else "report.json")
 
 
-def _search(ledger: Ledger, records: dict[str, StepRecord], spec: Spec) -> facts.SearchSummary:
+def _search(ledger: StepCache, records: dict[str, StepRecord], spec: Spec) -> facts.SearchSummary:
     record = records.get("search") or ledger.records.latest("search")
     if record is None or not spec.search.trials:
         return facts.SearchSummary()

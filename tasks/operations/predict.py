@@ -23,8 +23,8 @@ from models.project_spec.blocks import Spec
 from models.project_spec.references import source_file
 from tasks.host.locks import held
 from tasks.host.workspace import Project
-from tasks.loop.loop import Reporter, Silent
-from tasks.mlflow.model_cache import Cached, cached_version
+from tasks.loop.loop import Reporter, SilentReporter
+from tasks.mlflow.model_cache import CachedModel, cached_version
 from tasks.state.predictions import prediction_log
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ _TOLD = ("rows", "version", "work")
 
 
 @dataclass(frozen=True)
-class Unit:
+class PredictionUnit:
     """Files that are predicted as one table, which their content names: one file, or all of a series."""
 
     files: tuple[Path, ...]
@@ -54,13 +54,13 @@ class Unit:
 
 
 @dataclass
-class Work:
+class PredictionJob:
     """One piece of batch prediction: what is predicted, by which version, and where it is kept meanwhile."""
 
     project: Project
     spec: Spec
-    version: Cached
-    units: list[Unit]
+    version: CachedModel
+    units: list[PredictionUnit]
     id_column: str | None
     state: Path
     notes: list[str] = field(default_factory=list)
@@ -81,11 +81,11 @@ class Work:
 
 
 @dataclass(frozen=True)
-class Part:
+class PredictionPart:
     """A part of the work: its number there, its place in its unit, and how many rows it has."""
 
     number: int
-    unit: Unit
+    unit: PredictionUnit
     place: int
     rows: int
 
@@ -122,7 +122,7 @@ def predict(
     """
     from models.sources.row_batches import data_files
 
-    report, began = reporter or Silent(), time.perf_counter()
+    report, began = reporter or SilentReporter(), time.perf_counter()
     files = [path for path in data_files(source) if not path.name.endswith(OUTPUT) or path == source]
     cached = cached_version(project.workspace, spec.name, version)
     out = (out or source.with_name(f"{source.name.split('.')[0]}{OUTPUT}")).absolute()
@@ -148,7 +148,7 @@ def forget_old(state: Path) -> None:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _work(project: Project, spec: Spec, cached: Cached, files: list[Path], id_column: str | None) -> Work:
+def _work(project: Project, spec: Spec, cached: CachedModel, files: list[Path], id_column: str | None) -> PredictionJob:
     """The work by its units; of files with the same content the first one counts."""
     hashes = Hashes(project.workspace.cache / "hashes.json")
     make = spec.data.features.make
@@ -161,10 +161,10 @@ def _work(project: Project, spec: Spec, cached: Cached, files: list[Path], id_co
         "make": [make, code_parts((), [code]) if code else {}],
     }
     groups = [tuple(files)] if spec.data.kind == "series" else [(path,) for path in files]
-    units: dict[str, Unit] = {}
-    work = Work(project, spec, cached, [], id_column, project.state(spec.name))
+    units: dict[str, PredictionUnit] = {}
+    work = PredictionJob(project, spec, cached, [], id_column, project.state(spec.name))
     for group in groups:
-        unit = Unit(group, key_of({**same, "files": [hashes.of(path) for path in group]}))
+        unit = PredictionUnit(group, key_of({**same, "files": [hashes.of(path) for path in group]}))
         known = units.setdefault(unit.key, unit)
         if known is not unit:
             work.notes.append(f"{unit.told_as} has the same content as {known.told_as}: it was predicted once")
@@ -173,14 +173,14 @@ def _work(project: Project, spec: Spec, cached: Cached, files: list[Path], id_co
     return work
 
 
-def _done_before(work: Work, out: Path) -> dict[str, Any]:
+def _done_before(work: PredictionJob, out: Path) -> dict[str, Any]:
     """What was told when this very output was written; empty if it is not there as it was."""
     done = read_json(work.folder / "done.json")
     there = bool(done) and out.is_file() and sha256(out) == done["sha256"]
     return {**{name: done[name] for name in _TOLD}, "logged": 0, "new": False} if there else {}
 
 
-def _carry_out(work: Work, out: Path, report: Reporter) -> dict[str, Any]:
+def _carry_out(work: PredictionJob, out: Path, report: Reporter) -> dict[str, Any]:
     parts = _make_parts(work, report)
     logged = _log(work, parts)
     _assemble(work, parts, out)
@@ -192,7 +192,7 @@ def _carry_out(work: Work, out: Path, report: Reporter) -> dict[str, Any]:
     return {**told, "logged": logged, "new": True}
 
 
-def _make_parts(work: Work, report: Reporter) -> list[Part]:
+def _make_parts(work: PredictionJob, report: Reporter) -> list[PredictionPart]:
     """All parts; those that are there are not made again."""
     from models.data.seen_hashes import SortedHashSet
     from models.inference.scoring import Scorer
@@ -201,11 +201,11 @@ def _make_parts(work: Work, report: Reporter) -> list[Part]:
     scorer = Scorer(work.version.folder, threads=usable_cores())
     reading = _reading(work, scorer.preparation)
     total = sum(count_rows(path) for unit in work.units for path in unit.files)
-    parts: list[Part] = []
+    parts: list[PredictionPart] = []
     seen, done = SortedHashSet(), 0
     for unit, place, before, given, feed in _examples(work, reading):
         ids = _ids(work, unit, given, before, seen)
-        part = Part(len(parts), unit, place, given.num_rows)
+        part = PredictionPart(len(parts), unit, place, given.num_rows)
         if not work.part(part.number).exists():
             _write_part(work, part, _scored(work, scorer, given, feed, ids))
         parts.append(part)
@@ -217,7 +217,7 @@ def _make_parts(work: Work, report: Reporter) -> list[Part]:
     return parts
 
 
-def _reading(work: Work, preparation: Any) -> ReadOptions:
+def _reading(work: PredictionJob, preparation: Any) -> ReadOptions:
     import pyarrow.parquet as pq
 
     from models.data.header import no_such_column
@@ -240,7 +240,9 @@ def _reading(work: Work, preparation: Any) -> ReadOptions:
     return reading
 
 
-def _examples(work: Work, reading: ReadOptions) -> Iterator[tuple[Unit, int, int, pa.Table, Feed | None]]:
+def _examples(
+    work: PredictionJob, reading: ReadOptions
+) -> Iterator[tuple[PredictionUnit, int, int, pa.Table, Feed | None]]:
     """Of each unit in turn: place of the part in it, rows before, the rows, and what the graph takes of them."""
     from models.inference.batch import examples
 
@@ -251,7 +253,7 @@ def _examples(work: Work, reading: ReadOptions) -> Iterator[tuple[Unit, int, int
             before += given.num_rows
 
 
-def _ids(work: Work, unit: Unit, given: pa.Table, before: int, seen: Any) -> Any:
+def _ids(work: PredictionJob, unit: PredictionUnit, given: pa.Table, before: int, seen: Any) -> Any:
     from models.data.row_ids import given_ids, row_ids
 
     if work.id_column:
@@ -259,7 +261,7 @@ def _ids(work: Work, unit: Unit, given: pa.Table, before: int, seen: Any) -> Any
     return row_ids(unit.key, _begun(work, unit), before, given.num_rows)
 
 
-def _begun(work: Work, unit: Unit) -> int:
+def _begun(work: PredictionJob, unit: PredictionUnit) -> int:
     """When the unit was begun the first time, in ms: its made ids come of it, so it is kept for good."""
     path = work.state / "batch" / "begun" / f"{unit.key[:32]}.json"
     known = read_json(path)
@@ -269,13 +271,13 @@ def _begun(work: Work, unit: Unit) -> int:
     return int(known["began_ms"])
 
 
-def _scored(work: Work, scorer: Any, given: pa.Table, feed: Feed | None, ids: Any) -> pa.Table:
+def _scored(work: PredictionJob, scorer: Any, given: pa.Table, feed: Feed | None, ids: Any) -> pa.Table:
     from models.inference.batch import part_of
 
     return part_of(scorer, given, feed, ids, work.version.number, datetime.now(UTC), work.spec.data)
 
 
-def _write_part(work: Work, part: Part, table: pa.Table) -> None:
+def _write_part(work: PredictionJob, part: PredictionPart, table: pa.Table) -> None:
     import pyarrow.parquet as pq
 
     from models.files import whole_file
@@ -284,7 +286,7 @@ def _write_part(work: Work, part: Part, table: pa.Table) -> None:
         pq.write_table(table, temporary, compression="zstd")
 
 
-def _log(work: Work, parts: list[Part]) -> int:
+def _log(work: PredictionJob, parts: list[PredictionPart]) -> int:
     """Add every part to the prediction log, once however often; how many rows were new."""
     import pyarrow.parquet as pq
 
@@ -300,14 +302,14 @@ def _log(work: Work, parts: list[Part]) -> int:
     return added
 
 
-def _assemble(work: Work, parts: list[Part], out: Path) -> None:
+def _assemble(work: PredictionJob, parts: list[PredictionPart], out: Path) -> None:
     """The output from its parts, whole or not at all."""
     import pyarrow.parquet as pq
 
     from models.files import whole_file
     from models.inference.batch import shown_columns
 
-    def shown(part: Part) -> pa.Table:
+    def shown(part: PredictionPart) -> pa.Table:
         path = work.part(part.number)
         table = pq.read_table(path, columns=shown_columns(pq.read_schema(path)))
         return table.replace_schema_metadata({MADE_BY: work.key.encode()})

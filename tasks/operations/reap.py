@@ -31,10 +31,10 @@ from tasks.host.workspace import Workspace
 from tasks.loop.history import LOOP_LOCK, OVER, is_running
 from tasks.loop.loop import FLOW_RUNS, RUNNERS, intent_of, read_book, tag_of
 from tasks.loop.outcome import conclude_killed
-from tasks.mlflow.delivery import Delivery
+from tasks.mlflow.delivery import MlflowExporter
 from tasks.prefect.crashed_runs import crash_runs
 from tasks.prefect.flow_runs import close_task_runs, ended_with_open_tasks
-from tasks.prefect.prefect_server import Server
+from tasks.prefect.prefect_server import PrefectServer
 from tasks.prefect.worker import pool_of
 from tasks.state.outbox import Outbox
 from tasks.state.segments import KINDS, segments_folder
@@ -70,7 +70,9 @@ def is_owed(workspace: Workspace, spec: Spec) -> bool:
         return False
     if book["state"] == "running" or (book["state"] not in OVER and book["intent"] == intent_of(spec)):
         return True
-    waiting = (Delivery(workspace, spec.name, path, path.stem).pending() for path in (state / "outbox").glob("*.jsonl"))
+    waiting = (
+        MlflowExporter(workspace, spec.name, path, path.stem).pending() for path in (state / "outbox").glob("*.jsonl")
+    )
     return any(waiting)
 
 
@@ -92,7 +94,7 @@ def _project(workspace: Workspace, state: Path) -> Iterator[str]:
 
 def _deliver(workspace: Workspace, state: Path) -> Iterator[str]:
     for path in sorted((state / "outbox").glob("*.jsonl")):
-        delivery = Delivery(workspace, state.name, path, path.stem)
+        delivery = MlflowExporter(workspace, state.name, path, path.stem)
         if delivery.pending():
             try:
                 delivery.deliver()
@@ -128,7 +130,7 @@ def _flow_runs(state: Path) -> Iterator[str]:
 
 def _task_runs(workspace: Workspace) -> Iterator[str]:
     """Tasks that Prefect lists as open in flow runs that ended; a server that is away is asked the next time."""
-    api = Server(workspace).api()
+    api = PrefectServer(workspace).api()
     if api is None:
         return
     pool = pool_of(workspace) if "prefect" in elsewhere(workspace) else None

@@ -8,7 +8,7 @@ from models.backtest.periods import Period, RowRange
 from tasks.loop.loop import Reporter
 
 
-class Progress:
+class ReplayProgress:
     """How far a replay is, told to a person: periods of all policies, and about how long trainings will still take.
 
     Args:

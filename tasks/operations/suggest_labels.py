@@ -10,7 +10,7 @@ from models.errors import DataError, UsageError
 from models.feedback.columns import INPUT, LABEL, RAW
 from models.project_spec.blocks import Spec
 from tasks.host.workspace import Project
-from tasks.mlflow.model_cache import Cached, cached_version
+from tasks.mlflow.model_cache import CachedModel, cached_version
 from tasks.state.ingest_segments import move
 from tasks.state.predictions import joined
 
@@ -68,7 +68,9 @@ def ask(project: Project, spec: Spec, count: int) -> dict[str, Any]:
     return {"table": _shown(pool.take(chosen), spec), "of": of, "method": method}
 
 
-def _uncertain(state: Path, cached: Cached, preparation: Preparation, count: int) -> tuple[pa.Table, int, np.ndarray]:
+def _uncertain(
+    state: Path, cached: CachedModel, preparation: Preparation, count: int
+) -> tuple[pa.Table, int, np.ndarray]:
     """The most uncertain of all that differ, kept while the log streams by."""
     from models.feedback.active_learning import CANDIDATES, CELL, choose_uncertain, positions, thinned, uncertainty
     from models.sources.row_batches import concatenated, sized
@@ -89,7 +91,7 @@ def _uncertain(state: Path, cached: Cached, preparation: Preparation, count: int
 
 
 def _novel(
-    state: Path, project: Project, spec: Spec, cached: Cached, preparation: Preparation, count: int
+    state: Path, project: Project, spec: Spec, cached: CachedModel, preparation: Preparation, count: int
 ) -> tuple[pa.Table, int, np.ndarray]:
     import numpy as np
 
@@ -145,7 +147,7 @@ def _labelled(state: Path, project: Project, spec: Spec, preparation: Preparatio
     return concatenated(tables).select(inputs), np.concatenate(values)
 
 
-def _unlabelled(state: Path, cached: Cached) -> Iterator[pa.Table]:
+def _unlabelled(state: Path, cached: CachedModel) -> Iterator[pa.Table]:
     """The champion's predictions that have no label; those of versions before it know less of what it is unsure of."""
     import pyarrow.compute as pc
 
@@ -187,7 +189,7 @@ def _without_nan(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return pc.if_else(pc.is_nan(column), None, column) if pa.types.is_floating(column.type) else column
 
 
-def _nothing(cached: Cached) -> DataError:
+def _nothing(cached: CachedModel) -> DataError:
     return DataError(
         f"version {cached.number} has made no prediction that is without a label: `loopline predict` makes some to ask "
         "about"

@@ -19,7 +19,7 @@ from tasks.host.workspace import Workspace
 from tasks.loop import decisions
 from tasks.prefect.events import OPEN, STORM_S, TIMEOUT_S, Event, automations_of, folder_of, posted, waits
 from tasks.prefect.flow_runs import all_runs, ask, begin_again, is_due_again
-from tasks.prefect.prefect_server import Server
+from tasks.prefect.prefect_server import PrefectServer
 from tasks.prefect.worker import pool_of
 
 FIRST_WAIT_S = 120.0
@@ -48,7 +48,7 @@ def ask_again(workspace: Workspace, now: float | None = None) -> list[str]:
         StoreError: The server does not answer as it should.
     """
     now = time.time() if now is None else now
-    api = Server(workspace).api()
+    api = PrefectServer(workspace).api()
     done: list[str] = begin_again(api, pool_of(workspace), now) if api else []
     late = []
     for path, event in _open(workspace):

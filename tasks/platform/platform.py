@@ -23,7 +23,7 @@ from tasks.platform.service_main import end, marked
 from tasks.platform.services import Service, ServiceState, services_of, supervisor
 from tasks.platform.supervision import WORKER
 from tasks.prefect.flow_runs import FLOW_RUN, ask
-from tasks.prefect.prefect_server import Server, answers
+from tasks.prefect.prefect_server import PrefectServer, answers
 from tasks.prefect.worker import FRESH, pool_environment, pool_of
 
 UP_TIMEOUT_S = 300.0  # what fails is told long before by supervisord; this is for a machine with other work
@@ -57,7 +57,7 @@ def start(workspace: Workspace, asked: dict[str, int]) -> list[str]:
         memory = workspace.platform / "ports.json"
         chosen, notes = ports.choose(memory, {k: v for k, v in usual.items() if not _serves(workspace, k)}, asked)
         if "prefect" in chosen:
-            Server(workspace).want_port(chosen["prefect"])
+            PrefectServer(workspace).want_port(chosen["prefect"])
         prefect_access.make_secret(workspace)
         write_text(workspace.platform / FRESH, "")
         environ = {**processes.unmarked(os.environ), **stores.environment(workspace), **pool_environment(workspace)}
@@ -114,7 +114,7 @@ def stop(workspace: Workspace) -> bool:
             _shut_down(note)
         ended = end(list(marked(workspace)))
         (workspace.platform / "supervisor.json").unlink(missing_ok=True)
-        server = Server(workspace)
+        server = PrefectServer(workspace)
         if not server.is_leased():  # else a loop run from a command line counts on it, and it ends after that
             server.stop()
         return bool(note or ended)
@@ -144,7 +144,7 @@ def pause(workspace: Workspace, paused: bool) -> None:
     Raises:
         StoreError: Prefect's server does not answer.
     """
-    ask(str(Server(workspace).api()), f"work_pools/{pool_of(workspace)}", {"is_paused": paused}, "PATCH")
+    ask(str(PrefectServer(workspace).api()), f"work_pools/{pool_of(workspace)}", {"is_paused": paused}, "PATCH")
 
 
 def low_disk(workspace: Workspace) -> str | None:
@@ -192,14 +192,14 @@ def _start_again(note: dict[str, Any], wanted: set[str]) -> list[str]:
 
 def _adopt(workspace: Workspace) -> None:
     """End a server that no loop counts on any more: the platform starts its own."""
-    server = Server(workspace)
+    server = PrefectServer(workspace)
     if server.state() and not server.is_leased():
         server.stop()
 
 
 def _serves(workspace: Workspace, name: str) -> bool:
     """Whether a loop under way keeps Prefect's server already: the platform takes it as it is."""
-    return name == "prefect" and Server(workspace).state() is not None
+    return name == "prefect" and PrefectServer(workspace).state() is not None
 
 
 def _shut_down(note: dict[str, Any]) -> None:
@@ -220,7 +220,7 @@ def _running_books(workspace: Workspace) -> Iterator[dict[str, Any]]:
 
 
 def _is_heard_of(workspace: Workspace, since: float) -> bool:
-    api = Server(workspace).api()
+    api = PrefectServer(workspace).api()
     if not api:
         return False
     with contextlib.suppress(StoreError):

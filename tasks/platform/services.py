@@ -17,7 +17,7 @@ from models.files import read_json
 from tasks.host import processes
 from tasks.host.server_access import elsewhere
 from tasks.host.workspace import Workspace
-from tasks.prefect.prefect_server import Server
+from tasks.prefect.prefect_server import PrefectServer
 
 State = Literal["running", "starting", "backing off", "failed", "stopped", "elsewhere", "unknown"]
 STATES: dict[str, State] = {
@@ -143,7 +143,7 @@ def services_of(workspace: Workspace) -> list[ServiceState]:
             found.append(ServiceState(service.name, "unknown", detail="supervisord does not answer"))
         elif service.name in told:
             url = (
-                _page("prefect", Server(workspace).url() or "")
+                _page("prefect", PrefectServer(workspace).url() or "")
                 if service.name == "prefect"
                 else _local(numbers, service.name)
             )
@@ -171,7 +171,7 @@ def _state(name: str, told: dict[str, Any], url: str | None, exits: list[str]) -
 
 def _alone(workspace: Workspace, name: str) -> ServiceState:
     """A service while the platform is down: a loop may still keep a Prefect server of its own."""
-    url = Server(workspace).url() if name == "prefect" else None
+    url = PrefectServer(workspace).url() if name == "prefect" else None
     return ServiceState(name, "running" if url else "stopped", _page(name, url) if url else None)
 
 

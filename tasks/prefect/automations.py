@@ -31,7 +31,7 @@ WORDS: dict[Kind, str] = {
 
 
 @dataclass(frozen=True)
-class Wanted:
+class AutomationSpec:
     """An automation as it should be; `owner` is a project's name, or what belongs to no project."""
 
     name: str
@@ -47,7 +47,7 @@ class Wanted:
         return f"key:{key_of(content)[:16]}"
 
 
-def of_project(name: str, policy: Retrain, deployment: UUID) -> list[Wanted]:
+def of_project(name: str, policy: Retrain, deployment: UUID) -> list[AutomationSpec]:
     """The automations that begin a project's retraining: one for each trigger that its policy names, and a person's.
 
     Args:
@@ -59,14 +59,14 @@ def of_project(name: str, policy: Retrain, deployment: UUID) -> list[Wanted]:
     return [_retraining(name, kind, deployment) for kind in dict.fromkeys([*kinds, "person"])]
 
 
-def of_champion(name: str, deployment: UUID) -> Wanted:
+def of_champion(name: str, deployment: UUID) -> AutomationSpec:
     """The automation that looks at a new champion at once: what was last watched is another version.
 
     Args:
         name: The project's.
         deployment: Id of its `watch` deployment.
     """
-    return Wanted(
+    return AutomationSpec(
         name=f"{name}: the champion moved",
         owner=name,
         description=f"{CHAMPION_MOVED}: {name} is watched at once, whoever moved its champion.",
@@ -75,7 +75,7 @@ def of_champion(name: str, deployment: UUID) -> Wanted:
     )
 
 
-def of_pool(pool: str, page: str, blocks: Mapping[str, UUID]) -> list[Wanted]:
+def of_pool(pool: str, page: str, blocks: Mapping[str, UUID]) -> list[AutomationSpec]:
     """The messages to people, of all projects together.
 
     Runs whose process is gone need none: the next worker takes them up (`tasks/prefect/flow_runs.py`). One that watched
@@ -89,7 +89,7 @@ def of_pool(pool: str, page: str, blocks: Mapping[str, UUID]) -> list[Wanted]:
     return [_message(pool, topic, page, blocks) for topic in notifications.TOPICS if blocks]
 
 
-def apply(client: SyncPrefectClient, pool: str, wanted: Sequence[Wanted], keep: set[str]) -> None:
+def apply(client: SyncPrefectClient, pool: str, wanted: Sequence[AutomationSpec], keep: set[str]) -> None:
     """Make the automations what is wanted; others are removed.
 
     Args:
@@ -110,13 +110,13 @@ def apply(client: SyncPrefectClient, pool: str, wanted: Sequence[Wanted], keep: 
             client.create_automation(_core(one, pool, True))
 
 
-def _retraining(name: str, kind: Kind, deployment: UUID) -> Wanted:
+def _retraining(name: str, kind: Kind, deployment: UUID) -> AutomationSpec:
     parameters = {
         "signal": _as_json("{{ event.payload.get('signal') | tojson }}"),
         "trigger": kind,
         "reason": {"__prefect_kind": "jinja", "template": "{{ event.payload.get('reason', '') }}"},
     }
-    return Wanted(
+    return AutomationSpec(
         name=f"{name}: {WORDS[kind]}",
         owner=name,
         description=f"{SIGNALS[kind]}: the policy of {name} weighs whether to retrain. Switched off, it stays off.",
@@ -134,7 +134,9 @@ def _run(deployment: UUID, parameters: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _message(pool: str, topic: notifications.Topic, page: str, blocks: Mapping[str, UUID]) -> Wanted:
+def _message(
+    pool: str, topic: notifications.NotificationTopic, page: str, blocks: Mapping[str, UUID]
+) -> AutomationSpec:
     actions = [
         {
             "type": "send-notification",
@@ -146,7 +148,7 @@ def _message(pool: str, topic: notifications.Topic, page: str, blocks: Mapping[s
     ]
     related = {"match_related": {"prefect.resource.id": f"prefect.tag.{TAG}"}} if topic.of_runs else {}
     trigger = {**_on(topic.events, topic.match, topic.quiet_s), **related}
-    return Wanted(f"{pool}: tell when {topic.name}", pool, f"Tells {', '.join(blocks)}.", trigger, actions)
+    return AutomationSpec(f"{pool}: tell when {topic.name}", pool, f"Tells {', '.join(blocks)}.", trigger, actions)
 
 
 def _on(events: Sequence[str], match: Mapping[str, Any], within_s: float) -> dict[str, Any]:
@@ -166,7 +168,7 @@ def _as_json(template: str) -> dict[str, Any]:
     return {"__prefect_kind": "json", "value": {"__prefect_kind": "jinja", "template": template}}
 
 
-def _core(wanted: Wanted, pool: str, is_enabled: bool) -> Any:
+def _core(wanted: AutomationSpec, pool: str, is_enabled: bool) -> Any:
     from prefect.events.schemas.automations import AutomationCore
 
     return AutomationCore.model_validate(

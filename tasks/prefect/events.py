@@ -26,7 +26,7 @@ from models.pipeline.keys import key_of
 from models.triggers.signal import Kind, Signal
 from tasks.host.workspace import Workspace
 from tasks.prefect.flow_runs import ask
-from tasks.prefect.prefect_server import Server
+from tasks.prefect.prefect_server import PrefectServer
 
 SIGNALS: dict[Kind, str] = {
     "new_data": "loopline.data.arrived",
@@ -123,7 +123,7 @@ def deliver(workspace: Workspace) -> int:
     """
     import filelock
 
-    folder, address = folder_of(workspace), Server(workspace).api()
+    folder, address = folder_of(workspace), PrefectServer(workspace).api()
     if address is None or not waiting(workspace):
         return 0
     with contextlib.suppress(filelock.Timeout), filelock.FileLock(folder / "deliver.lock", timeout=0):

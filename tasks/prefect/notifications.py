@@ -31,7 +31,7 @@ TEXT = "{{ event.payload.text }}"
 
 
 @dataclass(frozen=True)
-class Topic:
+class NotificationTopic:
     """Something that people want to hear of: which events, of which resources, in which words.
 
     `quiet_s`: for so long after a message of a project no other one of this topic is sent. `of_runs`: Prefect's own
@@ -49,15 +49,15 @@ class Topic:
 
 PROJECT = "{{ event.resource.name }}"
 TOPICS = (
-    Topic("data is broken", [SIGNALS["broken_data"]], f"{PROJECT}: its data is broken"),
-    Topic("a model decays", [SIGNALS["decay"]], f"{PROJECT}: the model decays"),
-    Topic(
+    NotificationTopic("data is broken", [SIGNALS["broken_data"]], f"{PROJECT}: its data is broken"),
+    NotificationTopic("a model decays", [SIGNALS["decay"]], f"{PROJECT}: the model decays"),
+    NotificationTopic(
         "data is rejected",
         [LOOP_ENDED],
         f"{PROJECT}: data was rejected",
         match={"prefect.resource.id": "loopline.project.*", "loopline.outcome": "rejected"},
     ),
-    Topic(
+    NotificationTopic(
         "a run fails",
         ["prefect.flow-run.Failed", "prefect.flow-run.Crashed"],
         "{{ flow_run.name }}: {{ flow_run.state.name }}",
@@ -65,14 +65,14 @@ TOPICS = (
         {"prefect.resource.id": "prefect.flow-run.*"},
         of_runs=True,
     ),
-    Topic(
+    NotificationTopic(
         "a person is asked",
         [DECISION_MADE],
         f"{PROJECT}: may it be retrained?",
         f"{TEXT}\nAnswer (Resume): PAGE/runs/flow-run/{{{{ event.payload.decision.flow_run }}}}",
         {"prefect.resource.id": "loopline.project.*", "loopline.action": "ask"},
     ),
-    Topic("a champion moves", [CHAMPION_MOVED], f"{PROJECT}: another champion", quiet_s=1.0),
+    NotificationTopic("a champion moves", [CHAMPION_MOVED], f"{PROJECT}: another champion", quiet_s=1.0),
 )
 
 

@@ -47,7 +47,7 @@ GUARD_POLL_S = 1.0
 WITHOUT_CATALOGUE = {"PREFECT_SERVER_REGISTER_BLOCKS_ON_START": "false"}
 
 
-class Server:
+class PrefectServer:
     """The server of a workspace, or the one that PREFECT_API_URL names."""
 
     def __init__(self, workspace: Workspace) -> None:
@@ -202,7 +202,7 @@ def _keep(workspace: Workspace, for_good: bool) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     exit_on(signal.SIGTERM)
     lock = filelock.FileLock(folder / KEEPER_LOCK, timeout=-1 if for_good else TURN_S)
-    lease = Server(workspace).lease() if for_good else contextlib.nullcontext()
+    lease = PrefectServer(workspace).lease() if for_good else contextlib.nullcontext()
     with lease, contextlib.suppress(filelock.Timeout), lock:  # without the lock: another keeper was first
         _own(workspace, {} if for_good else WITHOUT_CATALOGUE)
 

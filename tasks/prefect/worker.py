@@ -14,7 +14,7 @@ from tasks.host import server_access as prefect_access
 from tasks.host.server_access import elsewhere
 from tasks.host.workspace import Workspace
 from tasks.prefect.flow_runs import pass_over, take_up
-from tasks.prefect.prefect_server import Server, is_healthy
+from tasks.prefect.prefect_server import PrefectServer, is_healthy
 
 MOST_RUNS = 4  # flow runs at once: each is a process, and a loop keeps every core busy by itself
 POLL_S = 0.2
@@ -45,7 +45,7 @@ def main() -> None:
     from prefect.cli import app
 
     while not is_healthy(url):
-        if Server(workspace).url() not in (None, url) and "PREFECT_API_URL" not in given:
+        if PrefectServer(workspace).url() not in (None, url) and "PREFECT_API_URL" not in given:
             os.execve(sys.executable, sys.orig_argv, given)  # noqa: S606 - anew: it came up elsewhere
         time.sleep(POLL_S)
     fresh = workspace.platform / FRESH
@@ -63,7 +63,7 @@ def main() -> None:
 
 
 def _address(workspace: Workspace) -> str:
-    while not (url := Server(workspace).api()):
+    while not (url := PrefectServer(workspace).api()):
         time.sleep(POLL_S)
     return url
 

@@ -23,7 +23,7 @@ from models.nets.catalogue import is_trees
 from models.training.checkpoints.finished import read_finished
 from models.training.job import EpochReport, Rendezvous, TrainingJob, TrainingResult
 from tasks.ranks import rendezvous as nodes
-from tasks.ranks.rendezvous import Door
+from tasks.ranks.rendezvous import RendezvousServer
 
 OnEpoch = Callable[[EpochReport], bool]
 _NURSERIES = 3
@@ -46,12 +46,12 @@ def default_threads(ranks: int, workers: int = 1) -> int:
     return max(1, usable_cores() // (ranks * workers))
 
 
-class _NurseryKilledError(TrainingError):
+class _ForkServerKilledError(TrainingError):
     """A signal ended the process that starts ranks."""
 
 
 @dataclass
-class _Child:
+class _RankProcess:
     """A child of the nursery and this side of its connections."""
 
     pid: int
@@ -63,7 +63,7 @@ class _Child:
 
 
 @dataclass
-class _Run:
+class _JobRun:
     """What is known of a job while it runs, over all its restarts."""
 
     job: TrainingJob
@@ -79,7 +79,7 @@ class _Run:
         return self.answers[which]
 
 
-class Gang:
+class RankPool:
     """Runs jobs in children of one warmed process. Safe to use from several threads at once.
 
     Args:
@@ -93,9 +93,9 @@ class Gang:
         self._lock = threading.Lock()
         self._nursery: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
-        self._children: dict[int, _Child] = {}
+        self._children: dict[int, _RankProcess] = {}
 
-    def __enter__(self) -> Gang:
+    def __enter__(self) -> RankPool:
         return self
 
     def __exit__(
@@ -131,11 +131,11 @@ class Gang:
         if done is not None:
             return done
         if job.train.num_nodes[1] > 1 and not is_trees(job.model.net):
-            with Door(job, say or _say_nothing) as door:
-                return self._keep_up(_Run(job, on_epoch), door)
-        return self._keep_up(_Run(job, on_epoch), None)
+            with RendezvousServer(job, say or _say_nothing) as door:
+                return self._keep_up(_JobRun(job, on_epoch), door)
+        return self._keep_up(_JobRun(job, on_epoch), None)
 
-    def _keep_up(self, run: _Run, door: Door | None) -> TrainingResult:
+    def _keep_up(self, run: _JobRun, door: RendezvousServer | None) -> TrainingResult:
         job, deaths = run.job, 0
         alone = door is None and (job.train.ranks == 1 or is_trees(job.model.net))
         target, count = ("run_alone", 1) if alone else ("run_gang", 1 + job.train.ranks)
@@ -191,19 +191,19 @@ class Gang:
         with self._lock:
             self._drop_nursery()
 
-    def _start(self, target: str, arguments: tuple[Any, ...], count: int) -> _Child:
+    def _start(self, target: str, arguments: tuple[Any, ...], count: int) -> _RankProcess:
         """A child with so many connections. A nursery that is killed meanwhile is replaced: the job is not to blame."""
         for _ in range(_NURSERIES - 1):
-            with contextlib.suppress(_NurseryKilledError):
+            with contextlib.suppress(_ForkServerKilledError):
                 return self._start_once(target, arguments, count)
         return self._start_once(target, arguments, count)
 
-    def _start_once(self, target: str, arguments: tuple[Any, ...], count: int) -> _Child:
+    def _start_once(self, target: str, arguments: tuple[Any, ...], count: int) -> _RankProcess:
         pairs = [socket.socketpair() for _ in range(count)]
         try:
             with self._lock:
                 pid = self._request(("start", target, arguments), tuple(theirs.fileno() for _, theirs in pairs))
-                child = _Child(pid, [Connection(ours.detach()) for ours, _ in pairs])
+                child = _RankProcess(pid, [Connection(ours.detach()) for ours, _ in pairs])
                 self._children[pid] = child
                 return child
         finally:
@@ -211,7 +211,7 @@ class Gang:
                 ours.close()
                 theirs.close()
 
-    def _end(self, child: _Child) -> int | None:
+    def _end(self, child: _RankProcess) -> int | None:
         """Make sure that a child is gone, its own children with it; gives its exit code if it is known."""
         child.close()
         with self._lock:
@@ -239,7 +239,7 @@ class Gang:
         except (EOFError, OSError) as error:
             code = self._code_of_nursery()
             self._drop_nursery()
-            kind = _NurseryKilledError if code is not None and code < 0 else TrainingError
+            kind = _ForkServerKilledError if code is not None and code < 0 else TrainingError
             raise kind(
                 f"the process that starts ranks has ended (exit code {code}): see what it printed above, run again"
             ) from error
@@ -278,7 +278,7 @@ class Gang:
         self._children.clear()
 
 
-def _follow(child: _Child, run: _Run, others: Connection | None) -> TrainingResult | None:
+def _follow(child: _RankProcess, run: _JobRun, others: Connection | None) -> TrainingResult | None:
     """Answer a job's messages until it has a result; None when its process died without one.
 
     `others` brings what ranks of other nodes raise.

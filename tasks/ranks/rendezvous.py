@@ -66,7 +66,7 @@ def interface(address: str) -> str:
     raise UsageError(f"{ENDPOINT}: no network interface of this machine has the address {address}: name one that has")
 
 
-class Door:
+class RendezvousServer:
     """Lets other machines into a job while it trains.
 
     Attributes:
@@ -96,7 +96,7 @@ class Door:
             f"`{shown}loopline join {self.host}:{self._listener.address[1]}`"
         )
 
-    def __enter__(self) -> Door:
+    def __enter__(self) -> RendezvousServer:
         return self
 
     def __exit__(
@@ -169,7 +169,7 @@ def join(text: str, token: str, wait_s: float, say: Callable[[str], None]) -> No
         UsageError: The token is wrong or too short, or this machine has other code or does not share the folder.
         StoreError: Nobody is there.
     """
-    from tasks.ranks.rank_pool import Gang
+    from tasks.ranks.rank_pool import RankPool
 
     where = endpoint(text)
     checked_token(token, f"--token or {NODES_TOKEN}")
@@ -184,7 +184,7 @@ def join(text: str, token: str, wait_s: float, say: Callable[[str], None]) -> No
         _check(told, job)
         say(f"training {job.folder.name} with {job.train.ranks} rank(s) from {address}")
         meeting = Rendezvous(host=told["host"], port=told["port"], address=address, is_host=False)
-        with Gang(address=address) as gang, contextlib.closing(host):
+        with RankPool(address=address) as gang, contextlib.closing(host):
             if gang.serve(job, meeting, host):
                 say("done")
                 return

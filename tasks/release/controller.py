@@ -16,13 +16,13 @@ from models.serving.releases import Release, ReleasePlan, taken_back, wanted
 from models.serving.serve_rules import asked_of
 from tasks.host.logs import Repeated
 from tasks.mlflow import registry_reader as registry_view
-from tasks.mlflow.registry_reader import Version
+from tasks.mlflow.registry_reader import RegisteredVersion
 from tasks.release.background import Background
 from tasks.release.fetch_and_verify import bring, from_cache, try_out
-from tasks.release.registry_watcher import Lookout
-from tasks.release.rollback_guard import Guard
-from tasks.release.settings import Settings
-from tasks.release.shared_state import Board
+from tasks.release.registry_watcher import RegistryWatcher
+from tasks.release.rollback_guard import RollbackGuard
+from tasks.release.settings import ServerSettings
+from tasks.release.shared_state import SharedReleaseState
 from tasks.state import journal
 
 NUDGE_S = 0.05
@@ -43,27 +43,27 @@ class _Refusal:
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _RegistryState:
     """What the registry says: the champion and what is planned beside it."""
 
-    champion: Version | None
+    champion: RegisteredVersion | None
     plan: ReleasePlan
 
 
-class Lead:
+class ReleaseController:
     """Keeps one project's release up to date while this process leads. `looked`: set after the first look.
 
     Raises:
         UsageError: The registry is a database that only MLflow itself can ask.
     """
 
-    def __init__(self, settings: Settings, project: str) -> None:
+    def __init__(self, settings: ServerSettings, project: str) -> None:
         self.project, self.looked = project, threading.Event()
-        self.board = Board(settings.state(project) / "serving")
-        self.lookout = Lookout(project)
+        self.board = SharedReleaseState(settings.state(project) / "serving")
+        self.lookout = RegistryWatcher(project)
         self._workspace = settings.workspace
         self._versions = self._workspace.cache / "models" / project
-        self._guard = Guard(settings.state(project), self._versions)
+        self._guard = RollbackGuard(settings.state(project), self._versions)
         self._background = Background(self._workspace, project)
         self._refused: dict[str, _Refusal] = {}
         self._checked: set[str] = set()
@@ -105,7 +105,7 @@ class Lead:
             self._leads = True
         return self._leads
 
-    def _ask(self, release: Release) -> _Asked:
+    def _ask(self, release: Release) -> _RegistryState:
         try:
             champion = self.lookout.champion()
         except StoreError:
@@ -119,9 +119,9 @@ class Lead:
         if champion and plan.shadow is None and asked_of(self._versions / champion.number).shadow:
             challenger = registry_view.aliased(self.project, "challenger")
             plan = plan.model_copy(update={"shadow": challenger.number if challenger else None})
-        return _Asked(champion, plan)
+        return _RegistryState(champion, plan)
 
-    def _follow(self, release: Release, asked: _Asked) -> None:
+    def _follow(self, release: Release, asked: _RegistryState) -> None:
         champion = asked.champion
         versions = {champion.number: champion} if champion else {}
         for number in dict.fromkeys([*versions, *asked.plan.versions]):
@@ -142,7 +142,7 @@ class Lead:
     def _is_at_hand(self, number: str, release: Release) -> bool:
         return number in self._checked and number in (*release.loaded, release.shadow)
 
-    def _let_in(self, number: str, version: Version | None, release: Release) -> None:
+    def _let_in(self, number: str, version: RegisteredVersion | None, release: Release) -> None:
         """Bring a version here and try it out, or refuse it; one that was refused is tried again now and then."""
         known = self._refused.get(number)
         if known is not None and time.monotonic() < known.until:
@@ -235,7 +235,7 @@ class Lead:
         self._said = text
 
 
-def follow(lead: Lead, stop: threading.Event) -> None:
+def follow(lead: ReleaseController, stop: threading.Event) -> None:
     """Look again and again, at once when nudged, until `stop` is set."""
     trouble = Repeated(_log)
     while not stop.is_set():

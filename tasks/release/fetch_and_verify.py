@@ -17,13 +17,13 @@ from models.sealing import TAG, is_signed
 from tasks.host.workspace import CLONE, Workspace
 from tasks.mlflow.artifacts import FILES, damage, signing_key
 from tasks.mlflow.model_cache import kept
-from tasks.mlflow.registry_reader import Version
+from tasks.mlflow.registry_reader import RegisteredVersion
 
 FETCH_S = 600.0
 TRIAL_S = 120.0
 
 
-def bring(workspace: Workspace, model: str, version: Version) -> Path:
+def bring(workspace: Workspace, model: str, version: RegisteredVersion) -> Path:
     """A version's folder in the cache, every file of it the one that was registered, and signed where there is a key.
 
     Raises:

@@ -17,8 +17,8 @@ from models.serving.serve_rules import asked_of
 from tasks.host import processes
 from tasks.host.logs import Repeated
 from tasks.mlflow.artifacts import damage
-from tasks.release.settings import Settings
-from tasks.release.shared_state import Board, Report, Tally
+from tasks.release.settings import ServerSettings
+from tasks.release.shared_state import SharedReleaseState, VersionOutcomes, WorkerReport
 
 LOOK_S = 0.05
 REPORT_S = 0.5
@@ -26,7 +26,7 @@ REPORT_S = 0.5
 _log = logging.getLogger("loopline.serve")
 
 
-class Shelf:
+class LoadedVersions:
     """One project's loaded versions. `pick` is called in the event loop, once a request: no answer is mixed.
 
     Args:
@@ -34,13 +34,13 @@ class Shelf:
         project: Whose versions.
     """
 
-    def __init__(self, settings: Settings, project: str) -> None:
+    def __init__(self, settings: ServerSettings, project: str) -> None:
         self.project = project
         self.release: Release | None = None
         self.has_shadow = False
         self.on_swap: list[Callable[[Release], None]] = []
         self._place = settings.workspace.cache / "models" / project
-        self._board = Board(settings.state(project) / "serving")
+        self._board = SharedReleaseState(settings.state(project) / "serving")
         self._generation = -1
         self._held: dict[str, LoadedModel] = {}
         self._loaded: frozenset[str] = frozenset()
@@ -49,7 +49,7 @@ class Shelf:
         self._counts: dict[str, dict[str, int]] = {}
         self._me = processes.identity()
         self._seen: tuple[object, object] = (None, None)
-        self._said: Report | None = None
+        self._said: WorkerReport | None = None
         self._trouble = Repeated(_log)
 
     @property
@@ -158,8 +158,8 @@ class Shelf:
         return LoadedModel(self.project, version, folder)
 
     def _report(self) -> None:
-        tallies = {version: Tally(**counts) for version, counts in self._counts.items()}
-        report = Report(process=self._me, loaded=list(self._held), failed=dict(self._failed), tallies=tallies)
+        tallies = {version: VersionOutcomes(**counts) for version, counts in self._counts.items()}
+        report = WorkerReport(process=self._me, loaded=list(self._held), failed=dict(self._failed), tallies=tallies)
         if report != self._said:
             self._board.report(report)
             self._said = report

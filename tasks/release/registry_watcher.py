@@ -10,7 +10,7 @@ from pathlib import Path
 from models.errors import StoreError, UsageError
 from tasks.host import stores
 from tasks.mlflow import registry_reader as registry_view
-from tasks.mlflow.registry_reader import Version
+from tasks.mlflow.registry_reader import RegisteredVersion
 
 EMBEDDED_S, SERVER_S = 0.25, 1.0
 SETTLED_S = 1.0
@@ -19,7 +19,7 @@ SETTLED_S = 1.0
 Stamps = tuple[tuple[int, int], ...]
 
 
-class Lookout:
+class RegistryWatcher:
     """Of one registered model.
 
     Raises:
@@ -28,7 +28,7 @@ class Lookout:
 
     def __init__(self, model: str) -> None:
         self._model, self._uri = model, os.environ["MLFLOW_TRACKING_URI"]
-        self._known: Version | None = None
+        self._known: RegisteredVersion | None = None
         self._seen: Stamps | None = None
         self._file = stores.database_file(self._uri) if stores.is_embedded(self._uri) else None
         if self._file is None and not self._uri.startswith(("http://", "https://")):
@@ -42,7 +42,7 @@ class Lookout:
         """How long to wait between two looks."""
         return SERVER_S if self._file is None else EMBEDDED_S
 
-    def champion(self) -> Version | None:
+    def champion(self) -> RegisteredVersion | None:
         """The champion; None when the registry has none.
 
         Raises:

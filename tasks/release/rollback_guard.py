@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from models.serving.auto_rollback import fallen, trouble_of
 from models.serving.releases import Release
 from models.serving.serve_rules import asked_of
-from tasks.release.shared_state import Report, Tally
+from tasks.release.shared_state import VersionOutcomes, WorkerReport
 
 if TYPE_CHECKING:
     from models.monitoring.report import MonitoringReport
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 FINDINGS = Path("watch") / "watch.json"
 
 
-class Guard:
+class RollbackGuard:
     """Of one project.
 
     Args:
@@ -28,17 +28,20 @@ class Guard:
 
     def __init__(self, state: Path, versions: Path) -> None:
         self._findings_path, self._versions = state / FINDINGS, versions
-        self._by_worker: dict[str, dict[str, Tally]] = {}
-        self._before: dict[str, Tally] = {}
+        self._by_worker: dict[str, dict[str, VersionOutcomes]] = {}
+        self._before: dict[str, VersionOutcomes] = {}
         self._generation = -1
         self._findings: MonitoringReport | None = None
         self._seen: int | None = None
 
-    def tallies(self) -> dict[str, Tally]:
+    def tallies(self) -> dict[str, VersionOutcomes]:
         """How each version did since the release began, in all workers, those that ended too."""
-        return {version: total.minus(self._before.get(version, Tally())) for version, total in self._totals().items()}
+        return {
+            version: total.minus(self._before.get(version, VersionOutcomes()))
+            for version, total in self._totals().items()
+        }
 
-    def look(self, release: Release, reports: list[Report]) -> tuple[str, str] | None:
+    def look(self, release: Release, reports: list[WorkerReport]) -> tuple[str, str] | None:
         """The version that should give its place back, and why; None while all do."""
         for report in reports:
             process = report.process
@@ -56,16 +59,16 @@ class Guard:
 
     def _trouble(self, version: str, before: str, since: float) -> str | None:
         rule = asked_of(self._versions / version).return_on
-        why = trouble_of(self.tallies().get(version, Tally()), rule)
+        why = trouble_of(self.tallies().get(version, VersionOutcomes()), rule)
         if why is None and rule.metric and self._findings is not None:
             why = fallen(self._findings, version, before, since)
         return why
 
-    def _totals(self) -> dict[str, Tally]:
-        found: dict[str, Tally] = {}
+    def _totals(self) -> dict[str, VersionOutcomes]:
+        found: dict[str, VersionOutcomes] = {}
         for tallies in self._by_worker.values():
             for version, tally in tallies.items():
-                found[version] = found.get(version, Tally()).plus(tally)
+                found[version] = found.get(version, VersionOutcomes()).plus(tally)
         return found
 
     def _read_findings(self) -> None:

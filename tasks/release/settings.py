@@ -15,7 +15,7 @@ VARIABLE = "LOOPLINE_SERVE"
 
 
 @dataclass(frozen=True)
-class Settings:
+class ServerSettings:
     """What a server was started with.
 
     Args:
@@ -78,7 +78,7 @@ class Settings:
         os.environ[VARIABLE] = json.dumps(asdict(self))
 
     @classmethod
-    def handed(cls) -> Settings:
+    def handed(cls) -> ServerSettings:
         """Those that `hand_on` left."""
         given = json.loads(os.environ[VARIABLE])
         return cls(**{**given, "projects": tuple(given["projects"]), "names": tuple(given["names"])})

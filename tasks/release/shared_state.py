@@ -28,36 +28,36 @@ from tasks.host import processes
 _SWITCH_BYTES = 8
 
 
-class Tally(BaseModel):
+class VersionOutcomes(BaseModel):
     """How a version did: answers, of which `failed` in the model itself and `slow` over the spec's latency."""
 
     answers: int = 0
     failed: int = 0
     slow: int = 0
 
-    def plus(self, other: Tally) -> Tally:
+    def plus(self, other: VersionOutcomes) -> VersionOutcomes:
         """Both together."""
-        return Tally(
+        return VersionOutcomes(
             answers=self.answers + other.answers, failed=self.failed + other.failed, slow=self.slow + other.slow
         )
 
-    def minus(self, other: Tally) -> Tally:
+    def minus(self, other: VersionOutcomes) -> VersionOutcomes:
         """What came since."""
-        return Tally(
+        return VersionOutcomes(
             answers=self.answers - other.answers, failed=self.failed - other.failed, slow=self.slow - other.slow
         )
 
 
-class Report(BaseModel):
+class WorkerReport(BaseModel):
     """What a worker holds. `failed`: version -> why it could not be loaded."""
 
     process: dict[str, Any]
     loaded: list[str] = Field(default_factory=list)
     failed: dict[str, str] = Field(default_factory=dict)
-    tallies: dict[str, Tally] = Field(default_factory=dict)
+    tallies: dict[str, VersionOutcomes] = Field(default_factory=dict)
 
 
-class Switch:
+class GenerationSwitch:
     """The generation that answers, in memory that every process of the project's servers shares."""
 
     def __init__(self, path: Path) -> None:
@@ -80,13 +80,13 @@ class Switch:
         self._value[0] = generation
 
 
-class Board:
+class SharedReleaseState:
     """The meeting place in a folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.release_path, self.next_path = folder / "release.json", folder / "next.json"
-        self.switch = Switch(folder / "switch")
+        self.switch = GenerationSwitch(folder / "switch")
         self._workers, self._nudge_path = folder / "workers", folder / "nudge"
 
     def release(self) -> Release | None:
@@ -122,7 +122,7 @@ class Board:
             return True
         return False
 
-    def report(self, report: Report) -> None:
+    def report(self, report: WorkerReport) -> None:
         """A worker's word. Not synced: it is of no use once the machine went down."""
         self._workers.mkdir(parents=True, exist_ok=True)
         path = self._workers / f"{report.process['pid']}.json"
@@ -130,12 +130,12 @@ class Board:
         temporary.write_text(report.model_dump_json())
         temporary.replace(path)
 
-    def reports(self) -> list[Report]:
+    def reports(self) -> list[WorkerReport]:
         """The word of every worker of this machine that lives; of dead ones it is cleared away."""
         found = []
         for path in self._workers.glob("*.json"):
             with contextlib.suppress(OSError, ValueError, KeyError):
-                report = Report.model_validate(json.loads(path.read_bytes()))
+                report = WorkerReport.model_validate(json.loads(path.read_bytes()))
                 if processes.is_alive_here(report.process):
                     found.append(report)
                 else:

@@ -17,25 +17,25 @@ from models.serving.shadow_comparison import ShadowComparison, compare
 from tasks.host.workspace import Project
 from tasks.loop.champion import open_registry
 from tasks.mlflow import registry_reader as registry_view
-from tasks.mlflow.release_plans import Entry, entries
-from tasks.release.shared_state import Board, Tally
+from tasks.mlflow.release_plans import ReleasePlanEntry, entries
+from tasks.release.shared_state import SharedReleaseState, VersionOutcomes
 from tasks.state import shadows
 from tasks.state.predictions import label_store, latest_labels
 
 
-class VersionStanding(BaseModel):
+class VersionStatus(BaseModel):
     """A version in a release. `role`: stable, canary, shadow, previous, refused or returned."""
 
     version: str
     role: str
     share: float = Field(0.0, description="Of the requests that it answers, 0 to 1.")
-    tally: Tally = Field(default_factory=Tally, description="Since the workers that live began.")
+    tally: VersionOutcomes = Field(default_factory=VersionOutcomes, description="Since the workers that live began.")
     realised: Estimate | None = Field(None, description="The goal's metric on labelled predictions, last whole window.")
     state: str = Field("", description="What the watch says of that window.")
     why: str = Field("", description="Of a refusal or a return.")
 
 
-class Standing(BaseModel):
+class ReleaseStatus(BaseModel):
     """A project's release."""
 
     project: str
@@ -43,12 +43,12 @@ class Standing(BaseModel):
     plan: ReleasePlan = ReleasePlan()
     workers: int = Field(0, description="That answer on this machine.")
     release: Release | None = Field(None, description="What the server of this workspace answers with, or did last.")
-    versions: list[VersionStanding] = Field(default_factory=list)
+    versions: list[VersionStatus] = Field(default_factory=list)
     comparison: ShadowComparison | None = None
-    journal: list[Entry] = Field(default_factory=list, description="Newest first.")
+    journal: list[ReleasePlanEntry] = Field(default_factory=list, description="Newest first.")
 
 
-def standing(project: Project, spec: Spec) -> Standing:
+def standing(project: Project, spec: Spec) -> ReleaseStatus:
     """How a project's release stands.
 
     Raises:
@@ -56,14 +56,14 @@ def standing(project: Project, spec: Spec) -> Standing:
     """
     champion = registry_view.aliased(spec.name)
     state = project.state(spec.name)
-    board = Board(state / "serving")
+    board = SharedReleaseState(state / "serving")
     release, reports = board.release(), board.reports()
-    tallies: dict[str, Tally] = {}
+    tallies: dict[str, VersionOutcomes] = {}
     for report in reports:
         for version, tally in report.tallies.items():
-            tallies[version] = tallies.get(version, Tally()).plus(tally)
+            tallies[version] = tallies.get(version, VersionOutcomes()).plus(tally)
     shadow = release.shadow if release else None
-    return Standing(
+    return ReleaseStatus(
         project=spec.name,
         champion=champion.number if champion else None,
         plan=ReleasePlan.of_tags(champion.tags) if champion else ReleasePlan(),
@@ -96,7 +96,9 @@ def compared(project: Project, spec: Spec, version: str) -> ShadowComparison:
     return told.model_copy(update={"note": shadows.note_of(state, version)})
 
 
-def _versions(release: Release, tallies: dict[str, Tally], findings: MonitoringReport | None) -> list[VersionStanding]:
+def _versions(
+    release: Release, tallies: dict[str, VersionOutcomes], findings: MonitoringReport | None
+) -> list[VersionStatus]:
     canary = release.canary
     roles: list[tuple[str | None, str, float, str]] = [
         (release.stable, "stable", 1 - canary.share if canary else 1.0, ""),
@@ -106,17 +108,17 @@ def _versions(release: Release, tallies: dict[str, Tally], findings: MonitoringR
         *((version, "refused", 0.0, why) for version, why in release.refused.items()),
         *((version, "returned", 0.0, why) for version, why in release.returned.items()),
     ]
-    found: list[VersionStanding] = []
+    found: list[VersionStatus] = []
     for version, role, share, why in roles:
         if version is not None and not (role == "previous" and version in [one.version for one in found]):
             windows = [one for one in findings.windows if one.version == version and one.whole] if findings else []
             last = windows[-1] if windows else None
             found.append(
-                VersionStanding(
+                VersionStatus(
                     version=version,
                     role=role,
                     share=share,
-                    tally=tallies.get(version, Tally()),
+                    tally=tallies.get(version, VersionOutcomes()),
                     realised=last.realised if last else None,
                     state=last.state if last else "",
                     why=why,

@@ -21,8 +21,8 @@ from tasks.host import ports, stores
 from tasks.host.http_guard import is_loopback
 from tasks.host.signals import exit_on
 from tasks.host.workspace import Workspace
-from tasks.release.controller import Lead, follow
-from tasks.release.settings import Settings
+from tasks.release.controller import ReleaseController, follow
+from tasks.release.settings import ServerSettings
 from tasks.serve import logs
 from tasks.serve.compactor import compacting
 from tasks.serve.metric_files import share_between_workers
@@ -32,7 +32,7 @@ END_S = 1.0
 FIRST_LOOK_S = 1.0
 
 
-def serve(settings: Settings) -> None:
+def serve(settings: ServerSettings) -> None:
     """Serve until ended by a signal; then answer what is under way, and return.
 
     Raises:
@@ -47,7 +47,7 @@ def serve(settings: Settings) -> None:
     settings.workspace.make()
     stores.configure(settings.workspace)
     stop = threading.Event()
-    leads = [Lead(settings, project) for project in settings.projects]
+    leads = [ReleaseController(settings, project) for project in settings.projects]
     threads = [threading.Thread(target=follow, args=(lead, stop), daemon=True) for lead in leads]
     for thread in threads:
         thread.start()
@@ -69,7 +69,7 @@ def serve(settings: Settings) -> None:
             thread.join(END_S)
 
 
-def check(settings: Settings) -> None:
+def check(settings: ServerSettings) -> None:
     """Refuse what would let anybody in, or cannot be.
 
     Raises:
@@ -90,7 +90,7 @@ def check(settings: Settings) -> None:
         )
 
 
-def _claim(settings: Settings) -> None:
+def _claim(settings: ServerSettings) -> None:
     """Say who has a port that is wanted; uvicorn would say so with an exit code that means something else here."""
     for option, port in (("--port", settings.port), ("--grpc-port", settings.grpc_port)):
         if not port:
@@ -104,7 +104,7 @@ def _claim(settings: Settings) -> None:
             raise StoreError(f"port {port} is taken by {ports.holder(port)}: name another by {option}") from None
 
 
-def _options(settings: Settings) -> dict[str, Any]:
+def _options(settings: ServerSettings) -> dict[str, Any]:
     import ssl
 
     return {
@@ -127,7 +127,7 @@ def _options(settings: Settings) -> dict[str, Any]:
     }
 
 
-def _rules(settings: Settings) -> dict[str, dict[str, Any]]:
+def _rules(settings: ServerSettings) -> dict[str, dict[str, Any]]:
     """What the specs in the workspace say now of the log of served predictions."""
     found: dict[str, dict[str, Any]] = {}
     for name in settings.projects:
@@ -156,7 +156,7 @@ def main() -> None:
     root, projects, names = given.pop("root").resolve(), tuple(given.pop("projects")), tuple(given.pop("name"))
     projects = projects or _asking(root)
     try:
-        serve(Settings(str(root), projects, names=names, **given))
+        serve(ServerSettings(str(root), projects, names=names, **given))
     except LooplineError as error:
         sys.stderr.write(f"{error}\n")
         sys.exit(error.exit_code)

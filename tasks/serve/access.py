@@ -17,13 +17,13 @@ from models.files import storing
 from models.serving.http_errors import RequestError
 from tasks.host.http_guard import LEAST_TOKEN, SERVE_TOKEN, is_loopback, names_us, own_names, token_of
 from tasks.host.workspace import Workspace
-from tasks.release.settings import Settings
-from tasks.serve.rate_limit import Buckets
+from tasks.release.settings import ServerSettings
+from tasks.serve.rate_limit import RateLimiter
 
 REMOTE_RATE = 1000.0
 
 
-class Access:
+class AccessControl:
     """What decides whether a request is let in.
 
     Args:
@@ -51,11 +51,11 @@ class Access:
         self._names = own_names(host, names)
         self._any_address = not is_loopback(host) or bool(names)
         self._digests = [_digest(token) for token in tokens]
-        self._buckets = Buckets(rate, shared) if rate else None
+        self._buckets = RateLimiter(rate, shared) if rate else None
         self._known_hosts: set[str] = set()
 
     @classmethod
-    def of(cls, settings: Settings) -> Access:
+    def of(cls, settings: ServerSettings) -> AccessControl:
         """The access that a server was started with.
 
         Raises:

@@ -21,11 +21,11 @@ from tasks.serve.prediction_logger import new_ids
 from tasks.serve.request_context import current
 
 if TYPE_CHECKING:
-    from tasks.serve.state import State
+    from tasks.serve.state import WorkerState
 
 
 @dataclass(slots=True)
-class Question:
+class PredictRequest:
     """What a caller asks.
 
     Args:
@@ -48,7 +48,7 @@ class Question:
 
 
 @dataclass(slots=True)
-class Answered:
+class PredictResponse:
     """An answer that is written down, with what it answers. `key`: of the request; `ids`: of the rows."""
 
     served: LoadedModel
@@ -58,7 +58,7 @@ class Answered:
     ids: Sequence[str]
 
 
-async def answer(state: State, question: Question) -> Answered:
+async def answer(state: WorkerState, question: PredictRequest) -> PredictResponse:
     """Answer a question by the version that the release picks for it.
 
     Args:
@@ -86,11 +86,11 @@ async def answer(state: State, question: Question) -> Answered:
     if not is_recorded:
         passage.unlogged = True
         state.metrics.unlogged(name, rows.num_rows)
-    return Answered(served, rows, found, key, ids)
+    return PredictResponse(served, rows, found, key, ids)
 
 
 def _record(
-    state: State, name: str, served: LoadedModel, ids: Sequence[str], rows: InputRows, found: Prediction
+    state: WorkerState, name: str, served: LoadedModel, ids: Sequence[str], rows: InputRows, found: Prediction
 ) -> bool:
     """Write an answer into the prediction log; False: the spec says to answer without it."""
     try:
@@ -102,7 +102,7 @@ def _record(
         raise refusals.unreadable(words) from error
 
 
-def model_name(state: State, name: str | None) -> str:
+def model_name(state: WorkerState, name: str | None) -> str:
     """The name of a served model; without one, of the only one.
 
     Raises:
@@ -129,7 +129,7 @@ def checked_key(key: str) -> str:
     return key
 
 
-def picked(state: State, name: str, version: str | None, key: str) -> LoadedModel:
+def picked(state: WorkerState, name: str, version: str | None, key: str) -> LoadedModel:
     """The loaded version that answers.
 
     Raises:
@@ -145,14 +145,14 @@ def picked(state: State, name: str, version: str | None, key: str) -> LoadedMode
     raise refusals.unknown(f"{name}: version {str(version)[:60]!r} is not loaded: there is {loaded}")
 
 
-def _read(question: Question, served: LoadedModel) -> InputRows:
+def _read(question: PredictRequest, served: LoadedModel) -> InputRows:
     try:
         return question.rows(served)
     except DataError as error:
         raise refusals.unreadable(str(error)) from error
 
 
-async def _answered(state: State, name: str, served: LoadedModel, rows: InputRows, deadline: float) -> Prediction:
+async def _answered(state: WorkerState, name: str, served: LoadedModel, rows: InputRows, deadline: float) -> Prediction:
     """What the version says, counted: an automatic return goes by it.
 
     Only what the model itself does for a row counts: neither a caller's haste or many rows, nor a full queue, nor what

@@ -18,13 +18,13 @@ from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from models.serving.http_errors import RequestError
-from tasks.release.settings import Settings
+from tasks.release.settings import ServerSettings
 from tasks.serve import description, feedback, health, open_inference, scoring, webhook
 from tasks.serve.bodies import told
 from tasks.serve.calls import ways
 from tasks.serve.metric_files import forget_dead_workers
-from tasks.serve.middleware import Door
-from tasks.serve.state import State
+from tasks.serve.middleware import ServerMiddleware
+from tasks.serve.state import WorkerState
 
 LOOK_S = 1.0
 WAITING_LOOKS = 10
@@ -32,16 +32,16 @@ WAITING_LOOKS = 10
 
 def application() -> ASGIApp:
     """The application of the settings that were handed on."""
-    settings = Settings.handed()
+    settings = ServerSettings.handed()
     return behind_door(make(settings), settings)
 
 
-def behind_door(app: Starlette, settings: Settings) -> ASGIApp:
+def behind_door(app: Starlette, settings: ServerSettings) -> ASGIApp:
     """An application with what stands before it: access, limits, metrics, the log, the short way."""
-    return Door(app, _state(app), ways({**scoring.CALLS, **open_inference.CALLS}, settings.projects))
+    return ServerMiddleware(app, _state(app), ways({**scoring.CALLS, **open_inference.CALLS}, settings.projects))
 
 
-def make(settings: Settings) -> Starlette:
+def make(settings: ServerSettings) -> Starlette:
     """An application that serves what the releases name."""
     app = Starlette(
         routes=[
@@ -55,7 +55,7 @@ def make(settings: Settings) -> Starlette:
         exception_handlers={HTTPException: _refused, RequestError: _said_no, 500: _failed},
         lifespan=_following,
     )
-    app.state = State.of(settings)  # type: ignore[assignment]
+    app.state = WorkerState.of(settings)  # type: ignore[assignment]
     return app
 
 
@@ -79,12 +79,12 @@ async def _following(app: Starlette) -> AsyncIterator[None]:
         await asyncio.to_thread(state.engine.close)
 
 
-def _state(app: Starlette) -> State:
+def _state(app: Starlette) -> WorkerState:
     """Starlette leaves open what its applications hold."""
-    return cast("State", app.state)
+    return cast("WorkerState", app.state)
 
 
-async def _look(state: State) -> None:
+async def _look(state: WorkerState) -> None:
     """Keep the metrics of what is no event up to date: another worker may be the one that is asked."""
     looks = 0
     while True:
@@ -112,7 +112,7 @@ def _end_with_parent() -> None:
 
 
 @contextlib.asynccontextmanager
-async def _over_grpc(state: State) -> AsyncIterator[None]:
+async def _over_grpc(state: WorkerState) -> AsyncIterator[None]:
     """Its library is loaded only where a port was asked for."""
     if not state.settings.grpc_port:
         yield

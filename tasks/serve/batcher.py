@@ -32,7 +32,7 @@ DEADLINE_S = 30.0
 
 
 @dataclass(eq=False, slots=True)
-class Waiting:
+class QueuedCall:
     """A call that queues. `shape`: calls of the same shape can be made as one."""
 
     served: LoadedModel
@@ -47,7 +47,7 @@ class Waiting:
         self.shape = tuple((name, values.shape[1:], values.dtype.char) for name, values in self.feed.items())
 
 
-class Engine:
+class DynamicBatcher:
     """Makes the calls of one process.
 
     Args:
@@ -57,7 +57,7 @@ class Engine:
 
     def __init__(self, most_waiting: int = MOST_WAITING, inline_ms: float = INLINE_MS) -> None:
         self._most, self._inline_ms = most_waiting, inline_ms
-        self._queues: dict[str, deque[Waiting]] = {}
+        self._queues: dict[str, deque[QueuedCall]] = {}
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
         self._is_over = False
@@ -82,7 +82,7 @@ class Engine:
             return served.answer(feed)
         await asyncio.sleep(0)  # a caller that has no task yet gets one: see `tasks.serve.fast_path`
         loop = asyncio.get_running_loop()
-        waiting = Waiting(served, feed, rows, deadline, loop, loop.create_future())
+        waiting = QueuedCall(served, feed, rows, deadline, loop, loop.create_future())
         self._enter(waiting)
         try:
             async with asyncio.timeout_at(loop.time() + deadline - time.monotonic()):
@@ -109,7 +109,7 @@ class Engine:
         if self._thread is not None:
             self._thread.join(STUCK_S)
 
-    def _enter(self, waiting: Waiting) -> None:
+    def _enter(self, waiting: QueuedCall) -> None:
         with self._changed:
             if self._is_over:
                 raise refusals.busy("the server is ending: ask again")
@@ -129,7 +129,7 @@ class Engine:
             _make(batch)
             self._busy_since = None
 
-    def _next(self) -> list[Waiting] | None:
+    def _next(self) -> list[QueuedCall] | None:
         """The next batch; None when it is over and nothing queues."""
         with self._changed:
             while not self.waiting:
@@ -145,7 +145,7 @@ class Engine:
             return batch
 
 
-def _batch(queue: deque[Waiting]) -> list[Waiting]:
+def _batch(queue: deque[QueuedCall]) -> list[QueuedCall]:
     """Take the calls from the front that can be made as one."""
     batch = [queue.popleft()]
     rows = batch[0].rows
@@ -157,7 +157,7 @@ def _batch(queue: deque[Waiting]) -> list[Waiting]:
     return batch
 
 
-def _make(batch: list[Waiting]) -> None:
+def _make(batch: list[QueuedCall]) -> None:
     """Make the calls and hand the answers back; an error of one is not its neighbours'."""
     now = time.monotonic()
     wanted = [one for one in batch if one.deadline > now and not one.future.cancelled()]
@@ -176,7 +176,7 @@ def _make(batch: list[Waiting]) -> None:
         _hand_back(one, answer)
 
 
-def _together(batch: list[Waiting]) -> list[Prediction]:
+def _together(batch: list[QueuedCall]) -> list[Prediction]:
     if len(batch) == 1:
         return [batch[0].served.answer(batch[0].feed)]
     names = batch[0].feed
@@ -189,7 +189,7 @@ def _together(batch: list[Waiting]) -> list[Prediction]:
     return [Prediction(found.project, found.version, own, found.row_s) for own in outputs]
 
 
-def _hand_back(waiting: Waiting, found: Prediction | Exception) -> None:
+def _hand_back(waiting: QueuedCall, found: Prediction | Exception) -> None:
     def settle() -> None:
         if waiting.future.done():
             return

@@ -15,7 +15,7 @@ from starlette.responses import Response
 
 from models.serving import http_errors as refusals
 from models.serving.http_errors import RequestError
-from tasks.serve.calls import Said
+from tasks.serve.calls import HttpResponse
 
 JSON = "application/json"
 P = ParamSpec("P")
@@ -70,7 +70,7 @@ def kind_of(headers: Mapping[str, str]) -> str:
     return given if given == JSON else given.partition(";")[0].strip().lower()
 
 
-def answered(headers: Mapping[str, str], body: bytes, told: Mapping[str, str], kind: str = JSON) -> Said:
+def answered(headers: Mapping[str, str], body: bytes, told: Mapping[str, str], kind: str = JSON) -> HttpResponse:
     """What is said to a request of these headers: compressed if its caller takes that and it is worth it."""
     found = {**told, "content-type": kind}
     if len(body) >= LEAST_COMPRESSED:
@@ -80,7 +80,7 @@ def answered(headers: Mapping[str, str], body: bytes, told: Mapping[str, str], k
             body = gzip.compress(body, 1, mtime=0) if encoding == "gzip" else zlib.compress(body, 1)
             found["content-encoding"] = encoding
     found["content-length"] = str(len(body))
-    return Said(body, found)
+    return HttpResponse(body, found)
 
 
 def told(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:

@@ -11,13 +11,13 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 if TYPE_CHECKING:
-    from tasks.serve.state import State
+    from tasks.serve.state import WorkerState
 
 _NAME = "{name}"
 
 
 @dataclass(slots=True)
-class Call:
+class HttpRequest:
     """What is asked.
 
     Args:
@@ -28,7 +28,7 @@ class Call:
         query: What stands behind the question mark.
     """
 
-    state: State
+    state: WorkerState
     headers: Mapping[str, str]
     body: bytes
     params: Mapping[str, str]
@@ -36,7 +36,7 @@ class Call:
 
 
 @dataclass(slots=True)
-class Said:
+class HttpResponse:
     """What is answered. `headers`: all of them, but the date and those of the connection."""
 
     body: bytes
@@ -44,7 +44,7 @@ class Said:
     status: int = 200
 
 
-Endpoint = Callable[[Call], Awaitable[Said]]
+Endpoint = Callable[[HttpRequest], Awaitable[HttpResponse]]
 
 
 def named(headers: list[tuple[bytes, bytes]]) -> dict[str, str]:
@@ -57,7 +57,7 @@ def route(path: str, endpoint: Endpoint) -> Route:
 
     async def answered(request: Request) -> Response:
         query = request.scope["query_string"]
-        call = Call(request.app.state, request.headers, await request.body(), request.path_params, query)
+        call = HttpRequest(request.app.state, request.headers, await request.body(), request.path_params, query)
         said = await endpoint(call)
         return Response(said.body, said.status, said.headers)
 
@@ -65,7 +65,7 @@ def route(path: str, endpoint: Endpoint) -> Route:
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class WireEndpoint:
     """An endpoint at an address as it goes over the wire."""
 
     endpoint: Endpoint
@@ -74,7 +74,7 @@ class Way:
     """Method and address, as the log has them."""
 
 
-def ways(endpoints: Mapping[str, Endpoint], names: Iterable[str]) -> dict[bytes, Way]:
+def ways(endpoints: Mapping[str, Endpoint], names: Iterable[str]) -> dict[bytes, WireEndpoint]:
     """The addresses whose only parameter is the name of a served model, with the names put in."""
     found = {}
     for path, endpoint in endpoints.items():
@@ -82,5 +82,5 @@ def ways(endpoints: Mapping[str, Endpoint], names: Iterable[str]) -> dict[bytes,
         for name in given:
             exact = path.replace(_NAME, name)
             if "{" not in exact:
-                found[exact.encode()] = Way(endpoint, {"name": name} if name else {}, f"POST {exact}")
+                found[exact.encode()] = WireEndpoint(endpoint, {"name": name} if name else {}, f"POST {exact}")
     return found

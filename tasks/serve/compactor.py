@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from models.parent_death import tied
 from tasks.platform.services import supervisor
-from tasks.release.settings import Settings
+from tasks.release.settings import ServerSettings
 from tasks.state.ingest_segments import waits
 
 LOOK_S = 1.0
@@ -23,7 +23,7 @@ _log = logging.getLogger("loopline.serve")
 
 
 @contextlib.contextmanager
-def compacting(settings: Settings) -> Iterator[None]:
+def compacting(settings: ServerSettings) -> Iterator[None]:
     """Have what is served moved into the logs of the workspace while in the block."""
     stop = threading.Event()
     thread = threading.Thread(target=_keep, args=(settings, stop), name="loopline-compactor", daemon=True)
@@ -35,7 +35,7 @@ def compacting(settings: Settings) -> Iterator[None]:
         thread.join(END_S)
 
 
-def _keep(settings: Settings, stop: threading.Event) -> None:
+def _keep(settings: ServerSettings, stop: threading.Event) -> None:
     """The kernel ends the process with the thread that started it, so this thread lives as long as the server."""
     states = [settings.state(project) for project in settings.projects]
     late = time.monotonic() + FIRST_S

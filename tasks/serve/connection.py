@@ -17,7 +17,7 @@ from typing import Any, cast
 import httptools
 import orjson
 
-from tasks.serve.fast_path import ShortWay
+from tasks.serve.fast_path import FastPath
 from tasks.serve.middleware import OPEN
 
 HEAD_S = 20.0
@@ -45,7 +45,7 @@ REASONS = {
 }
 
 
-class Connection(ShortWay):
+class Connection(FastPath):
     """One connection of one worker."""
 
     _watched: asyncio.AbstractEventLoop | None = None

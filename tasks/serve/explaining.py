@@ -11,12 +11,12 @@ from models.inference.explain import Explainer
 from models.inference.loaded_model import LoadedModel
 from models.inference.rows import InputRows
 from models.serving import http_errors as refusals
-from tasks.serve.answering import Answered
+from tasks.serve.answering import PredictResponse
 from tasks.serve.batcher import DEADLINE_S
 from tasks.serve.request_context import current
 
 if TYPE_CHECKING:
-    from tasks.serve.state import State
+    from tasks.serve.state import WorkerState
 
 EXPLAIN = "explain"
 _ASKED = {"0": False, "false": False, "1": True, "true": True}
@@ -48,7 +48,7 @@ def check(served: LoadedModel, rows: InputRows) -> None:
     _explainer(served).check(rows.num_rows)
 
 
-async def explanations(state: State, found: Answered) -> list[dict[str, Any]]:
+async def explanations(state: WorkerState, found: PredictResponse) -> list[dict[str, Any]]:
     """One for each row that was answered; the model is asked once more, for all of them at once.
 
     Raises:

@@ -15,13 +15,13 @@ from typing import Any
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-from tasks.serve.calls import Said, Way, named
-from tasks.serve.middleware import Door, is_small, send_said
+from tasks.serve.calls import HttpResponse, WireEndpoint, named
+from tasks.serve.middleware import ServerMiddleware, is_small, send_said
 
-Going = Coroutine[Any, Any, Said]
+Going = Coroutine[Any, Any, HttpResponse]
 
 
-class ShortWay(HttpToolsProtocol):
+class FastPath(HttpToolsProtocol):
     """A connection that knows the addresses of a `Door`.
 
     `is_ending`: each answer is the last of its connection.
@@ -31,9 +31,9 @@ class ShortWay(HttpToolsProtocol):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        assert isinstance(self.app, Door)
+        assert isinstance(self.app, ServerMiddleware)
         self._door = self.app
-        self._way: Way | None = None
+        self._way: WireEndpoint | None = None
         self._named: dict[str, str] = {}
         self._body = b""
         self._is_first = False
@@ -102,7 +102,7 @@ class ShortWay(HttpToolsProtocol):
         super().on_headers_complete()
         self.cycle.keep_alive = self.cycle.keep_alive and not self.is_ending
 
-    def _say(self, said: Said) -> None:
+    def _say(self, said: HttpResponse) -> None:
         parts = [STATUS_LINE[said.status]]
         for name, value in self.server_state.default_headers:
             parts += (name, b": ", value, b"\r\n")
@@ -127,16 +127,16 @@ def _rest_of(going: Going) -> ASGIApp:
     """An application that says what a coroutine comes to that was begun without a task."""
 
     async def saying(scope: Scope, receive: Receive, send: Send) -> None:
-        await send_said(send, await _Begun(going))
+        await send_said(send, await _StartedCoroutine(going))
 
     return saying
 
 
-class _Begun:
+class _StartedCoroutine:
     """A coroutine that gave its turn away once: `await` refuses one that was begun."""
 
     def __init__(self, going: Going) -> None:
         self._going = going
 
-    def __await__(self) -> Generator[Any, None, Said]:
+    def __await__(self) -> Generator[Any, None, HttpResponse]:
         return self._going.__await__()

@@ -14,15 +14,15 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from tasks.serve import metrics
-from tasks.serve.state import State
+from tasks.serve.state import WorkerState
 
 
-def why_dead(state: State) -> str | None:
+def why_dead(state: WorkerState) -> str | None:
     """Why this process should be started again; None while it works."""
     return "a call has not ended for a minute" if state.engine.is_stuck else None
 
 
-def why_not_ready(state: State) -> str | None:
+def why_not_ready(state: WorkerState) -> str | None:
     """Why no request should be sent here now; None while every model can answer."""
     if state.is_ending:
         return "the server is ending"

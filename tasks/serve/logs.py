@@ -11,7 +11,7 @@ import logging
 import time
 from typing import Any
 
-from tasks.serve.request_context import Passage
+from tasks.serve.request_context import RequestContext
 
 ORDINARY_PER_S = 5
 REFUSED_PER_S = 20
@@ -20,7 +20,7 @@ SLOW_S = 1.0
 _log = logging.getLogger("loopline.serve.requests")
 
 
-class OfWorkers(logging.Filter):
+class WorkerLogFilter(logging.Filter):
     """Of what uvicorn says the errors, and that a worker died: nobody else tells."""
 
     def filter(self, record: logging.LogRecord) -> bool:
@@ -48,10 +48,10 @@ class RequestLog:
     """Writes down some of the requests."""
 
     def __init__(self) -> None:
-        self._ordinary = _Measure(ORDINARY_PER_S)
-        self._refused = _Measure(REFUSED_PER_S)
+        self._ordinary = _RateCounter(ORDINARY_PER_S)
+        self._refused = _RateCounter(REFUSED_PER_S)
 
-    def passed(self, passage: Passage, seconds: float, what: str) -> None:
+    def passed(self, passage: RequestContext, seconds: float, what: str) -> None:
         """Write a request down, or pass it over. `what`: method and address, or gRPC's method."""
         status = passage.status
         if status >= 500 or seconds >= SLOW_S:
@@ -76,7 +76,7 @@ class RequestLog:
         _log.log(level, "request", extra={"told": told | ({"passed_over": skipped} if skipped else {})})
 
 
-class _Measure:
+class _RateCounter:
     """So many a second."""
 
     def __init__(self, per_s: int) -> None:

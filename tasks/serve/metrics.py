@@ -20,11 +20,11 @@ from prometheus_client.multiprocess import MultiProcessCollector
 from models.inference.loaded_model import LoadedModel, Prediction
 from models.inference.names import LABEL, PREDICTION, PROBABILITIES
 from tasks.serve.metric_files import SHARED
-from tasks.serve.request_context import Passage
+from tasks.serve.request_context import RequestContext
 
 if TYPE_CHECKING:
-    from tasks.release.loaded_versions import Shelf
-    from tasks.serve.batcher import Engine
+    from tasks.release.loaded_versions import LoadedVersions
+    from tasks.serve.batcher import DynamicBatcher
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 30.0)
@@ -41,11 +41,11 @@ class Metrics:
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
-        self._bounds = _Bounds()
+        self._bounds = _LabelLimit()
         self._children: dict[tuple[object, ...], Any] = {}
         self._passed: dict[tuple[str, str, int], list[float]] = {}
         self._kept = 0
-        self._said: dict[LoadedModel, _Said] = {}
+        self._said: dict[LoadedModel, _VersionCounts] = {}
         self._generations: dict[str, int] = {}
         self._roles: dict[str, set[tuple[str, str]]] = {}
         model = ["model", "version"]
@@ -77,7 +77,7 @@ class Metrics:
         """Count the rows of an answer, and what they say, when its request is over."""
         said = self._said.get(served)
         if said is None:
-            said = self._said[served] = _Said()
+            said = self._said[served] = _VersionCounts()
         said.add(answer, served.preparation.task == "binary")
         self._kept += answer.num_rows
 
@@ -93,14 +93,14 @@ class Metrics:
         """Note how much of a model's log waits for the compactor."""
         self._child(self._waiting_bytes, model).set(count)
 
-    def passed(self, passage: Passage, seconds: float) -> None:
+    def passed(self, passage: RequestContext, seconds: float) -> None:
         """Count a request that is over."""
         self._passed.setdefault((passage.model, passage.version, passage.status), []).append(seconds)
         self._kept += 1
         if self._kept >= MOST_KEPT:
             self._count()
 
-    def look(self, engine: Engine, shelves: Mapping[str, Shelf]) -> None:
+    def look(self, engine: DynamicBatcher, shelves: Mapping[str, LoadedVersions]) -> None:
         """Note what is now: the queue, and which versions are loaded."""
         self._count()
         self._waiting.set(engine.waiting)
@@ -139,7 +139,7 @@ class Metrics:
         for served, said in told.items():
             self._count_said(served, said)
 
-    def _count_said(self, served: LoadedModel, said: _Said) -> None:
+    def _count_said(self, served: LoadedModel, said: _VersionCounts) -> None:
         name, target = served.project, served.preparation.target
         labels = name, self._bounds.version(name, served.version)
         self._child(self._rows, *labels).inc(said.rows)
@@ -179,7 +179,7 @@ class Metrics:
 
 
 @dataclass(slots=True)
-class _Said:
+class _VersionCounts:
     """What a version said since it was last counted, as plain values: arrays that are kept cost ten times as much.
 
     `numbers`: predictions; of classes the probability of the positive one, or of the predicted one.
@@ -205,7 +205,7 @@ class _Said:
                 self.numbers += [each[1] for each in rows] if is_binary else [max(each) for each in rows]
 
 
-class _Bounds:
+class _LabelLimit:
     """The first few values of a label by model; the rest are `other`."""
 
     def __init__(self) -> None:

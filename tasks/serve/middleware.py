@@ -19,9 +19,9 @@ from models.serving import open_api
 from models.serving.http_errors import RequestError
 from tasks.host.http_guard import FORWARDED, is_foreign
 from tasks.host.logs import Repeated
-from tasks.serve.calls import Call, Said, Way, named
-from tasks.serve.request_context import Passage, begin
-from tasks.serve.state import State
+from tasks.serve.calls import HttpRequest, HttpResponse, WireEndpoint, named
+from tasks.serve.request_context import RequestContext, begin
+from tasks.serve.state import WorkerState
 
 OPEN = frozenset({*open_api.OPEN, "/webhooks/mlflow"})
 """Asked without a token: by orchestrators; and by the registry, which signs what it sends."""
@@ -41,7 +41,7 @@ Client = tuple[str, int] | None
 _log = logging.getLogger("loopline.serve")
 
 
-class Door:
+class ServerMiddleware:
     """The outermost layer of the application.
 
     Args:
@@ -50,9 +50,9 @@ class Door:
         ways: Addresses that are answered without the application: see `answer`.
     """
 
-    def __init__(self, app: ASGIApp, state: State, ways: Mapping[bytes, Way]) -> None:
+    def __init__(self, app: ASGIApp, state: WorkerState, ways: Mapping[bytes, WireEndpoint]) -> None:
         self._app, self._state, self.ways = app, state, ways
-        self._bodies = Bodies(state.settings.most_bytes)
+        self._bodies = BodyLimits(state.settings.most_bytes)
         self._full = Repeated(_log)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -82,7 +82,7 @@ class Door:
         finally:
             close(self._state, passage, f"{scope['method']} {scope['path']}")
 
-    async def answer(self, way: Way, headers: Mapping[str, str], body: bytes, client: Client) -> Said:
+    async def answer(self, way: WireEndpoint, headers: Mapping[str, str], body: bytes, client: Client) -> HttpResponse:
         """Answer one of `ways` without an application: what is refused and what fails is an answer too.
 
         Args:
@@ -94,7 +94,7 @@ class Door:
         passage, said = begin(), None
         try:
             self._let_in(passage, headers, client)
-            said = await way.endpoint(Call(self._state, headers, body, way.params))
+            said = await way.endpoint(HttpRequest(self._state, headers, body, way.params))
         except RequestError as refusal:
             said = _refused(refusal)
         except Exception:  # noqa: BLE001 - it is logged, and told as any fault of ours
@@ -107,14 +107,14 @@ class Door:
 
     def refused(self, status: int, why: str) -> None:
         """Count and log what a connection refused before there was a request."""
-        close(self._state, Passage(status=status), why)
+        close(self._state, RequestContext(status=status), why)
 
     def closed_to_make_room(self, count: int) -> None:
         """Count and log connections that were closed because there were too many."""
         self._state.metrics.closed_connections(count)
         self._full.log(logging.WARNING, "too many connections", "those that waited longest for their caller are closed")
 
-    async def _pass(self, passage: Passage, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _pass(self, passage: RequestContext, scope: Scope, receive: Receive, send: Send) -> None:
         headers = named(scope["headers"])
         if "host" not in headers and scope["http_version"] != "1.0":
             raise refusals.unreadable("a request in HTTP/1.1 names its Host")
@@ -126,7 +126,7 @@ class Door:
 
     def _let_in(
         self,
-        passage: Passage,
+        passage: RequestContext,
         headers: Mapping[str, str],
         client: Client,
         method: str = "POST",
@@ -165,14 +165,14 @@ def is_small(headers: Mapping[str, str]) -> bool:
     return length is not None and len(length) < 6 and int(length) <= SMALL_BYTES
 
 
-def close(state: State, passage: Passage, what: str) -> None:
+def close(state: WorkerState, passage: RequestContext, what: str) -> None:
     """Count a request that is over, and perhaps write it down. `what`: method and address."""
     seconds = time.perf_counter() - passage.began
     state.metrics.passed(passage, seconds)
     state.log.passed(passage, seconds, what)
 
 
-class Bodies:
+class BodyLimits:
     """Large bodies: refused by their length before they are read, counted while they arrive, few at a time.
 
     Args:
@@ -222,27 +222,27 @@ def _deadline(value: str) -> float:
     return time.monotonic() + int(value) / 1e3
 
 
-def _noted(passage: Passage) -> dict[str, str]:
+def _noted(passage: RequestContext) -> dict[str, str]:
     """What an answer's headers say of the request."""
     found = {REQUEST_ID: passage.shown_id} if passage.id and passage.shown_id else {}
     return {**found, UNLOGGED: "no"} if passage.unlogged else found
 
 
-def _refused(refusal: RequestError) -> Said:
+def _refused(refusal: RequestError) -> HttpResponse:
     return _said(refusal.status, str(refusal), refusal.headers)
 
 
-def _failed(passage: Passage, path: str) -> Said:
+def _failed(passage: RequestContext, path: str) -> HttpResponse:
     _log.exception("a request failed", extra={"told": {"id": passage.shown_id, "path": path[:200]}})
     return _said(500, "something went wrong here; the server's log says what", {})
 
 
-def _said(status: int, words: str, headers: Mapping[str, str]) -> Said:
+def _said(status: int, words: str, headers: Mapping[str, str]) -> HttpResponse:
     body = orjson.dumps({"error": words})
-    return Said(body, {**headers, "content-type": "application/json", "content-length": str(len(body))}, status)
+    return HttpResponse(body, {**headers, "content-type": "application/json", "content-length": str(len(body))}, status)
 
 
-async def send_said(send: Send, said: Said) -> None:
+async def send_said(send: Send, said: HttpResponse) -> None:
     """Say it as an application does."""
     await send({"type": "http.response.start", "status": said.status, "headers": _raw(said.headers)})
     await send({"type": "http.response.body", "body": said.body})

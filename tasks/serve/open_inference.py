@@ -16,12 +16,12 @@ from models.inference.loaded_model import LoadedModel
 from models.inference.rows import InputRows
 from models.serving import http_errors as refusals
 from models.serving.open_inference import EXTENSIONS, InferenceRequest, described, inference_of, written
-from tasks.serve.answering import Answered, Question, answer, checked_key, model_name, picked
+from tasks.serve.answering import PredictRequest, PredictResponse, answer, checked_key, model_name, picked
 from tasks.serve.bodies import LARGE_BYTES, answered, content_of, off_loop, told
-from tasks.serve.calls import Call, Endpoint, Said, route
+from tasks.serve.calls import Endpoint, HttpRequest, HttpResponse, route
 from tasks.serve.health import why_dead, why_not_ready
 from tasks.serve.scoring import VERSION, request_id
-from tasks.serve.state import State
+from tasks.serve.state import WorkerState
 
 JSON_BYTES = "inference-header-content-length"
 OCTETS = "application/octet-stream"
@@ -60,7 +60,7 @@ async def metadata(request: Request) -> Response:
     return told(model_metadata(request.app.state, request.path_params["name"], request.path_params.get("version")))
 
 
-async def infer(call: Call) -> Said:
+async def infer(call: HttpRequest) -> HttpResponse:
     """Predict."""
     body = content_of(call.headers, call.body, call.state.settings.most_bytes)
     is_large = len(body) > LARGE_BYTES
@@ -78,7 +78,7 @@ def _inference(body: bytes, json_bytes: int | None) -> InferenceRequest:
         raise refusals.unreadable(str(error)) from error
 
 
-def _rendered(call: Call, inference: InferenceRequest, found: Answered) -> Said:
+def _rendered(call: HttpRequest, inference: InferenceRequest, found: PredictResponse) -> HttpResponse:
     served = found.served
     made = written(inference, found.answer.outputs, served.outputs, served.project, served.version, found.key)
     headers = {VERSION: served.version}
@@ -89,7 +89,7 @@ def _rendered(call: Call, inference: InferenceRequest, found: Answered) -> Said:
 
 def question_of(
     inference: InferenceRequest, name: str, version: str | None, request_id: str, *, is_large: bool = False
-) -> Question:
+) -> PredictRequest:
     """What a request of the protocol asks, over any transport."""
 
     def rows(served: LoadedModel) -> InputRows:
@@ -98,10 +98,10 @@ def question_of(
 
     deadline = None if inference.timeout_s is None else time.monotonic() + inference.timeout_s
     key = checked_key(inference.id) or request_id
-    return Question(rows, name, version, key=key, deadline=deadline, is_large=is_large)
+    return PredictRequest(rows, name, version, key=key, deadline=deadline, is_large=is_large)
 
 
-def model_metadata(state: State, name: str, version: str | None) -> dict[str, Any]:
+def model_metadata(state: WorkerState, name: str, version: str | None) -> dict[str, Any]:
     """What a model, or one version of it, takes and gives.
 
     Raises:
@@ -118,7 +118,7 @@ def own_version() -> str:
     return importlib.metadata.version("loopline")
 
 
-def _json_bytes(call: Call) -> int | None:
+def _json_bytes(call: HttpRequest) -> int | None:
     given = call.headers.get(JSON_BYTES)
     if given is None:
         return None

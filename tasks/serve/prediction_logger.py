@@ -14,7 +14,7 @@ from models.inference.rows import InputRows
 from models.project_spec.serve import PredictionLogging
 from models.serving.records import PredictionRecorder, label_record, part_of, sampled
 from tasks.host.logs import Repeated
-from tasks.release.settings import Settings
+from tasks.release.settings import ServerSettings
 from tasks.state.segments import KINDS, SegmentWriter, segments, segments_folder
 
 _log = logging.getLogger("loopline.serve")
@@ -34,14 +34,14 @@ def _uuid7(milliseconds: int, drawn: bytes) -> str:
     return f"{text[:8]}-{text[8:12]}-7{text[13:16]}-{'89ab'[drawn[2] & 3]}{text[17:20]}-{text[20:]}"
 
 
-class Book:
+class PredictionLogger:
     """What one process writes down of one project: in segments, which the compactor moves into the logs.
 
     What the project's spec says of it now counts, where the server was started with it; else what the spec of the
     version says that answers.
     """
 
-    def __init__(self, settings: Settings, project: str) -> None:
+    def __init__(self, settings: ServerSettings, project: str) -> None:
         state = settings.state(project)
         self._project = project
         self._given = settings.logs.get(project)

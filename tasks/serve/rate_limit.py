@@ -18,7 +18,7 @@ _SLOT_BYTES = 24
 """Who (a hash), what is left, when that was (`time.monotonic`, which is the machine's)."""
 
 
-class Buckets:
+class RateLimiter:
     """A bucket of tokens for each caller: `rate` flow in each second, up to one second's worth.
 
     Source: the token bucket of RFC 2697, with one rate.

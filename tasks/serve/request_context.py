@@ -10,7 +10,7 @@ _MOST_ID = 128
 
 
 @dataclass(slots=True)
-class Passage:
+class RequestContext:
     """A request under way.
 
     `deadline`: when the caller waits no more, by `time.monotonic`; None: it did not say.
@@ -38,16 +38,16 @@ class Passage:
         return self.id if len(self.id) <= _MOST_ID and self.id.isascii() and self.id.isprintable() else ""
 
 
-_current: ContextVar[Passage | None] = ContextVar("passage", default=None)
+_current: ContextVar[RequestContext | None] = ContextVar("passage", default=None)
 
 
-def begin() -> Passage:
+def begin() -> RequestContext:
     """Begin to note a request; it belongs to the task that called this."""
-    passage = Passage()
+    passage = RequestContext()
     _current.set(passage)
     return passage
 
 
-def current() -> Passage:
+def current() -> RequestContext:
     """What is noted of the request of this task; one that nobody reads where nobody began to."""
-    return _current.get() or Passage()
+    return _current.get() or RequestContext()

@@ -16,9 +16,9 @@ from models.serving import http_errors as refusals
 from models.serving.http_errors import RequestError
 from models.serving.mlflow_scoring import ScoringRequest, scoring_of_csv, scoring_of_json
 from tasks.serve import explaining
-from tasks.serve.answering import Answered, Question, answer, checked_key
+from tasks.serve.answering import PredictRequest, PredictResponse, answer, checked_key
 from tasks.serve.bodies import LARGE_BYTES, answered, content_of, kind_of, off_loop, told
-from tasks.serve.calls import Call, Endpoint, Said, route
+from tasks.serve.calls import Endpoint, HttpRequest, HttpResponse, route
 from tasks.serve.middleware import REQUEST_ID
 
 VERSION = "x-loopline-version"
@@ -32,7 +32,7 @@ async def versions(request: Request) -> Response:
     return told({name: shelf.release.model_dump() if shelf.release else None for name, shelf in shelves.items()})
 
 
-async def score(call: Call) -> Said:
+async def score(call: HttpRequest) -> HttpResponse:
     """Score rows."""
     content = content_of(call.headers, call.body, call.state.settings.most_bytes)
     is_large = len(content) > LARGE_BYTES
@@ -45,7 +45,7 @@ async def score(call: Call) -> Said:
             explaining.check(served, made)
         return made
 
-    question = Question(rows, call.params.get("name"), key=request_id(call), ids=scoring.ids, is_large=is_large)
+    question = PredictRequest(rows, call.params.get("name"), key=request_id(call), ids=scoring.ids, is_large=is_large)
     found = await answer(call.state, question)
     explanations = await explaining.explanations(call.state, found) if explains else None
     return await off_loop(is_large, _rendered, call, found, explanations)
@@ -60,7 +60,7 @@ def _scoring(kind: str, body: bytes) -> ScoringRequest:
         raise refusals.unreadable(str(error)) from error
 
 
-def _rendered(call: Call, found: Answered, explanations: Any) -> Said:
+def _rendered(call: HttpRequest, found: PredictResponse, explanations: Any) -> HttpResponse:
     served = found.served
     predictions = served.records(found.answer)
     document = {"predictions": predictions, "ids": found.ids, "model": served.project, "version": served.version}
@@ -69,7 +69,7 @@ def _rendered(call: Call, found: Answered, explanations: Any) -> Said:
     return answered(call.headers, orjson.dumps(document), {VERSION: served.version})
 
 
-def request_id(call: Call) -> str:
+def request_id(call: HttpRequest) -> str:
     """The caller's name of a request; empty for none.
 
     Raises:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tasks.release.loaded_versions import Shelf
-from tasks.release.settings import Settings
-from tasks.serve.access import Access
-from tasks.serve.batcher import Engine
+from tasks.release.loaded_versions import LoadedVersions
+from tasks.release.settings import ServerSettings
+from tasks.serve.access import AccessControl
+from tasks.serve.batcher import DynamicBatcher
 from tasks.serve.logs import RequestLog
 from tasks.serve.metrics import Metrics
-from tasks.serve.prediction_logger import Book
+from tasks.serve.prediction_logger import PredictionLogger
 
 
 @dataclass(slots=True)
-class State:
+class WorkerState:
     """The state of one worker.
 
     Args:
@@ -24,22 +24,22 @@ class State:
         access: Who may ask.
     """
 
-    settings: Settings
-    shelves: dict[str, Shelf]
-    books: dict[str, Book]
-    access: Access
-    engine: Engine = field(default_factory=Engine)
+    settings: ServerSettings
+    shelves: dict[str, LoadedVersions]
+    books: dict[str, PredictionLogger]
+    access: AccessControl
+    engine: DynamicBatcher = field(default_factory=DynamicBatcher)
     metrics: Metrics = field(default_factory=Metrics)
     log: RequestLog = field(default_factory=RequestLog)
     is_ending: bool = False
 
     @classmethod
-    def of(cls, settings: Settings) -> State:
+    def of(cls, settings: ServerSettings) -> WorkerState:
         """The state that a worker begins with.
 
         Raises:
             UsageError, StoreError: See `Access.of`.
         """
-        shelves = {name: Shelf(settings, name) for name in settings.projects}
-        books = {name: Book(settings, name) for name in settings.projects}
-        return cls(settings, shelves, books, Access.of(settings))
+        shelves = {name: LoadedVersions(settings, name) for name in settings.projects}
+        books = {name: PredictionLogger(settings, name) for name in settings.projects}
+        return cls(settings, shelves, books, AccessControl.of(settings))

@@ -13,7 +13,7 @@ from starlette.routing import Route
 from models.serving import http_errors as refusals
 from models.serving.http_errors import RequestError
 from models.serving.webhooks import is_from_mlflow, model_named
-from tasks.release.shared_state import Board
+from tasks.release.shared_state import SharedReleaseState
 from tasks.serve.bodies import told
 
 _log = logging.getLogger("loopline.serve")
@@ -32,7 +32,7 @@ async def nudge(request: Request) -> Response:
     settings, name = request.app.state.settings, model_named(body)
     if name in settings.projects:
         _log.info("%s: MLflow says that something changed: looking at once", name)
-        Board(settings.state(name) / "serving").nudge()
+        SharedReleaseState(settings.state(name) / "serving").nudge()
     return told({"status": "ok"})
 
 

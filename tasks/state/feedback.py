@@ -21,7 +21,7 @@ FILE = "feedback.json"
 _SCORES = ("score", "scores", "origin")
 
 
-class Feedback(BaseModel):
+class FeedbackSummary(BaseModel):
     """The labelled predictions up to two cursors: how many, a hash of who was said to be what, labels still waiting."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -33,10 +33,10 @@ class Feedback(BaseModel):
     waiting: bool = False
 
 
-def feedback_of(state: Path) -> Feedback:
+def feedback_of(state: Path) -> FeedbackSummary:
     """What there is now. Reads two folder listings while no label came that counts; else the ids and the labels."""
     if not (state / "labels").is_dir():
-        return Feedback()
+        return FeedbackSummary()
     log, labels = prediction_log(state), label_store(state)
     known, predictions, came = _read(state), log.cursor(), labels.cursor()
     if known is not None and (known.predictions > predictions or known.labels > came):
@@ -51,7 +51,7 @@ def feedback_of(state: Path) -> Feedback:
     return found
 
 
-def labelled_rows(state: Path, feedback: Feedback, columns: list[str] | None = None) -> Iterator[pa.Table]:
+def labelled_rows(state: Path, feedback: FeedbackSummary, columns: list[str] | None = None) -> Iterator[pa.Table]:
     """The first prediction of each id that has a label, without scores, with `label`, `labelled_at` and `by`, as made.
 
     The first one, so that a row of the dataset stays what it was when its id is predicted again.
@@ -70,12 +70,12 @@ def labelled_rows(state: Path, feedback: Feedback, columns: list[str] | None = N
             yield rows.drop_columns([name for name in _SCORES if name in rows.column_names])
 
 
-def _counted(state: Path, predictions: int, labels: int) -> Feedback:
+def _counted(state: Path, predictions: int, labels: int) -> FeedbackSummary:
     import numpy as np
 
     from models.data.hashing import hash_rows
 
-    upto, total, rows = Feedback(predictions=predictions, labels=labels), np.zeros(1, np.uint64), 0
+    upto, total, rows = FeedbackSummary(predictions=predictions, labels=labels), np.zeros(1, np.uint64), 0
     for table in labelled_rows(state, upto, ["id"]):
         total += hash_rows(table, ["id", LABEL]).sum(dtype=np.uint64)
         rows += table.num_rows
@@ -83,7 +83,7 @@ def _counted(state: Path, predictions: int, labels: int) -> Feedback:
     return upto.model_copy(update={"rows": rows, "digest": f"{int(total[0]):016x}", "waiting": waiting})
 
 
-def _with_later_labels(state: Path, known: Feedback, predictions: int, labels: int) -> Feedback:
+def _with_later_labels(state: Path, known: FeedbackSummary, predictions: int, labels: int) -> FeedbackSummary:
     """What the labels that came since then change; the predictions made since then are of ids without a label."""
     import numpy as np
     import pyarrow as pa
@@ -103,7 +103,7 @@ def _with_later_labels(state: Path, known: Feedback, predictions: int, labels: i
         table = pa.table({"id": ids, LABEL: texts}).filter(pa.array(counted))
         change = hash_rows(table, ["id", LABEL]).sum(dtype=np.uint64, keepdims=True)
         total = total + change if add else total - change
-    return Feedback(
+    return FeedbackSummary(
         predictions=predictions,
         labels=labels,
         rows=known.rows + int(has.sum()) - int(had.sum()),
@@ -121,7 +121,7 @@ def _any_labelled(state: Path, since: int, upto: int) -> bool:
     )
 
 
-def _read(state: Path) -> Feedback | None:
+def _read(state: Path) -> FeedbackSummary | None:
     with contextlib.suppress(OSError, ValidationError):
-        return Feedback.model_validate_json((state / FILE).read_text())
+        return FeedbackSummary.model_validate_json((state / FILE).read_text())
     return None

@@ -69,7 +69,7 @@ def growing(state: Path) -> set[str]:
 
 
 @dataclass
-class _Piece:
+class _SegmentBatch:
     """Records of some segments that are moved together; how far each was read, and which are read to their end."""
 
     payloads: list[bytes] = field(default_factory=list)
@@ -139,8 +139,8 @@ def _move(
     return moved
 
 
-def _pieces(folder: Path, known: Mapping[str, int]) -> Iterator[_Piece]:
-    piece = _Piece()
+def _pieces(folder: Path, known: Mapping[str, int]) -> Iterator[_SegmentBatch]:
+    piece = _SegmentBatch()
     for segment in segments(folder):
         start, is_left = max(known.get(segment.name, 0), segment.moved), segment.is_left
         with contextlib.suppress(FileNotFoundError):
@@ -152,7 +152,7 @@ def _pieces(folder: Path, known: Mapping[str, int]) -> Iterator[_Piece]:
                 piece.offsets[segment] = start + offset
                 if piece.size >= PIECE_BYTES:
                     yield piece
-                    piece = _Piece(offsets={segment: start + offset})
+                    piece = _SegmentBatch(offsets={segment: start + offset})
             if is_left:
                 piece.ended.append(segment)
     yield piece

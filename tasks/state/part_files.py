@@ -31,7 +31,7 @@ class DamagedPartError(StoreError):
 
 
 @dataclass(frozen=True)
-class Part:
+class LogPart:
     """A file of the log: the appends `first` to `last`."""
 
     first: int
@@ -83,7 +83,7 @@ def opened(path: Path) -> pq.ParquetFile:
 
 
 def rows_of(
-    file: pq.ParquetFile, part: Part, since: int, upto: int, columns: Sequence[str] | None, batch: int
+    file: pq.ParquetFile, part: LogPart, since: int, upto: int, columns: Sequence[str] | None, batch: int
 ) -> Iterator[pa.Table]:
     """The rows of an open part that belong to the appends after `since`, up to `upto`.
 
@@ -106,7 +106,7 @@ def rows_of(
                 yield table.drop_columns([SEQUENCE]) if unasked else table
 
 
-def _decoded(file: pq.ParquetFile, part: Part, batch: int, columns: list[str]) -> Iterator[pa.Table]:
+def _decoded(file: pq.ParquetFile, part: LogPart, batch: int, columns: list[str]) -> Iterator[pa.Table]:
     import pyarrow as pa
 
     batches = file.iter_batches(batch, columns=columns, use_threads=False)
@@ -141,7 +141,7 @@ def by_append(table: pa.Table, batch: int, first: int | None = None) -> Iterator
         yield table.slice(start, batch)
 
 
-def numbered_rows(part: Part) -> list[pa.Table]:
+def numbered_rows(part: LogPart) -> list[pa.Table]:
     """The rows of a part, each with the number of its append."""
     import pyarrow as pa
 

@@ -29,7 +29,7 @@ from tasks.state.part_files import (
     MOST_ROWS,
     SEQUENCE,
     DamagedPartError,
-    Part,
+    LogPart,
     by_append,
     in_order,
     numbered_rows,
@@ -65,7 +65,7 @@ class PartLog:
     def __init__(self, folder: Path, fields: pa.Schema) -> None:
         self.folder = folder
         self._fields = fields
-        self._known: dict[str, Part] = {}
+        self._known: dict[str, LogPart] = {}
 
     def append(self, table: pa.Table, key: str | None = None, offsets: Mapping[str, int] | None = None) -> int:
         """Add rows; when this returns they are on disk. The cursor after them.
@@ -110,7 +110,7 @@ class PartLog:
         found = self._listed()
         return max((part.last for part in found), default=0)
 
-    def parts(self, since: int = 0) -> list[Part]:
+    def parts(self, since: int = 0) -> list[LogPart]:
         """The parts that hold the appends after `since`, oldest first, each append in one.
 
         Raises:
@@ -118,7 +118,7 @@ class PartLog:
         """
         gap = ""
         for _ in range(_TRIES):
-            cover: list[Part] = []
+            cover: list[LogPart] = []
             for part in sorted(self._listed(), key=lambda part: (part.first, -part.last)):
                 if not cover or part.last > cover[-1].last:
                     cover.append(part)
@@ -257,7 +257,7 @@ class PartLog:
         finally:
             os.close(handle)
 
-    def _merge(self, run: list[Part], growing: Collection[str] | None) -> None:
+    def _merge(self, run: list[LogPart], growing: Collection[str] | None) -> None:
         from models.sources.row_batches import concatenated
 
         tables = []
@@ -274,7 +274,7 @@ class PartLog:
         temporary = written(self.folder, self._whole(table), keys, offsets)
         self._replace(temporary, run[0].first, run[-1].last)
 
-    def _rewrite(self, part: Part, before_us: int, spared: Callable[[pa.Table], NDArray[np.bool_]] | None) -> int:
+    def _rewrite(self, part: LogPart, before_us: int, spared: Callable[[pa.Table], NDArray[np.bool_]] | None) -> int:
         """The part without its old rows, in its own place; how many were dropped."""
         import pyarrow as pa
 
@@ -302,7 +302,7 @@ class PartLog:
         finally:
             temporary.unlink(missing_ok=True)
 
-    def _check(self, part: Part) -> None:
+    def _check(self, part: LogPart) -> None:
         """Read the footer of a part; set the part aside if that cannot be read."""
         try:
             _ = part.metadata
@@ -311,14 +311,14 @@ class PartLog:
             _ = part.metadata
 
     @contextlib.contextmanager
-    def _decoding(self, part: Part) -> Iterator[None]:
+    def _decoding(self, part: LogPart) -> Iterator[None]:
         """Set the part aside if its rows cannot be decoded; whoever reads has had some of them, and begins anew."""
         try:
             yield
         except DamagedPartError as error:
             raise StoreError(f"{self._set_aside(part, error)}: run again") from error
 
-    def _set_aside(self, part: Part, error: DamagedPartError) -> str:
+    def _set_aside(self, part: LogPart, error: DamagedPartError) -> str:
         """Put an empty part in place of a damaged one, whose file is kept; what is gone, in words."""
         aside = self.folder / DAMAGED / part.path.name
         with storing(self.folder), self._locked():
@@ -333,9 +333,9 @@ class PartLog:
         _log.warning("%s", message)
         return message
 
-    def _is_empty(self, part: Part) -> bool:
+    def _is_empty(self, part: LogPart) -> bool:
         try:
-            return Part(part.first, part.last, part.path).rows == 0
+            return LogPart(part.first, part.last, part.path).rows == 0
         except DamagedPartError:
             return False
 
@@ -350,7 +350,7 @@ class PartLog:
                 if time.time() - path.stat().st_mtime > STALE_S:
                     path.unlink()
 
-    def _stream(self, part: Part, upto: int, columns: Sequence[str] | None, batch: int) -> Iterator[pa.Table]:
+    def _stream(self, part: LogPart, upto: int, columns: Sequence[str] | None, batch: int) -> Iterator[pa.Table]:
         """The rows of one part by `at`, though it may be compacted into another before it is opened."""
         for _ in range(_TRIES):
             try:
@@ -363,17 +363,17 @@ class PartLog:
             return
         raise StoreError(f"{self.folder}: {part.path.name} cannot be opened")
 
-    def _listed(self) -> list[Part]:
+    def _listed(self) -> list[LogPart]:
         try:
             return [self._part(path.name) for path in self.folder.iterdir() if path.name.endswith(".parquet")]
         except FileNotFoundError:
             return []
 
-    def _part(self, name: str) -> Part:
+    def _part(self, name: str) -> LogPart:
         """One object a file, so that its footer is read once."""
         if name not in self._known:
             first, _, last = name.removesuffix(".parquet").partition("-")
-            self._known[name] = Part(int(first), int(last), self.folder / name)
+            self._known[name] = LogPart(int(first), int(last), self.folder / name)
         return self._known[name]
 
     @contextlib.contextmanager
@@ -393,7 +393,7 @@ class PartLog:
             yield
 
 
-def _gap(cover: Sequence[Part]) -> str:
+def _gap(cover: Sequence[LogPart]) -> str:
     wanted = 1
     for part in cover:
         if part.first != wanted:
@@ -402,14 +402,14 @@ def _gap(cover: Sequence[Part]) -> str:
     return ""
 
 
-def _within(part: Part, other: Part) -> bool:
+def _within(part: LogPart, other: LogPart) -> bool:
     return other.first <= part.first and part.last <= other.last
 
 
-def _worth_merging(parts: Sequence[Part]) -> list[Part]:
+def _worth_merging(parts: Sequence[LogPart]) -> list[LogPart]:
     """The first run of neighbours of the smallest size that is long enough, or full; empty when there is none."""
     for tier in range(_tier(MOST_ROWS) + 1):
-        run: list[Part] = []
+        run: list[LogPart] = []
         rows = 0
         for part in parts:
             fits = _tier(part.rows) <= tier and rows + part.rows <= MOST_ROWS

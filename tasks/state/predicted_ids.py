@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from models.errors import StoreError
 from models.files import write_bytes
-from tasks.state.part_files import MOST_ROWS, Part
+from tasks.state.part_files import MOST_ROWS, LogPart
 from tasks.state.part_log import PartLog
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def are_known(log: PartLog, hashes: np.ndarray) -> np.ndarray:
     return there
 
 
-def _hashes_of(log: PartLog, part: Part) -> np.ndarray:
+def _hashes_of(log: PartLog, part: LogPart) -> np.ndarray:
     """The sorted hashes of the ids in a part, uint64 (rows,)."""
     import numpy as np
 
@@ -76,7 +76,7 @@ def _hashes_of(log: PartLog, part: Part) -> np.ndarray:
     return hashes
 
 
-def _place(log: PartLog, part: Part) -> Path | None:
+def _place(log: PartLog, part: LogPart) -> Path | None:
     """Where the hashes of a part lie, named after what its file holds now; None where it was compacted meanwhile."""
     try:
         found = part.path.stat()

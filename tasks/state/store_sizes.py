@@ -20,22 +20,22 @@ FILE = "store-sizes.json"
 STORES = ("projects", "mlflow", "prefect", "optuna", "dvc", "cache")
 
 
-class Sizes(BaseModel):
+class StoreSizes(BaseModel):
     """Bytes by store, and when they were counted (Unix time)."""
 
     at: float | None = None
     stores: dict[str, int] = Field(default_factory=dict)
 
 
-def measured(workspace: Workspace) -> Sizes:
+def measured(workspace: Workspace) -> StoreSizes:
     """The sizes as they were last measured; empty when they never were."""
     try:
-        return Sizes.model_validate(json.loads((workspace.cache / FILE).read_text()))
+        return StoreSizes.model_validate(json.loads((workspace.cache / FILE).read_text()))
     except (OSError, ValueError, ValidationError):
-        return Sizes()
+        return StoreSizes()
 
 
-def measure(workspace: Workspace) -> Sizes:
+def measure(workspace: Workspace) -> StoreSizes:
     """Count them, and remember.
 
     Cost: 10 us a file.
@@ -43,7 +43,7 @@ def measure(workspace: Workspace) -> Sizes:
     Raises:
         StoreError: What was found cannot be written down.
     """
-    sizes = Sizes(at=time.time(), stores={name: _size(workspace.state / name) for name in STORES})
+    sizes = StoreSizes(at=time.time(), stores={name: _size(workspace.state / name) for name in STORES})
     write_text(workspace.cache / FILE, sizes.model_dump_json())
     return sizes
 

@@ -42,7 +42,7 @@ create table if not exists settings (name text primary key, value text not null)
 """
 
 
-class WatchStore:
+class MonitorStore:
     """The counts of one project; open it with `opened`."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
@@ -263,7 +263,7 @@ class WatchStore:
 
 
 @contextlib.contextmanager
-def opened(folder: Path) -> Iterator[WatchStore]:
+def opened(folder: Path) -> Iterator[MonitorStore]:
     """The store in a folder, made at first use; one look at a time.
 
     Raises:
@@ -274,7 +274,7 @@ def opened(folder: Path) -> Iterator[WatchStore]:
         try:
             with contextlib.closing(sqlite3.connect(folder / FILE, isolation_level=None, timeout=60)) as connection:
                 _make_ready(connection)
-                yield WatchStore(connection)
+                yield MonitorStore(connection)
         except sqlite3.Error as error:
             cure = "remove the file: everything is counted again from the prediction log"
             raise StoreError(f"{folder / FILE}: cannot be used ({error}): {cure}") from error

@@ -12,7 +12,7 @@ from models.feedback.columns import FEEDBACK_WORDS
 from models.files import write_text
 from models.pipeline.records import StepRecord
 from models.training.costs.summary import Costs, of_results
-from tasks.loop.loop import Done, Inputs, Loop
+from tasks.loop.loop import Inputs, Loop, StepResult
 from tasks.mlflow import provenance
 from tasks.state.outbox import LOOP_RUN
 
@@ -38,14 +38,14 @@ CAPTIONS: dict[str, tuple[Chapter, str, str]] = {
 def write_card(loop: Loop) -> tuple[StepRecord, bool]:
     """Write the card of the version that this loop made; into MLflow, and at a steady place in the workspace."""
 
-    def act(inputs: Inputs, folder: Path) -> Done:
+    def act(inputs: Inputs, folder: Path) -> StepResult:
         from models.report.card import render_card
 
         html = render_card(_card(loop, inputs))
         write_text(folder / CARD_FILE, html)
         write_text(loop.state / CARD_FILE, html)
         loop.outbox.artifact(LOOP_RUN, folder / CARD_FILE)
-        return Done([folder / CARD_FILE], {"page": str(loop.state / CARD_FILE)})
+        return StepResult([folder / CARD_FILE], {"page": str(loop.state / CARD_FILE)})
 
     return loop.carry_out("card", act)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from models.files import sha256, write_text
 from models.inference.names import FP32, UNCHANGED_FILE
 from models.pipeline.records import StepRecord
-from tasks.loop.loop import Done, Inputs, Loop
+from tasks.loop.loop import Inputs, Loop, StepResult
 from tasks.state.outbox import LOOP_RUN
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def export(loop: Loop) -> tuple[StepRecord, bool]:
         TrainingError: The graph's predictions differ from the net's by more than the tolerance.
     """
 
-    def act(inputs: Inputs, folder: Path) -> Done:
+    def act(inputs: Inputs, folder: Path) -> StepResult:
         prepared, trained = inputs["prepare"], inputs["train"]
         places = json.loads((trained.folder / "job.json").read_text())
         model = json.loads(trained.file("model.json").read_text())
@@ -45,7 +45,7 @@ def export(loop: Loop) -> tuple[StepRecord, bool]:
         loop.outbox.metrics(LOOP_RUN, {"parity": made["parity"], "size_bytes": made["size_bytes"]})
         reference = _reference(prepared.folder, folder)
         more = [folder / UNCHANGED_FILE] * (made["served"] != FP32) + _background(prepared.folder, folder)
-        return Done([folder / "model.onnx", folder / "preparation.json", reference, *more], made)
+        return StepResult([folder / "model.onnx", folder / "preparation.json", reference, *more], made)
 
     return loop.carry_out("export", act)
 

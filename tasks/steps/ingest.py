@@ -21,7 +21,7 @@ from models.sources.read import write_table
 from models.sources.row_batches import concatenated
 from models.validation.expectations import row_checks
 from models.validation.mixed_columns import odd_cells
-from tasks.loop.loop import Done, Inputs, Loop
+from tasks.loop.loop import Inputs, Loop, StepResult
 from tasks.mlflow import registry_reader as registry_view
 from tasks.state.feedback import labelled_rows
 from tasks.tools import expectations, sources
@@ -40,7 +40,7 @@ def ingest(loop: Loop) -> tuple[StepRecord, bool]:
         UserCodeError: The project's own source function failed.
     """
 
-    def act(inputs: Inputs, _: Path) -> Done:
+    def act(inputs: Inputs, _: Path) -> StepResult:
         before = inputs.external("previous")
         came = sources.arrived(loop.spec, loop.project.folder)  # before reading: what comes meanwhile is new next time
         table = sources.ingest(loop.spec, loop.project.folder, loop.workspace.cache / "sources")
@@ -58,7 +58,7 @@ def ingest(loop: Loop) -> tuple[StepRecord, bool]:
         write_table(table, loop.project.raw)
         result = {"rows": table.num_rows, "schema": table_schema(table), "source": loop.spec.data.source}
         arrived = {} if came is None else {sources.ARRIVED: came}
-        return Done([loop.project.raw, *files], {**result, **told, **arrived})
+        return StepResult([loop.project.raw, *files], {**result, **told, **arrived})
 
     return loop.carry_out("ingest", act)
 

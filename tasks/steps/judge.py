@@ -12,7 +12,7 @@ from models.files import write_bytes, write_text
 from models.judge.verdict import Parity, ServingCost, Verdict
 from models.metrics.metrics import resolve_metric
 from models.pipeline.records import StepRecord
-from tasks.loop.loop import Done, Inputs, Loop
+from tasks.loop.loop import Inputs, Loop, StepResult
 from tasks.mlflow import artifacts
 from tasks.state.outbox import LOOP_RUN
 
@@ -34,7 +34,7 @@ def judge(loop: Loop) -> tuple[StepRecord, bool]:
         StoreError: The champion's files cannot be had, or are not those that were registered.
     """
 
-    def act(inputs: Inputs, folder: Path) -> Done:
+    def act(inputs: Inputs, folder: Path) -> StepResult:
         rival, champion = inputs.external("champion")
         evidence, num_known = _evidence(loop, inputs, rival)
         verdict = _verdict(loop, evidence).model_copy(update={"num_known": num_known})
@@ -54,7 +54,7 @@ def judge(loop: Loop) -> tuple[StepRecord, bool]:
             "challenger_cost": verdict.challenger_cost.model_dump(),
             "metrics": {name: values.get("challenger") for name, values in verdict.metrics.items()},
         }
-        return Done([folder / VERDICT_FILE, _write_known_rows(inputs, folder)], result)
+        return StepResult([folder / VERDICT_FILE, _write_known_rows(inputs, folder)], result)
 
     return loop.carry_out("judge", act)
 

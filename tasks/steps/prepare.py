@@ -10,7 +10,7 @@ from models.inference.names import refuse_taken_names
 from models.pipeline.records import StepRecord
 from models.validation.unseen_categories import unseen_categories
 from tasks.host import memory
-from tasks.loop.loop import Done, Inputs, Loop
+from tasks.loop.loop import Inputs, Loop, StepResult
 
 
 def prepare(loop: Loop) -> tuple[StepRecord, bool]:
@@ -23,7 +23,7 @@ def prepare(loop: Loop) -> tuple[StepRecord, bool]:
         StoreError: The disk is full or the folder cannot be written.
     """
 
-    def act(inputs: Inputs, _: Path) -> Done:
+    def act(inputs: Inputs, _: Path) -> StepResult:
         memory.release()  # the raw table was validated just now: both at once are a loop's peak
         project = loop.project
         made = prepare_rows(inputs["ingest"].file("raw.parquet"), loop.spec, project.folder, project.prepared)
@@ -40,6 +40,6 @@ def prepare(loop: Loop) -> tuple[StepRecord, bool]:
         }
         files = [project.prepared / "rows.parquet", project.prepared / "preparation.json"]
         unlabelled = project.prepared / UNLABELLED_FILE
-        return Done([*files, unlabelled] if unlabelled.exists() else files, result)
+        return StepResult([*files, unlabelled] if unlabelled.exists() else files, result)
 
     return loop.carry_out("prepare", act)

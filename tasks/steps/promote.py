@@ -8,7 +8,7 @@ from pathlib import Path
 
 from models.pipeline.records import StepRecord
 from tasks.loop.champion import open_registry
-from tasks.loop.loop import Done, Inputs, Loop
+from tasks.loop.loop import Inputs, Loop, StepResult
 
 
 def promote(loop: Loop) -> tuple[StepRecord, bool]:
@@ -19,7 +19,7 @@ def promote(loop: Loop) -> tuple[StepRecord, bool]:
         StoreError: The registry is away.
     """
 
-    def act(inputs: Inputs, _: Path) -> Done:
+    def act(inputs: Inputs, _: Path) -> StepResult:
         verdict = inputs["judge"]
         number = str(inputs["register"].result["version"])
         judged = json.loads(verdict.file("verdict.json").read_text())
@@ -37,6 +37,6 @@ def promote(loop: Loop) -> tuple[StepRecord, bool]:
                 number, expected, loop_id=loop.id, reason=reason
             )
             outcome["journal"] = entry.number
-        return Done(result=outcome)
+        return StepResult(result=outcome)
 
     return loop.carry_out("promote", act)

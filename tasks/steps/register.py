@@ -18,7 +18,7 @@ from models.training.costs.summary import of_results
 from tasks.host import stores
 from tasks.loop.champion import open_registry
 from tasks.loop.ledger import REFERENCES
-from tasks.loop.loop import Done, Inputs, Loop
+from tasks.loop.loop import Inputs, Loop, StepResult
 from tasks.mlflow import provenance
 from tasks.mlflow.artifacts import FILES, signing_key
 from tasks.mlflow.delivery import client, experiment_id, reaching_store
@@ -36,7 +36,7 @@ def register(loop: Loop) -> tuple[StepRecord, bool]:
         StoreError: The registry is away; everything is kept, the next run registers.
     """
 
-    def act(inputs: Inputs, folder: Path) -> Done:
+    def act(inputs: Inputs, folder: Path) -> StepResult:
         work = {name: inputs[name].digest for name in ("train", "export")}
         key = key_of({**work, "dataset": inputs["version"].result["prepared"]})
         loop.delivery.deliver()
@@ -64,7 +64,7 @@ def register(loop: Loop) -> tuple[StepRecord, bool]:
         made_by = registry.run_of(version)  # version 1 of another registry is another one
         where = stores.name_of(loop.workspace, os.environ["MLFLOW_TRACKING_URI"])
         result = {"version": version, "model": loop.spec.name, "key": key, "run": made_by, "store": where}
-        return Done(result=result)
+        return StepResult(result=result)
 
     return loop.carry_out("register", act)
 

@@ -25,8 +25,8 @@ from models.training.search_space import Trial, best_of, check_space, suggest, t
 from tasks.host import memory
 from tasks.loop.inputs import Input
 from tasks.loop.jobs import job
-from tasks.loop.loop import Done, Inputs, Loop
-from tasks.loop.origin import Begun, begin
+from tasks.loop.loop import Inputs, Loop, StepResult
+from tasks.loop.origin import TrainingStart, begin
 from tasks.state.outbox import LOOP_RUN
 from tasks.tools import optuna_study
 
@@ -47,7 +47,7 @@ def search(loop: Loop) -> tuple[StepRecord, bool]:
         StoreError: The database of studies is away.
     """
 
-    def act(inputs: Inputs, folder: Path) -> Done:
+    def act(inputs: Inputs, folder: Path) -> StepResult:
         memory.release()  # whatever the steps of the data held: ranks train beside this process from here on
         _check_goal(loop, inputs["prepare"])
         if loop.spec.search.trials:
@@ -59,7 +59,7 @@ def search(loop: Loop) -> tuple[StepRecord, bool]:
             loop.report.note("search: the spec itself sets all that is usually searched: name others in search.space")
         settings = loop.spec.search.settings or {}
         write_json(folder / BEST_FILE, settings)
-        return Done([folder / BEST_FILE], {"trials": 0, **({"params": settings} if settings else {})})
+        return StepResult([folder / BEST_FILE], {"trials": 0, **({"params": settings} if settings else {})})
 
     return loop.carry_out("search", act)
 
@@ -80,7 +80,7 @@ def _task(prepared: Input) -> Task:
 
 
 @dataclass
-class _Asked:
+class _OpenTrial:
     """A trial under way. `known` holds what a killed trial of the same values had reported, by epoch or fold."""
 
     trial: OpenTrial
@@ -103,7 +103,9 @@ class _Asked:
 class _Search:
     """One search: the study, who may ask it, and how many trials are owed."""
 
-    def __init__(self, loop: Loop, inputs: Inputs, folder: Path, begun: Begun, space: Mapping[str, Dimension]) -> None:
+    def __init__(
+        self, loop: Loop, inputs: Inputs, folder: Path, begun: TrainingStart, space: Mapping[str, Dimension]
+    ) -> None:
         self._loop = loop
         self._inputs = inputs
         self._folder = folder
@@ -119,7 +121,7 @@ class _Search:
         check_space(self._space, net_name(loop.spec.model.net, loop.spec.data.kind))
         self._study = self._open_study()
 
-    def run(self) -> Done:
+    def run(self) -> StepResult:
         """Run what is owed, then settle on the best."""
         trials = optuna_study.trials_of(self._study)
         self._position = self._ended = len(trials)
@@ -167,7 +169,7 @@ class _Search:
         spent: list[Costs] = []
         try:
             known = optuna_study.killed_before(self._study, params)
-            value, state = self._train(_Asked(trial, params, slot, run, folder, known), spent)
+            value, state = self._train(_OpenTrial(trial, params, slot, run, folder, known), spent)
             reason = ""
             if not math.isfinite(value):
                 raise TrainingError(f"{self._metric} is not defined on the validation rows: got {value}")
@@ -197,7 +199,7 @@ class _Search:
         self._taken.add(folder)
         return folder
 
-    def _train(self, asked: _Asked, spent: list[Costs]) -> tuple[float, str]:
+    def _train(self, asked: _OpenTrial, spent: list[Costs]) -> tuple[float, str]:
         """Value and state of a trial; with folds, the mean over them, pruned by the folds so far.
 
         What each fold cost is added to `spent`.
@@ -219,7 +221,7 @@ class _Search:
                     return sum(values) / len(values), "PRUNED"
         return sum(values) / len(values), "COMPLETE"
 
-    def _fit(self, asked: _Asked, model: Model, train: Train, fold: tuple[int, int] | None) -> TrainingResult:
+    def _fit(self, asked: _OpenTrial, model: Model, train: Train, fold: tuple[int, int] | None) -> TrainingResult:
         task = job(
             self._loop,
             self._inputs["prepare"],
@@ -253,7 +255,7 @@ class _Search:
         shown = reason.splitlines()[0] if reason else f"{value:.4f}{' (pruned)' if state == 'PRUNED' else ''}"
         self._loop.report.progress("search", self._ended, self._spec.trials, f"trial {number}: {shown}")
 
-    def _settle(self) -> Done:
+    def _settle(self) -> StepResult:
         trials = optuna_study.trials_of(self._study)
         best = best_of(trials, self._direction)
         importances = optuna_study.importances(self._study)
@@ -271,7 +273,7 @@ class _Search:
             "importances": importances,
             "costs": total(trial.costs for trial in trials).model_dump(),
         }
-        return Done([self._folder / BEST_FILE], result)
+        return StepResult([self._folder / BEST_FILE], result)
 
     def _log_pictures(self, trials: list[Trial], importances: Mapping[str, float]) -> None:
         from models.report import training_figures as figures

@@ -12,7 +12,7 @@ from models.pipeline.records import StepRecord
 from models.training.job import EpochReport, TrainingResult
 from models.training.search_space import with_params
 from tasks.loop.jobs import job
-from tasks.loop.loop import Done, Inputs, Loop
+from tasks.loop.loop import Inputs, Loop, StepResult
 from tasks.loop.origin import begin
 from tasks.state.outbox import LOOP_RUN
 
@@ -29,7 +29,7 @@ def fit(loop: Loop) -> tuple[StepRecord, bool]:
         UserCodeError: The user's net or metric raised.
     """
 
-    def act(inputs: Inputs, folder: Path) -> Done:
+    def act(inputs: Inputs, folder: Path) -> StepResult:
         params = json.loads(inputs["search"].file("best.json").read_text())
         begun = begin(loop, inputs)
         model, train = with_params(begun.arguments(loop.spec.model), loop.spec.train, params)
@@ -54,7 +54,7 @@ def fit(loop: Loop) -> tuple[StepRecord, bool]:
         if task.start is not None:
             loop.outbox.tags(LOOP_RUN, {"loopline.start": f"{task.start.label} {task.start.sha256[:16]}"})
         loop.outbox.artifact(LOOP_RUN, folder / "result.json", "training")
-        return Done([folder / result.weights, folder / MODEL_FILE], found)
+        return StepResult([folder / result.weights, folder / MODEL_FILE], found)
 
     return loop.carry_out("train", act)
 

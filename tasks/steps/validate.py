@@ -14,7 +14,7 @@ from models.feedback.columns import FEEDBACK_FILE
 from models.files import write_json, write_text
 from models.pipeline.records import StepRecord
 from models.project_spec.reserved_columns import ROW_COLUMN
-from tasks.loop.loop import Done, Inputs, Loop
+from tasks.loop.loop import Inputs, Loop, StepResult
 from tasks.state.outbox import LOOP_RUN
 from tasks.tools import expectations
 
@@ -37,7 +37,7 @@ def validate_raw(loop: Loop) -> tuple[StepRecord, bool]:
     """
     from models.validation.expectations import raw_checks
 
-    def act(inputs: Inputs, folder: Path) -> Done:
+    def act(inputs: Inputs, folder: Path) -> StepResult:
         from models.sources.read import read_table
 
         # Labelled predictions were judged one by one as they came: what callers sent does not stop the training.
@@ -59,7 +59,7 @@ def validate_prepared(loop: Loop) -> tuple[StepRecord, bool]:
     """
     from models.validation.expectations import prepared_checks, reference
 
-    def act(inputs: Inputs, folder: Path) -> Done:
+    def act(inputs: Inputs, folder: Path) -> StepResult:
         from models.sources.read import read_table
 
         prepared = inputs["prepare"]
@@ -107,7 +107,7 @@ def _validate(
     table: pa.Table,
     checks: list[ExpectationCheck],
     spared: np.ndarray | None = None,
-) -> Done:
+) -> StepResult:
     outcome = expectations.run_checks(table, checks, loop.spec.name, f"{loop.spec.name}/{stage}", spared)
     report = {**outcome.report, "stage": stage, "loop_id": loop.id}
     page = _publish(loop, folder, stage, report)
@@ -127,7 +127,7 @@ def _validate(
         )
     if report["status"] == "warned":
         loop.report.note(f"validate-{stage}: {_failures(report)} (warning)")
-    return Done([folder / REPORT_FILE], {"status": report["status"], **counts, "page": str(page)})
+    return StepResult([folder / REPORT_FILE], {"status": report["status"], **counts, "page": str(page)})
 
 
 def _publish(loop: Loop, folder: Path, stage: str, report: dict[str, Any]) -> Path:
@@ -144,7 +144,7 @@ def _publish(loop: Loop, folder: Path, stage: str, report: dict[str, Any]) -> Pa
     return page
 
 
-def _quarantine(loop: Loop, stage: str, outcome: expectations.Outcome, table: pa.Table) -> Path:
+def _quarantine(loop: Loop, stage: str, outcome: expectations.ValidationOutcome, table: pa.Table) -> Path:
     """The rejected table as it came, and its failing rows with the reason of each, kept until a person looks."""
     from models.sources.read import write_table
 

@@ -9,7 +9,7 @@ from models.data.check import table_schema
 from models.data.preparation import Preparation
 from models.pipeline.records import StepRecord
 from models.sources.read import read_table
-from tasks.loop.loop import Done, Inputs, Loop
+from tasks.loop.loop import Inputs, Loop, StepResult
 from tasks.state.outbox import LOOP_RUN
 from tasks.tools import dvc_repo
 
@@ -21,10 +21,10 @@ def version(loop: Loop) -> tuple[StepRecord, bool]:
         StoreError: DVC's repository cannot be used.
     """
 
-    def act(inputs: Inputs, _: Path) -> Done:
+    def act(inputs: Inputs, _: Path) -> StepResult:
         raw = read_table(inputs["ingest"].file("raw.parquet"))
         rows = {"raw_rows": raw.num_rows, **Preparation.load(inputs["prepare"].folder).rows}
-        return Done(result={**dvc_repo.commit(loop.project, loop.id), "rows": rows, "schema": table_schema(raw)})
+        return StepResult(result={**dvc_repo.commit(loop.project, loop.id), "rows": rows, "schema": table_schema(raw)})
 
     record, was_done = loop.carry_out("version", act)
     loop.outbox.dataset(LOOP_RUN, _dataset(loop, record.result), "training")

@@ -27,7 +27,7 @@ _LIST_ARGUMENTS = ("column_list", "column_set")
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ValidationOutcome:
     """A report, and the failing rows of each failed check by its position in `report["results"]`."""
 
     report: dict[str, Any]
@@ -53,7 +53,7 @@ def run_checks(
     project: str = "",
     dataset: str = "",
     spared: np.ndarray | None = None,
-) -> Outcome:
+) -> ValidationOutcome:
     """Run checks over a table.
 
     Args:
@@ -90,7 +90,7 @@ def run_checks(
         "status": status,
         "results": results,
     }
-    return Outcome(report, failing)
+    return ValidationOutcome(report, failing)
 
 
 def _evaluate_apart(

@@ -16,7 +16,7 @@ from models.distributed.world import World
 from models.training.job import EpochReport, TrainingJob, TrainingResult
 from models.training.loop import train
 from models.training.session import TrainingSession, open_session
-from tasks.ranks.rank_pool import Gang
+from tasks.ranks.rank_pool import RankPool
 from tests.bench.training import sequence_task, table_task
 
 ROWS = 245_760
@@ -59,7 +59,7 @@ def checkpoint_share() -> float:
 
 def resume_s(ranks: int) -> float:
     """Seconds from the kill of a rank to the end of the next epoch, which has four small steps; rank included."""
-    with tempfile.TemporaryDirectory() as place, Gang() as gang:
+    with tempfile.TemporaryDirectory() as place, RankPool() as gang:
         job = _with(table_task(Path(place) / "table", 4096).job, ranks=ranks, epochs=6)
         job = job.model_copy(update={"checkpoints": True, "checkpoint_share": 1.0})
         times: list[float] = []
@@ -80,7 +80,7 @@ def ranks_speedup() -> tuple[float, float]:
     """Samples a second of the transformer on one rank and on two, one thread each."""
     found = []
     for ranks in (1, 2):
-        with tempfile.TemporaryDirectory() as place, Gang(threads=1) as gang:
+        with tempfile.TemporaryDirectory() as place, RankPool(threads=1) as gang:
             result = gang.run(_with(sequence_task(Path(place) / "sequence", 1024, epochs=2).job, ranks=ranks))
             found.append(_best(result))
     return found[0], found[1]
@@ -92,7 +92,7 @@ def on_a_gpu() -> dict[str, Speed]:
         return {}
     found = {}
     for name, precision, compiled in _WAYS:
-        with tempfile.TemporaryDirectory() as place, Gang() as gang:
+        with tempfile.TemporaryDirectory() as place, RankPool() as gang:
             job = sequence_task(Path(place) / "sequence", 65_536, epochs=3, precision=precision, **LARGE).job
             result = gang.run(_with(job, batch=512, compile=compiled))
             last = result.epochs[-1]
@@ -108,7 +108,7 @@ def _best(result: TrainingResult) -> float:
     return max(epoch["samples_per_s"] for epoch in result.epochs)
 
 
-def _kill_a_rank(gang: Gang) -> None:
+def _kill_a_rank(gang: RankPool) -> None:
     nursery = gang._nursery
     assert nursery is not None
     leaves = [one for one in psutil.Process(nursery.pid).children(recursive=True) if not one.children()]

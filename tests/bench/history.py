@@ -27,7 +27,7 @@ from models.pipeline.records import StepRecord
 from models.pipeline.steps import STEPS
 from models.project_spec.reader import read_spec
 from tasks.host.workspace import Workspace
-from tasks.loop.ledger import Ledger
+from tasks.loop.ledger import StepCache
 from tasks.mlflow import embedded_store
 from tests.bench.loop import LOOPLINE, ROOT
 from tests.children import started
@@ -65,7 +65,7 @@ def make(workspace: Workspace, num_loops: int) -> None:
     shutil.copytree(ROOT / "projects" / NAME, workspace.root / "projects" / NAME, ignore=shutil.ignore_patterns("data"))
     workspace.make()
     project = workspace.project(NAME)
-    ledger = Ledger(project, read_spec(project.spec_path))
+    ledger = StepCache(project, read_spec(project.spec_path))
     ages = [num_loops - number for number in range(num_loops)]
     done: dict[str, StepRecord] = {}
     for step in STEPS:

@@ -19,7 +19,7 @@ from models.triggers.signal import Signal
 from tasks.host.workspace import Workspace
 from tasks.prefect.events import of_signal, send
 from tasks.prefect.flow_runs import ask
-from tasks.prefect.prefect_server import Server
+from tasks.prefect.prefect_server import PrefectServer
 from tests.bench.loop import LOOPLINE, OURS, QUIET, ROOT
 
 SPEC = "data: {source: data.csv, target: y}\nwatch: {schedule: null}\nretrain: {on: [drift], ask: true}\n"
@@ -86,7 +86,7 @@ def _event_s(workspace: Workspace, number: int) -> float:
     """From an event to the start of the run that weighs it; no loop follows, for a person would be asked first."""
     sent = time.time()
     send(workspace, of_signal("tiny", Signal(id=f"bench-{number}", kind="drift", at=sent, reason="bench")))
-    api = f"{Server(workspace).url()}"
+    api = f"{PrefectServer(workspace).url()}"
     deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
         runs = ask(api, "flow_runs/filter", {"sort": "START_TIME_DESC", "limit": 1})

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from models.files import read_json
 from tasks.host.workspace import Workspace
-from tasks.release.settings import Settings
+from tasks.release.settings import ServerSettings
 from tests.serving import crown
 
 LONGEST_S = 10.0
@@ -15,7 +15,7 @@ REST_S = 0.05
 
 def main(root: Path, count: int) -> None:
     workspace = Workspace(root)
-    path = Settings(str(root), ("bench",)).release_path("bench")
+    path = ServerSettings(str(root), ("bench",)).release_path("bench")
     for turn in range(count):
         number = "12"[(turn + 1) % 2]
         crown(workspace, "bench", number)

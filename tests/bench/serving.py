@@ -27,8 +27,8 @@ from models.inference.loaded_model import LoadedModel
 from models.inference.predict import session
 from tasks.host import ports
 from tasks.host.workspace import Workspace
-from tasks.release.settings import Settings
-from tasks.serve.prediction_logger import Book, new_ids
+from tasks.release.settings import ServerSettings
+from tasks.serve.prediction_logger import PredictionLogger, new_ids
 from tests.bench import served_mlp
 from tests.bench.load import Load, http_request, load
 from tests.serving import LiveServer, crown, live_server
@@ -214,7 +214,7 @@ def _log_us(place: Path, folder: Path) -> float:
     """CPU of writing one answer to the prediction log."""
     served = LoadedModel("bench", "1", folder)
     rows = served.reader.of_records([served_mlp.ROW])
-    book, answer = Book(Settings(str(place / "log"), ("bench",)), "bench"), served.answer(rows.feed)
+    book, answer = PredictionLogger(ServerSettings(str(place / "log"), ("bench",)), "bench"), served.answer(rows.feed)
     return _cpu_us(lambda: book.enter(served, new_ids(1), rows, answer))
 
 

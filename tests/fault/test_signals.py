@@ -20,7 +20,7 @@ from tasks.loop import decisions
 from tasks.platform.open_signals import ask_again, undecided
 from tasks.prefect.events import of_signal, send
 from tasks.prefect.flow_runs import all_runs
-from tasks.prefect.prefect_server import Server
+from tasks.prefect.prefect_server import PrefectServer
 from tests.conftest import MakeProject
 from tests.running import begin_prefect, eventually
 
@@ -36,7 +36,7 @@ def test_a_signal_outlives_the_death_of_prefect_while_its_run_starts(
     begin_prefect(workspace.root, empty_prefect)
     project = make_project("tiny", "retrain: {on: [new_data], min_new_labels: 5}\n")  # decided, without a loop
     asked = Signal(id="data-1", kind="new_data", at=time.time(), reason="60 rows came")
-    state, server = project.state("tiny"), Server(workspace)
+    state, server = project.state("tiny"), PrefectServer(workspace)
     worker = None
     try:
         with server.lease():

@@ -14,7 +14,7 @@ import pytest
 from tasks.host.workspace import Workspace
 from tasks.mlflow import mlflow_server
 from tasks.ranks import rank_pool as gangs
-from tasks.ranks.rank_pool import Gang
+from tasks.ranks.rank_pool import RankPool
 from tests import warm
 
 if TYPE_CHECKING:
@@ -56,9 +56,9 @@ def cold_nurseries(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="module")
-def gang() -> Iterator[Gang]:
+def gang() -> Iterator[RankPool]:
     """A warmed gang for all tests of a module."""
-    with Gang() as warmed:
+    with RankPool() as warmed:
         warmed.warm()
         yield warmed
 

@@ -10,7 +10,7 @@ from mlflow import MlflowClient
 
 from models.errors import StoreError
 from tasks.host.workspace import Workspace
-from tasks.mlflow.delivery import Delivery, client
+from tasks.mlflow.delivery import MlflowExporter, client
 from tasks.state.outbox import Outbox
 
 LOOP = "tiny-20260101-000000-abcd"
@@ -49,8 +49,8 @@ def fill(workspace: Workspace, loop: str = LOOP) -> tuple[Path, Outbox]:
     return path, box
 
 
-def deliver(workspace: Workspace, path: Path) -> Delivery:
-    made = Delivery(workspace, "tiny", path, path.stem)
+def deliver(workspace: Workspace, path: Path) -> MlflowExporter:
+    made = MlflowExporter(workspace, "tiny", path, path.stem)
     made.deliver()
     return made
 
@@ -170,7 +170,7 @@ def test_a_store_that_is_away_is_told_in_seconds_and_nothing_is_lost(
     with monkeypatch.context() as patch:
         patch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:1")
         began = time.monotonic()
-        made = Delivery(tracked, "tiny", path, LOOP)
+        made = MlflowExporter(tracked, "tiny", path, LOOP)
         with pytest.raises(StoreError, match=r"127\.0\.0\.1:1 cannot be used.*loopline reap"):
             made.deliver()
         assert time.monotonic() - began < 60, "patience of minutes"
@@ -185,4 +185,4 @@ def test_a_database_of_another_kind_is_a_store_error(workspace: Workspace, monke
     broken.write_text("no database " * 1000)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{broken}")
     with pytest.raises(StoreError, match=r"cannot be used.*not a database"):
-        Delivery(workspace, "tiny", path, LOOP).deliver()
+        MlflowExporter(workspace, "tiny", path, LOOP).deliver()

@@ -17,7 +17,7 @@ import pytest
 from models.errors import TrainingError, UserCodeError
 from models.training.checkpoints.weights import weights_sha256
 from models.training.job import WEIGHTS_FILE, TrainingJob
-from tasks.ranks.rank_pool import Gang, default_threads
+from tasks.ranks.rank_pool import RankPool, default_threads
 from tests import warm
 
 pytestmark = pytest.mark.integration
@@ -43,7 +43,7 @@ def children_of(folder: Path) -> list[psutil.Process]:
     return [p for p in psutil.Process().children(recursive=True) if p.status() != psutil.STATUS_ZOMBIE]
 
 
-def rank_pids(gang: Gang) -> list[psutil.Process]:
+def rank_pids(gang: RankPool) -> list[psutil.Process]:
     nursery = psutil.Process(gang._nursery.pid)
     return [p for p in nursery.children(recursive=True) if p.status() != psutil.STATUS_ZOMBIE]
 
@@ -319,7 +319,7 @@ def test_call_gives_plain_results_and_the_callee_s_own_errors(gang, tmp_path):
 
 
 def test_the_warmed_process_may_die_and_is_replaced(make_job):
-    with Gang() as gang:
+    with RankPool() as gang:
         gang.warm()
         first = gang.call("os:getppid")
         os.kill(first, signal.SIGKILL)
@@ -333,7 +333,7 @@ def test_the_warmed_process_may_die_and_is_replaced(make_job):
 def test_a_job_that_waits_for_the_warmed_process_outlives_it(make_job, number):
     """A trial that began just then must not count as failed: the search would choose another one."""
     whole = make_job(arguments={"hidden": 8})
-    with Gang() as gang:
+    with RankPool() as gang:
         threading.Timer(0.3, lambda: os.kill(gang._nursery.pid, number)).start()  # amid its imports
         cut = gang.run(whole)
         first = gang._nursery.pid
@@ -356,7 +356,7 @@ def test_a_main_module_of_any_kind_is_not_imported_again(make_job, tmp_path):
 
 def test_of_a_nursery_that_is_killed_as_its_child_works_no_stranger_is_asked():
     """The child died with it: nobody else is waited for or killed in its name, and the next call begins a new one."""
-    with Gang() as gang:
+    with RankPool() as gang:
         nursery = gang.call("os:getppid")
         threading.Timer(0.5, lambda: os.kill(nursery, signal.SIGKILL)).start()
         with pytest.raises(TrainingError, match="its process was ended"):

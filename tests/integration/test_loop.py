@@ -30,13 +30,13 @@ from models.training.job import TrainingJob
 from tasks.host import processes, stores
 from tasks.host.workspace import Project, Workspace
 from tasks.loop.champion import open_registry
-from tasks.loop.ledger import Ledger
+from tasks.loop.ledger import StepCache
 from tasks.loop.loop import Loop, open_loop
 from tasks.mlflow.delivery import client
 from tasks.mlflow.registry_reader import aliased
 from tasks.operations.monitor import look
 from tasks.operations.reap import reap
-from tasks.ranks.rank_pool import Gang
+from tasks.ranks.rank_pool import RankPool
 from tasks.state.predictions import label_store, prediction_log
 from tasks.steps import card, export, ingest, judge, prepare, promote, register, search, train, validate, version
 from tasks.tools.optuna_study import ask, open_study, trials_of
@@ -369,16 +369,16 @@ def test_a_trial_drawn_again_after_a_kill_finds_its_own_checkpoints(
     (folder / "project.yaml").write_text(SPEC.replace("name: tiny", "name: cut").replace("trials: 2", "trials: 3"))
     (folder / "data.csv").write_text(ROWS)
     begun: list[Path] = []
-    run = Gang.run
+    run = RankPool.run
 
-    def stop_the_second(gang: Gang, task: TrainingJob, on_epoch: Any = None) -> Any:
+    def stop_the_second(gang: RankPool, task: TrainingJob, on_epoch: Any = None) -> Any:
         begun.append(task.folder)
         assert task.checkpoints
         if len(begun) == 2:
             raise KeyboardInterrupt
         return run(gang, task, on_epoch)
 
-    monkeypatch.setattr(Gang, "run", stop_the_second)
+    monkeypatch.setattr(RankPool, "run", stop_the_second)
 
     def searched() -> StepRecord:
         with open_loop(place.project("cut"), ()) as loop:
@@ -416,7 +416,7 @@ def test_a_registry_that_was_emptied_is_no_new_one(first: Loop, project: Project
         with pytest.raises(StoreError, match=r"holds nothing of tiny, whose version \d was .* copy; or, .* remove "):
             carry_round(project, "train.epochs=9")
         with pytest.raises(StoreError, match="lost or emptied"):
-            Ledger(project, read_spec(project.spec_path)).plan()
+            StepCache(project, read_spec(project.spec_path)).plan()
         assert database.read_bytes() == b""
         assert (first.state / "loop.json").read_bytes() == book
     finally:

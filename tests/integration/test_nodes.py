@@ -18,7 +18,7 @@ import pytest
 from models.errors import UsageError
 from tasks.host.http_guard import NODES_TOKEN
 from tasks.ranks import rendezvous as nodes
-from tasks.ranks.rendezvous import Door, endpoint, interface
+from tasks.ranks.rendezvous import RendezvousServer, endpoint, interface
 
 pytestmark = pytest.mark.integration
 
@@ -250,7 +250,7 @@ def opened(make_job, monkeypatch):
     """A job whose door is open to who knows the token, and what it said of that."""
     monkeypatch.setenv("LOOPLINE_NODES_TOKEN", TOKEN)
     job, said = make_job(nodes="2"), []
-    with Door(job, said.append) as door:
+    with RendezvousServer(job, said.append) as door:
         door.open()
         yield job, door, said[0]
 
@@ -267,7 +267,7 @@ def test_who_does_not_know_the_token_stays_outside(opened):
 def test_a_token_that_keeps_nobody_out_is_refused_before_anybody_is_let_in(make_job, monkeypatch):
     monkeypatch.setenv("LOOPLINE_NODES_TOKEN", "short")
     with pytest.raises(UsageError, match=r"LOOPLINE_NODES_TOKEN: got 5 characters, expected 16 or more"):
-        Door(make_job(nodes="2"), print)
+        RendezvousServer(make_job(nodes="2"), print)
 
 
 def test_who_connects_and_says_nothing_keeps_nobody_waiting(opened):

@@ -15,17 +15,17 @@ from tasks.host import server_access as prefect_access
 from tasks.host.workspace import Workspace
 from tasks.prefect import flow_runs
 from tasks.prefect.flow_runs import ask
-from tasks.prefect.prefect_server import Server, is_healthy
+from tasks.prefect.prefect_server import PrefectServer, is_healthy
 from tests.running import eventually
 
 IDLE_S = 4
 
 
 @pytest.fixture
-def server(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+def server(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> Iterator[PrefectServer]:
     """The server of an empty workspace, ended whatever happens."""
     monkeypatch.setenv("LOOPLINE_SERVER_IDLE_S", str(IDLE_S))
-    made = Server(workspace)
+    made = PrefectServer(workspace)
     yield made
     made.stop()
 
@@ -58,7 +58,9 @@ def answer(url: str, method: str = "POST", **headers: str) -> int:
         return error.code
 
 
-def test_it_starts_is_reused_put_right_after_a_kill_and_ends_when_idle(server: Server, workspace: Workspace) -> None:
+def test_it_starts_is_reused_put_right_after_a_kill_and_ends_when_idle(
+    server: PrefectServer, workspace: Workspace
+) -> None:
     with server.lease():
         server.start()
         url = server.wait()
@@ -68,7 +70,7 @@ def test_it_starts_is_reused_put_right_after_a_kill_and_ends_when_idle(server: S
         lets_nobody_in(url)
         state = server.state()
         assert state is not None
-        other = Server(workspace)
+        other = PrefectServer(workspace)
         with other.lease():
             other.start()
             assert other.wait() == url
@@ -91,7 +93,7 @@ def test_it_starts_is_reused_put_right_after_a_kill_and_ends_when_idle(server: S
     assert server.url() is None
 
 
-def test_stop_ends_it_by_its_own_pid(server: Server) -> None:
+def test_stop_ends_it_by_its_own_pid(server: PrefectServer) -> None:
     server.start()
     server.address()
     state = server.state()

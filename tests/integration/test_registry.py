@@ -22,7 +22,7 @@ from tasks.mlflow.artifacts import FILES, download_version
 from tasks.mlflow.delivery import client, experiment_id
 from tasks.mlflow.mlflow_server import serving
 from tasks.mlflow.registry import Registry
-from tasks.mlflow.registry_history import Story, story
+from tasks.mlflow.registry_history import RegistryHistory, story
 from tasks.mlflow.registry_reader import aliased
 from tests.integration.conftest import Processes
 from tests.told_facts import verdict
@@ -209,7 +209,7 @@ def test_a_rollback_from_another_champion_than_the_one_seen_is_refused(place: Wo
 
 
 def test_the_story_tells_who_holds_which_place_and_since_when(place: Workspace, model: str) -> None:
-    assert story(model) == Story()
+    assert story(model) == RegistryHistory()
     made = register(place, model, 3)
     for version, expected in (("1", None), ("2", "1")):
         made.promote(version, expected, loop_id="l", reason="better")

@@ -32,7 +32,7 @@ from tasks.mlflow.mlflow_server import serving
 from tasks.mlflow.registry_reader import aliased
 from tasks.mlflow.release_plans import change, end, entries, plan_of
 from tasks.release.rollback_main import give_back
-from tasks.release.shared_state import Board
+from tasks.release.shared_state import SharedReleaseState
 from tasks.state.predictions import label_store
 from tasks.state.shadows import shadow_log
 from tests.callers import ROWS, Callers
@@ -319,7 +319,7 @@ def test_a_person_tries_a_version_and_sees_how_it_does(
         registry.set_alias("challenger", "2")
         assert "10% by version 2" in loopline("--canary", "0.1")[1]
         assert "10% by version 2 and version 2 as a shadow" in loopline("--shadow")[1]
-        Board(state / "serving").publish(
+        SharedReleaseState(state / "serving").publish(
             Release(generation=1, stable="1", canary=Canary(version="2", share=0.1), shadow="2", refused={"7": "why"})
         )
         _compare(state, 60)

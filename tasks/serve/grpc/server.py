@@ -22,7 +22,7 @@ from models.errors import DataError
 from models.serving import http_errors as refusals
 from models.serving.http_errors import RequestError
 from models.serving.open_inference import EXTENSIONS
-from tasks.release.settings import Settings
+from tasks.release.settings import ServerSettings
 from tasks.serve.answering import answer, checked_key, model_name, picked
 from tasks.serve.bodies import LARGE_BYTES
 from tasks.serve.grpc.messages import SERVICE, message, read
@@ -31,7 +31,7 @@ from tasks.serve.health import why_dead, why_not_ready
 from tasks.serve.middleware import REQUEST_ID, UNLOGGED, close
 from tasks.serve.open_inference import model_metadata, own_version, question_of
 from tasks.serve.request_context import begin
-from tasks.serve.state import State
+from tasks.serve.state import WorkerState
 
 _CODES = {
     400: grpc.StatusCode.INVALID_ARGUMENT,
@@ -47,10 +47,10 @@ GRACE_S = 10.0
 """For calls under way when the server ends."""
 
 _log = logging.getLogger("loopline.serve")
-Call = Callable[[State, Any, Any], Awaitable[Any]]
+Call = Callable[[WorkerState, Any, Any], Awaitable[Any]]
 
 
-async def start(state: State) -> grpc.aio.Server:
+async def start(state: WorkerState) -> grpc.aio.Server:
     """A server that answers with the state's models until it is stopped."""
     settings = state.settings
     options = [("grpc.max_receive_message_length", settings.most_bytes), ("grpc.so_reuseport", 1)]
@@ -74,7 +74,7 @@ class _Health(health_pb2_grpc.HealthServicer):  # type: ignore[misc]  # generate
     Source: gRPC Health Checking Protocol, grpc.health.v1.
     """
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: WorkerState) -> None:
         self._state = state
 
     async def Check(self, request: Any, context: Any) -> Any:  # noqa: N802 - the protocol's name
@@ -92,7 +92,7 @@ class _Health(health_pb2_grpc.HealthServicer):  # type: ignore[misc]  # generate
         return states(status=states.SERVING if is_well else states.NOT_SERVING)
 
 
-def _credentials(settings: Settings) -> grpc.ServerCredentials | None:
+def _credentials(settings: ServerSettings) -> grpc.ServerCredentials | None:
     """The certificate that HTTP has; None: no TLS."""
     if settings.tls_cert is None or settings.tls_key is None:
         return None
@@ -101,15 +101,15 @@ def _credentials(settings: Settings) -> grpc.ServerCredentials | None:
     return grpc.ssl_server_credentials([pair], clients, require_client_auth=clients is not None)
 
 
-async def _live(state: State, _: Any, __: Any) -> Any:
+async def _live(state: WorkerState, _: Any, __: Any) -> Any:
     return message("ServerLiveResponse")(live=why_dead(state) is None)
 
 
-async def _ready(state: State, _: Any, __: Any) -> Any:
+async def _ready(state: WorkerState, _: Any, __: Any) -> Any:
     return message("ServerReadyResponse")(ready=why_not_ready(state) is None)
 
 
-async def _model_ready(state: State, request: Any, _: Any) -> Any:
+async def _model_ready(state: WorkerState, request: Any, _: Any) -> Any:
     name = model_name(state, request.name)
     if not state.shelves[name].is_ready:
         return message("ModelReadyResponse")(ready=False)
@@ -117,17 +117,17 @@ async def _model_ready(state: State, request: Any, _: Any) -> Any:
     return message("ModelReadyResponse")(ready=True)
 
 
-async def _server_metadata(_: State, __: Any, ___: Any) -> Any:
+async def _server_metadata(_: WorkerState, __: Any, ___: Any) -> Any:
     return message("ServerMetadataResponse")(name="loopline", version=own_version(), extensions=EXTENSIONS)
 
 
-async def _model_metadata(state: State, request: Any, _: Any) -> Any:
+async def _model_metadata(state: WorkerState, request: Any, _: Any) -> Any:
     told = model_metadata(state, request.name, request.version or None)
     tensors = {side: [message("TensorMetadata")(**port) for port in told[side]] for side in ("inputs", "outputs")}
     return message("ModelMetadataResponse")(**{**told, **tensors})
 
 
-async def _infer(state: State, request: Any, context: Any) -> Any:
+async def _infer(state: WorkerState, request: Any, context: Any) -> Any:
     try:
         inference = inference_of(request)
     except DataError as error:
@@ -152,7 +152,7 @@ _CALLS: dict[str, Call] = {
 }
 
 
-def _handler(state: State, name: str, call: Call) -> Any:
+def _handler(state: WorkerState, name: str, call: Call) -> Any:
     async def carried_out(request: Any, context: Any) -> Any:
         passage = begin()
         try:
@@ -183,7 +183,7 @@ def _handler(state: State, name: str, call: Call) -> Any:
     )
 
 
-def _admit(state: State, name: str, context: Any) -> None:
+def _admit(state: WorkerState, name: str, context: Any) -> None:
     """Let pass who may ask; whether the server is there is told to anybody, as over HTTP."""
     if name in ("ServerLive", "ServerReady"):
         return

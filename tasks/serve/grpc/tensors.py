@@ -9,7 +9,7 @@ import numpy as np
 from models.errors import DataError
 from models.inference.tensors import BYTES, bytes_of_tensor, checked_shape, tensor_of_bytes, tensor_of_json, text_of
 from models.serving.open_inference import PREDICTION_ID, InferenceRequest, check_supported, timeout_of
-from tasks.serve.answering import Answered
+from tasks.serve.answering import PredictResponse
 from tasks.serve.grpc.messages import message
 
 _CONTENTS = {
@@ -51,7 +51,7 @@ def inference_of(request: Any) -> InferenceRequest:
     )
 
 
-def response_of(inference: InferenceRequest, found: Answered) -> Any:
+def response_of(inference: InferenceRequest, found: PredictResponse) -> Any:
     """The `ModelInferResponse` to a request."""
     served, outputs = found.served, found.answer.outputs
     response = message("ModelInferResponse")(model_name=served.project, model_version=served.version, id=inference.id)

@@ -6,12 +6,12 @@ import pytest
 
 from flows.commands.release import _show
 from models.serving.releases import Canary, ReleasePlan
-from tasks.release.status import Standing, VersionStanding
+from tasks.release.status import ReleaseStatus, VersionStatus
 
 
 def printed(capsys: pytest.CaptureFixture[str], plan: ReleasePlan, *roles: tuple[str, str]) -> str:
-    versions = [VersionStanding(version=version, role=role) for version, role in roles]
-    _show(Standing(project="tiny", champion="2", plan=plan, workers=1, versions=versions))
+    versions = [VersionStatus(version=version, role=role) for version, role in roles]
+    _show(ReleaseStatus(project="tiny", champion="2", plan=plan, workers=1, versions=versions))
     return capsys.readouterr().out
 
 

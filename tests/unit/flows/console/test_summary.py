@@ -12,7 +12,7 @@ from models.pipeline.records import StepRecord
 from models.pipeline.steps import STEPS
 from models.project_spec.reader import read_spec
 from tasks.host.workspace import Project
-from tasks.loop.ledger import Ledger
+from tasks.loop.ledger import StepCache
 from tasks.tools import dvc_view
 from tests.conftest import MakeProject
 
@@ -34,8 +34,8 @@ def project(make_project: MakeProject, code_memory: str, monkeypatch: pytest.Mon
     return project
 
 
-def ledger_of(project: Project, *overrides: str) -> Ledger:
-    return Ledger(project, read_spec(project.spec_path, overrides))
+def ledger_of(project: Project, *overrides: str) -> StepCache:
+    return StepCache(project, read_spec(project.spec_path, overrides))
 
 
 def record_all(project: Project, value: float, finished: float, *overrides: str) -> None:

@@ -11,16 +11,16 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 
-from tasks.dashboard.guard import API_BYTES, FORM_BYTES, Guard, safe_next
-from tasks.dashboard.security import Gate
+from tasks.dashboard.guard import API_BYTES, FORM_BYTES, DashboardGuard, safe_next
+from tasks.dashboard.security import AccessRules
 
-OPEN = Gate("127.0.0.1", "secret-of-this-workspace", "loopline_1")
-SHUT = Gate("192.0.2.7", "secret-of-this-workspace", "loopline_1")
+OPEN = AccessRules("127.0.0.1", "secret-of-this-workspace", "loopline_1")
+SHUT = AccessRules("192.0.2.7", "secret-of-this-workspace", "loopline_1")
 BEARER = {"authorization": f"Bearer {OPEN.token}"}
 
 
 def ask(
-    gate: Gate, path: str = "/", method: str = "GET", chunks: Sequence[bytes] = (), **headers: str
+    gate: AccessRules, path: str = "/", method: str = "GET", chunks: Sequence[bytes] = (), **headers: str
 ) -> tuple[int, dict[str, str]]:
     """Status and headers of the answer; the application behind the guard reads the body and says yes."""
 
@@ -53,7 +53,7 @@ def ask(
     async def send(message: Any) -> None:
         sent.append(message)
 
-    asyncio.run(Guard(application, gate)(scope, receive, send))
+    asyncio.run(DashboardGuard(application, gate)(scope, receive, send))
     return sent[0]["status"], {name.decode(): value.decode() for name, value in sent[0]["headers"]}
 
 
@@ -87,7 +87,7 @@ def test_behind_a_proxy_the_token_is_asked_on_loopback_too(header: str) -> None:
 
 
 def test_a_page_that_has_another_name_is_meant_for_others_and_asks_the_token() -> None:
-    named = Gate("127.0.0.1", OPEN.token, "loopline_1", frozenset({"ml.example.org"}))
+    named = AccessRules("127.0.0.1", OPEN.token, "loopline_1", frozenset({"ml.example.org"}))
     assert ask(named, host="ml.example.org")[0] == 401
     assert ask(named, host="ml.example.org", **BEARER)[0] == 200
 

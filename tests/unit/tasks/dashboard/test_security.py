@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.dashboard.security import SESSION_S, Gate, gate
+from tasks.dashboard.security import SESSION_S, AccessRules, gate
 from tasks.host.workspace import Workspace
 
-OPEN = Gate("127.0.0.1", "secret-of-this-workspace", "loopline_1")
-SHUT = Gate("0.0.0.0", "secret-of-this-workspace", "loopline_1", frozenset({"ml.example.org"}))
+OPEN = AccessRules("127.0.0.1", "secret-of-this-workspace", "loopline_1")
+SHUT = AccessRules("0.0.0.0", "secret-of-this-workspace", "loopline_1", frozenset({"ml.example.org"}))
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1:4300", "localhost", "LOCALHOST:1", "[::1]:4300"])

@@ -13,7 +13,7 @@ import pytest
 from models.errors import UserCodeError
 from models.project_spec.reader import read_spec
 from tasks.host.workspace import Project
-from tasks.loop.growth import Growth, growth
+from tasks.loop.growth import SourceGrowth, growth
 from tasks.loop.loop import open_stage
 from tasks.steps import ingest as ingesting
 from tests.conftest import MakeProject
@@ -26,7 +26,7 @@ def project(make_project: MakeProject) -> Project:
     return make_project("tiny")
 
 
-def found(project: Project, after_s: float = LATER) -> Growth | None:
+def found(project: Project, after_s: float = LATER) -> SourceGrowth | None:
     return growth(project, read_spec(project.spec_path), time.time() + after_s)
 
 

@@ -14,9 +14,9 @@ from models.pipeline.records import StepRecord, digest_of
 from models.pipeline.steps import BY_NAME, STEPS, PlannedStep
 from models.project_spec.reader import read_spec
 from tasks.host.workspace import Project
-from tasks.loop.ledger import FRESH, ORIGIN, REFERENCES, Ledger
+from tasks.loop.ledger import FRESH, ORIGIN, REFERENCES, StepCache
 from tasks.mlflow import registry_reader as registry_view
-from tasks.mlflow.registry_reader import Version
+from tasks.mlflow.registry_reader import RegisteredVersion
 from tasks.tools import dvc_view
 from tests.conftest import MakeProject
 
@@ -37,13 +37,13 @@ def project(make_project: MakeProject, code_memory: str, monkeypatch: pytest.Mon
     """Its dataset is in dvc.lock, its version in the registry."""
     project = make_project("tiny")
     monkeypatch.setattr(dvc_view, "hashes", lambda _: LEFT["version"])
-    monkeypatch.setattr(registry_view, "numbered", lambda *_: Version(number="1", tags={"loopline.key": "k"}))
+    monkeypatch.setattr(registry_view, "numbered", lambda *_: RegisteredVersion(number="1", tags={"loopline.key": "k"}))
     (project.workspace.cache / "code.json").write_text(code_memory)
     return project
 
 
-def ledger_of(project: Project, *overrides: str) -> Ledger:
-    return Ledger(project, read_spec(project.spec_path, overrides))
+def ledger_of(project: Project, *overrides: str) -> StepCache:
+    return StepCache(project, read_spec(project.spec_path, overrides))
 
 
 def record_all(project: Project, *overrides: str, validated: Path | None = None) -> None:
@@ -127,9 +127,9 @@ def test_a_file_with_a_colon_in_its_name_counts_by_its_content(project: Project)
     assert first_owed(project, override) == ("ingest", [f"file {source.name}: changed"])
 
 
-@pytest.mark.parametrize("there", [None, Version(number="1", tags={"loopline.key": "another work"})])
+@pytest.mark.parametrize("there", [None, RegisteredVersion(number="1", tags={"loopline.key": "another work"})])
 def test_a_version_that_the_registry_does_not_hold_is_owed(
-    project: Project, monkeypatch: pytest.MonkeyPatch, there: Version | None
+    project: Project, monkeypatch: pytest.MonkeyPatch, there: RegisteredVersion | None
 ) -> None:
     """It was deleted, or another store is named by now."""
     record_all(project)
@@ -217,14 +217,14 @@ def test_the_champion_that_the_model_itself_became_owes_nothing(
 ) -> None:
     record_all(project)
     tags = {"loopline.weights_sha256": "w" * 64, "loopline.rival": ""}
-    monkeypatch.setattr(registry_view, "aliased", lambda *_: Version(number="1", tags=tags))
+    monkeypatch.setattr(registry_view, "aliased", lambda *_: RegisteredVersion(number="1", tags=tags))
     assert first_owed(project) == ("", [])
 
 
 def test_another_champion_owes_the_verdict(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     record_all(project)
     tags = {"loopline.weights_sha256": "v" * 64}
-    monkeypatch.setattr(registry_view, "aliased", lambda *_: Version(number="2", tags=tags))
+    monkeypatch.setattr(registry_view, "aliased", lambda *_: RegisteredVersion(number="2", tags=tags))
     step, reasons = first_owed(project)
     assert step == "judge"
     assert reasons == ["input champion: changed"]
@@ -241,7 +241,7 @@ def test_data_that_was_validated_is_compared_with_another_champions_data_but_not
 
     def champion(number: str) -> None:
         tags = {"loopline.weights_sha256": "w" * 64, "loopline.rival": ""}
-        monkeypatch.setattr(registry_view, "aliased", lambda *_: Version(number=number, tags=tags))
+        monkeypatch.setattr(registry_view, "aliased", lambda *_: RegisteredVersion(number=number, tags=tags))
 
     def away(*_: object) -> None:
         raise StoreError("away")
@@ -276,7 +276,7 @@ def test_weights_to_begin_with_are_looked_up_once_for_all_that_else_decides(
 ) -> None:
     def champion(number: str) -> None:
         tags = {"loopline.weights_sha256": number * 64, "loopline.rival": ""}
-        monkeypatch.setattr(registry_view, "aliased", lambda *_: Version(number=number, tags=tags))
+        monkeypatch.setattr(registry_view, "aliased", lambda *_: RegisteredVersion(number=number, tags=tags))
 
     start = "train.start.weights=champion"
     monkeypatch.setattr(registry_view, "aliased", lambda *_: None)

@@ -12,7 +12,7 @@ from models.errors import StoreError, UsageError
 from models.pipeline.records import StepRecord
 from tasks.host import processes
 from tasks.host.workspace import Project
-from tasks.loop.loop import OWNER, Done, Inputs, Loop, name_loop, new_loop_id, open_stage, read_book
+from tasks.loop.loop import OWNER, Inputs, Loop, StepResult, name_loop, new_loop_id, open_stage, read_book
 from tasks.loop.loop import _open_book as open_book
 from tests.conftest import MakeProject
 
@@ -39,12 +39,12 @@ def project(make_project: MakeProject) -> Project:
 
 
 def ingest(loop: Loop, content: str = "raw", calls: list[Path] | None = None) -> tuple[StepRecord, bool]:
-    def act(_: Inputs, folder: Path) -> Done:
+    def act(_: Inputs, folder: Path) -> StepResult:
         if calls is not None:
             calls.append(folder)
         loop.project.raw.parent.mkdir(parents=True, exist_ok=True)
         loop.project.raw.write_text(content)
-        return Done([loop.project.raw], {"rows": 3})
+        return StepResult([loop.project.raw], {"rows": 3})
 
     return loop.carry_out("ingest", act)
 
@@ -65,7 +65,7 @@ def test_a_step_done_is_not_done_again(project: Project) -> None:
 def test_a_step_that_failed_is_done_again_in_the_same_folder(project: Project) -> None:
     folders = []
 
-    def fail(_: Inputs, folder: Path) -> Done:
+    def fail(_: Inputs, folder: Path) -> StepResult:
         folders.append(folder)
         (folder / "checkpoint").write_text("half")
         raise KeyboardInterrupt

@@ -13,7 +13,7 @@ from botocore.exceptions import ClientError, NoCredentialsError
 from models.errors import GateRefused, StoreError
 from tasks.host.workspace import Workspace
 from tasks.mlflow import delivery
-from tasks.mlflow.delivery import Courier, Delivery, reaching_store
+from tasks.mlflow.delivery import BackgroundExporter, MlflowExporter, reaching_store
 from tasks.state.outbox import Outbox
 
 
@@ -30,8 +30,8 @@ class Carrier:
             raise StoreError("away")
 
 
-def courier_of(carrier: Carrier) -> Courier:
-    return Courier(carrier)  # type: ignore[arg-type]
+def courier_of(carrier: Carrier) -> BackgroundExporter:
+    return BackgroundExporter(carrier)  # type: ignore[arg-type]
 
 
 def test_the_courier_goes_again_while_the_loop_runs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,7 +108,7 @@ def test_lost_progress_is_a_fresh_start(workspace: Workspace, content: str | Non
     Outbox(path).start_run("loop", "l", {})
     if content is not None:
         path.with_suffix(".delivered.json").write_text(content)
-    made = Delivery(workspace, "tiny", path, "l")
+    made = MlflowExporter(workspace, "tiny", path, "l")
     assert made.pending()
     assert made.run_id("loop") is None
 
@@ -119,7 +119,7 @@ def test_what_is_delivered_is_not_pending(workspace: Workspace) -> None:
     box.start_run("loop", "l", {})
     progress: dict[str, Any] = {"offset": path.stat().st_size, "runs": {"loop": "abc"}}
     path.with_suffix(".delivered.json").write_text(json.dumps(progress))
-    made = Delivery(workspace, "tiny", path, "l")
+    made = MlflowExporter(workspace, "tiny", path, "l")
     assert not made.pending()
     assert made.run_id("loop") == "abc"
     box.end_run("loop", "FINISHED")
@@ -127,6 +127,6 @@ def test_what_is_delivered_is_not_pending(workspace: Workspace) -> None:
 
 
 def test_no_outbox_is_nothing_to_deliver(workspace: Workspace, tmp_path: Path) -> None:
-    made = Delivery(workspace, "tiny", tmp_path / "absent.jsonl", "l")
+    made = MlflowExporter(workspace, "tiny", tmp_path / "absent.jsonl", "l")
     assert not made.pending()
     made.deliver()

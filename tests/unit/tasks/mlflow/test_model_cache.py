@@ -10,7 +10,7 @@ from models.files import sha256
 from tasks.mlflow import model_cache
 from tasks.mlflow.artifacts import FILES
 from tasks.mlflow.model_cache import cached_version
-from tasks.mlflow.registry_reader import Version
+from tasks.mlflow.registry_reader import RegisteredVersion
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def registry(monkeypatch, tmp_path):
     def found(model, wanted):
         if fetched[-1:] == ["away"]:
             raise StoreError("the registry cannot be reached")
-        return Version(number="3", tags=tags) if wanted in ("champion", "3") else None
+        return RegisteredVersion(number="3", tags=tags) if wanted in ("champion", "3") else None
 
     def download(workspace, model, version, to):
         fetched.append(version)

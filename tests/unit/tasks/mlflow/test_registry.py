@@ -3,11 +3,11 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.mlflow.registry import Entry, standing
+from tasks.mlflow.registry import PromotionEntry, standing
 
 
-def entry(number: int, action: str, before: str | None, after: str | None) -> Entry:
-    return Entry.model_validate(
+def entry(number: int, action: str, before: str | None, after: str | None) -> PromotionEntry:
+    return PromotionEntry.model_validate(
         {"number": number, "action": action, "before": before, "after": after, "at": 0.0, "by": "h:1"}
     )
 
@@ -29,7 +29,7 @@ def test_a_rollback_goes_back_one_and_the_next_one_further() -> None:
 
 @given(st.lists(st.sampled_from(["promote", "rollback"]), max_size=30))
 def test_the_place_is_always_that_of_the_last_move(moves: list[str]) -> None:
-    journal: list[Entry] = []
+    journal: list[PromotionEntry] = []
     for move in moves:
         held = standing(journal)
         if move == "promote":
@@ -47,4 +47,4 @@ def test_a_champion_that_a_person_had_set_in_mlflow_can_be_gone_back_to() -> Non
 
 def test_an_entry_survives_the_store() -> None:
     made = entry(1, "promote", None, "1")
-    assert Entry.model_validate_json(made.model_dump_json()) == made
+    assert PromotionEntry.model_validate_json(made.model_dump_json()) == made

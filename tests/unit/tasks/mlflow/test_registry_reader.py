@@ -13,7 +13,7 @@ from models.errors import StoreError
 from models.pipeline.records import StepRecord, StepRecords
 from tasks.host import stores
 from tasks.host.workspace import Workspace
-from tasks.mlflow.registry_reader import Version, aliased, refuse_lost
+from tasks.mlflow.registry_reader import RegisteredVersion, aliased, refuse_lost
 
 TABLES = """
 create table registered_model_aliases (name text, alias text, version integer);
@@ -37,7 +37,7 @@ def database(workspace: Workspace) -> Path:
 def test_an_alias_gives_number_and_tags(database: Path) -> None:
     write(database)
     found = aliased("tiny")
-    assert found == Version(number="3", tags={"loopline.weights_sha256": "abcdef"})
+    assert found == RegisteredVersion(number="3", tags={"loopline.weights_sha256": "abcdef"})
     assert found.identity == "3:abcdef"
     assert aliased("tiny", "challenger") is None
     assert aliased("other") is None
@@ -129,7 +129,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Answers]]:
 def test_over_rest(server: type[Answers], monkeypatch: pytest.MonkeyPatch) -> None:
     server.body = b'{"model_version": {"version": "7", "tags": [{"key": "a", "value": "b"}]}}'
     monkeypatch.setenv("MLFLOW_TRACKING_TOKEN", "secret")
-    assert aliased("tiny", "challenger") == Version(number="7", tags={"a": "b"})
+    assert aliased("tiny", "challenger") == RegisteredVersion(number="7", tags={"a": "b"})
     assert server.asked == ("/api/2.0/mlflow/registered-models/alias?name=tiny&alias=challenger", "Bearer secret")
 
 
@@ -137,7 +137,7 @@ def test_over_rest_with_user_and_password(server: type[Answers], monkeypatch: py
     server.body = b'{"model_version": {"version": "7"}}'
     monkeypatch.setenv("MLFLOW_TRACKING_USERNAME", "ada")
     monkeypatch.setenv("MLFLOW_TRACKING_PASSWORD", "lovelace")
-    assert aliased("tiny") == Version(number="7", tags={})
+    assert aliased("tiny") == RegisteredVersion(number="7", tags={})
     assert server.asked[1] == "Basic YWRhOmxvdmVsYWNl"
 
 

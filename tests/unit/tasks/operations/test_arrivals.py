@@ -9,7 +9,7 @@ import pytest
 from models.triggers.signal import PastLoop
 from tasks.host.workspace import Project
 from tasks.loop import history
-from tasks.loop.growth import Growth
+from tasks.loop.growth import SourceGrowth
 from tasks.operations import arrivals
 from tasks.operations.arrivals import announce
 from tasks.prefect.events import waiting
@@ -23,7 +23,7 @@ def project(make_project: MakeProject) -> Project:
 
 def test_the_same_arrival_is_one_event(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     assert announce(project) == []
-    monkeypatch.setattr(arrivals, "growth", lambda *_: Growth(key="k" * 64, text="data.csv: +2 rows", rows=2))
+    monkeypatch.setattr(arrivals, "growth", lambda *_: SourceGrowth(key="k" * 64, text="data.csv: +2 rows", rows=2))
     for _ in range(2):
         (signal,) = announce(project)
         assert (signal.id, signal.kind, signal.evidence) == (f"data-{'k' * 16}", "new_data", {"rows": 2})

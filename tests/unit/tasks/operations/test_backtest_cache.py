@@ -20,9 +20,9 @@ from models.project_spec.reader import read_spec
 from models.training.job import TrainingJob, TrainingResult
 from models.training.rank import run_job
 from tasks.host.workspace import Project, Workspace
-from tasks.loop.loop import Silent
-from tasks.operations.backtest_cache import Rehearsal
-from tasks.operations.replay_progress import Progress
+from tasks.loop.loop import SilentReporter
+from tasks.operations.backtest_cache import BacktestCache
+from tasks.operations.replay_progress import ReplayProgress
 
 KNOWN = 300
 SPEC = """\
@@ -95,11 +95,11 @@ def past_of(project: Project, table: pa.Table) -> TimeOrderedRows:
     return in_time_order(table, read_spec(project.spec_path).data, PeriodRule(rows=100))
 
 
-def world(project: Project, table: pa.Table | None = None, *overrides: str) -> tuple[Rehearsal, HereGang]:
+def world(project: Project, table: pa.Table | None = None, *overrides: str) -> tuple[BacktestCache, HereGang]:
     gang, spec = HereGang(), read_spec(project.spec_path, overrides)
-    progress = Progress(Silent(), [], 1, 1)
+    progress = ReplayProgress(SilentReporter(), [], 1, 1)
     past = past_of(project, rows() if table is None else table)
-    return Rehearsal(project, spec, past, gang, progress), gang  # type: ignore[arg-type]
+    return BacktestCache(project, spec, past, gang, progress), gang  # type: ignore[arg-type]
 
 
 def test_a_model_is_trained_once_and_found_by_the_next_run(project: Project, first: First):

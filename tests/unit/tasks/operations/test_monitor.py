@@ -217,7 +217,7 @@ class Killed(BaseException):
 
 @pytest.mark.parametrize("moment", ["save", "set_place", "save_examples", "save_found", "set_sent", "set_told"])
 def test_a_look_that_is_killed_anywhere_counts_nothing_twice(world: World, monkeypatch, moment: str) -> None:
-    from tasks.state.watch_store import WatchStore
+    from tasks.state.watch_store import MonitorStore
 
     table = world.predict(1200)
     world.label(table, right=False)
@@ -228,7 +228,7 @@ def test_a_look_that_is_killed_anywhere_counts_nothing_twice(world: World, monke
         raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr(WatchStore, moment, killed)
+        patch.setattr(MonitorStore, moment, killed)
         with pytest.raises(Killed):
             world.look()
     assert calls == [moment]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from models.backtest.periods import Period, RowRange
-from tasks.loop.loop import Silent
-from tasks.operations.replay_progress import Progress
+from tasks.loop.loop import SilentReporter
+from tasks.operations.replay_progress import ReplayProgress
 
 
-class Heard(Silent):
+class Heard(SilentReporter):
     def __init__(self) -> None:
         self.told: list[tuple[int, int, str]] = []
 
@@ -17,7 +17,7 @@ class Heard(Silent):
 
 def test_it_counts_the_periods_of_all_policies_and_reckons_by_the_latest_training():
     heard = Heard()
-    progress = Progress(heard, [100, 200, 400], num_policies=2, num_periods=2)
+    progress = ReplayProgress(heard, [100, 200, 400], num_policies=2, num_periods=2)
     progress.under("monthly")
     assert progress.eta_s() is None
     progress.training(RowRange(0, 100))

@@ -14,7 +14,7 @@ from tasks.host import processes
 from tasks.host.workspace import Project
 from tasks.loop import decisions
 from tasks.mlflow import registry_reader as registry_view
-from tasks.mlflow.registry_reader import Version
+from tasks.mlflow.registry_reader import RegisteredVersion
 from tasks.operations import retrain
 from tasks.operations.retrain import answered, asked_by, loop_overrides, open_question, unanswered, weigh
 from tests.conftest import MakeProject
@@ -89,7 +89,7 @@ def test_every_decision_is_told(project: Project) -> None:
 
 def test_the_champions_own_settings_are_used_again(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     assert loop_overrides(project) == ([], [])
-    champion = Version(number="3", tags={"loopline.params": '{"train.lr": 0.1}'})
+    champion = RegisteredVersion(number="3", tags={"loopline.params": '{"train.lr": 0.1}'})
     monkeypatch.setattr(registry_view, "aliased", lambda *_: champion)
     assert loop_overrides(project)[0] == ["search.trials=0", 'search.settings={"train.lr": 0.1}']
 

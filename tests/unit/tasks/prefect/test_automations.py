@@ -8,7 +8,7 @@ from typing import Any
 from uuid import uuid4
 
 from models.project_spec.watch_and_retrain import Retrain
-from tasks.prefect.automations import Wanted, apply, of_champion, of_pool, of_project
+from tasks.prefect.automations import AutomationSpec, apply, of_champion, of_pool, of_project
 
 DEPLOYMENT = uuid4()
 
@@ -37,7 +37,7 @@ class Server:
         self.written.append(f"{verb} {core.name}")
 
 
-def told(server: Server, wanted: list[Wanted], keep: AbstractSet[str] = frozenset()) -> list[str]:
+def told(server: Server, wanted: list[AutomationSpec], keep: AbstractSet[str] = frozenset()) -> list[str]:
     server.written.clear()
     apply(server, "loopline", wanted, set(keep))  # type: ignore[arg-type]  # the four calls that it makes
     return sorted(server.written)

@@ -15,7 +15,7 @@ from tasks.host import processes
 from tasks.host.locks import tried
 from tasks.host.workspace import Workspace
 from tasks.prefect import prefect_server
-from tasks.prefect.prefect_server import KEEPER_LOCK, Server, is_healthy
+from tasks.prefect.prefect_server import KEEPER_LOCK, PrefectServer, is_healthy
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def leases(workspace: Workspace) -> Path:
 
 
 def test_a_lease_names_this_process_and_goes_with_the_block(workspace: Workspace, leases: Path) -> None:
-    server = Server(workspace)
+    server = PrefectServer(workspace)
     with server.lease():
         (lease,) = leases.iterdir()
         assert json.loads(lease.read_text())["pid"] == os.getpid()
@@ -34,7 +34,7 @@ def test_a_lease_names_this_process_and_goes_with_the_block(workspace: Workspace
 
 
 def test_a_lease_goes_when_the_block_fails(workspace: Workspace, leases: Path) -> None:
-    with pytest.raises(KeyError), Server(workspace).lease():
+    with pytest.raises(KeyError), PrefectServer(workspace).lease():
         raise KeyError
     assert list(leases.iterdir()) == []
 
@@ -92,7 +92,7 @@ def test_a_dead_processes_lease_does_not_count_and_is_taken_away(leases: Path, c
 
 
 def test_a_living_processes_lease_keeps_the_server_up(workspace: Workspace, leases: Path, clock: Clock) -> None:
-    with Server(workspace).lease():
+    with PrefectServer(workspace).lease():
         (lease,) = leases.iterdir()
         sleep = clock.sleep
 
@@ -116,8 +116,8 @@ def test_no_state_is_no_server(workspace: Workspace, content: str | None) -> Non
     if content is not None:
         (workspace.state / "prefect").mkdir()
         (workspace.state / "prefect" / "server.json").write_text(content)
-    assert Server(workspace).url() is None
-    assert Server(workspace).stop() is False
+    assert PrefectServer(workspace).url() is None
+    assert PrefectServer(workspace).stop() is False
 
 
 def test_a_dead_keepers_state_is_no_server(workspace: Workspace) -> None:
@@ -127,7 +127,7 @@ def test_a_dead_keepers_state_is_no_server(workspace: Workspace) -> None:
     for living, url in ((True, "http://127.0.0.1:4200/api"), (False, None)):
         told = keeper if living else {**keeper, "started": 1.0}
         (folder / "server.json").write_text(json.dumps({"port": 4200, "keeper": told, "server": told}))
-        assert Server(workspace).url() == url
+        assert PrefectServer(workspace).url() == url
 
 
 ELSEWHERE = {"host": "macbook.office.lan", "pid": os.getpid(), "started": "deadbeef/1"}
@@ -137,7 +137,7 @@ def test_a_keeper_noted_under_another_host_lives_while_it_holds_its_lock_and_is_
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else nobody starts a server once the host is renamed, and `loopline down` ends whoever has that pid here."""
-    folder, server = workspace.state / "prefect", Server(workspace)
+    folder, server = workspace.state / "prefect", PrefectServer(workspace)
     monkeypatch.setattr(os, "kill", lambda pid, number: pytest.fail(f"{pid} was sent {number}"))
     write_json(folder / "server.json", {"port": 4200, "keeper": ELSEWHERE, "server": ELSEWHERE})
     assert server.url() is None
@@ -149,7 +149,7 @@ def test_a_keeper_noted_under_another_host_lives_while_it_holds_its_lock_and_is_
 
 def test_a_lease_of_another_host_keeps_no_server_up(workspace: Workspace, leases: Path) -> None:
     write_json(leases / "elsewhere.json", ELSEWHERE)
-    assert not Server(workspace).is_leased()
+    assert not PrefectServer(workspace).is_leased()
     assert (leases / "elsewhere.json").exists(), "it may be another keeper's"
 
 
@@ -159,9 +159,9 @@ def test_nothing_healthy_at_a_dead_address() -> None:
 
 
 def test_a_server_that_does_not_come_names_its_log(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Server, "start", lambda self: None)
+    monkeypatch.setattr(PrefectServer, "start", lambda self: None)
     with pytest.raises(StoreError, match=r"server\.log"):
-        Server(workspace).wait(timeout_s=0.2)
+        PrefectServer(workspace).wait(timeout_s=0.2)
 
 
 def test_the_port_of_last_time_is_taken_again(tmp_path: Path) -> None:

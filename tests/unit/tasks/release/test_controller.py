@@ -15,9 +15,9 @@ from models.serving.releases import PLAN, Canary, ReleasePlan
 from tasks.host import processes, stores
 from tasks.mlflow.artifacts import FILES
 from tasks.release import controller as follower
-from tasks.release.controller import SWAPS_FILE, Lead, follow
-from tasks.release.settings import Settings
-from tasks.release.shared_state import Report, Tally
+from tasks.release.controller import SWAPS_FILE, ReleaseController, follow
+from tasks.release.settings import ServerSettings
+from tasks.release.shared_state import VersionOutcomes, WorkerReport
 from tests.served_models import write_served
 from tests.serving import register
 
@@ -47,7 +47,7 @@ def enrol(workspace):
 
 @pytest.fixture
 def lead(workspace, monkeypatch):
-    found = Lead(Settings(str(workspace.root), ("tiny",)), "tiny")
+    found = ReleaseController(ServerSettings(str(workspace.root), ("tiny",)), "tiny")
     found.shadowed = []
     monkeypatch.setattr(found._background, "shadow", found.shadowed.append)
     monkeypatch.setattr(found._background, "give_back", lambda *_: None)
@@ -95,7 +95,7 @@ def test_while_the_registry_is_away_everything_goes_on_and_a_start_takes_the_cac
     lead._lock.release()
     lead.board.release_path.unlink()
     write_json(workspace.cache / "models" / "tiny" / "aliases.json", {"champion": "1"})
-    assert after(Lead(Settings(str(workspace.root), ("tiny",)), "tiny")).stable == "1"
+    assert after(ReleaseController(ServerSettings(str(workspace.root), ("tiny",)), "tiny")).stable == "1"
 
 
 def test_a_registry_that_has_no_champion_any_more_changes_nothing(lead, enrol, caplog):
@@ -136,7 +136,9 @@ def test_what_fails_gives_its_place_back_and_stays_out_while_it_is_champion(lead
     after(lead)
     after(lead)
     lead.board.report(
-        Report(process=processes.identity(), loaded=["1", "2"], tallies={"2": Tally(answers=50, failed=50)})
+        WorkerReport(
+            process=processes.identity(), loaded=["1", "2"], tallies={"2": VersionOutcomes(answers=50, failed=50)}
+        )
     )
     now = after(lead)
     assert (now.stable, list(now.returned)) == ("1", ["2"])
@@ -148,7 +150,7 @@ def test_what_fails_gives_its_place_back_and_stays_out_while_it_is_champion(lead
 def test_a_version_that_a_worker_cannot_load_is_refused(lead, enrol):
     enrol("1")
     after(lead)
-    lead.board.report(Report(process=processes.identity(), loaded=["1"], failed={"2": "out of memory"}))
+    lead.board.report(WorkerReport(process=processes.identity(), loaded=["1"], failed={"2": "out of memory"}))
     enrol("2")
     lead.step()
     now = after(lead)
@@ -158,7 +160,7 @@ def test_a_version_that_a_worker_cannot_load_is_refused(lead, enrol):
 def test_a_worker_that_does_not_answer_is_waited_for_only_so_long(lead, enrol, monkeypatch, caplog):
     enrol("1")
     after(lead)
-    lead.board.report(Report(process=processes.identity(), loaded=["1"]))
+    lead.board.report(WorkerReport(process=processes.identity(), loaded=["1"]))
     monkeypatch.setattr(follower, "PREPARE_S", 0.05)
     enrol("2")
     assert after(lead).stable == "2"

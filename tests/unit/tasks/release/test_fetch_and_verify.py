@@ -9,7 +9,7 @@ from models.errors import StoreError
 from models.files import sha256, write_json
 from models.sealing import TAG, signature
 from tasks.mlflow.artifacts import FILES
-from tasks.mlflow.registry_reader import Version, numbered
+from tasks.mlflow.registry_reader import RegisteredVersion, numbered
 from tasks.release import fetch_and_verify as bringing
 from tasks.release.fetch_and_verify import bring, from_cache, try_out
 from tests.served_models import write_served
@@ -49,18 +49,18 @@ def test_with_a_key_only_what_is_signed_is_let_in(workspace, stored, monkeypatch
     with pytest.raises(StoreError, match="not signed with this server's key"):
         bring(workspace, "tiny", plain)
     signed = {**plain.tags, TAG: signature("key", "tiny", json.loads(plain.tags[FILES]))}
-    assert bring(workspace, "tiny", Version(number="1", tags=signed)).is_dir()
+    assert bring(workspace, "tiny", RegisteredVersion(number="1", tags=signed)).is_dir()
 
 
 def test_a_version_without_hashes_is_refused(workspace, stored):
     with pytest.raises(StoreError, match="nothing says what its files should be"):
-        bring(workspace, "tiny", Version(number="1", tags={}))
+        bring(workspace, "tiny", RegisteredVersion(number="1", tags={}))
 
 
 @pytest.mark.parametrize("name", ["../model.onnx", "/tmp/model.onnx", "a/../../b", "..", ""])
 def test_a_name_that_leads_out_of_the_version_is_refused(workspace, stored, name):
     with pytest.raises(StoreError, match="expected one inside the version"):
-        bring(workspace, "tiny", Version(number="1", tags={FILES: json.dumps({name: "ab"})}))
+        bring(workspace, "tiny", RegisteredVersion(number="1", tags={FILES: json.dumps({name: "ab"})}))
 
 
 def test_from_another_store_another_process_fetches(workspace, stored, monkeypatch):

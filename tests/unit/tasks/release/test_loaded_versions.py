@@ -7,20 +7,20 @@ import pytest
 from models.files import sha256, write_json
 from models.serving.releases import Canary, Release
 from tasks.release import loaded_versions as module
-from tasks.release.loaded_versions import Shelf
-from tasks.release.settings import Settings
-from tasks.release.shared_state import Board
+from tasks.release.loaded_versions import LoadedVersions
+from tasks.release.settings import ServerSettings
+from tasks.release.shared_state import SharedReleaseState
 from tests.served_models import write_served
 
 
 @pytest.fixture
 def settings(tmp_path):
-    return Settings(str(tmp_path), ("tiny",))
+    return ServerSettings(str(tmp_path), ("tiny",))
 
 
 @pytest.fixture
 def board(settings):
-    return Board(settings.state("tiny") / "serving")
+    return SharedReleaseState(settings.state("tiny") / "serving")
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def release(generation, stable, **more):
 
 
 def test_without_a_release_nothing_answers(settings):
-    shelf = refreshed(Shelf(settings, "tiny"))
+    shelf = refreshed(LoadedVersions(settings, "tiny"))
     assert (shelf.is_ready, shelf.pick("a"), shelf.versions) == (False, None, [])
 
 
@@ -55,7 +55,7 @@ def test_what_is_prepared_answers_when_the_switch_is_turned_and_not_before(setti
     for number in ("1", "2"):
         version(number)
     board.publish(release(1, "1"))
-    shelf = refreshed(Shelf(settings, "tiny"))
+    shelf = refreshed(LoadedVersions(settings, "tiny"))
     assert (shelf.is_ready, shelf.pick("a").version) == (True, "1")
     board.prepare(release(2, "2", previous="1"))
     refreshed(shelf)
@@ -71,7 +71,7 @@ def test_one_that_missed_the_preparation_loads_when_it_picks(settings, board, ve
     for number in ("1", "2"):
         version(number)
     board.publish(release(1, "1"))
-    shelf = refreshed(Shelf(settings, "tiny"))
+    shelf = refreshed(LoadedVersions(settings, "tiny"))
     board.publish(release(2, "2"))
     assert shelf.pick("a").version == "2"
 
@@ -79,7 +79,7 @@ def test_one_that_missed_the_preparation_loads_when_it_picks(settings, board, ve
 def test_what_no_release_names_any_more_is_let_go_of(settings, board, version):
     for number in ("1", "2", "3"):
         version(number)
-    shelf = Shelf(settings, "tiny")
+    shelf = LoadedVersions(settings, "tiny")
     for release_of in (release(1, "1"), release(2, "2", previous="1"), release(3, "3", previous="2")):
         board.publish(release_of)
         refreshed(shelf)
@@ -91,7 +91,7 @@ def test_one_that_was_tampered_with_is_not_loaded_and_the_follower_hears_why(set
     version("1")
     (version("2") / "model.onnx").write_bytes(b"tampered")
     board.publish(release(1, "1"))
-    shelf = refreshed(Shelf(settings, "tiny"))
+    shelf = refreshed(LoadedVersions(settings, "tiny"))
     board.prepare(release(2, "2"))
     refreshed(shelf)
     assert "model.onnx is changed" in board.reports()[0].failed["2"]
@@ -108,7 +108,7 @@ def test_a_canary_answers_its_share(settings, board, version):
     for number in ("1", "2"):
         version(number)
     board.publish(release(1, "1", canary=Canary(version="2", share=0.5)))
-    shelf = refreshed(Shelf(settings, "tiny"))
+    shelf = refreshed(LoadedVersions(settings, "tiny"))
     assert {shelf.pick(str(key)).version for key in range(50)} == {"1", "2"}
 
 
@@ -116,7 +116,7 @@ def test_what_was_refused_is_told_without_a_swap(settings, board, version):
     version("1")
     swaps = []
     board.publish(release(1, "1"))
-    shelf = Shelf(settings, "tiny")
+    shelf = LoadedVersions(settings, "tiny")
     shelf.on_swap.append(lambda found: swaps.append(found.generation))
     refreshed(shelf)
     board.publish(release(1, "1", refused={"2": "damaged"}))
@@ -127,7 +127,7 @@ def test_what_was_refused_is_told_without_a_swap(settings, board, version):
 def test_answers_are_counted_by_the_limit_of_their_version(settings, board, version):
     version("1", return_on={"latency_ms": 20})
     board.publish(release(1, "1"))
-    shelf = refreshed(Shelf(settings, "tiny"))
+    shelf = refreshed(LoadedVersions(settings, "tiny"))
     shelf.count("1", 0.01)
     shelf.count("1", 0.03)
     shelf.count("1", 0.0, failed=True)
@@ -137,7 +137,7 @@ def test_answers_are_counted_by_the_limit_of_their_version(settings, board, vers
 
 
 def test_a_report_that_cannot_be_written_is_one_line_a_minute(settings, monkeypatch, caplog):
-    shelf, looks = Shelf(settings, "tiny"), []
+    shelf, looks = LoadedVersions(settings, "tiny"), []
 
     async def full():
         looks.append(1)

@@ -8,7 +8,7 @@ import pytest
 from models.errors import StoreError, UsageError
 from tasks.host import stores
 from tasks.mlflow import registry_reader as registry_view
-from tasks.release.registry_watcher import EMBEDDED_S, SERVER_S, Lookout
+from tasks.release.registry_watcher import EMBEDDED_S, SERVER_S, RegistryWatcher
 from tests.serving import register
 
 
@@ -33,13 +33,13 @@ def age(workspace):
 
 def test_a_registry_that_was_never_made_is_away(workspace):
     with pytest.raises(StoreError, match="no registry yet"):
-        Lookout("tiny").champion()
+        RegistryWatcher("tiny").champion()
 
 
 def test_a_file_that_did_not_change_is_not_read_again(workspace, reads):
     crowned(workspace, "1")
     age(workspace)
-    lookout = Lookout("tiny")
+    lookout = RegistryWatcher("tiny")
     assert [lookout.champion().number for _ in range(5)] == ["1"] * 5
     assert len(reads) == 1
     crowned(workspace, "2")
@@ -49,19 +49,19 @@ def test_a_file_that_did_not_change_is_not_read_again(workspace, reads):
 
 def test_a_registry_without_the_model_has_no_champion(workspace):
     crowned(workspace, "1")
-    assert Lookout("other").champion() is None
+    assert RegistryWatcher("other").champion() is None
 
 
 def test_a_server_is_asked_more_rarely_than_a_file(workspace, monkeypatch):
-    assert Lookout("tiny").pause_s == EMBEDDED_S
+    assert RegistryWatcher("tiny").pause_s == EMBEDDED_S
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:1")
-    assert Lookout("tiny").pause_s == SERVER_S
+    assert RegistryWatcher("tiny").pause_s == SERVER_S
     with pytest.raises(StoreError, match="cannot be reached"):
-        Lookout("tiny").champion()
+        RegistryWatcher("tiny").champion()
 
 
 def test_a_database_that_only_mlflow_can_ask_is_refused_without_its_password(monkeypatch):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "postgresql://ada:secret@db/mlflow")
     with pytest.raises(UsageError, match="got a postgresql database") as told:
-        Lookout("tiny")
+        RegistryWatcher("tiny")
     assert "secret" not in str(told.value)

@@ -4,21 +4,22 @@ import pytest
 
 from models.files import write_json, write_text
 from models.serving.releases import Canary, Release
-from tasks.release.rollback_guard import FINDINGS, Guard
-from tasks.release.shared_state import Report, Tally
+from tasks.release.rollback_guard import FINDINGS, RollbackGuard
+from tasks.release.shared_state import VersionOutcomes, WorkerReport
 from tests.unit.models.serving.test_auto_rollback import findings, window
 
 
 @pytest.fixture
 def guard(tmp_path):
-    return Guard(tmp_path, tmp_path / "versions")
+    return RollbackGuard(tmp_path, tmp_path / "versions")
 
 
 def report(pid, **tallies):
     told = {
-        version.removeprefix("v"): Tally(answers=count, failed=failed) for version, (count, failed) in tallies.items()
+        version.removeprefix("v"): VersionOutcomes(answers=count, failed=failed)
+        for version, (count, failed) in tallies.items()
     }
-    return Report(process={"pid": pid, "started": "boot/1"}, tallies=told)
+    return WorkerReport(process={"pid": pid, "started": "boot/1"}, tallies=told)
 
 
 NOW = Release(generation=1, stable="2", previous="1")
@@ -34,9 +35,9 @@ def test_what_came_before_the_release_does_not_count(guard):
 def test_workers_add_up_and_those_that_ended_count_on(guard):
     guard.look(NOW, [])
     guard.look(NOW, [report(7, v2=(10, 5)), report(8, v2=(10, 5))])
-    assert guard.tallies()["2"] == Tally(answers=20, failed=10)
+    assert guard.tallies()["2"] == VersionOutcomes(answers=20, failed=10)
     guard.look(NOW, [report(9, v2=(10, 5))])
-    assert guard.tallies()["2"] == Tally(answers=30, failed=15)
+    assert guard.tallies()["2"] == VersionOutcomes(answers=30, failed=15)
 
 
 def test_the_canary_is_looked_at_first_and_by_its_own_spec(guard, tmp_path):

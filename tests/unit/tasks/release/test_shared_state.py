@@ -8,12 +8,12 @@ import pytest
 
 from models.serving.releases import Release
 from tasks.host import processes
-from tasks.release.shared_state import Board, Report, Switch, Tally
+from tasks.release.shared_state import GenerationSwitch, SharedReleaseState, VersionOutcomes, WorkerReport
 
 
 @pytest.fixture
 def board(tmp_path):
-    return Board(tmp_path / "serving")
+    return SharedReleaseState(tmp_path / "serving")
 
 
 def test_what_is_prepared_is_next_and_what_is_published_answers(board):
@@ -28,7 +28,7 @@ def test_what_is_prepared_is_next_and_what_is_published_answers(board):
 
 
 def test_the_switch_is_the_same_in_every_process(tmp_path):
-    switch = Switch(tmp_path / "switch")
+    switch = GenerationSwitch(tmp_path / "switch")
     switch.turn(7)
     code = (
         "from pathlib import Path; from tasks.release.shared_state import Switch\n"
@@ -39,10 +39,10 @@ def test_the_switch_is_the_same_in_every_process(tmp_path):
 
 
 def test_the_word_of_a_worker_that_lives_counts(board):
-    mine = Report(process=processes.identity(), loaded=["1"], tallies={"1": Tally(answers=3)})
+    mine = WorkerReport(process=processes.identity(), loaded=["1"], tallies={"1": VersionOutcomes(answers=3)})
     board.report(mine)
-    board.report(Report(process={**processes.identity(), "pid": 999_999_999}))
-    board.report(Report(process={**processes.identity(), "pid": 1, "host": "another"}))
+    board.report(WorkerReport(process={**processes.identity(), "pid": 999_999_999}))
+    board.report(WorkerReport(process={**processes.identity(), "pid": 1, "host": "another"}))
     assert board.reports() == [mine]
     assert [path.name for path in (board.folder / "workers").iterdir()] == [f"{os.getpid()}.json"]
     board.forget(os.getpid())
@@ -50,6 +50,6 @@ def test_the_word_of_a_worker_that_lives_counts(board):
 
 
 def test_tallies_add_up():
-    both = Tally(answers=5, failed=1).plus(Tally(answers=2, slow=2))
-    assert both == Tally(answers=7, failed=1, slow=2)
-    assert both.minus(Tally(answers=5)) == Tally(answers=2, failed=1, slow=2)
+    both = VersionOutcomes(answers=5, failed=1).plus(VersionOutcomes(answers=2, slow=2))
+    assert both == VersionOutcomes(answers=7, failed=1, slow=2)
+    assert both.minus(VersionOutcomes(answers=5)) == VersionOutcomes(answers=2, failed=1, slow=2)

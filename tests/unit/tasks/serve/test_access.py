@@ -8,15 +8,15 @@ from models.errors import UsageError
 from models.serving.http_errors import RequestError
 from tasks.host.http_guard import DASHBOARD_TOKEN, SERVE_TOKEN, token_of
 from tasks.host.workspace import Workspace
-from tasks.release.settings import Settings
-from tasks.serve.access import Access, tokens_of
+from tasks.release.settings import ServerSettings
+from tasks.serve.access import AccessControl, tokens_of
 
 TOKEN, OTHER = "the-token-of-this-server", "one-for-the-other-team"
-HOME = Access("127.0.0.1", [TOKEN])
-AWAY = Access("0.0.0.0", [TOKEN, OTHER], ["ml.example.org"])
+HOME = AccessControl("127.0.0.1", [TOKEN])
+AWAY = AccessControl("0.0.0.0", [TOKEN, OTHER], ["ml.example.org"])
 
 
-def status_of(access: Access, authorization: str = "", **more: bool) -> int:
+def status_of(access: AccessControl, authorization: str = "", **more: bool) -> int:
     try:
         access.admit(authorization, "192.0.2.7", **more)
     except RequestError as refusal:
@@ -31,7 +31,7 @@ def test_on_loopback_no_token_is_asked_but_of_who_comes_through_a_proxy() -> Non
 
 
 def test_the_platforms_server_asks_for_a_token_on_loopback_too() -> None:
-    access = Access("127.0.0.1", [TOKEN], needs_token=True)
+    access = AccessControl("127.0.0.1", [TOKEN], needs_token=True)
     assert status_of(access) == 401
     assert status_of(access, f"Bearer {TOKEN}") == 200
 
@@ -55,7 +55,7 @@ def test_elsewhere_a_token_is_asked(authorization: str, status: int) -> None:
 
 
 def test_a_client_with_a_certificate_needs_no_token() -> None:
-    assert status_of(Access("0.0.0.0", [TOKEN], is_certified=True)) == 200
+    assert status_of(AccessControl("0.0.0.0", [TOKEN], is_certified=True)) == 200
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_a_client_with_a_certificate_needs_no_token() -> None:
         (AWAY, "rebound.example", False),
     ],
 )
-def test_a_host_that_is_not_ours_is_refused_again_and_again(access: Access, host: str, is_let_in: bool) -> None:
+def test_a_host_that_is_not_ours_is_refused_again_and_again(access: AccessControl, host: str, is_let_in: bool) -> None:
     for _ in range(2):
         if is_let_in:
             access.check_host(host)
@@ -82,7 +82,7 @@ def test_a_host_that_is_not_ours_is_refused_again_and_again(access: Access, host
 
 
 def test_the_rate_counts_for_a_token_and_not_for_a_wrong_one() -> None:
-    access = Access("0.0.0.0", [TOKEN, OTHER], rate=1.0)
+    access = AccessControl("0.0.0.0", [TOKEN, OTHER], rate=1.0)
     assert [status_of(access, f"Bearer {token}") for token in ("wrong" * 4, TOKEN, TOKEN, OTHER)] == [
         401,
         200,
@@ -102,11 +102,11 @@ def test_further_tokens_stand_in_a_file(workspace: Workspace) -> None:
 
 
 def test_the_access_of_a_server_is_as_it_was_started(workspace: Workspace) -> None:
-    home = Settings(str(workspace.root), ("tiny",))
-    assert status_of(Access.of(home)) == 200
+    home = ServerSettings(str(workspace.root), ("tiny",))
+    assert status_of(AccessControl.of(home)) == 200
     away = replace(home, host="0.0.0.0")
-    assert status_of(Access.of(away)) == 401
-    assert status_of(Access.of(away), f"Bearer {token_of(workspace, SERVE_TOKEN)}") == 200
-    assert status_of(Access.of(away), f"Bearer {token_of(workspace, DASHBOARD_TOKEN)}") == 401
-    assert status_of(Access.of(replace(away, tls_client_ca="ca.pem"))) == 200
-    assert status_of(Access.of(replace(home, names=("ml.example.org",)))) == 401
+    assert status_of(AccessControl.of(away)) == 401
+    assert status_of(AccessControl.of(away), f"Bearer {token_of(workspace, SERVE_TOKEN)}") == 200
+    assert status_of(AccessControl.of(away), f"Bearer {token_of(workspace, DASHBOARD_TOKEN)}") == 401
+    assert status_of(AccessControl.of(replace(away, tls_client_ca="ca.pem"))) == 200
+    assert status_of(AccessControl.of(replace(home, names=("ml.example.org",)))) == 401

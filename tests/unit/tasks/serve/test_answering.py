@@ -13,45 +13,45 @@ from models.files import write_json
 from models.inference.loaded_model import LoadedModel, Prediction
 from models.serving.framing import unframed
 from models.serving.http_errors import RequestError
-from tasks.release.loaded_versions import Shelf
-from tasks.release.settings import Settings
+from tasks.release.loaded_versions import LoadedVersions
+from tasks.release.settings import ServerSettings
 from tasks.serve import scoring
-from tasks.serve.answering import Answered, Question, answer
-from tasks.serve.calls import Call
-from tasks.serve.prediction_logger import Book
-from tasks.serve.state import State
+from tasks.serve.answering import PredictRequest, PredictResponse, answer
+from tasks.serve.calls import HttpRequest
+from tasks.serve.prediction_logger import PredictionLogger
+from tasks.serve.state import WorkerState
 from tasks.state.segments import segments_folder
 from tests.served_models import write_served
 
 TWO = {"x": [1.0, -2.0], "c": ["u", None]}
 
 
-def asked(columns: dict[str, list[object]] | None = None, **more: object) -> Question:
+def asked(columns: dict[str, list[object]] | None = None, **more: object) -> PredictRequest:
     given = {**TWO, "why": ["a", "b"]} if columns is None else columns
-    return Question(lambda served: served.reader.of_columns(given), **more)  # type: ignore[arg-type]
+    return PredictRequest(lambda served: served.reader.of_columns(given), **more)  # type: ignore[arg-type]
 
 
 @pytest.fixture
-def settings(tmp_path: Path) -> Settings:
-    return Settings(str(tmp_path), ("tiny", "other"))
+def settings(tmp_path: Path) -> ServerSettings:
+    return ServerSettings(str(tmp_path), ("tiny", "other"))
 
 
 @pytest.fixture
-def state(settings: Settings) -> State:
+def state(settings: ServerSettings) -> WorkerState:
     """Version 2 of `tiny` answers, 1 is its previous; `other` has none yet."""
     for number in ("1", "2"):
         write_served(settings.workspace.cache / "models" / "tiny" / number)
     write_json(settings.release_path("tiny"), {"generation": 1, "stable": "2", "previous": "1"})
-    state = State.of(settings)
+    state = WorkerState.of(settings)
     asyncio.run(state.shelves["tiny"].refresh())
     return state
 
 
-def ask(state: State, **more: object) -> Answered:
+def ask(state: WorkerState, **more: object) -> PredictResponse:
     return asyncio.run(answer(state, asked(**more)))  # type: ignore[arg-type]
 
 
-def test_the_stable_version_answers_and_it_is_written_down(state: State, settings: Settings) -> None:
+def test_the_stable_version_answers_and_it_is_written_down(state: WorkerState, settings: ServerSettings) -> None:
     answered = ask(state, name="tiny")
     assert (answered.served.version, answered.answer.num_rows, len(set(answered.ids))) == ("2", 2, 2)
     (segment,) = segments_folder(settings.state("tiny")).iterdir()
@@ -62,7 +62,7 @@ def test_the_stable_version_answers_and_it_is_written_down(state: State, setting
 
 @pytest.mark.parametrize(("num_rows", "is_large"), [(2, False), (6000, True)])
 def test_a_large_body_is_read_recorded_and_rendered_outside_the_event_loop(
-    state: State, monkeypatch: pytest.MonkeyPatch, num_rows: int, is_large: bool
+    state: WorkerState, monkeypatch: pytest.MonkeyPatch, num_rows: int, is_large: bool
 ) -> None:
     body = orjson.dumps([{"x": 1.0, "c": "u"}] * num_rows)
     in_loop: dict[str, bool] = {}
@@ -76,16 +76,21 @@ def test_a_large_body_is_read_recorded_and_rendered_outside_the_event_loop(
 
         monkeypatch.setattr(owner, name, watched)
 
-    for owner, name in ((scoring, "_scoring"), (Book, "enter"), (LoadedModel, "records"), (scoring, "answered")):
+    for owner, name in (
+        (scoring, "_scoring"),
+        (PredictionLogger, "enter"),
+        (LoadedModel, "records"),
+        (scoring, "answered"),
+    ):
         watch(owner, name)
     watch(type(state.shelves["tiny"].pick("").reader), "of_records")  # type: ignore[union-attr]
-    said = asyncio.run(scoring.score(Call(state, {}, body, {"name": "tiny"})))
+    said = asyncio.run(scoring.score(HttpRequest(state, {}, body, {"name": "tiny"})))
     document = orjson.loads(said.body)
     assert (len(document["predictions"]), len(document["ids"])) == (num_rows, num_rows)
     assert in_loop == dict.fromkeys(("_scoring", "of_records", "enter", "records", "answered"), not is_large)
 
 
-def test_the_event_loop_goes_on_while_a_large_body_is_read(state: State, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_event_loop_goes_on_while_a_large_body_is_read(state: WorkerState, monkeypatch: pytest.MonkeyPatch) -> None:
     body = orjson.dumps([{"x": 1.0, "c": "u"}] * 6000)
     begun, may_end = threading.Event(), threading.Event()
     read = scoring._scoring
@@ -97,7 +102,7 @@ def test_the_event_loop_goes_on_while_a_large_body_is_read(state: State, monkeyp
 
     async def run() -> int:
         monkeypatch.setattr(scoring, "_scoring", slow)
-        large = asyncio.create_task(scoring.score(Call(state, {}, body, {"name": "tiny"})))
+        large = asyncio.create_task(scoring.score(HttpRequest(state, {}, body, {"name": "tiny"})))
         while not begun.is_set():
             await asyncio.sleep(0)
         assert not large.done()
@@ -108,13 +113,13 @@ def test_the_event_loop_goes_on_while_a_large_body_is_read(state: State, monkeyp
     assert asyncio.run(run()) == 200
 
 
-def test_while_there_is_a_shadow_all_that_it_needs_is_written_down(settings: Settings) -> None:
+def test_while_there_is_a_shadow_all_that_it_needs_is_written_down(settings: ServerSettings) -> None:
     write_served(settings.workspace.cache / "models" / "tiny" / "1", "language")
-    state = State.of(settings)
+    state = WorkerState.of(settings)
     for generation, shadow in enumerate((None, "9"), 1):
         write_json(settings.release_path("tiny"), {"generation": generation, "stable": "1", "shadow": shadow})
         asyncio.run(state.shelves["tiny"].refresh())
-        asyncio.run(answer(state, Question(lambda served: served.reader.of_array(["ab"]), "tiny")))
+        asyncio.run(answer(state, PredictRequest(lambda served: served.reader.of_array(["ab"]), "tiny")))
     (segment,) = segments_folder(settings.state("tiny")).iterdir()
     first, second = (orjson.loads(payload) for _, payload in unframed(segment.read_bytes()))
     assert "given" not in first
@@ -122,7 +127,7 @@ def test_while_there_is_a_shadow_all_that_it_needs_is_written_down(settings: Set
 
 
 def test_a_value_for_which_the_model_finds_no_number_is_refused_and_not_written_down(
-    state: State, settings: Settings, monkeypatch: pytest.MonkeyPatch
+    state: WorkerState, settings: ServerSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chances = np.array([[0.5, 0.5], [np.nan, np.nan]], np.float32)
     said = Prediction("tiny", "2", {"label": np.array(["no", "no"], object), "probabilities": chances})
@@ -133,11 +138,11 @@ def test_a_value_for_which_the_model_finds_no_number_is_refused_and_not_written_
     assert not segments_folder(settings.state("tiny")).exists()
 
 
-def test_the_version_that_was_asked_for_answers(state: State) -> None:
+def test_the_version_that_was_asked_for_answers(state: WorkerState) -> None:
     assert ask(state, name="tiny", version="1").served.version == "1"
 
 
-def test_the_callers_ids_name_the_rows(state: State) -> None:
+def test_the_callers_ids_name_the_rows(state: WorkerState) -> None:
     assert list(ask(state, name="tiny", ids=["a", "b"]).ids) == ["a", "b"]
     assert list(ask(state, name="tiny", key="r7").ids) == ["r7-0", "r7-1"]
     assert list(ask(state, name="tiny", key="r7", columns={"x": [1], "c": ["u"]}).ids) == ["r7"]
@@ -154,7 +159,7 @@ def test_the_callers_ids_name_the_rows(state: State) -> None:
         ({"name": "tiny", "columns": {"x": ["a"], "c": [1]}}, 400, "expected a number"),
     ],
 )
-def test_what_is_not_answered_says_why(state: State, more: dict[str, object], status: int, said: str) -> None:
+def test_what_is_not_answered_says_why(state: WorkerState, more: dict[str, object], status: int, said: str) -> None:
     with pytest.raises(RequestError, match=said) as refused:
         ask(state, **more)
     assert refused.value.status == status
@@ -163,7 +168,7 @@ def test_what_is_not_answered_says_why(state: State, more: dict[str, object], st
 class Counts:
     """Stands before a shelf and remembers what was counted of its versions."""
 
-    def __init__(self, shelf: Shelf) -> None:
+    def __init__(self, shelf: LoadedVersions) -> None:
         self.shelf, self.counted = shelf, list[tuple[str, bool]]()
         self.row_s = list[float]()
 
@@ -176,7 +181,7 @@ class Counts:
 
 
 def test_only_what_the_model_does_counts_for_or_against_its_version(
-    state: State, monkeypatch: pytest.MonkeyPatch
+    state: WorkerState, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     counts = Counts(state.shelves["tiny"])
     state.shelves["tiny"] = counts  # type: ignore[assignment]

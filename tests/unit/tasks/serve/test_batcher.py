@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from models.inference.loaded_model import Prediction
 from models.serving.http_errors import RequestError
-from tasks.serve.batcher import MOST_ROWS, Engine
+from tasks.serve.batcher import MOST_ROWS, DynamicBatcher
 
 SOON = 30.0
 
@@ -52,7 +52,7 @@ def later(seconds: float = SOON) -> float:
     return time.monotonic() + seconds
 
 
-async def held(engine: Engine, model: Model) -> asyncio.Task[Prediction]:
+async def held(engine: DynamicBatcher, model: Model) -> asyncio.Task[Prediction]:
     """A call that is under way until the gate opens."""
     model.gate.clear()
     first = asyncio.ensure_future(engine.answer(model, feed(0.0), later()))  # type: ignore[arg-type]
@@ -60,7 +60,7 @@ async def held(engine: Engine, model: Model) -> asyncio.Task[Prediction]:
     return first
 
 
-async def queued(engine: Engine, calls: int) -> None:
+async def queued(engine: DynamicBatcher, calls: int) -> None:
     """Until so many calls wait: each queues a turn of the loop after it began."""
     async with asyncio.timeout(SOON):
         while engine.waiting < calls:
@@ -68,14 +68,14 @@ async def queued(engine: Engine, calls: int) -> None:
 
 
 def test_a_quick_call_is_made_in_the_loop() -> None:
-    engine, model = Engine(), Model(call_ms=0.1)
+    engine, model = DynamicBatcher(), Model(call_ms=0.1)
     asyncio.run(engine.answer(model, feed(1.0), later()))  # type: ignore[arg-type]
     assert (model.batches, engine._thread) == ([1], None)
 
 
 @pytest.mark.parametrize("case", [{"call_ms": 0.6}, {"call_ms": 0.1, "rows": 65}, {"call_ms": 0.1, "text": True}])
 def test_what_may_take_long_does_not_hold_the_loop(case: dict[str, Any]) -> None:
-    engine, model = Engine(), Model(call_ms=case["call_ms"])
+    engine, model = DynamicBatcher(), Model(call_ms=case["call_ms"])
     model.preparation.characters = "some" if case.get("text") else None
     asyncio.run(engine.answer(model, feed(*[1.0] * case.get("rows", 1)), later()))  # type: ignore[arg-type]
     assert engine._thread is not None
@@ -92,7 +92,7 @@ def test_what_queued_meanwhile_is_one_batch_and_each_gets_its_own(asked: list[li
         await first
         return await asyncio.gather(*rest)
 
-    engine, model = Engine(), Model()
+    engine, model = DynamicBatcher(), Model()
     answers = asyncio.run(play())
     engine.close()
     assert model.batches == [1, sum(map(len, asked))]
@@ -114,7 +114,7 @@ def test_a_batch_is_bounded_and_of_one_version() -> None:
         await first
         assert [(await task).version for task in tasks] == ["1", "1", "2"]
 
-    engine, model = Engine(), Model()
+    engine, model = DynamicBatcher(), Model()
     asyncio.run(play())
     engine.close()
     assert model.batches == [1, MOST_ROWS - 1, 2, 1]
@@ -129,7 +129,7 @@ def test_the_error_of_one_is_not_its_neighbours() -> None:
         await first
         return await asyncio.gather(*rest, return_exceptions=True)
 
-    engine, model = Engine(), Model()
+    engine, model = DynamicBatcher(), Model()
     one, unlucky, two = asyncio.run(play())
     engine.close()
     assert (one.outputs["twice"], two.outputs["twice"]) == ([2.0], [4.0])
@@ -155,7 +155,7 @@ def test_models_take_turns() -> None:
         busy.gate.set()
         await asyncio.gather(first, one, *many)
 
-    engine = Engine()
+    engine = DynamicBatcher()
     asyncio.run(play())
     engine.close()
     assert order == ["busy", "busy", "other", "busy", "busy"]
@@ -172,7 +172,7 @@ def test_a_full_queue_refuses_and_says_when_to_ask_again() -> None:
         model.gate.set()
         await asyncio.gather(first, second)
 
-    engine, model = Engine(most_waiting=1), Model()
+    engine, model = DynamicBatcher(most_waiting=1), Model()
     asyncio.run(play())
     engine.close()
 
@@ -184,7 +184,7 @@ def test_a_deadline_that_passed_is_said_and_the_call_is_not_made(call_ms: float)
             await engine.answer(model, feed(1.0), later(-1))  # type: ignore[arg-type]
         assert refused.value.status == 504
 
-    engine, model = Engine(), Model(call_ms=call_ms)
+    engine, model = DynamicBatcher(), Model(call_ms=call_ms)
     asyncio.run(play())
     engine.close()
     assert model.batches == []
@@ -198,7 +198,7 @@ def test_a_deadline_passes_while_another_call_takes_long() -> None:
         model.gate.set()
         await first
 
-    engine, model = Engine(), Model()
+    engine, model = DynamicBatcher(), Model()
     asyncio.run(play())
     engine.close()
     assert model.batches == [1]
@@ -215,7 +215,7 @@ def test_what_queues_is_answered_before_the_end_and_nothing_after_it() -> None:
         with pytest.raises(RequestError, match="ending"):
             await engine.answer(model, feed(1.0), later())  # type: ignore[arg-type]
 
-    engine, model = Engine(), Model()
+    engine, model = DynamicBatcher(), Model()
     asyncio.run(play())
 
 
@@ -229,7 +229,7 @@ def test_a_call_that_does_not_end_is_told(monkeypatch: pytest.MonkeyPatch) -> No
         model.gate.set()
         await first
 
-    engine, model = Engine(), Model()
+    engine, model = DynamicBatcher(), Model()
     asyncio.run(play())
     engine.close()
     assert not engine.is_stuck

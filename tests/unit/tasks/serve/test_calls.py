@@ -2,10 +2,10 @@
 
 from starlette.datastructures import Headers
 
-from tasks.serve.calls import Call, Said, named, ways
+from tasks.serve.calls import HttpRequest, HttpResponse, named, ways
 
 
-async def say(_: Call) -> Said:
+async def say(_: HttpRequest) -> HttpResponse:
     raise AssertionError
 
 

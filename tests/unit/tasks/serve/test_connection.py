@@ -10,7 +10,7 @@ import pytest
 from uvicorn.config import Config
 from uvicorn.server import ServerState
 
-from tasks.release.settings import Settings
+from tasks.release.settings import ServerSettings
 from tasks.serve import connection
 from tasks.serve.app import behind_door, make
 from tasks.serve.connection import Connection
@@ -54,7 +54,7 @@ class Rig:
     """A worker whose connections are made by hand; `clock` is its time."""
 
     def __init__(self, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        settings = Settings(str(place), ("tiny",))
+        settings = ServerSettings(str(place), ("tiny",))
         app = behind_door(make(settings), settings)
         self.config = Config(app=app, http=Connection, log_config=None)
         self.config.load()

@@ -9,11 +9,11 @@ import pytest
 from models.errors import DataError
 from models.inference.loaded_model import LoadedModel, Prediction
 from models.serving.http_errors import RequestError
-from tasks.release.settings import Settings
-from tasks.serve.answering import Answered
-from tasks.serve.batcher import Engine
+from tasks.release.settings import ServerSettings
+from tasks.serve.answering import PredictResponse
+from tasks.serve.batcher import DynamicBatcher
 from tasks.serve.explaining import check, explanations, is_asked
-from tasks.serve.state import State
+from tasks.serve.state import WorkerState
 from tests.served_models import write_served
 
 
@@ -40,14 +40,14 @@ def test_every_row_is_explained_by_one_further_call(tmp_path: Path) -> None:
     check(version, rows)
     calls = []
 
-    class Counted(Engine):
+    class Counted(DynamicBatcher):
         async def answer(self, served: LoadedModel, feed: object, deadline: float) -> Prediction:
             calls.append(deadline - time.monotonic())
             return await super().answer(served, feed, deadline)  # type: ignore[arg-type]
 
-    state = State.of(Settings(str(tmp_path), ("tiny",)))
+    state = WorkerState.of(ServerSettings(str(tmp_path), ("tiny",)))
     state.engine = Counted()
-    found = Answered(version, rows, version.answer(rows.feed), "r", ["r-0", "r-1"])
+    found = PredictResponse(version, rows, version.answer(rows.feed), "r", ["r-0", "r-1"])
     told = asyncio.run(explanations(state, found))
     state.engine.close()
     assert len(calls) == 1

@@ -16,14 +16,14 @@ from uvicorn.config import Config
 from uvicorn.server import ServerState
 
 from models.serving.http_errors import RequestError
-from tasks.release.settings import Settings
+from tasks.release.settings import ServerSettings
 from tasks.serve import calls
 from tasks.serve import fast_path as short
 from tasks.serve.app import make
-from tasks.serve.calls import Call, Said
-from tasks.serve.fast_path import ShortWay
-from tasks.serve.middleware import SMALL_BYTES, Door
-from tasks.serve.state import State
+from tasks.serve.calls import HttpRequest, HttpResponse
+from tasks.serve.fast_path import FastPath
+from tasks.serve.middleware import SMALL_BYTES, ServerMiddleware
+from tasks.serve.state import WorkerState
 
 Play = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[Any]]
 
@@ -33,10 +33,10 @@ class Rig:
 
     def __init__(self, place: Path) -> None:
         endpoints: dict[str, calls.Endpoint] = {"/tell": self.tell, "/models/{name}/tell": self.tell}
-        app = make(Settings(str(place), ("tiny",)))
+        app = make(ServerSettings(str(place), ("tiny",)))
         app.router.routes[:] = [calls.route(path, endpoint) for path, endpoint in endpoints.items()]
-        self.door = Door(app, cast("State", app.state), calls.ways(endpoints, ["tiny"]))
-        self.config = Config(app=self.door, http=ShortWay, log_config=None)  # type: ignore[arg-type]
+        self.door = ServerMiddleware(app, cast("WorkerState", app.state), calls.ways(endpoints, ["tiny"]))
+        self.config = Config(app=self.door, http=FastPath, log_config=None)  # type: ignore[arg-type]
         self.config.load()
         self.config.loaded_app = self.door
         self.server = ServerState()
@@ -44,7 +44,7 @@ class Rig:
         self.may_go_on = asyncio.Event()
         self.took: list[str] = []
 
-    async def tell(self, call: Call) -> Said:
+    async def tell(self, call: HttpRequest) -> HttpResponse:
         self.took.append("short" if _has_no_task() else "long")
         if call.body == b"wait":
             await asyncio.sleep(0)
@@ -55,11 +55,11 @@ class Rig:
         if call.body == b"fail":
             raise ValueError("a secret")
         body = orjson.dumps([call.body.decode(), dict(call.params), call.headers.get("x-a")])
-        return Said(body, {"content-type": "application/json", "content-length": str(len(body))})
+        return HttpResponse(body, {"content-type": "application/json", "content-length": str(len(body))})
 
     async def play(self, play: Play) -> Any:
         loop = asyncio.get_running_loop()
-        server = await loop.create_server(lambda: ShortWay(self.config, self.server, {}), "127.0.0.1", 0)
+        server = await loop.create_server(lambda: FastPath(self.config, self.server, {}), "127.0.0.1", 0)
         async with server, asyncio.timeout(20):
             reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
             try:
@@ -269,7 +269,7 @@ def test_a_caller_who_does_not_read_is_waited_for(tmp_path: Path) -> None:
 def test_the_rest_of_what_was_begun_can_be_cancelled() -> None:
     met: list[str] = []
 
-    async def begun() -> Said:
+    async def begun() -> HttpResponse:
         try:
             await asyncio.sleep(0)
             await asyncio.sleep(60)
@@ -282,8 +282,8 @@ def test_the_rest_of_what_was_begun_can_be_cancelled() -> None:
         going = begun()
         going.send(None)
 
-        async def on() -> Said:
-            return await short._Begun(going)
+        async def on() -> HttpResponse:
+            return await short._StartedCoroutine(going)
 
         task = asyncio.create_task(on())
         await asyncio.sleep(0)

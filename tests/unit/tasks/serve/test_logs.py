@@ -8,7 +8,7 @@ import pytest
 from tasks.host.logs import JsonLines, Repeated
 from tasks.serve import logs
 from tasks.serve.logs import ORDINARY_PER_S, REFUSED_PER_S, SLOW_S, RequestLog
-from tasks.serve.request_context import Passage
+from tasks.serve.request_context import RequestContext
 
 
 @pytest.fixture
@@ -25,7 +25,9 @@ def passed(
     with caplog.at_level(logging.INFO, "loopline.serve.requests"):
         for _ in range(times):
             log.passed(
-                Passage(**{"model": "tiny", "version": "1", "status": 200, **given}), seconds, "POST /invocations"
+                RequestContext(**{"model": "tiny", "version": "1", "status": 200, **given}),
+                seconds,
+                "POST /invocations",
             )  # type: ignore[arg-type]
     return [record.told for record in caplog.records]  # type: ignore[attr-defined]
 

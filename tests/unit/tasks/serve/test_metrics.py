@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from models.inference.loaded_model import LoadedModel, Prediction
 from models.serving.releases import Canary, Release
 from tasks.serve.metrics import MOST_CLASSES, MOST_KEPT, MOST_VERSIONS, OTHER, Metrics
-from tasks.serve.request_context import Passage
+from tasks.serve.request_context import RequestContext
 from tests.served_models import write_served
 
 Samples = dict[tuple[str, ...], float]
@@ -35,7 +35,7 @@ def _order(label: str) -> int:
 def pass_by(
     metrics: Metrics, model: str = "tiny", version: str = "1", status: int = 200, seconds: float = 0.003
 ) -> None:
-    metrics.passed(Passage(model=model, version=version, status=status), seconds)
+    metrics.passed(RequestContext(model=model, version=version, status=status), seconds)
 
 
 @pytest.fixture

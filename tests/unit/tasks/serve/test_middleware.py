@@ -11,11 +11,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from models.serving.http_errors import RequestError
-from tasks.release.settings import Settings
+from tasks.release.settings import ServerSettings
 from tasks.serve import request_context as passage
-from tasks.serve.access import Access
-from tasks.serve.middleware import SMALL_BYTES, Door
-from tasks.serve.state import State
+from tasks.serve.access import AccessControl
+from tasks.serve.middleware import SMALL_BYTES, ServerMiddleware
+from tasks.serve.state import WorkerState
 
 TOKEN = "the-token-of-this-server"
 HOST = {"host": "127.0.0.1:8000"}
@@ -35,7 +35,7 @@ class Met:
 def ask(
     chunks: list[bytes] | None = None,
     answering: Callable[[Request], Any] | None = None,
-    access: Access | None = None,
+    access: AccessControl | None = None,
     path: str = "/invocations",
     without_host: str = "",
     method: str = "POST",
@@ -63,8 +63,10 @@ def ask(
         return {"type": "http.request", "body": left.pop(0), "more_body": bool(left) or headers.get("cut") == "yes"}
 
     met = Met()
-    state = State(Settings("/nowhere", ("tiny",), most_bytes=MOST), {}, {}, access or Access("127.0.0.1", [TOKEN]))
-    door = Door(application, state, {})
+    state = WorkerState(
+        ServerSettings("/nowhere", ("tiny",), most_bytes=MOST), {}, {}, access or AccessControl("127.0.0.1", [TOKEN])
+    )
+    door = ServerMiddleware(application, state, {})
     given = {**({} if without_host else HOST), **{name.replace("_", "-"): value for name, value in headers.items()}}
     raw = [(name.encode(), value.encode()) for name, value in given.items()]
     scope = {
@@ -102,7 +104,7 @@ def test_what_a_page_of_another_site_sends_is_refused_where_no_token_is_asked(na
     assert "a page of another site" in met.body["error"]
     assert ask(method="GET", **foreign).status == 200, "it changes nothing"
     assert ask(path="/webhooks/mlflow", **foreign).status == 200, "it is signed"
-    assert ask(access=Access("0.0.0.0", [TOKEN]), authorization=f"Bearer {TOKEN}", **foreign).status == 200
+    assert ask(access=AccessControl("0.0.0.0", [TOKEN]), authorization=f"Bearer {TOKEN}", **foreign).status == 200
     assert ask(origin=f"http://{HOST['host']}", sec_fetch_site="same-origin").status == 200
 
 
@@ -110,8 +112,8 @@ def test_what_a_page_of_another_site_sends_is_refused_where_no_token_is_asked(na
     ("path", "status"), [("/ping", 200), ("/health", 200), ("/v2/health/live", 200), ("/metrics", 401), ("/v2", 401)]
 )
 def test_off_loopback_only_the_probes_are_open(path: str, status: int) -> None:
-    assert ask(access=Access("0.0.0.0", [TOKEN]), path=path).status == status
-    assert ask(access=Access("0.0.0.0", [TOKEN]), path=path, authorization=f"Bearer {TOKEN}").status == 200
+    assert ask(access=AccessControl("0.0.0.0", [TOKEN]), path=path).status == status
+    assert ask(access=AccessControl("0.0.0.0", [TOKEN]), path=path, authorization=f"Bearer {TOKEN}").status == 200
 
 
 @pytest.mark.parametrize("headers", [{"content_length": str(MOST + 1)}, {"transfer_encoding": "chunked"}])

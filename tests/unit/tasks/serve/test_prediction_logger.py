@@ -12,9 +12,9 @@ from models.files import write_json
 from models.inference.loaded_model import LoadedModel
 from models.inference.rows import InputRows
 from models.serving.framing import unframed
-from tasks.release.settings import Settings
+from tasks.release.settings import ServerSettings
 from tasks.serve import prediction_logger as module
-from tasks.serve.prediction_logger import Book, new_ids
+from tasks.serve.prediction_logger import PredictionLogger, new_ids
 from tasks.state.segments import segments, segments_folder
 from tests.served_models import write_served
 
@@ -25,7 +25,7 @@ EXTRA = {"name": ["Ada"] * 200}
 
 @pytest.fixture
 def settings(tmp_path):
-    return Settings(str(tmp_path), ("tiny",))
+    return ServerSettings(str(tmp_path), ("tiny",))
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def written(settings, kind="predictions"):
 
 
 def enter(settings, served) -> bool:
-    book = Book(settings, "tiny")
+    book = PredictionLogger(settings, "tiny")
     told = book.enter(served, IDS, InputRows(FEED, EXTRA), served.answer(FEED))
     book.close()
     return told
@@ -78,7 +78,7 @@ def test_a_request_none_of_whose_rows_are_drawn_writes_nothing(settings, served)
 
 @pytest.mark.parametrize("when_full", ["refuse", "answer"])
 def test_a_full_disk_refuses_or_answers_and_is_said_once_in_a_while(settings, served, monkeypatch, caplog, when_full):
-    found, book = served({"when_full": when_full}), Book(settings, "tiny")
+    found, book = served({"when_full": when_full}), PredictionLogger(settings, "tiny")
     answer = found.answer(FEED)
 
     def full(*_):
@@ -101,7 +101,7 @@ def test_a_full_disk_refuses_or_answers_and_is_said_once_in_a_while(settings, se
 
 
 def test_labels(settings):
-    book = Book(settings, "tiny")
+    book = PredictionLogger(settings, "tiny")
     book.note([("a", "yes"), ("b", "no")], "Ada")
     book.close()
     (record,) = written(settings, "labels")
@@ -124,7 +124,7 @@ def test_what_the_projects_spec_says_now_counts_before_what_the_version_came_wit
 
 
 def test_what_waits_for_the_compactor_is_known_in_bytes(settings, served):
-    book = Book(settings, "tiny")
+    book = PredictionLogger(settings, "tiny")
     assert book.waiting_bytes() == 0
     enter(settings, served())
     (segment,) = segments(segments_folder(settings.state("tiny")))

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from models.serving.http_errors import RequestError
-from tasks.serve.rate_limit import NEAR, SLOTS, Buckets
+from tasks.serve.rate_limit import NEAR, SLOTS, RateLimiter
 
 
 @pytest.fixture(params=["alone", "shared"])
@@ -13,14 +13,14 @@ def path(request: pytest.FixtureRequest, tmp_path: Path) -> Path | None:
     return tmp_path / "rates" if request.param == "shared" else None
 
 
-def refused(buckets: Buckets, caller: str, now: float) -> RequestError:
+def refused(buckets: RateLimiter, caller: str, now: float) -> RequestError:
     with pytest.raises(RequestError) as met:
         buckets.take(caller, now=now)
     return met.value
 
 
 def test_each_caller_has_a_bucket_that_fills_again(path: Path | None) -> None:
-    buckets = Buckets(2.0, path)
+    buckets = RateLimiter(2.0, path)
     for _ in range(2):
         buckets.take("a", now=10.0)
     said = refused(buckets, "a", 10.0)
@@ -32,7 +32,7 @@ def test_each_caller_has_a_bucket_that_fills_again(path: Path | None) -> None:
 
 
 def test_a_bucket_holds_no_more_than_a_second(path: Path | None) -> None:
-    buckets = Buckets(2.0, path)
+    buckets = RateLimiter(2.0, path)
     buckets.take("a", now=1.0)
     for _ in range(2):
         buckets.take("a", now=1000.0)
@@ -40,14 +40,14 @@ def test_a_bucket_holds_no_more_than_a_second(path: Path | None) -> None:
 
 
 def test_less_than_one_a_second_is_said_with_how_long_to_wait(path: Path | None) -> None:
-    buckets = Buckets(0.1, path)
+    buckets = RateLimiter(0.1, path)
     buckets.take("a", now=1.0)
     assert refused(buckets, "a", 2.0).headers["retry-after"] == "9"
     buckets.take("a", now=11.5)
 
 
 def test_what_one_worker_took_another_has_not(tmp_path: Path) -> None:
-    workers = [Buckets(3.0, tmp_path / "rates") for _ in range(3)]
+    workers = [RateLimiter(3.0, tmp_path / "rates") for _ in range(3)]
     for worker in workers:
         worker.take("a", now=1.0)
     for worker in workers:
@@ -57,7 +57,7 @@ def test_what_one_worker_took_another_has_not(tmp_path: Path) -> None:
 
 def test_any_number_of_callers_is_kept_apart_or_forgotten(path: Path | None) -> None:
     """A stranger who makes room for another begins anew: nobody is refused for what somebody else sent."""
-    buckets, many = Buckets(1.0, path), 2 * SLOTS
+    buckets, many = RateLimiter(1.0, path), 2 * SLOTS
     for caller in range(many):
         buckets.take(f"caller {caller}", now=1.0 + caller * 1e-6)
     for caller in range(many - NEAR, many):

@@ -10,14 +10,14 @@ from tasks.serve import request_context as passage
 
 
 def test_each_task_notes_its_own() -> None:
-    async def one(number: int) -> passage.Passage:
+    async def one(number: int) -> passage.RequestContext:
         begun = passage.begin()
         await asyncio.sleep(0)
         noted = passage.current()
         noted.id, noted.model, noted.rows = str(number), "tiny", number
         return begun
 
-    async def play() -> list[passage.Passage]:
+    async def play() -> list[passage.RequestContext]:
         return await asyncio.gather(*(one(number) for number in range(3)))
 
     assert [(each.id, each.rows, each.model) for each in asyncio.run(play())] == [
@@ -34,7 +34,7 @@ def test_outside_of_a_request_what_is_noted_is_nobodys() -> None:
 
 
 def test_the_nearest_deadline_counts() -> None:
-    begun = passage.Passage()
+    begun = passage.RequestContext()
     assert begun.until(7.0, 5.0) == 7.0
     before = time.monotonic()
     assert before + 5 <= begun.until(None, 5.0) <= time.monotonic() + 5
@@ -44,4 +44,4 @@ def test_the_nearest_deadline_counts() -> None:
 
 @pytest.mark.parametrize(("key", "shown"), [("r7", "r7"), ("a\r\nb", ""), ("é", ""), ("x" * 129, ""), ("", "")])
 def test_only_an_id_that_fits_a_header_is_shown(key: str, shown: str) -> None:
-    assert passage.Passage(id=key).shown_id == shown
+    assert passage.RequestContext(id=key).shown_id == shown

@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-from tasks.release.settings import Settings
-from tasks.serve.state import State
+from tasks.release.settings import ServerSettings
+from tasks.serve.state import WorkerState
 
 
 def test_every_project_has_its_own(tmp_path: Path) -> None:
-    state = State.of(Settings(str(tmp_path), ("tiny", "other")))
+    state = WorkerState.of(ServerSettings(str(tmp_path), ("tiny", "other")))
     assert list(state.shelves) == list(state.books) == ["tiny", "other"]
     assert not state.shelves["tiny"].is_ready
     assert not state.is_ending

@@ -10,7 +10,7 @@ from models.monitoring.examples import KeyedPredictions
 from models.monitoring.tally import PredictionCounts
 from models.monitoring.windowing import OpenWindow
 from tasks.state import watch_store
-from tasks.state.watch_store import FILE, WatchStore, opened
+from tasks.state.watch_store import FILE, MonitorStore, opened
 from tests.unit.models.monitoring.conftest import window
 
 
@@ -20,7 +20,7 @@ def filled(first: int, num: int = 10, size: int = 10) -> OpenWindow:
     return OpenWindow(first, size, float(first), float(first + num), {0: PredictionCounts(num)}, [keys], examples)
 
 
-def firsts(store: WatchStore, version: str = "1") -> list[int]:
+def firsts(store: MonitorStore, version: str = "1") -> list[int]:
     return store.changed(version)
 
 
@@ -41,7 +41,7 @@ def test_what_was_saved_is_there_after_reopening(tmp_path: Path) -> None:
 
 
 def test_what_raises_within_a_transaction_was_never_there(tmp_path: Path) -> None:
-    def half_done(store: WatchStore) -> None:
+    def half_done(store: MonitorStore) -> None:
         with store.transaction():
             store.save("1", filled(0))
             store.set_place("predictions", 7)

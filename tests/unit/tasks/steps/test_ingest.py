@@ -10,8 +10,8 @@ from models.errors import DataError, UserCodeError
 from models.pipeline.records import StepRecord
 from models.project_spec.reader import read_spec
 from tasks.host.workspace import Project
-from tasks.loop.ledger import Ledger
-from tasks.loop.loop import Silent, open_stage
+from tasks.loop.ledger import StepCache
+from tasks.loop.loop import SilentReporter, open_stage
 from tasks.mlflow import registry_reader as registry_view
 from tasks.state.predictions import label_store, prediction_log
 from tasks.steps.ingest import ingest
@@ -81,7 +81,7 @@ def test_columns_that_come_or_go_divide_rows_anew_and_that_is_told(
     notes: list[str] = []
     project = make_project()
     project.spec_path.write_text(project.spec_path.read_text() + split)
-    reporter = Silent()
+    reporter = SilentReporter()
     reporter.note = notes.append  # type: ignore[method-assign]
     for header, more in (("x,c,y", ""), ("x,c,y", ""), ("x,c,y,z", ",1")):
         rows = "".join(f"{i / 7},{'uvw'[i % 3]},{'yes' if i % 4 else 'no'}{more}\n" for i in range(200))
@@ -126,9 +126,9 @@ def test_labelled_predictions_become_rows_once_and_are_told_apart_beside_the_tab
     assert (origin["row"], origin["id"], origin["labelled_by"]) == (201, "b", "Ada")
     assert ingested(project)[1]
     spec = read_spec(project.spec_path)
-    assert Ledger(project, spec).plan()[0].state == "done"
+    assert StepCache(project, spec).plan()[0].state == "done"
     _labelled(project, ["c"], [600.0], ["no"])
-    assert "labelled predictions: 2 (" in Ledger(project, spec).plan()[0].reasons[0]
+    assert "labelled predictions: 2 (" in StepCache(project, spec).plan()[0].reasons[0]
 
 
 def test_what_is_set_aside_changes_no_columns_type_and_what_cannot_be_checked_is_told(
@@ -142,10 +142,10 @@ def test_what_is_set_aside_changes_no_columns_type_and_what_cannot_be_checked_is
     assert pq.read_schema(project.raw).field("x").type == pa.int64()
     assert pq.read_table(project.raw).column("x").to_pylist()[200:] == [500]
     notes: list[str] = []
-    reporter = Silent()
+    reporter = SilentReporter()
     reporter.note = notes.append  # type: ignore[method-assign]
     broken = {"error": "no such thing", "expectation": "column_values_to_be_between"}
-    monkeypatch.setattr(expectations, "run_checks", lambda *_: expectations.Outcome({"results": [broken]}))
+    monkeypatch.setattr(expectations, "run_checks", lambda *_: expectations.ValidationOutcome({"results": [broken]}))
     with open_stage(project, reporter) as loop:
         loop.refresh = frozenset({"ingest"})
         record, _ = ingest(loop)
@@ -164,7 +164,7 @@ def test_a_labelled_prediction_that_breaks_an_expectation_is_set_aside_and_count
     (row,) = pq.read_table(path).to_pylist()
     assert (row["id"], row["x"]) == ("a", 4.5e6)
     spec = read_spec(project.spec_path, ("data.expectations=[]",))
-    assert "labelled predictions" in Ledger(project, spec).plan()[0].reasons[0]
+    assert "labelled predictions" in StepCache(project, spec).plan()[0].reasons[0]
 
 
 def test_labels_of_another_target_are_no_rows_and_another_target_is_another_table(
@@ -173,14 +173,14 @@ def test_labels_of_another_target_are_no_rows_and_another_target_is_another_tabl
     project = make_project()
     _labelled(project, ["a", "b"], [500.0, 600.0], ["v", "v"])
     project.spec_path.write_text(project.spec_path.read_text().replace("target: y", "target: c"))
-    of_y = registry_view.Version(number="1", tags={"loopline.target": "y"})
+    of_y = registry_view.RegisteredVersion(number="1", tags={"loopline.target": "y"})
     for known, joined in ((None, 2), (of_y, 0)):
         monkeypatch.setattr(registry_view, "numbered", lambda *_, known=known: known)
         record, _ = ingested(project, refresh=True)
         assert (record.result["feedback"]["joined"], record.result["feedback"]["other"]) == (joined, 2 - joined)
         assert record.result["rows"] == 200 + joined
     project.spec_path.write_text(project.spec_path.read_text().replace("target: c", "target: y"))
-    assert " for y by random" in Ledger(project, read_spec(project.spec_path)).plan()[0].reasons[0]
+    assert " for y by random" in StepCache(project, read_spec(project.spec_path)).plan()[0].reasons[0]
 
 
 def test_feedback_may_be_declined(make_project: MakeProject) -> None:

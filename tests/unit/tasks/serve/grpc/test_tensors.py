@@ -8,7 +8,7 @@ from tritonclient.grpc import service_pb2
 
 from models.errors import DataError
 from models.inference.loaded_model import LoadedModel
-from tasks.serve.answering import Answered
+from tasks.serve.answering import PredictResponse
 from tasks.serve.grpc.messages import message
 from tasks.serve.grpc.tensors import inference_of, response_of
 from tests.served_models import write_served
@@ -90,7 +90,7 @@ def test_an_answer_reads_back_by_a_client(tmp_path: Path, raw: bool) -> None:
     write_served(tmp_path)
     served = LoadedModel("tiny", "3", tmp_path)
     rows = served.reader.of_records([{"x": 1, "c": "u"}, {"x": 0, "c": "v"}])
-    found = Answered(served, rows, served.answer(rows.feed), "key", ["a", "b"])
+    found = PredictResponse(served, rows, served.answer(rows.feed), "key", ["a", "b"])
     asked = request(tensor("FP64", [1]), raw_input_contents=[bytes(8)], id="q") if raw else request(id="q")
     written = response_of(inference_of(asked), found).SerializeToString()
     told = service_pb2.ModelInferResponse.FromString(written)
