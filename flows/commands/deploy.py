@@ -38,7 +38,7 @@ def command(project: str | None, write: Path | None, as_json: bool) -> None:
         _write(chosen, write)
         return
     tell_prefect(workspace)
-    from flows.prefect.deployments import Planned, deploy  # Prefect reads its address as it is imported
+    from flows.prefect.deployments import DeploymentPlan, deploy  # Prefect reads its address as it is imported
 
     trouble: list[str] = []
 
@@ -46,7 +46,7 @@ def command(project: str | None, write: Path | None, as_json: bool) -> None:
         trouble.extend([text] if text.startswith("not deployed") else [])
         click.echo(text, err=True)
 
-    def told(one: Planned) -> dict[str, Any]:
+    def told(one: DeploymentPlan) -> dict[str, Any]:
         schedule = one.schedule.shown if one.schedule else None
         return {"deployment": f"{one.flow}/{one.name}", "schedule": schedule, "parameters": one.parameters}
 

@@ -24,15 +24,15 @@ def use(reporter: Reporter | None) -> None:
 
 def current() -> Reporter:
     """The reporter in use; Prefect's run logger when nobody set one."""
-    return _current or PrefectLog()
+    return _current or PrefectReporter()
 
 
 def for_terminal() -> Reporter:
     """A live display where standard error is a terminal, else plain lines."""
-    return Live() if sys.stderr.isatty() else Lines()
+    return LiveReporter() if sys.stderr.isatty() else LineReporter()
 
 
-class PrefectLog:
+class PrefectReporter:
     """Reports to the log of the Prefect run."""
 
     def step(self, name: str, state: str, detail: str = "") -> None:
@@ -49,7 +49,7 @@ class PrefectLog:
         _logger().info(text)
 
 
-class Lines:
+class LineReporter:
     """Plain lines on standard error, not more often than every two seconds for progress."""
 
     def __init__(self) -> None:
@@ -74,7 +74,7 @@ class Lines:
         print(text, file=sys.stderr, flush=True)  # noqa: T201 - this is the display
 
 
-class Live:
+class LiveReporter:
     """rich's live display: finished steps as lines above, the running one with a bar."""
 
     def __init__(self) -> None:

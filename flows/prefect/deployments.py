@@ -36,7 +36,7 @@ HEAD = """\
 
 
 @dataclass(frozen=True)
-class Kind:
+class FlowKind:
     """A flow that each project has a deployment of.
 
     `when` gives the schedule's text from the spec. `collision` says what becomes of a run that finds another of its
@@ -52,10 +52,10 @@ class Kind:
 
 
 KINDS = (
-    Kind(
+    FlowKind(
         "train", "flows.train", "Carry {name} round the loop, as `loopline run` does.", lambda _: None, "ENQUEUE", True
     ),
-    Kind(
+    FlowKind(
         "retrain",
         "flows.retrain",
         "Weigh whether {name} is trained again, by the policy of its spec, and do so.",
@@ -63,7 +63,7 @@ KINDS = (
         "ENQUEUE",
         True,
     ),
-    Kind(
+    FlowKind(
         "watch",
         "flows.watch",
         "Look at the newest predictions of {name}: contract, realised metric, drift.",
@@ -71,8 +71,10 @@ KINDS = (
         "CANCEL_NEW",
         False,
     ),
-    Kind("predict", "flows.predict", "Predict a file with the champion of {name}.", lambda _: None, "ENQUEUE", False),
-    Kind(
+    FlowKind(
+        "predict", "flows.predict", "Predict a file with the champion of {name}.", lambda _: None, "ENQUEUE", False
+    ),
+    FlowKind(
         "backtest",
         "flows.backtest",
         "Replay the past of {name} under other policies of retraining.",
@@ -84,7 +86,7 @@ KINDS = (
 
 
 @dataclass(frozen=True)
-class Planned:
+class DeploymentPlan:
     """A deployment as the spec wants it."""
 
     flow: str
@@ -98,10 +100,10 @@ class Planned:
     parameters: dict[str, Any]
 
 
-def planned(project: Project, spec: Spec) -> list[Planned]:
+def planned(project: Project, spec: Spec) -> list[DeploymentPlan]:
     """The deployments of a project: one for each flow that there is."""
     return [
-        Planned(
+        DeploymentPlan(
             flow=kind.flow,
             name=spec.name,
             entrypoint=f"{kind.module}.{kind.flow}",
@@ -135,7 +137,7 @@ def prefect_file(projects: list[Project]) -> str:
     return f"{HEAD}{text.getvalue()}"
 
 
-def _as_yaml(one: Planned) -> dict[str, Any]:
+def _as_yaml(one: DeploymentPlan) -> dict[str, Any]:
     return {
         "name": one.name,
         "entrypoint": one.entrypoint,
@@ -163,7 +165,9 @@ def import_flows() -> None:
         importlib.import_module(kind.module)
 
 
-def deploy(workspace: Workspace, projects: list[Project], prune: bool, note: Callable[[str], None]) -> list[Planned]:
+def deploy(
+    workspace: Workspace, projects: list[Project], prune: bool, note: Callable[[str], None]
+) -> list[DeploymentPlan]:
     """Tell Prefect's server of these projects' deployments; what a person switched off there stays off.
 
     Args:
@@ -280,7 +284,7 @@ def _automate(
     automations.apply(client, pool, wanted, keep=others)
 
 
-def _apply(one: Planned, pool: str, before: DeploymentResponse | None) -> UUID:
+def _apply(one: DeploymentPlan, pool: str, before: DeploymentResponse | None) -> UUID:
     from prefect.client.schemas.objects import ConcurrencyLimitConfig, ConcurrencyLimitStrategy
     from prefect.flows import EntrypointType
 
@@ -317,7 +321,7 @@ def _remove(
     client: SyncPrefectClient,
     workspace: Workspace,
     before: dict[tuple[str, str], DeploymentResponse],
-    wanted: list[Planned],
+    wanted: list[DeploymentPlan],
     note: Callable[[str], None],
 ) -> None:
     """Take away the deployments whose project is gone or has another name now; a merely wrong spec keeps them."""

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from flows.console import reporting
-from flows.console.reporting import Lines, Live, PrefectLog
+from flows.console.reporting import LineReporter, LiveReporter, PrefectReporter
 
 
 @pytest.fixture(autouse=True)
@@ -34,7 +34,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 def test_lines_say_what_begins_and_how_it_ends(capsys: pytest.CaptureFixture[str]) -> None:
-    lines = Lines()
+    lines = LineReporter()
     lines.step("ingest", "done")
     lines.step("train", "run")
     lines.step("train", "ok", "3.2 s")
@@ -52,7 +52,7 @@ def test_lines_say_what_begins_and_how_it_ends(capsys: pytest.CaptureFixture[str
 
 
 def test_progress_comes_now_and_then_and_at_the_end(capsys: pytest.CaptureFixture[str], clock: Clock) -> None:
-    lines = Lines()
+    lines = LineReporter()
     for done in range(1, 101):
         clock.now += 0.1
         lines.progress("train", done, 100, "val_loss 0.5")
@@ -64,7 +64,7 @@ def test_progress_comes_now_and_then_and_at_the_end(capsys: pytest.CaptureFixtur
 def test_the_display_takes_everything_in_any_order(monkeypatch: pytest.MonkeyPatch) -> None:
     out = io.StringIO()
     monkeypatch.setattr(sys, "stderr", out)
-    live = Live()
+    live = LiveReporter()
     live.progress("search", 1, 3)
     live.step("ingest", "done")
     live.step("train", "run")
@@ -79,14 +79,14 @@ def test_the_display_takes_everything_in_any_order(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_terminal_gets_the_display(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert isinstance(reporting.for_terminal(), Lines)
+    assert isinstance(reporting.for_terminal(), LineReporter)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
-    assert isinstance(reporting.for_terminal(), Live)
+    assert isinstance(reporting.for_terminal(), LiveReporter)
 
 
 def test_the_reporter_in_use_is_the_one_that_was_set() -> None:
-    assert isinstance(reporting.current(), PrefectLog)
-    lines = Lines()
+    assert isinstance(reporting.current(), PrefectReporter)
+    lines = LineReporter()
     reporting.use(lines)
     assert reporting.current() is lines
 
@@ -95,7 +95,7 @@ def test_prefects_log_without_a_run_is_pythons(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(reporting, "_logger", lambda: logging.getLogger("loopline"))
-    log: Any = PrefectLog()
+    log: Any = PrefectReporter()
     with caplog.at_level(logging.INFO, "loopline"):
         log.step("train", "run")
         log.step("train", "done")
