@@ -1,6 +1,6 @@
 """The past replayed under a policy: predict a period, learn its labels, watch, decide, perhaps retrain; then the next.
 
-A pure function over a `ReplayBackend` that trains, predicts, watches and judges. What is decided is the live policy's own
+A pure function over a `ReplayBackend`, which trains, predicts, monitors and judges. What is decided is the live policy's own
 `decide`; only the clock is the data's. The clock ticks at the end of each period: what a loop makes there serves from
 the next period on.
 """

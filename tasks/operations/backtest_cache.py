@@ -110,7 +110,7 @@ class CachedWindows:
 
 
 class BacktestCache:
-    """The world of a backtest; see `models.backtest.replay.World`.
+    """The world of a backtest; see `models.backtest.replay.ReplayBackend`.
 
     Args:
         project: Whose past it is.

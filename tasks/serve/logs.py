@@ -39,7 +39,7 @@ def config() -> dict[str, Any]:
         "formatters": {"lines": {"()": "tasks.host.logs.JsonLines"}},
         "handlers": {"lines": {"class": "logging.StreamHandler", "formatter": "lines"}},
         "root": {"handlers": ["lines"], "level": "INFO"},
-        "filters": {"workers": {"()": "tasks.serve.logs.OfWorkers"}},
+        "filters": {"workers": {"()": "tasks.serve.logs.WorkerLogFilter"}},
         "loggers": {"uvicorn": {"level": "ERROR"}, "uvicorn.error": {"level": "INFO", "filters": ["workers"]}},
     }
 

@@ -59,11 +59,11 @@ def test_the_caller_needs_no_torch_and_epochs_arrive_once(tmp_path, make_job):
     code = """
         import sys, json
         from pathlib import Path
-        from models.training.job import Job
-        from tasks.ranks.rank_pool import Gang
-        job = Job.model_validate_json(sys.argv[1], strict=False)
+        from models.training.job import TrainingJob
+        from tasks.ranks.rank_pool import RankPool
+        job = TrainingJob.model_validate_json(sys.argv[1], strict=False)
         seen = []
-        with Gang() as gang:
+        with RankPool() as gang:
             result = gang.run(job, lambda epoch: seen.append(epoch.epoch) or True)
             again = gang.run(job)
         assert again == result
@@ -148,9 +148,9 @@ def test_other_ranks_in_another_plan_go_on_from_the_checkpoint(gang, make_job, b
 
 _CALLER = """
     import sys, time
-    from models.training.job import Job
-    from tasks.ranks.rank_pool import Gang
-    job = Job.model_validate_json(sys.argv[1], strict=False)
+    from models.training.job import TrainingJob
+    from tasks.ranks.rank_pool import RankPool
+    job = TrainingJob.model_validate_json(sys.argv[1], strict=False)
 
     def report(epoch):
         print(epoch.epoch, flush=True)
@@ -158,7 +158,7 @@ _CALLER = """
             time.sleep(600)
         return True
 
-    with Gang() as gang:
+    with RankPool() as gang:
         gang.run(job, report)
 """
 

@@ -43,17 +43,17 @@ class Net(torch.nn.Module):
 LEAD = """
 import json, sys
 from pathlib import Path
-from models.training.job import Job
-from tasks.ranks.rank_pool import Gang
+from models.training.job import TrainingJob
+from tasks.ranks.rank_pool import RankPool
 
-job = Job.model_validate_json(Path(sys.argv[1]).read_text(), strict=False)
+job = TrainingJob.model_validate_json(Path(sys.argv[1]).read_text(), strict=False)
 
 def on_epoch(epoch):
     for path in sorted((job.folder / "checkpoints").glob("step-*/state.json"), reverse=True)[:1]:
         print("world", json.loads(path.read_text())["world_size"], flush=True)
     return not (job.folder / "stop").exists()
 
-with Gang() as gang:
+with RankPool() as gang:
     result = gang.run(job, on_epoch, lambda line: print("say", line, flush=True))
 print("result", result.model_dump_json(), flush=True)
 """
@@ -159,14 +159,14 @@ def test_what_a_rank_raises_on_another_node_reaches_the_one_that_leads(slow_job,
         import subprocess, sys
         from pathlib import Path
         from models.errors import LooplineError
-        from models.training.job import Job
-        from tasks.ranks.rank_pool import Gang
-        job = Job.model_validate_json(Path(sys.argv[1]).read_text(), strict=False)
+        from models.training.job import TrainingJob
+        from tasks.ranks.rank_pool import RankPool
+        job = TrainingJob.model_validate_json(Path(sys.argv[1]).read_text(), strict=False)
         others = []
         def say(line):
             others.append(subprocess.Popen([sys.argv[2], "join", line.rstrip("`").split()[-1]]))
         try:
-            with Gang() as gang:
+            with RankPool() as gang:
                 gang.run(job, say=say)
         except LooplineError as error:
             print(error, *error.__notes__)

@@ -19,11 +19,11 @@ ARGUMENTS = {"hidden": 3072, "layers": 4}
 TRAINED = """
     import json
     import torch
-    from models.training.counters import peak_memory_mb, reset_peak
-    from models.training.job import Job
+    from models.training.costs.counters import peak_memory_mb, reset_peak
+    from models.training.job import TrainingJob
     from models.training.rank import run_job
 
-    small, large = (Job.model_validate_json(text, strict=False) for text in json.load(open("jobs.json")))
+    small, large = (TrainingJob.model_validate_json(text, strict=False) for text in json.load(open("jobs.json")))
     run_job(small)  # imports, threads and kernels are there before the look
     cpu = torch.device("cpu")
     reset_peak(cpu)

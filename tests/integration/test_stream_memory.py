@@ -17,9 +17,9 @@ COLUMNS = 100
 ROWS = 25_000
 TRAIN = """
 from pathlib import Path
-from models.training.job import Job
+from models.training.job import TrainingJob
 from models.training.rank import run_job
-job = Job.model_validate_json(Path("job.json").read_text())
+job = TrainingJob.model_validate_json(Path("job.json").read_text())
 Path("/proc/self/clear_refs").write_text("5")  # the peak begins here
 run_job(job)
 print(next(line for line in open("/proc/self/status") if line.startswith("VmHWM")).split()[1])

@@ -266,9 +266,9 @@ def test_a_process_killed_in_the_middle_of_a_look_counts_nothing_twice(world: Wo
     table = world.predict(1200)
     world.label(table)
     code = (
-        "import os, sys, pytest; from tests.watched import World; from tasks.state.watch_store import WatchStore\n"
+        "import os, sys, pytest; from tests.watched import World; from tasks.state.watch_store import MonitorStore\n"
         "from tasks.host.workspace import Workspace; patch = pytest.MonkeyPatch()\n"
-        "patch.setattr(WatchStore, 'set_place', lambda *given: os.kill(os.getpid(), 9))\n"
+        "patch.setattr(MonitorStore, 'set_place', lambda *given: os.kill(os.getpid(), 9))\n"
         "World(Workspace.find().project('tiny'), patch).look()"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parents[4], check=False)

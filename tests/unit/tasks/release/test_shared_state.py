@@ -31,8 +31,8 @@ def test_the_switch_is_the_same_in_every_process(tmp_path):
     switch = GenerationSwitch(tmp_path / "switch")
     switch.turn(7)
     code = (
-        "from pathlib import Path; from tasks.release.shared_state import Switch\n"
-        f"switch = Switch(Path({str(tmp_path / 'switch')!r})); print(switch.generation); switch.turn(8)"
+        "from pathlib import Path; from tasks.release.shared_state import GenerationSwitch\n"
+        f"switch = GenerationSwitch(Path({str(tmp_path / 'switch')!r})); print(switch.generation); switch.turn(8)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert (done.stdout.strip(), switch.generation) == ("7", 8)
