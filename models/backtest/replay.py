@@ -1,7 +1,7 @@
 """The past replayed under a policy: predict a period, learn its labels, watch, decide, perhaps retrain; then the next.
 
-A pure function over a `ReplayBackend`, which trains, predicts, monitors and judges. What is decided is the live policy's own
-`decide`; only the clock is the data's. The clock ticks at the end of each period: what a loop makes there serves from
+A pure function over a `ReplayBackend`, which trains, predicts, monitors and judges. The live policy's own `decide`
+decides; only the clock is the data's. The clock ticks at the end of each period: what a loop makes there serves from
 the next period on.
 """
 

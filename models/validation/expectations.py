@@ -1,4 +1,4 @@
-"""What valid data means for one project, as a list of checks: nothing here runs them (tasks/tools/expectations.py does).
+"""What valid data means for one project, as a list of checks; `tasks/tools/expectations.py` runs them.
 
 A check is a Great Expectations check by its snake_case name, without `expect_`. Besides the spec's own there are
 those that every project gets, and those that compare with the data of the champion.

@@ -1,6 +1,6 @@
 """Move the champion for a button, in a process of its own: the server that shows pages never imports MLflow.
 
-`python -m tasks.dashboard.acting ROOT` reads an `ActionRequest` as JSON from standard input and prints an `ActionResult`.
+`python -m tasks.dashboard.acting ROOT` reads an `ActionRequest` as JSON from stdin and prints an `ActionResult`.
 """
 
 from __future__ import annotations
