@@ -1,6 +1,6 @@
 """Which findings ask for a loop, in the order of what they are worth. Pure: the live watch and the backtest share it.
 
-Source: measured on 39 weeks of real flights (infra/guides/watching.md): features drift all the time and hardly say
+Source: measured on 39 weeks of real flights (docs/guides/monitoring.md): features drift all the time and hardly say
 that the model got worse, so drift of features never asks for anything.
 """
 

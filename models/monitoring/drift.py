@@ -5,7 +5,7 @@ test alone calls every difference drift once there are rows enough, PSI alone ca
 Both limits rise to the 99th percentile of what past windows of the same length had.
 
 Source: rules compared on 13 features of real flights, windows of 1,000 rows, any feature alarms: this one .00 false
-alarms and .90 power at a shift of .25 standard deviations (infra/guides/watching.md).
+alarms and .90 power at a shift of .25 standard deviations (docs/guides/monitoring.md).
 """
 
 from __future__ import annotations

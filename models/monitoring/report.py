@@ -1,6 +1,6 @@
 """What watching found, window by window: plain data that triggers, backtest and pages read.
 
-The checks stand in the order of what they are worth (infra/guides/watching.md): broken contract, realised metric,
+The checks stand in the order of what they are worth (docs/guides/monitoring.md): broken contract, realised metric,
 estimated metric, drift of the predictions, drift of the features. Only the first, the second and the fourth can ask
 for a loop (`models/monitoring/alarms.py`); the state of a window says the worst of them in words.
 """

@@ -23,7 +23,7 @@ ScheduleText = Annotated[str, AfterValidator(_is_schedule)]
 class Monitor(SpecBlock):
     """How the champion's predictions are watched: windows of them, checked in order of what the findings are worth.
 
-    Source of the defaults: false-alarm rates and power on real flights; see infra/guides/watching.md.
+    Source of the defaults: false-alarm rates and power on real flights; see docs/guides/monitoring.md.
     """
 
     schedule: ScheduleText | None = Field(

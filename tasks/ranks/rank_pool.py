@@ -37,7 +37,7 @@ _ENVIRONMENT = {
     "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
     "CUBLAS_WORKSPACE_CONFIG": ":4096:8",
 }
-# Waiting threads sleep instead of spinning: 5 times as fast beside other work (infra/decisions/0005).
+# Waiting threads sleep instead of spinning: 5 times as fast beside other work (docs/decisions/0005).
 _WAITING = {"OMP_WAIT_POLICY": "PASSIVE"}
 
 

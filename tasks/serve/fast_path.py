@@ -1,7 +1,7 @@
 """The short way: a small prediction that arrived whole is answered where it was read, with one write.
 
 The long way is uvicorn's: a cycle, a task, an application with messages in both directions. For a small model that
-costs more than the answer (`infra/decisions/0011`). All else takes it: other addresses, bodies that are large or come
+costs more than the answer (`docs/decisions/0011`). All else takes it: other addresses, bodies that are large or come
 in parts, what stands behind another request in one read (else one caller could hold up the loop), callers who are slow
 to read.
 """

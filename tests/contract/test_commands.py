@@ -1,4 +1,4 @@
-"""Every command of the program can be found: it has help with an example, and README names it."""
+"""Every command of the program can be found: it has help with an example, and the docs name it."""
 
 from pathlib import Path
 
@@ -30,8 +30,8 @@ def test_every_option_is_explained(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_the_readme_names_it(root: Path, name: str) -> None:
-    assert f"loopline {name}" in (root / "README.md").read_text()
+def test_the_docs_name_it(root: Path, name: str) -> None:
+    assert f"loopline {name}" in (root / "docs" / "commands.md").read_text()
 
 
 def test_every_command_file_is_a_command(root: Path) -> None:

@@ -39,7 +39,23 @@ def test_no_module_is_named_after_nothing(modules: list[Path]) -> None:
 
 def test_what_the_guides_say_of_make_is_there(root: Path) -> None:
     targets = set(re.findall(r"^([\w-]+):", (root / "Makefile").read_text(), re.MULTILINE))
-    guides = [root / "README.md", *(root / "infra" / "guides").glob("*.md")]
+    guides = [root / "README.md", *(root / "docs").rglob("*.md")]
     call = re.compile(r"(?:^    |`)make ([\w-]+)", re.MULTILINE)
     named = {name for path in guides for name in call.findall(path.read_text())}
     assert {"run", "test", "test-fast", "soak"} <= named <= targets
+
+
+def test_links_between_pages_lead_to_files(root: Path) -> None:
+    pages = [root / "README.md", *(root / "docs").rglob("*.md"), *(root / "projects").glob("*/README.md")]
+    link = re.compile(r"\]\((?!https?:)([^)#]+)")
+    broken = [
+        f"{page.relative_to(root)}: {to}"
+        for page in pages
+        for to in link.findall(page.read_text())
+        if not (page.parent / to).exists()
+    ]
+    assert broken == []
+
+
+def test_the_readme_is_short(root: Path) -> None:
+    assert len((root / "README.md").read_text().split()) <= 600

@@ -1,4 +1,4 @@
-"""Three months of flights against the running platform, some of which is killed on the way: the story of the README.
+"""Three months of flights against the running platform, some of which is killed on the way: the story of docs/how-it-works.md.
 
 It takes minutes, so it is for `make soak`. Each of its parts has a test of every day: the platform, its kills and what
 new data begins (`test_platform.py`), rejected data (`test_bad_input.py`), labels and the watch (`test_feedback.py`).
