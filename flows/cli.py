@@ -19,7 +19,7 @@ from flows.prefect.sigterm import well_timed
 COMMANDS = {
     "run": "Carry a project round the loop.",
     "predict": "Predict every row of a file with the champion.",
-    "ask": "List the predictions whose labels would teach most.",
+    "suggest-labels": "List the predictions whose labels would teach most.",
     "label": "Take in what turned out, for what was predicted.",
     "export": "Write a version as a folder that needs onnxruntime alone.",
     "serve": "Answer with the champions over HTTP.",
@@ -28,7 +28,7 @@ COMMANDS = {
     "backtest": "Replay the past under other policies of retraining.",
     "new": "Make a project from a CSV or Parquet file.",
     "trigger": "Ask that a project be trained again, as its policy sees fit.",
-    "watch": "Look at how the champion does: contract, realised metric, drift.",
+    "monitor": "Look at how the champion does: contract, realised metric, drift.",
     "promote": "Make a registered version the champion.",
     "release": "Try a version beside the champion: canary, shadow; show how each does.",
     "rollback": "Give the champion's place back to the one before.",
@@ -55,7 +55,7 @@ class _Lazy(click.Group):
         """Import `flows.commands.<name>`."""
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = importlib.import_module(f"flows.commands.{cmd_name}").command
+        command: click.Command = importlib.import_module(f"flows.commands.{cmd_name.replace('-', '_')}").command
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -13,7 +13,7 @@ from models.backtest.regret import standings
 from models.backtest.replay import PolicyHistory, TrainingOutcome, VerdictOutcome, replay
 from models.backtest.result import Backtest, BacktestPeriod
 from models.backtest.score import Score
-from models.project_spec.watch_and_retrain import Retrain
+from models.project_spec.monitor_and_retrain import Retrain
 from models.triggers.policy import decide
 from models.triggers.signal import Signal
 
@@ -56,7 +56,7 @@ class Synthetic:
     def predict(self, model: str, period: Period) -> None:
         self.predicted.append((model, period))
 
-    def watch(self, model: str, since: Period, now: Period, labelled: int) -> list[Signal]:
+    def monitor(self, model: str, since: Period, now: Period, labelled: int) -> list[Signal]:
         self.watched.append((since, now, labelled))
         found = []
         if self.decays and self.value(model, now) < 0.7:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from models.judge.verdict import Difference, Estimate, Verdict
-from models.monitoring.report import Drift, MonitoringReport, Window
+from models.monitoring.report import Drift, MonitoringReport, WindowReport
 from models.project_spec import blocks as spec
 from models.report.facts import ChampionMove, DiskUsage, LastLoop, Overview, ProjectFacts, VersionSummary
 from models.report.light import light, workspace_light
@@ -28,7 +28,7 @@ def verdict(**told: Any) -> Verdict:
     return Verdict.model_validate({**given, **told})
 
 
-def window(number: int, **told: Any) -> Window:
+def window(number: int, **told: Any) -> WindowReport:
     shares = {"nulls": 0, "nulls_reference": 0, "outside": 0, "warn_at": 0.05, "strong_at": 0.2}
     drift = Drift.model_validate({"name": "score", "kind": "numeric", "num_values": 1000, "psi": 0.01, **shares})
     given = {
@@ -46,10 +46,10 @@ def window(number: int, **told: Any) -> Window:
         "state": "green",
         "reason": "as at its promotion",
     }
-    return Window.model_validate({**given, **told})
+    return WindowReport.model_validate({**given, **told})
 
 
-def findings(*windows: Window, **told: Any) -> MonitoringReport:
+def findings(*windows: WindowReport, **told: Any) -> MonitoringReport:
     given = {
         "project": "flights",
         "at": NOW - 60,
@@ -93,7 +93,7 @@ def facts(**told: Any) -> ProjectFacts:
         "previous": "1",
         "moves": moves,
         "loop": LastLoop(state="finished", loop_id="flights-20270101-030000-ab12", began=NOW - 7200),
-        "pages": ["card", "watch"],
+        "pages": ["card", "monitor"],
     }
     made = ProjectFacts.model_validate({**given, **told})
     return made.model_copy(update={"light": light(made)})

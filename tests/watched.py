@@ -17,12 +17,12 @@ from models.serving.records import PredictionRecorder, label_record
 from tasks.host.workspace import Project
 from tasks.mlflow import registry_reader as registry_view
 from tasks.mlflow import watched_versions
-from tasks.operations import monitor as watch
+from tasks.operations import monitor as monitor
 from tasks.state.predictions import label_store, prediction_log
 from tasks.state.segments import SegmentWriter, segments_folder
 from tests.unit.models.monitoring import conftest as made
 
-SPEC = "goal: {metric: roc_auc}\nwatch: {window: 500, min_labels: 100}\n"
+SPEC = "goal: {metric: roc_auc}\nmonitor: {window: 500, min_labels: 100}\n"
 
 
 class World:
@@ -37,8 +37,8 @@ class World:
         monkeypatch.setattr(registry_view, "aliased", lambda model, alias="champion": self._version())
         monkeypatch.setattr(registry_view, "numbered", lambda model, number: None)
         monkeypatch.setattr(watched_versions, "log_metrics", self._log)
-        monkeypatch.setattr(watch, "_write_page", self._keep_page)  # pictures take longer than all the rest
-        if not (self.state / "watch" / "versions").exists():
+        monkeypatch.setattr(monitor, "_write_page", self._keep_page)  # pictures take longer than all the rest
+        if not (self.state / "monitoring" / "versions").exists():
             self.register("1")
 
     def _version(self):
@@ -51,7 +51,7 @@ class World:
         self.page = path, findings, spec
 
     def register(self, version: str, with_reference: bool = True) -> None:
-        folder = self.state / "watch" / "versions" / version
+        folder = self.state / "monitoring" / "versions" / version
         folder.mkdir(parents=True)
         made.preparation().save(folder)
         if with_reference:
@@ -106,7 +106,7 @@ class World:
         label_store(self.state).append(pa.table({"id": ids, "label": truth, "at": when}))
 
     def look(self, now: float = 100.0):
-        return watch.look(self.project, self.spec, now)
+        return monitor.look(self.project, self.spec, now)
 
     def windows(self, version: str = "1"):
         return [window for window in self.look().windows if window.version == version]

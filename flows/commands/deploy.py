@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from flows.commands import options
+from flows.console import options
 from models.files import write_text
 from tasks.host import stores
 from tasks.host.workspace import Project, Workspace

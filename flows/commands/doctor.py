@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from flows.commands import options
+from flows.console import options
 from tasks.host import stores
 from tasks.host.workspace import Workspace
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from flows.commands import options
+from flows.console import options
 from models.project_spec.reader import read_spec
 from tasks.host import stores
 from tasks.host.workspace import Workspace

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from flows.commands import options
+from flows.console import options
 from models.project_spec.blocks import Spec
 from models.training.spec_check import read_checked
 from tasks.host import stores

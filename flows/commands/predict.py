@@ -6,8 +6,7 @@ from pathlib import Path
 
 import click
 
-from flows.commands import options
-from flows.console import reporting
+from flows.console import options, reporting
 from models.project_spec.reader import read_spec
 from tasks.host import stores
 from tasks.host.workspace import Workspace
@@ -23,8 +22,8 @@ from tasks.host.workspace import Workspace
 def command(project: str, file: Path, out: Path | None, id_column: str | None, version: str, as_json: bool) -> None:
     """Predict every row of FILE (CSV, Parquet, or a folder of them) with the champion of PROJECT.
 
-    The rows have the project's own raw columns. Each is logged once, for `loopline label` and the watch. A run that was
-    killed goes on where it was; run again on the same file, it has nothing to do.
+    The rows have the project's own raw columns. Each is logged once, for `loopline label` and monitoring. A killed
+    run goes on where it was; run again on the same file, it has nothing to do.
 
     Example: loopline predict penguins new.csv --id tag --out predictions.parquet
     """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from flows.commands import options
+from flows.console import options
 from models.errors import GateRefused, UsageError
 from models.project_spec.reader import read_spec
 from tasks.host import stores

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from flows.commands import options
+from flows.console import options
 from models.errors import GateRefused, UsageError
 from models.judge.gates import number as shown
 from models.judge.gates import signed

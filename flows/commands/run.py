@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from flows.commands import options
+from flows.console import options
 from models.errors import GateRefused
 from models.project_spec.reader import read_spec
 from tasks.host import stores

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import click
 
-from flows.commands import options
-from flows.console import reporting
+from flows.console import options, reporting
 from tasks.host import stores
 from tasks.host.workspace import Workspace
 from tasks.loop.loop import open_stage

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from flows.commands import options
+from flows.console import options
 from models.report.data import labelled
 from models.report.facts import Overview, ProjectFacts
 from models.report.overview_page import TITLES, ago, clock, coverage, front_page, measured, size, upcoming
@@ -85,7 +85,7 @@ def _plain_project(one: ProjectFacts) -> dict[str, Any]:
         "data": one.data.model_dump(),
         "backtest": one.backtest or None,
         "serving": one.serving.model_dump() if one.serving else None,
-        "watch": one.watch.model_dump(exclude={"windows"}) if one.watch else None,
+        "monitor": one.monitor.model_dump(exclude={"windows"}) if one.monitor else None,
     }
 
 
@@ -111,8 +111,8 @@ def _lines(one: ProjectFacts, now: float, *, at_length: bool) -> list[tuple[str,
     if one.loop.decision and one.loop.reasons:
         lines.append(("verdict", f"{one.loop.decision}: {one.loop.reasons[0]}"))
     window = measured(one)
-    if window and window.realised and one.watch:
-        value = f"{one.watch.metric} {show(window.realised.value)}"
+    if window and window.realised and one.monitor:
+        value = f"{one.monitor.metric} {show(window.realised.value)}"
         span = interval(window.realised.low, window.realised.high)
         lines.append(("measured", f"{value} ({span}), {coverage(window)} of its window labelled"))
     if one.decisions:

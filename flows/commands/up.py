@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import click
 
-from flows.commands import options
+from flows.console import options
 from models.errors import UsageError
 from models.report.overview_page import front_page
 from tasks.host import stores

@@ -64,10 +64,10 @@ KINDS = (
         True,
     ),
     FlowKind(
-        "watch",
-        "flows.watch",
+        "monitor",
+        "flows.monitor",
         "Look at the newest predictions of {name}: contract, realised metric, drift.",
-        lambda spec: spec.watch.schedule,
+        lambda spec: spec.monitor.schedule,
         "CANCEL_NEW",
         False,
     ),
@@ -279,8 +279,8 @@ def _automate(
     others = {name for flow, name in _existing(client, pool) if flow == "retrain"} - {spec.name for spec in specs}
     for spec in specs:
         wanted += automations.of_project(spec.name, spec.retrain, deployments["retrain", spec.name])
-        if spec.watch.schedule is not None:
-            wanted.append(automations.of_champion(spec.name, deployments["watch", spec.name]))
+        if spec.monitor.schedule is not None:
+            wanted.append(automations.of_champion(spec.name, deployments["monitor", spec.name]))
     automations.apply(client, pool, wanted, keep=others)
 
 

@@ -14,7 +14,7 @@ from models.data.preparation import Preparation
 from models.metrics.metrics import Array
 from models.monitoring.alarms import signals
 from models.monitoring.assess import AssessmentRules, WindowPredictions, assess, sum_up
-from models.monitoring.report import Window
+from models.monitoring.report import WindowReport
 from models.monitoring.tally import INPUT, tally
 from models.project_spec.blocks import Data
 from models.triggers.signal import Signal
@@ -46,8 +46,8 @@ def assess_window(
     watched: AssessmentRules,
     inputs: pa.Table | None,
     times: Array,
-    past: Sequence[Window],
-) -> Window:
+    past: Sequence[WindowReport],
+) -> WindowReport:
     """One window as it is known while the labels of the first `labelled` rows are.
 
     Args:
@@ -103,9 +103,9 @@ def inputs_of(
     return chosen.rename_columns([INPUT + name for name in names])
 
 
-def asked_by(project: str, at: float, windows: Sequence[Window], watched: AssessmentRules) -> list[Signal]:
+def asked_by(project: str, at: float, windows: Sequence[WindowReport], watched: AssessmentRules) -> list[Signal]:
     """What the windows ask for, by the live rule of `alarms` of `of`."""
-    return signals(sum_up(project, at, windows, watched), watched.watch)
+    return signals(sum_up(project, at, windows, watched), watched.monitor)
 
 
 def _with_scores(inputs: pa.Table | None, prediction: Array) -> pa.Table:

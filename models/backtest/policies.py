@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from models.errors import UsageError
-from models.project_spec.watch_and_retrain import Retrain
+from models.project_spec.monitor_and_retrain import Retrain
 
 MONTHLY = "0 0 1 * *"
 MONTHLY_WITHOUT_CALENDAR = "every 30 days"

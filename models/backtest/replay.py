@@ -1,4 +1,4 @@
-"""The past replayed under a policy: predict a period, learn its labels, watch, decide, perhaps retrain; then the next.
+"""The past replayed under a policy: predict a period, learn its labels, monitor, decide, perhaps retrain; and on.
 
 A pure function over a `ReplayBackend`, which trains, predicts, monitors and judges. The live policy's own `decide`
 decides; only the clock is the data's. The clock ticks at the end of each period: what a loop makes there serves from
@@ -16,8 +16,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from models.backtest.periods import LabelClock, Period, RowRange, iso
 from models.backtest.policies import Policy
 from models.errors import TrainingError
+from models.project_spec.monitor_and_retrain import Retrain
 from models.project_spec.schedule import parse
-from models.project_spec.watch_and_retrain import Retrain
 from models.triggers.signal import Decision, Outcome, PastLoop, ProjectHistory, Signal
 
 Decide = Callable[[Retrain, Signal, ProjectHistory, float], Decision]
@@ -61,7 +61,7 @@ class ReplayBackend(Protocol):
         """The model predicts the rows of a period, before any of their labels is known."""
         ...
 
-    def watch(self, model: str, since: Period, now: Period, labelled: int) -> list[Signal]:
+    def monitor(self, model: str, since: Period, now: Period, labelled: int) -> list[Signal]:
         """What watching `model` finds at the end of `now`, in the periods from `since` on in which it served.
 
         Of the labels, those of the first `labelled` rows are known.
@@ -212,7 +212,7 @@ class _Simulation:
         self._put_off = [(until, signal) for until, signal in self._put_off if until > period.end]
         self._asked -= {signal.id for signal in due}
         fresh = [
-            *self._world.watch(self._champion, self._since, period, labelled),
+            *self._world.monitor(self._champion, self._since, period, labelled),
             *self._scheduled(before, period.end),
             *([new_rows(period)] if "new_data" in self._policy.rules.on else []),
         ]

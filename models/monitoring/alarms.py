@@ -1,4 +1,4 @@
-"""Which findings ask for a loop, in the order of what they are worth. Pure: the live watch and the backtest share it.
+"""Which findings ask for a loop, in the order of what they are worth. Pure: live monitoring and the backtest share it.
 
 Source: measured on 39 weeks of real flights (docs/guides/monitoring.md): features drift all the time and hardly say
 that the model got worse, so drift of features never asks for anything.
@@ -10,38 +10,38 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from models.judge.verdict import Estimate
-from models.monitoring.report import MonitoringReport, State, Window
-from models.project_spec.watch_and_retrain import Monitor
+from models.monitoring.report import MonitoringReport, State, WindowReport
+from models.project_spec.monitor_and_retrain import Monitor
 from models.triggers.signal import Kind, Signal
 
 
 class _Check(NamedTuple):
     kind: Kind
     state: State
-    can: Callable[[Window], bool]
+    can: Callable[[WindowReport], bool]
     """Whether the window can be asked: no label, no realised metric."""
-    alarms: Callable[[Window], bool]
-    words: Callable[[Window, MonitoringReport], str]
+    alarms: Callable[[WindowReport], bool]
+    words: Callable[[WindowReport, MonitoringReport], str]
 
 
-def signals(findings: MonitoringReport, watch: Monitor) -> list[Signal]:
+def signals(findings: MonitoringReport, monitor: Monitor) -> list[Signal]:
     """What the champion's last windows ask for: broken contract, decay, drift of the predictions, in this order.
 
-    A check asks when `watch.alarms` of the last `watch.of` windows that it could be done on alarm, the last of them
+    A check asks when `monitor.alarms` of the last `monitor.of` windows that it could be done on alarm, the last of them
     among them. The same windows give signals of the same id, however often they are looked at.
     """
     found = []
     for check in _CHECKS:
-        last = [window for window in findings.of_champion() if check.can(window)][-watch.of :]
+        last = [window for window in findings.of_champion() if check.can(window)][-monitor.of :]
         alarming = [window for window in last if check.alarms(window)]
-        if len(alarming) >= watch.alarms and alarming[-1] is last[-1]:
+        if len(alarming) >= monitor.alarms and alarming[-1] is last[-1]:
             found.append(_signal(findings, check, alarming, len(last)))
     return found
 
 
-def overall(findings: MonitoringReport, watch: Monitor) -> tuple[State, str]:
+def overall(findings: MonitoringReport, monitor: Monitor) -> tuple[State, str]:
     """The traffic light and its reason: the worst signal, else the worst that single windows say, else all is well."""
-    asked = signals(findings, watch)
+    asked = signals(findings, monitor)
     if asked:
         states = {check.kind: check.state for check in _CHECKS}
         worst = min(asked, key=lambda signal: states[signal.kind] != "red")
@@ -55,13 +55,13 @@ def overall(findings: MonitoringReport, watch: Monitor) -> tuple[State, str]:
 
 def _nothing_yet(findings: MonitoringReport) -> str:
     if findings.champion is None:
-        return "there is no champion to watch"
+        return "there is no champion to monitor"
     count, labels = findings.num_predictions, findings.num_labels
     counted = f"{count:,} prediction{'s' * (count != 1)}" + (f", {labels:,} labelled," if labels else "")
     return f"version {findings.champion} has no whole window yet ({counted} so far)"
 
 
-def _signal(findings: MonitoringReport, check: _Check, alarming: list[Window], num_windows: int) -> Signal:
+def _signal(findings: MonitoringReport, check: _Check, alarming: list[WindowReport], num_windows: int) -> Signal:
     last = alarming[-1]
     several = f"{len(alarming)} of the last {num_windows} windows: " if num_windows > 1 else ""
     return Signal(
@@ -79,7 +79,7 @@ def _signal(findings: MonitoringReport, check: _Check, alarming: list[Window], n
     )
 
 
-def _numbers(findings: MonitoringReport, window: Window) -> dict[str, object]:
+def _numbers(findings: MonitoringReport, window: WindowReport) -> dict[str, object]:
     return {
         "metric": findings.metric,
         "verdict": findings.verdict.model_dump() if findings.verdict else None,
@@ -96,12 +96,12 @@ def _listed(parts: Iterable[str], most: int = 3) -> str:
     return "; ".join(told[:most]) + more
 
 
-def words_of_breaches(window: Window) -> str:
+def words_of_breaches(window: WindowReport) -> str:
     """The broken contract of a window in one line."""
     return _listed(breach.reason for breach in window.breaches)
 
 
-def words_of_decay(window: Window, findings: MonitoringReport) -> str:
+def words_of_decay(window: WindowReport, findings: MonitoringReport) -> str:
     """The realised metric of a window beside what its version was promoted with."""
     now, then = window.realised, findings.verdict
     assert now is not None
@@ -109,7 +109,7 @@ def words_of_decay(window: Window, findings: MonitoringReport) -> str:
     return f"{findings.metric} {now.value:.4g} ({_interval(now)}) on {window.num_measured:,} labels{promised}"
 
 
-def words_of_drift(window: Window) -> str:
+def words_of_drift(window: WindowReport) -> str:
     """How far the predictions of a window have drifted."""
     drifted = [each for each in window.predictions if each.level != "none"]
     return _listed(f"the {each.name} drifts (PSI {each.psi:.2f}, from {each.warn_at:.2f} on)" for each in drifted)

@@ -18,9 +18,9 @@ from models.monitoring.correlation import changes
 from models.monitoring.drift import comparable, feature_drift, score_drift
 from models.monitoring.performance import is_decayed, realised
 from models.monitoring.reference import Reference
-from models.monitoring.report import Correlation, Drift, MonitoringReport, State, Window
+from models.monitoring.report import Correlation, Drift, MonitoringReport, State, WindowReport
 from models.monitoring.tally import Bounds, PredictionCounts
-from models.project_spec.watch_and_retrain import Monitor
+from models.project_spec.monitor_and_retrain import Monitor
 
 ALL_WELL = "nothing unusual"
 
@@ -38,7 +38,7 @@ class AssessmentRules:
     """
 
     version: str
-    watch: Monitor
+    monitor: Monitor
     metric: Metric
     reference: Reference | None = None
     promoted: Estimate | None = None
@@ -70,7 +70,7 @@ class WindowPredictions:
     scores: NDArray[np.float64]
 
 
-def assess(predicted: WindowPredictions, watched: AssessmentRules, past: Sequence[Window] = ()) -> Window:
+def assess(predicted: WindowPredictions, watched: AssessmentRules, past: Sequence[WindowReport] = ()) -> WindowReport:
     """The window as it is known now. Pure: the same given, the same found.
 
     Args:
@@ -78,10 +78,10 @@ def assess(predicted: WindowPredictions, watched: AssessmentRules, past: Sequenc
         watched: What it is judged by.
         past: The version's windows before it, oldest first.
     """
-    reference, watch = watched.reference, watched.watch
-    before = comparable(past, predicted.tally.num_rows, watch)
-    measured = realised(watched.metric, predicted.target, predicted.prediction, watch)
-    window = Window(
+    reference, monitor = watched.reference, watched.monitor
+    before = comparable(past, predicted.tally.num_rows, monitor)
+    measured = realised(watched.metric, predicted.target, predicted.prediction, monitor)
+    window = WindowReport(
         id=f"{watched.version}/{predicted.first}",
         version=watched.version,
         begin=predicted.begin,
@@ -89,14 +89,14 @@ def assess(predicted: WindowPredictions, watched: AssessmentRules, past: Sequenc
         num_predictions=predicted.tally.num_rows,
         num_labels=predicted.num_labels,
         whole=predicted.whole,
-        breaches=breaches(predicted.tally, reference.columns, watch, watched.bounds or {}) if reference else [],
+        breaches=breaches(predicted.tally, reference.columns, monitor, watched.bounds or {}) if reference else [],
         realised=measured,
         num_measured=len(predicted.target) if measured else 0,
-        decayed=is_decayed(watched.metric, measured, watched.promoted, watch.margin),
+        decayed=is_decayed(watched.metric, measured, watched.promoted, monitor.margin),
         estimated=_estimated(predicted, watched),
-        predictions=score_drift(predicted.tally, reference.scores, watch, before) if reference else [],
-        features=feature_drift(predicted.tally, reference.columns, watch, before) if reference else [],
-        correlations=_correlations(predicted.tally, reference, watch) if reference else [],
+        predictions=score_drift(predicted.tally, reference.scores, monitor, before) if reference else [],
+        features=feature_drift(predicted.tally, reference.columns, monitor, before) if reference else [],
+        correlations=_correlations(predicted.tally, reference, monitor) if reference else [],
         state="green",
         reason=ALL_WELL,
     )
@@ -104,7 +104,7 @@ def assess(predicted: WindowPredictions, watched: AssessmentRules, past: Sequenc
     return window.model_copy(update={"state": state, "reason": reason})
 
 
-def state_of(window: Window) -> tuple[State, str]:
+def state_of(window: WindowReport) -> tuple[State, str]:
     """Traffic light and words of one window by itself: the worst check that speaks."""
     if window.breaches:
         return "red", "; ".join(breach.reason for breach in window.breaches[:3])
@@ -137,15 +137,15 @@ def _estimated(predicted: WindowPredictions, watched: AssessmentRules) -> float 
     return value if math.isfinite(value) else None
 
 
-def _correlations(now: PredictionCounts, reference: Reference, watch: Monitor) -> list[Correlation]:
+def _correlations(now: PredictionCounts, reference: Reference, monitor: Monitor) -> list[Correlation]:
     if now.gram is None or not reference.gram:
         return []
     names = [column.name for column in reference.correlated]
-    return changes(np.asarray(reference.gram), now.gram, names, watch.alpha)
+    return changes(np.asarray(reference.gram), now.gram, names, monitor.alpha)
 
 
 def sum_up(
-    project: str, at: float, windows: Sequence[Window], watched: AssessmentRules | None, **counts: Any
+    project: str, at: float, windows: Sequence[WindowReport], watched: AssessmentRules | None, **counts: Any
 ) -> MonitoringReport:
     """All windows, the traffic light over them and its reason."""
     from models.monitoring.alarms import overall
@@ -161,6 +161,6 @@ def sum_up(
         **counts,
     )
     if watched is None:
-        return told.model_copy(update={"state": "amber", "reason": "there is no champion to watch"})
-    state, reason = overall(told, watched.watch)
+        return told.model_copy(update={"state": "amber", "reason": "there is no champion to monitor"})
+    state, reason = overall(told, watched.monitor)
     return told.model_copy(update={"state": state, "reason": reason})

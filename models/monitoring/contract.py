@@ -14,7 +14,7 @@ from models.monitoring.reference import ReferenceColumn
 from models.monitoring.report import ContractBreach
 from models.monitoring.tally import INPUT, Bounds, PredictionCounts
 from models.project_spec.blocks import Data
-from models.project_spec.watch_and_retrain import Monitor
+from models.project_spec.monitor_and_retrain import Monitor
 
 _BETWEEN = "column_values_to_be_between"
 
@@ -34,44 +34,44 @@ def bounds_of(columns: Sequence[ReferenceColumn], data: Data, seasonal: Sequence
 
 
 def breaches(
-    now: PredictionCounts, columns: Sequence[ReferenceColumn], watch: Monitor, bounds: Bounds
+    now: PredictionCounts, columns: Sequence[ReferenceColumn], monitor: Monitor, bounds: Bounds
 ) -> list[ContractBreach]:
     """The columns of a window that break the contract, in the reference's order."""
     if not now.num_rows:
         return []
-    return [breach for column in columns for breach in _of_column(now, column, watch, bounds)]
+    return [breach for column in columns for breach in _of_column(now, column, monitor, bounds)]
 
 
 def _of_column(
-    now: PredictionCounts, column: ReferenceColumn, watch: Monitor, bounds: Bounds
+    now: PredictionCounts, column: ReferenceColumn, monitor: Monitor, bounds: Bounds
 ) -> Iterator[ContractBreach]:
     counts = now.counts.get(INPUT + column.name)
     if counts is None:
         return
     missing = column.bins.num_missing(counts)
-    yield from _nulls(now, column, missing, watch)
+    yield from _nulls(now, column, missing, monitor)
     present = now.num_rows - missing
     if not present:
         return
     if column.name in bounds:
-        yield from _range(column.name, now.broken.get(INPUT + column.name, 0) / present, bounds[column.name], watch)
+        yield from _range(column.name, now.broken.get(INPUT + column.name, 0) / present, bounds[column.name], monitor)
     if column.bins.kind == "categorical":
-        yield from _categories(column, column.bins.num_outside(counts) / present, watch)
+        yield from _categories(column, column.bins.num_outside(counts) / present, monitor)
 
 
-def _nulls(now: PredictionCounts, column: ReferenceColumn, missing: int, watch: Monitor) -> Iterator[ContractBreach]:
+def _nulls(now: PredictionCounts, column: ReferenceColumn, missing: int, monitor: Monitor) -> Iterator[ContractBreach]:
     share = missing / now.num_rows
     before = column.bins.num_missing(column.counts)
     differ = shares_differ(missing, now.num_rows, before, column.num_rows)
-    if abs(share - column.nulls) > watch.nulls and differ < watch.alpha:
+    if abs(share - column.nulls) > monitor.nulls and differ < monitor.alpha:
         words = f"{column.name}: {_percent(share)} of the values are missing, in training {_percent(column.nulls)}"
         yield ContractBreach(column=column.name, kind="nulls", share=share, expected=column.nulls, reason=words)
 
 
 def _range(
-    name: str, share: float, bounds: tuple[float | None, float | None], watch: Monitor
+    name: str, share: float, bounds: tuple[float | None, float | None], monitor: Monitor
 ) -> Iterator[ContractBreach]:
-    if share > watch.new_categories:
+    if share > monitor.new_categories:
         low, high = bounds
         allowed = " and ".join(
             f"{word} {limit:g}" for word, limit in (("at least", low), ("at most", high)) if limit is not None
@@ -80,9 +80,9 @@ def _range(
         yield ContractBreach(column=name, kind="range", share=share, expected=0.0, reason=words)
 
 
-def _categories(column: ReferenceColumn, share: float, watch: Monitor) -> Iterator[ContractBreach]:
+def _categories(column: ReferenceColumn, share: float, monitor: Monitor) -> Iterator[ContractBreach]:
     usual = max(column.outside, column.bins.num_outside(column.counts) / max(1, column.num_rows))
-    if share > usual + watch.new_categories:
+    if share > usual + monitor.new_categories:
         words = f"{column.name}: {_percent(share)} of the values are categories that training never saw"
         yield ContractBreach(column=column.name, kind="categories", share=share, expected=usual, reason=words)
 

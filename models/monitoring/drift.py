@@ -1,7 +1,7 @@
 """Whether columns and scores are spread as they were in training.
 
-A column drifts when the G test says so at `watch.alpha` after Holm's correction *and* PSI is at least `watch.psi`: the
-test alone calls every difference drift once there are rows enough, PSI alone calls noise drift while there are few.
+A column drifts when the G test says so at `monitor.alpha` after Holm's correction *and* PSI is at least `monitor.psi`.
+The test alone calls every difference drift once there are rows enough; PSI alone calls noise drift while there are few.
 Both limits rise to the 99th percentile of what past windows of the same length had.
 
 Source: rules compared on 13 features of real flights, windows of 1,000 rows, any feature alarms: this one .00 false
@@ -17,9 +17,9 @@ import numpy as np
 from models.monitoring import distances
 from models.monitoring.histogram import Bins, Counts, NumericBins
 from models.monitoring.reference import ReferenceColumn
-from models.monitoring.report import Drift, Level, Window
+from models.monitoring.report import Drift, Level, WindowReport
 from models.monitoring.tally import INPUT, SCORE, PredictionCounts
-from models.project_spec.watch_and_retrain import Monitor
+from models.project_spec.monitor_and_retrain import Monitor
 
 FEWEST_PAST = 20
 """Past windows without which the limits stay what the spec says: a 99th percentile of fewer is just their largest."""
@@ -28,29 +28,29 @@ SAME_LENGTH = 1.5
 
 
 def feature_drift(
-    now: PredictionCounts, columns: Sequence[ReferenceColumn], watch: Monitor, past: Sequence[Window] = ()
+    now: PredictionCounts, columns: Sequence[ReferenceColumn], monitor: Monitor, past: Sequence[WindowReport] = ()
 ) -> list[Drift]:
     """The columns of a window, furthest drifted first.
 
     Args:
         now: The window's counts.
         columns: Of the reference.
-        watch: The spec's limits; `watch.seasonal` are shown and never called drift.
+        monitor: The spec's limits; `monitor.seasonal` are shown and never called drift.
         past: Windows before it.
     """
-    found = _table(now, INPUT, columns, watch, {name: _past(past, name, "features") for name in _names(columns)})
+    found = _table(now, INPUT, columns, monitor, {name: _past(past, name, "features") for name in _names(columns)})
     return sorted(found, key=lambda drift: (drift.level == "none", -(drift.psi or 0.0)))
 
 
 def score_drift(
-    now: PredictionCounts, scores: Sequence[ReferenceColumn], watch: Monitor, past: Sequence[Window] = ()
+    now: PredictionCounts, scores: Sequence[ReferenceColumn], monitor: Monitor, past: Sequence[WindowReport] = ()
 ) -> list[Drift]:
     """The predictions of a window: the score, or of many classes the likeliest one and its chance."""
-    return _table(now, SCORE, scores, watch, {name: _past(past, name, "predictions") for name in _names(scores)})
+    return _table(now, SCORE, scores, monitor, {name: _past(past, name, "predictions") for name in _names(scores)})
 
 
-def comparable(past: Iterable[Window], num_rows: int, watch: Monitor) -> list[Window]:
-    """The past windows whose noise is of the same size: whole, about as long, and not among the last `watch.of`.
+def comparable(past: Iterable[WindowReport], num_rows: int, monitor: Monitor) -> list[WindowReport]:
+    """The past windows whose noise is of the same size: whole, about as long, and not among the last `monitor.of`.
 
     The last ones are left out: a drift must not raise the limit that is to tell of it.
     """
@@ -59,17 +59,21 @@ def comparable(past: Iterable[Window], num_rows: int, watch: Monitor) -> list[Wi
         for window in past
         if window.whole and num_rows / SAME_LENGTH <= window.num_predictions <= num_rows * SAME_LENGTH
     ]
-    return same[: len(same) - watch.of] if len(same) > watch.of else []
+    return same[: len(same) - monitor.of] if len(same) > monitor.of else []
 
 
 def _table(
-    now: PredictionCounts, prefix: str, columns: Sequence[ReferenceColumn], watch: Monitor, past: dict[str, list[float]]
+    now: PredictionCounts,
+    prefix: str,
+    columns: Sequence[ReferenceColumn],
+    monitor: Monitor,
+    past: dict[str, list[float]],
 ) -> list[Drift]:
     there = [column for column in columns if prefix + column.name in now.counts]
     measured = [_measure(column, now.counts[prefix + column.name]) for column in there]
     tested = [drift for drift in measured if drift.p_value is not None]
     corrected = dict(zip(_names(tested), distances.holm([each.p_value or 0.0 for each in tested]), strict=True))
-    return [_judged(drift, corrected.get(drift.name), watch, past[drift.name]) for drift in measured]
+    return [_judged(drift, corrected.get(drift.name), monitor, past[drift.name]) for drift in measured]
 
 
 def _measure(column: ReferenceColumn, now: Counts) -> Drift:
@@ -107,18 +111,18 @@ def _distances(bins: Bins, before: Counts, after: Counts) -> dict[str, object]:
     return found
 
 
-def _judged(drift: Drift, p_holm: float | None, watch: Monitor, past: list[float]) -> Drift:
+def _judged(drift: Drift, p_holm: float | None, monitor: Monitor, past: list[float]) -> Drift:
     usual = float(np.quantile(past, PERCENTILE)) if len(past) >= FEWEST_PAST else 0.0
-    warn_at, strong_at = max(watch.psi, usual), max(watch.psi_strong, usual)
-    seasonal = drift.name in watch.seasonal
+    warn_at, strong_at = max(monitor.psi, usual), max(monitor.psi_strong, usual)
+    seasonal = drift.name in monitor.seasonal
     level: Level = "none"
-    if not seasonal and drift.psi is not None and p_holm is not None and p_holm < watch.alpha:
+    if not seasonal and drift.psi is not None and p_holm is not None and p_holm < monitor.alpha:
         level = "strong" if drift.psi >= strong_at else "warn" if drift.psi >= warn_at else "none"
     told = {"p_holm": p_holm, "warn_at": warn_at, "strong_at": strong_at, "level": level, "seasonal": seasonal}
     return drift.model_copy(update=told)
 
 
-def _past(windows: Iterable[Window], name: str, among: str) -> list[float]:
+def _past(windows: Iterable[WindowReport], name: str, among: str) -> list[float]:
     rows = (drift for window in windows for drift in getattr(window, among) if drift.name == name)
     return [drift.psi for drift in rows if drift.psi is not None]
 

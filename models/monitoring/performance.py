@@ -9,7 +9,7 @@ from models.judge.verdict import Estimate
 from models.metrics.bootstrap import percentile_interval, resample
 from models.metrics.metrics import Metric
 from models.metrics.resampling import evaluator
-from models.project_spec.watch_and_retrain import Monitor
+from models.project_spec.monitor_and_retrain import Monitor
 
 RESAMPLES = 400
 """The ends of a 95 % interval then vary by about a tenth of its width between seeds."""
@@ -19,7 +19,7 @@ def realised(
     metric: Metric,
     target: NDArray[np.int64 | np.float64],
     prediction: NDArray[np.float64],
-    watch: Monitor,
+    monitor: Monitor,
     seed: int = 0,
 ) -> Estimate | None:
     """The metric of labelled predictions with its bootstrap interval; None with too few labels, or where undefined.
@@ -28,19 +28,19 @@ def realised(
         metric: The project's.
         target: Class indices or numbers (example,).
         prediction: As metrics eat them.
-        watch: How many labels are enough, and of what confidence the interval is.
+        monitor: How many labels are enough, and of what confidence the interval is.
         seed: The same seed gives the same interval.
 
     Cost: 400 times the metric.
     """
-    if len(target) < watch.min_labels:
+    if len(target) < monitor.min_labels:
         return None
     once = evaluator(metric, target, prediction)
     value = once(np.ones(len(target)))
     if not np.isfinite(value):
         return None
     values = resample([once], len(target), RESAMPLES, seed)[:, 0]
-    interval = percentile_interval(values, watch.confidence)
+    interval = percentile_interval(values, monitor.confidence)
     return Estimate(value=value, low=interval and interval[0], high=interval and interval[1])
 
 

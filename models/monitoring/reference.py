@@ -1,7 +1,7 @@
 """What a model knew when it was made: how its training columns were spread, and how it scored on its test rows.
 
-It travels with the version as `watch-reference.json`, numbers and text alone. Tables have their columns in it; images,
-series and texts only their scores, and what is said of labels: a picture has no columns to be counted.
+It travels with the version as `monitoring-reference.json`, numbers and text alone. Tables have their columns in it;
+images, series and texts only their scores and labels: a picture has no columns to be counted.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from models.monitoring.calibration import Calibration
 from models.monitoring.histogram import Bins, Counts
 from models.project_spec.blocks import Task
 
-REFERENCE_FILE = "watch-reference.json"
+REFERENCE_FILE = "monitoring-reference.json"
 MOST_CORRELATED = 32
 """Numeric columns whose rank correlations are watched: the first so many."""
 
@@ -58,7 +58,7 @@ class ReferenceColumn(_Part):
 
 
 class Reference(_Part):
-    """What the watch compares with."""
+    """What monitoring compares with."""
 
     version: int = 1
     task: Task

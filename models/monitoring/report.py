@@ -64,7 +64,7 @@ class Correlation(_Part):
     changed: bool
 
 
-class Window(_Part):
+class WindowReport(_Part):
     """So many predictions of one version, one after the other, and what each check says of them."""
 
     id: str = Field(description="`version/number`: the same however often it is looked at.")
@@ -92,7 +92,7 @@ class Window(_Part):
 
 
 class MonitoringReport(_Part):
-    """All that one look found; `watch.json` holds the latest.
+    """All that one look found; `monitoring.json` holds the latest.
 
     `state` is that of the champion's checks over the last windows, by the rule of `alarms` of `of`.
     """
@@ -104,7 +104,7 @@ class MonitoringReport(_Part):
     metric: str | None = None
     direction: Literal["maximize", "minimize"] | None = None
     verdict: Estimate | None = Field(None, description="The champion's metric at its promotion, on test rows.")
-    windows: list[Window] = Field(
+    windows: list[WindowReport] = Field(
         default_factory=list, description="A few of other versions, then the champion's; each oldest first."
     )
     num_predictions: int = Field(0, description="Counted so far, of all versions.")
@@ -114,6 +114,6 @@ class MonitoringReport(_Part):
     reason: str = "nothing was predicted yet"
     notes: list[str] = Field(default_factory=list, description="What could not be done, and why.")
 
-    def of_champion(self) -> list[Window]:
+    def of_champion(self) -> list[WindowReport]:
         """The champion's whole windows, oldest first."""
         return [window for window in self.windows if window.version == self.champion and window.whole]

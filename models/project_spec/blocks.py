@@ -22,8 +22,8 @@ from pydantic_core import PydanticKnownError
 
 from models.project_spec.block import Fraction, NumberText, Reference, SpecBlock
 from models.project_spec.methods import Augment, Optimiser, Pretrain, PseudoLabels, Recent, Schedule, Start
+from models.project_spec.monitor_and_retrain import Monitor, Retrain
 from models.project_spec.serve import Serve
-from models.project_spec.watch_and_retrain import Monitor, Retrain
 
 NAME_PATTERN = r"^[a-z][a-z0-9_-]{0,62}$"
 
@@ -413,7 +413,7 @@ class Spec(SpecBlock):
     train: Train = Field(default_factory=Train)
     judge: Judge = Field(default_factory=Judge)
     serve: Serve = Field(default_factory=Serve)
-    watch: Monitor = Field(default_factory=Monitor)
+    monitor: Monitor = Field(default_factory=Monitor)
     retrain: Retrain = Field(default_factory=Retrain)
 
     @field_validator("judge")

@@ -25,5 +25,5 @@ class ReturnOn(SpecBlock):
         "together share their call.",
     )
     metric: bool = Field(
-        True, description="Its realised metric decayed as the watch sees it, and that of the one before had not."
+        True, description="Its realised metric decayed as monitoring sees it, and that of the one before had not."
     )

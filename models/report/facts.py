@@ -7,7 +7,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from models.judge.verdict import Difference, Estimate, Verdict
-from models.monitoring.report import MonitoringReport, Window
+from models.monitoring.report import MonitoringReport, WindowReport
 from models.triggers.signal import Decision, Outcome, Signal
 
 Colour = Literal["green", "amber", "red"]
@@ -112,7 +112,7 @@ class SearchSummary(_Part):
 
 
 class PredictionLogSummary(_Part):
-    """What the prediction log holds, by its files; how many rows there are the watch counts."""
+    """What the prediction log holds, by its files; monitoring counts the rows."""
 
     last: float | None = Field(None, description="When the last prediction was logged.")
     size_bytes: int = 0
@@ -153,12 +153,12 @@ class ProjectFacts(_Part):
     owed: list[str] = Field(default_factory=list, description="Steps that a run would carry out now.")
     data: IngestSummary = IngestSummary()
     search: SearchSummary = SearchSummary()
-    watch: MonitoringReport | None = None
+    monitor: MonitoringReport | None = None
     decisions: list[Decision] = Field(default_factory=list, description="Newest first.")
     waiting: PendingApproval | None = None
     undecided: list[Signal] = Field(default_factory=list, description="Asked and in no decision yet, oldest first.")
     next_loop: float | None = None
-    next_watch: float | None = None
+    next_monitoring: float | None = None
     schedule: str = Field("", description="The spec's own words of when it is retrained.")
     triggers: list[str] = Field(default_factory=list, description="What else may begin a loop by itself.")
     predictions: PredictionLogSummary = PredictionLogSummary()
@@ -167,14 +167,16 @@ class ProjectFacts(_Part):
     backtest: str = Field("", description="What the last backtest advises, in its own first sentence.")
 
     @property
-    def watched(self) -> MonitoringReport | None:
+    def current_monitoring(self) -> MonitoringReport | None:
         """The last look, if it was at the version that is champion now: of another one it says nothing."""
-        return self.watch if self.watch and self.champion and self.watch.champion == self.champion.version else None
+        return (
+            self.monitor if self.monitor and self.champion and self.monitor.champion == self.champion.version else None
+        )
 
     @property
-    def windows(self) -> list[Window]:
-        """The whole windows of today's champion, oldest first; none before the watch has looked at that version."""
-        return self.watched.of_champion() if self.watched else []
+    def windows(self) -> list[WindowReport]:
+        """The whole windows of today's champion, oldest first; none before monitoring has looked at that version."""
+        return self.current_monitoring.of_champion() if self.current_monitoring else []
 
     @property
     def champion_since(self) -> ChampionMove | None:

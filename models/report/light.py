@@ -60,12 +60,14 @@ def _checks(facts: ProjectFacts) -> Iterator[Found]:
     if facts.champion is None:
         yield "amber", "there is no champion" + ("" if facts.loop.state != "never run" else ": no loop was run yet")
     elif not facts.windows:
-        yield _unwatched(facts.champion, facts.watched.reason if facts.watched else "not watched yet")
+        yield _unwatched(
+            facts.champion, facts.current_monitoring.reason if facts.current_monitoring else "not watched yet"
+        )
 
 
 def _watched(facts: ProjectFacts) -> Iterator[Found]:
-    if facts.watched and (facts.windows or facts.watched.state != "green"):
-        yield facts.watched.state, facts.watched.reason
+    if facts.current_monitoring and (facts.windows or facts.current_monitoring.state != "green"):
+        yield facts.current_monitoring.state, facts.current_monitoring.reason
 
 
 def _unwatched(champion: VersionSummary, yet: str) -> Found:

@@ -12,7 +12,7 @@ from urllib.parse import quote
 from markupsafe import Markup
 
 from models.judge.gates import signed
-from models.monitoring.report import Drift, Window
+from models.monitoring.report import Drift, WindowReport
 from models.report import pages
 from models.report.data import labelled
 from models.report.facts import IngestSummary, LastLoop, Overview, ProjectFacts, ServiceSummary
@@ -74,8 +74,8 @@ def render_index(told: Overview, logout: str = "") -> str:
 
 def render_project(project: ProjectFacts, now: float, links: Sequence[Link], logout: str = "") -> str:
     """One project with its history."""
-    windows, watch = _windows(project), project.watch
-    verdict = watch.verdict if watch else None
+    windows, monitor = _windows(project), project.monitor
+    verdict = monitor.verdict if monitor else None
     band = (verdict.low, verdict.high) if verdict and verdict.low is not None and verdict.high is not None else None
     chart = metric_chart(windows, _metric(project), band)
     legend = Markup(
@@ -136,17 +136,17 @@ def size(size_bytes: int) -> str:
     return f"{number:.3g} {units[0]}"
 
 
-def latest(project: ProjectFacts) -> Window | None:
+def latest(project: ProjectFacts) -> WindowReport | None:
     """The champion's last whole window."""
     return project.windows[-1] if project.windows else None
 
 
-def measured(project: ProjectFacts) -> Window | None:
+def measured(project: ProjectFacts) -> WindowReport | None:
     """The champion's last whole window with labels enough for its metric."""
     return next((window for window in reversed(project.windows) if window.realised), None)
 
 
-def coverage(window: Window) -> str:
+def coverage(window: WindowReport) -> str:
     """How many of a window's predictions have their label by now."""
     return _percent(window.num_labels / max(1, window.num_predictions))
 
@@ -182,12 +182,12 @@ def _render(template: str, **values: Any) -> str:
     )
 
 
-def _windows(project: ProjectFacts) -> list[Window]:
-    return [window for window in project.watch.windows if window.whole] if project.watch else []
+def _windows(project: ProjectFacts) -> list[WindowReport]:
+    return [window for window in project.monitor.windows if window.whole] if project.monitor else []
 
 
 def _metric(project: ProjectFacts) -> str:
-    return (project.watch.metric if project.watch else None) or "metric"
+    return (project.monitor.metric if project.monitor else None) or "metric"
 
 
 def _figure(title: str, caption: Markup, picture: Markup) -> Markup:

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 
 from markupsafe import Markup, escape
 
-from models.monitoring.report import Window
+from models.monitoring.report import WindowReport
 from models.report.pages import show
 
 WIDTH, HEIGHT = 700.0, 210.0
@@ -43,7 +43,7 @@ class AxisScale:
         return round(self.begin + (value - self.low) / span * (self.end - self.begin), 1)
 
 
-def metric_chart(windows: Sequence[Window], metric: str, band: tuple[float, float] | None = None) -> Markup:
+def metric_chart(windows: Sequence[WindowReport], metric: str, band: tuple[float, float] | None = None) -> Markup:
     """The realised metric of each window with its interval, the estimate dashed, the verdict's interval behind them.
 
     Windows stand one beside the other, however long each took to fill. Empty where nothing was measured or estimated.
@@ -65,7 +65,7 @@ def metric_chart(windows: Sequence[Window], metric: str, band: tuple[float, floa
     return _picture(f"{metric} over {len(shown)} windows{last}", parts)
 
 
-def volume_chart(windows: Sequence[Window]) -> Markup:
+def volume_chart(windows: Sequence[WindowReport]) -> Markup:
     """Predictions by hour, day or week, each window where it ended; empty for fewer than two of them."""
     if not windows:
         return Markup("")
@@ -83,7 +83,7 @@ def volume_chart(windows: Sequence[Window]) -> Markup:
     return _picture(label, [_grid(up), _times([place * span for place in range(first, last + 1)]), *bars])
 
 
-def spark(windows: Sequence[Window], metric: str) -> Markup:
+def spark(windows: Sequence[WindowReport], metric: str) -> Markup:
     """The realised metric as one small line, windows that decayed as red dots; empty for fewer than two windows."""
     points = [(window, value) for window in windows if (value := _measured(window)) is not None][-MOST_SPARK:]
     if len(points) < 2:
@@ -107,11 +107,11 @@ def ticks(low: float, high: float, most: int = 5) -> list[float]:
     return [round(number * step, 10) for number in range(first, math.floor(high / step + 1e-9) + 1)]
 
 
-def _measured(window: Window) -> float | None:
+def _measured(window: WindowReport) -> float | None:
     return window.realised.value if window.realised else None
 
 
-def _values(window: Window) -> list[float]:
+def _values(window: WindowReport) -> list[float]:
     realised = window.realised
     found = [realised.value, realised.low, realised.high] if realised else []
     return [value for value in (*found, window.estimated) if value is not None]
@@ -144,7 +144,7 @@ def _bar(begin: float, end: float, up: AxisScale, count: int, span: str) -> Mark
     )
 
 
-def _interval(x: float, window: Window, value: float, up: AxisScale) -> Markup:
+def _interval(x: float, window: WindowReport, value: float, up: AxisScale) -> Markup:
     look = "bad" if window.decayed else "first"
     dot = _dot(look, x, up.at(value), f"{show(value)}, version {window.version}, to {_moment(window.end)}")
     realised = window.realised

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from models.project_spec.release import ReturnOn
 
 if TYPE_CHECKING:
-    from models.monitoring.report import MonitoringReport, Window
+    from models.monitoring.report import MonitoringReport, WindowReport
 
 SLOW_SHARE = 0.05
 """Of the answers that may take longer than the spec's latency: its 95th percentile is what counts."""
@@ -52,7 +52,7 @@ def fallen(findings: MonitoringReport, version: str, before: str, since: float) 
     """Why the realised metric costs a version its place: it decayed, and that of the one before had not.
 
     Args:
-        findings: Of the watch.
+        findings: Of monitoring.
         version: The one in question.
         before: The one that would take its place.
         since: When the version took it; Unix time. Windows that began before say nothing.
@@ -66,5 +66,5 @@ def fallen(findings: MonitoringReport, version: str, before: str, since: float) 
     return f"its realised {metric} fell to {value:.4g} over {now[-1].num_measured} labelled predictions"
 
 
-def _measured(findings: MonitoringReport, version: str) -> list[Window]:
+def _measured(findings: MonitoringReport, version: str) -> list[WindowReport]:
     return [one for one in findings.windows if one.version == version and one.whole and one.realised is not None]

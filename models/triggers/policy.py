@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
-from models.project_spec.watch_and_retrain import QuietHours, Retrain
+from models.project_spec.monitor_and_retrain import QuietHours, Retrain
 from models.triggers.signal import Decision, PastLoop, ProjectHistory, Signal, clock
 
 BUDGET_SPAN_S = 30 * 86400.0

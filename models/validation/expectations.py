@@ -81,7 +81,7 @@ def prepared_checks(
         data: The spec's data block.
         preparation: That of the prepared rows.
         reference: What `reference` said of the champion's data, if there is a champion.
-        seasonal: Columns whose drift is expected (`watch.seasonal`): their distribution is not compared.
+        seasonal: Columns whose drift is expected (`monitor.seasonal`): their distribution is not compared.
     """
     target = preparation.target
     checks = [

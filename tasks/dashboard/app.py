@@ -34,7 +34,7 @@ PAGE_NAMES = {
     "card": "model card with the verdict",
     "validation-raw": "validation of the raw data",
     "validation-prepared": "validation of the prepared data",
-    "watch": "watch report",
+    "monitor": "monitoring report",
     "backtest": "backtest of policies",
 }
 

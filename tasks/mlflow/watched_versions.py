@@ -1,4 +1,4 @@
-"""What the watch needs of a registered version, fetched once and kept, and what it tells MLflow about it."""
+"""What monitoring needs of a registered version, fetched once and kept, and what it tells MLflow about it."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from models.metrics.metrics import Array, Metric
     from models.monitoring.assess import AssessmentRules
     from models.monitoring.reference import Reference
-    from models.monitoring.report import Window
+    from models.monitoring.report import WindowReport
     from models.triggers.signal import Signal
 
 FOLDER = "backtest"
@@ -64,7 +64,7 @@ _MADE_BY = tuple(
     )
 )
 _JUDGED_BY = replace(BY_NAME["judge"], code=("models.backtest.contest",))
-_WATCHED_BY = replace(_JUDGED_BY, reads=("watch", "goal", "data.expectations"), code=("models.backtest.monitor",))
+_WATCHED_BY = replace(_JUDGED_BY, reads=("monitor", "goal", "data.expectations"), code=("models.backtest.monitor",))
 _SCORED_BY = replace(_JUDGED_BY, reads=("goal.metric", "goal.direction"), code=("models.backtest.score",))
 _PREDICTED_BY = ("models.backtest.period_rows", "models.inference.predict")
 _REFERRED_BY = ("models.monitoring.build",)
@@ -102,9 +102,9 @@ class CachedWindows:
     """Windows of one model, oldest first, and the key of the last of them, which stands for those before it too."""
 
     key: str = ""
-    found: list[Window] = field(default_factory=list)
+    found: list[WindowReport] = field(default_factory=list)
 
-    def after(self, key: str, window: Window) -> CachedWindows:
+    def after(self, key: str, window: WindowReport) -> CachedWindows:
         """With one more."""
         return CachedWindows(key, [*self.found, window])
 
@@ -181,15 +181,15 @@ class BacktestCache:
         self._promised[challenger] = verdict.challenger
         return VerdictOutcome(verdict.promoted, verdict.reasons)
 
-    def watch(self, model: str, since: Period, now: Period, labelled: int) -> list[Signal]:
-        """What the live watch would find in all that the model has predicted, with the labels known by now."""
+    def monitor(self, model: str, since: Period, now: Period, labelled: int) -> list[Signal]:
+        """What live monitoring would find in all that the model has predicted, with the labels known by now."""
         from models.backtest.monitor import PastPredictions, asked_by
 
         periods = [rows for rows in self._periods if since.first <= rows.first < now.stop]
         parts = [self.predictions(model, rows) for rows in periods]
         served = PastPredictions.joined([(each.row, each.target, each.prediction) for each in parts])
         watched, windows = self._watched(model), CachedWindows()
-        for part in served.windows(self._spec.watch.window):
+        for part in served.windows(self._spec.monitor.window):
             key = self._key_of_window(model, served.row[part], labelled, windows.key)
             windows = windows.after(key, self._window(key, model, served, part, labelled, windows.found))
         return asked_by(self._spec.name, now.end, windows.found, watched)
@@ -206,14 +206,14 @@ class BacktestCache:
         return key_of(parts)
 
     def _window(
-        self, key: str, model: str, served: PastPredictions, part: slice, labelled: int, before: list[Window]
-    ) -> Window:
+        self, key: str, model: str, served: PastPredictions, part: slice, labelled: int, before: list[WindowReport]
+    ) -> WindowReport:
         from models.backtest.monitor import assess_window, inputs_of
-        from models.monitoring.report import Window
+        from models.monitoring.report import WindowReport
 
         path = self._use(self._folder / "windows" / f"{key[:_NAME_CHARACTERS]}.json")
         with contextlib.suppress(OSError, ValueError):
-            return Window.model_validate_json(path.read_text())
+            return WindowReport.model_validate_json(path.read_text())
         rows, preparation = served.row[part], self.preparation(model)
         stop = int(rows[-1]) + 1
         inputs = inputs_of(self._past.table, rows, self._spec.data, preparation, stop, self.base)
@@ -232,16 +232,16 @@ class BacktestCache:
             spec, reference = self._spec, self._reference(model)
             self._watches[model] = AssessmentRules(
                 version=model[:8],
-                watch=spec.watch,
+                monitor=spec.monitor,
                 metric=metric_of(spec, self.preparation(model), self.base),
                 reference=reference,
                 promoted=self._promised[model],
-                bounds=bounds_of(reference.columns, spec.data, spec.watch.seasonal),
+                bounds=bounds_of(reference.columns, spec.data, spec.monitor.seasonal),
             )
         return self._watches[model]
 
     def _reference(self, model: str) -> Reference:
-        """What a model knew when it was made, by today's code of the watch."""
+        """What a model knew when it was made, by today's code of monitoring."""
         from models.monitoring.build import build
         from models.monitoring.reference import Reference
 

@@ -97,9 +97,9 @@ class Compactor:
     def _forget(self, done: CompactionResult, now: float) -> None:
         for spec in specs(self.workspace):
             state = self.workspace.state / "projects" / spec.name
-            if spec.watch.keep_days is None or not state.is_dir():
+            if spec.monitor.keep_days is None or not state.is_dir():
                 continue
-            before = cut_us(spec.watch.keep_days, now)
+            before = cut_us(spec.monitor.keep_days, now)
             if self._cuts.get(spec.name) == before:
                 continue
             try:

@@ -21,7 +21,7 @@ from models.monitoring.alarms import signals
 from models.monitoring.assess import AssessmentRules, WindowPredictions, assess, sum_up
 from models.monitoring.contract import bounds_of
 from models.monitoring.examples import Keys, keys_of, label_values, sampled
-from models.monitoring.report import MonitoringReport, Window
+from models.monitoring.report import MonitoringReport, WindowReport
 from models.monitoring.tally import Bounds
 from models.monitoring.windowing import OpenWindow, WindowingRules, fill
 from models.pipeline.keys import canonical, key_of
@@ -33,19 +33,19 @@ from tasks.mlflow.watched_versions import VersionFacts
 from tasks.prefect import events
 from tasks.state import predictions
 from tasks.state.ingest_segments import move
+from tasks.state.monitoring_store import MonitorStore, opened
 from tasks.state.part_log import PartLog
-from tasks.state.watch_store import MonitorStore, opened
 
-FOLDER = "watch"
-FINDINGS_FILE = "watch.json"
-PAGE_FILE = "watch.html"
+FOLDER = "monitoring"
+FINDINGS_FILE = "monitoring.json"
+PAGE_FILE = "monitoring.html"
 APPENDS_A_TRANSACTION = 32
 SHOWN_OF_OTHERS = 20
 """Windows of former champions and challengers that the findings hold."""
 
 
 def look(project: Project, spec: Spec, now: float | None = None) -> MonitoringReport:
-    """Count what is new in the prediction log and the label store, judge, write `watch.json` and `watch.html`, tell.
+    """Count what is new in the prediction log and the label store, judge, write the report, tell.
 
     Killed anywhere and called again, nothing counts twice. What MLflow or Prefect cannot be told now waits.
 
@@ -121,7 +121,7 @@ class _MonitoringRun:
                 table = rows.filter(pc.and_not(rows.column(predictions.LABEL).is_valid(), is_gone))
                 keys, labels = keys_of(table.column("id")), table.column(predictions.LABEL)
                 found = self._give(keys, labels)
-                waits = ~found & sampled(keys, self._spec.watch.window)  # the rest was predicted, and not kept
+                waits = ~found & sampled(keys, self._spec.monitor.window)  # the rest was predicted, and not kept
                 self._store.wait(keys[waits], labels.filter(pa.array(waits)).to_pylist())
             self._store.set_place("labels", end)
 
@@ -164,7 +164,7 @@ class _MonitoringRun:
 
     def tell(self, findings: MonitoringReport) -> None:
         """Tell MLflow of the windows and Prefect of the signals; what cannot be told now is told at the next look."""
-        for signal in signals(findings, self._spec.watch):
+        for signal in signals(findings, self._spec.monitor):
             if not self._store.was_sent(signal.id):
                 events.send(self._project.workspace, events.of_signal(self._spec.name, signal))
                 self._store.set_sent(signal.id)
@@ -195,10 +195,10 @@ class _MonitoringRun:
         if not rows.num_rows:
             return
         if version not in self._filling:
-            size = self._spec.watch.window
+            size = self._spec.monitor.window
             self._filling[version] = self._store.last_window(version, size), self._store.seen(version)
         last, seen = self._filling[version]
-        for window in fill(last, rows, seen, self._spec.watch.window, self._rules(version)):
+        for window in fill(last, rows, seen, self._spec.monitor.window, self._rules(version)):
             if window is not last:
                 self._store.save(version, last)
             last = window
@@ -240,7 +240,7 @@ class _MonitoringRun:
 
     def _bounds(self, facts: VersionFacts) -> Bounds | None:
         reference = facts.reference
-        return bounds_of(reference.columns, self._spec.data, self._spec.watch.seasonal) if reference else None
+        return bounds_of(reference.columns, self._spec.data, self._spec.monitor.seasonal) if reference else None
 
     def _watched(self, version: str) -> AssessmentRules | None:
         facts = self._facts_of(version)
@@ -249,7 +249,7 @@ class _MonitoringRun:
         goal = self._spec.goal
         metric = resolve_metric(goal.metric, facts.preparation.task, self._project.folder, goal.direction)
         promoted = promised(facts.verdict, metric.name) if facts.verdict else None
-        return AssessmentRules(version, self._spec.watch, metric, facts.reference, promoted, self._bounds(facts))
+        return AssessmentRules(version, self._spec.monitor, metric, facts.reference, promoted, self._bounds(facts))
 
     def _facts_of(self, version: str) -> VersionFacts:
         if version not in self._facts:
@@ -267,7 +267,7 @@ class _MonitoringRun:
         return self._facts[version]
 
     def _judged_by(self) -> str:
-        return canonical([self._spec.watch.model_dump(), self._spec.goal.model_dump()])
+        return canonical([self._spec.monitor.model_dump(), self._spec.goal.model_dump()])
 
 
 def promised(verdict: Verdict, metric: str) -> Estimate | None:
@@ -278,20 +278,20 @@ def promised(verdict: Verdict, metric: str) -> Estimate | None:
     return None if value is None else Estimate(value=value)
 
 
-def metrics_of(window: Window, metric: str) -> dict[str, float]:
+def metrics_of(window: WindowReport, metric: str) -> dict[str, float]:
     """What MLflow is told of a window: `watch_` and a name."""
     name = "".join(character if character.isalnum() else "_" for character in metric)
     realised = window.realised
     found: dict[str, float | None] = {
-        "watch_predictions": window.num_predictions,
-        "watch_labels": window.num_labels,
+        "monitor_predictions": window.num_predictions,
+        "monitor_labels": window.num_labels,
         f"watch_{name}": realised.value if realised else None,
         f"watch_{name}_low": realised.low if realised else None,
         f"watch_{name}_high": realised.high if realised else None,
         f"watch_{name}_estimated": window.estimated,
-        "watch_breaches": len(window.breaches),
-        "watch_drifted_features": sum(drift.level != "none" for drift in window.features),
-        **{f"watch_psi_{drift.name}": drift.psi for drift in window.predictions},
+        "monitor_breaches": len(window.breaches),
+        "monitor_drifted_features": sum(drift.level != "none" for drift in window.features),
+        **{f"monitor_psi_{drift.name}": drift.psi for drift in window.predictions},
     }
     return {key: float(value) for key, value in found.items() if value is not None}
 
@@ -314,7 +314,7 @@ def _predicted(window: OpenWindow, metric: Metric) -> WindowPredictions:
     )
 
 
-def _first(window: Window) -> int:
+def _first(window: WindowReport) -> int:
     """How many predictions of the version came before it."""
     return int(window.id.rpartition("/")[2])
 
@@ -337,6 +337,6 @@ def _versions(tables: Iterator[pa.Table]) -> list[str]:
 
 
 def _write_page(path: Path, findings: MonitoringReport, spec: Spec) -> None:
-    from models.report.watching import render_watching
+    from models.report.monitoring import render_monitoring
 
-    write_text(path, render_watching(findings, spec.watch))
+    write_text(path, render_monitoring(findings, spec.monitor))

@@ -139,7 +139,7 @@ def _facts(project: Project, spec: Spec, now: float) -> facts.ProjectFacts:
         owed=owed,
         data=_data(ledger, book, records),
         search=_search(ledger, records, spec),
-        watch=_findings(ledger.state),
+        monitor=_findings(ledger.state),
         decisions=made[:MOST_DECISIONS],
         waiting=_waiting(made, spec.retrain.ask_timeout_s, now),
         undecided=[
@@ -148,7 +148,7 @@ def _facts(project: Project, spec: Spec, now: float) -> facts.ProjectFacts:
             if signal.kind in ("person", *spec.retrain.on)
         ],
         next_loop=_next(spec.retrain.schedule, spec.retrain.timezone, now),
-        next_watch=_next(spec.watch.schedule, spec.retrain.timezone, now),
+        next_monitoring=_next(spec.monitor.schedule, spec.retrain.timezone, now),
         schedule=_schedule(spec),
         triggers=list(spec.retrain.on),
         predictions=_predictions(ledger.state),
@@ -254,7 +254,7 @@ def _search(ledger: StepCache, records: dict[str, StepRecord], spec: Spec) -> fa
 
 def _findings(state: Path) -> MonitoringReport | None:
     try:
-        return MonitoringReport.model_validate_json((state / "watch" / "watch.json").read_bytes())
+        return MonitoringReport.model_validate_json((state / "monitoring" / "monitoring.json").read_bytes())
     except (OSError, ValidationError):
         return None  # never watched, or by a Loopline that writes it otherwise: the next look puts it right
 

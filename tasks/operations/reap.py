@@ -164,7 +164,7 @@ def _orphans(workspace: Workspace) -> Iterator[str]:
 
 
 def _half_written(state: Path) -> Iterator[str]:
-    """What a project's loops left goes at once: its lock is ours. Elsewhere a watch or a label may be written just now.
+    """What a project's loops left goes at once: its lock is ours. Elsewhere a report or a label may be being written.
 
     A log of rows may be written from another host too, where pids say nothing: there age alone counts, as in `PartLog`.
     """

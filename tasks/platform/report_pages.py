@@ -12,7 +12,7 @@ PAGES = {
     "card": "card.html",
     "validation-raw": "reports/validation-raw.html",
     "validation-prepared": "reports/validation-prepared.html",
-    "watch": "watch/watch.html",
+    "monitor": "monitoring/monitoring.html",
     "backtest": "backtest/backtest.html",
 }
 

@@ -1,4 +1,4 @@
-"""Automations of Prefect: events of a project begin its `retrain` and `watch` runs, and messages go to people.
+"""Automations of Prefect: events of a project begin its `retrain` and `monitor` runs, and messages go to people.
 
 They are made by `loopline deploy` and found again by their tags; one that a person switched off on Prefect's page
 stays off, and one that need not change is not touched: Prefect counts its events anew when it is.
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from models.pipeline.keys import key_of
-from models.project_spec.watch_and_retrain import Retrain
+from models.project_spec.monitor_and_retrain import Retrain
 from models.triggers.signal import Kind
 from tasks.prefect import notifications
 from tasks.prefect.events import CHAMPION_MOVED, SIGNALS, STORM_S, TAG, owner_tag
@@ -64,7 +64,7 @@ def of_champion(name: str, deployment: UUID) -> AutomationSpec:
 
     Args:
         name: The project's.
-        deployment: Id of its `watch` deployment.
+        deployment: Id of its `monitor` deployment.
     """
     return AutomationSpec(
         name=f"{name}: the champion moved",

@@ -15,7 +15,7 @@ from tasks.release.shared_state import VersionOutcomes, WorkerReport
 if TYPE_CHECKING:
     from models.monitoring.report import MonitoringReport
 
-FINDINGS = Path("watch") / "watch.json"
+FINDINGS = Path("monitoring") / "monitoring.json"
 
 
 class RollbackGuard:

@@ -31,7 +31,7 @@ class VersionStatus(BaseModel):
     share: float = Field(0.0, description="Of the requests that it answers, 0 to 1.")
     tally: VersionOutcomes = Field(default_factory=VersionOutcomes, description="Since the workers that live began.")
     realised: Estimate | None = Field(None, description="The goal's metric on labelled predictions, last whole window.")
-    state: str = Field("", description="What the watch says of that window.")
+    state: str = Field("", description="What monitoring says of that window.")
     why: str = Field("", description="Of a refusal or a return.")
 
 
@@ -129,6 +129,6 @@ def _versions(
 
 def _findings(state: Path) -> MonitoringReport | None:
     try:
-        return MonitoringReport.model_validate_json((state / "watch" / "watch.json").read_bytes())
+        return MonitoringReport.model_validate_json((state / "monitoring" / "monitoring.json").read_bytes())
     except (OSError, ValidationError):
         return None

@@ -11,19 +11,23 @@ import signal
 from collections.abc import AsyncIterator
 from typing import cast
 
+import orjson
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from models.serving.http_errors import RequestError
+from models.serving.open_api import document
 from tasks.release.settings import ServerSettings
-from tasks.serve import description, feedback, health, open_inference, scoring, webhook
-from tasks.serve.bodies import told
+from tasks.serve import feedback, health, open_inference, scoring, webhook
+from tasks.serve.bodies import answered, told
 from tasks.serve.calls import ways
 from tasks.serve.metric_files import forget_dead_workers
 from tasks.serve.middleware import ServerMiddleware
+from tasks.serve.open_inference import own_version
 from tasks.serve.state import WorkerState
 
 LOOK_S = 1.0
@@ -49,7 +53,7 @@ def make(settings: ServerSettings) -> Starlette:
             *scoring.ROUTES,
             *open_inference.ROUTES,
             *feedback.ROUTES,
-            *description.ROUTES,
+            Route("/openapi.json", _openapi),
             *webhook.ROUTES,
         ],
         exception_handlers={HTTPException: _refused, RequestError: _said_no, 500: _failed},
@@ -143,3 +147,13 @@ def _said_no(_: Request, refusal: Exception) -> Response:
 
 def _failed(_: Request, __: Exception) -> Response:
     return told({"error": "something went wrong here; the server's log says what"}, 500)
+
+
+async def _openapi(request: Request) -> Response:
+    """What this server takes and gives; a model that has no version yet is not in it."""
+    state = request.app.state
+    loaded = {name: shelf.pick("") for name, shelf in state.shelves.items() if shelf.is_ready}
+    models = {name: model for name, model in loaded.items() if model is not None}
+    body = orjson.dumps(document(models, own_version(), needs_token=not state.access.is_open))
+    response = answered(request.headers, body, {})
+    return Response(response.body, response.status, response.headers)

@@ -1,4 +1,4 @@
-"""For how long the prediction log and the label store keep what they were told: `watch.keep_days`."""
+"""For how long the prediction log and the label store keep what they were told: `monitor.keep_days`."""
 
 from __future__ import annotations
 

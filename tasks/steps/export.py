@@ -19,7 +19,7 @@ SAMPLES_FILE = "samples.txt"
 
 
 def export(loop: Loop) -> tuple[StepRecord, bool]:
-    """Write `model.onnx`, `preparation.json`, and `watch-reference.json` that its predictions are watched by.
+    """Write `model.onnx`, `preparation.json`, and `monitoring-reference.json` that its predictions are watched by.
 
     `model.onnx` is what is served: the export in parity with the net, or a smaller variant of it that the spec allows,
     with the export beside it.

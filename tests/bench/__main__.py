@@ -101,11 +101,11 @@ def engine_figures() -> list[Figure]:
 
 def watching_figures() -> list[Figure]:
     """A window of 1e7 predictions of 13 features."""
-    from tests.bench import watching
+    from tests.bench import monitoring
 
-    watched = watching.watch_window()
+    watched = monitoring.monitoring_window()
     return [
-        Figure("watch 1e7 rows, one feature", "CPU-s", watched.feature_cpu_s, 1.0),
+        Figure("monitor 1e7 rows, one feature", "CPU-s", watched.feature_cpu_s, 1.0),
         Figure("  of 13 features, ids and all", "CPU-s", watched.window_cpu_s, float("inf")),
         Figure("  peak memory", "MB", watched.peak_mb, 500),
         Figure("  of it before the first row", "MB", watched.bare_mb, float("inf")),

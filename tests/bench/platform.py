@@ -22,7 +22,7 @@ from tasks.prefect.flow_runs import ask
 from tasks.prefect.prefect_server import PrefectServer
 from tests.bench.loop import LOOPLINE, OURS, QUIET, ROOT
 
-SPEC = "data: {source: data.csv, target: y}\nwatch: {schedule: null}\nretrain: {on: [drift], ask: true}\n"
+SPEC = "data: {source: data.csv, target: y}\nmonitor: {schedule: null}\nretrain: {on: [drift], ask: true}\n"
 EVENTS = 3
 PATIENCE_S = 180.0
 

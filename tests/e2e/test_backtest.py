@@ -26,7 +26,7 @@ model: {net: trees}
 train: {epochs: 20}
 search: {trials: 0}
 judge: {margin: 0.02, min_samples: 30}
-watch: {window: 100, alarms: 1, of: 1, min_labels: 50}
+monitor: {window: 100, alarms: 1, of: 1, min_labels: 50}
 retrain: {on: [decay], cooldown_s: 0, rows: 200}
 """
 POLICIES = ("--policy", "never", "--policy", "decay", "--policy", "spec")

@@ -148,11 +148,11 @@ def test_labels_come_and_a_next_run_learns_of_them(home: Loopline, penguins, pre
 
 def test_what_is_asked_can_be_filled_in_and_given_back(home: Loopline, penguins, predicted: Path, tmp_path: Path):
     path = tmp_path / "to-label.csv"
-    told = home("ask", "penguins", "-n", "12", "--out", str(path))
+    told = home("suggest-labels", "penguins", "-n", "12", "--out", str(path))
     if told.code:  # the champion changed with the run before: it has predicted nothing yet
         assert "made no prediction that is without a label" in told.err
         home("predict", "penguins", str(predicted.with_name("later.csv")), "--id", "tag", "--out", str(predicted)).ok()
-        home("ask", "penguins", "-n", "12", "--out", str(path)).ok()
+        home("suggest-labels", "penguins", "-n", "12", "--out", str(path)).ok()
     with path.open() as file:
         asked = list(csv.DictReader(file))
     assert len(asked) == 12
@@ -193,8 +193,8 @@ def test_the_compactor_killed_at_any_moment_loses_no_row(home: Loopline, predict
 
 
 def test_served_answers_and_their_labels_show_up_in_what_the_watch_reads(home: Loopline, penguins):
-    """Nobody moves them but the watch: the server has just begun, and is killed."""
-    before = home("watch", "penguins", "--json").ok().json
+    """Nobody moves them but monitoring: the server has just begun, and is killed."""
+    before = home("monitor", "penguins", "--json").ok().json
     numbers = ("bill_length_mm", "bill_depth_mm", "flipper_length_mm", "body_mass_g")
     rows = [{**row, **{name: number(row[name]) for name in numbers}} for row in penguins[1][:40]]
     ids = [f"served-{row.pop('tag')}" for row in rows]
@@ -209,7 +209,7 @@ def test_served_answers_and_their_labels_show_up_in_what_the_watch_reads(home: L
         assert post(port, "/feedback", labels[:30]) == {"accepted": 30, "empty": 0, "model": "penguins"}
     finally:
         server.kill()
-    found = home("watch", "penguins", "--json").ok().json
+    found = home("monitor", "penguins", "--json").ok().json
     assert found["num_predictions"] == before["num_predictions"] + 40
     assert found["num_labels"] == before["num_labels"] + 30
     served = {}

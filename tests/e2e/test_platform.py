@@ -31,7 +31,7 @@ data: {source: penguins.csv, target: species}
 search: {trials: 0}
 train: {epochs: 4, batch: 32}
 judge: {min_samples: 10}
-watch: {schedule: null}
+monitor: {schedule: null}
 retrain: {on: [new_data], cooldown_s: 0, schedule: "0 3 * * MON", timezone: Europe/Vienna}
 serve: {up: true}
 """
@@ -197,12 +197,12 @@ def test_a_loop_through_a_deployment_outlives_kills_of_worker_server_and_store(h
 
 
 def test_new_data_begins_a_loop_by_itself(home: Platform):
-    """A watch sees it, its event begins a run through Prefect's automation, the policy decides, the loop is carried."""
+    """Monitoring sees it, its event begins a run through Prefect's automation, the policy decides, the loop runs."""
     table = home.home / "projects" / "tiny" / "penguins.csv"
     lines = table.read_text().splitlines()
     table.write_text("\n".join([*lines, *lines[1:60]]) + "\n")
     os.utime(table, (time.time() - 60, time.time() - 60))  # one that is just being written is left alone
-    home.begin_run("watch")
+    home.begin_run("monitor")
     wanted = {"deployments": {"id": {"any_": [home.deployment("retrain")["id"]]}}}
     wanted["flow_runs"] = {"state": {"type": {"any_": ["COMPLETED", "FAILED", "CRASHED"]}}}
     (run,) = eventually(lambda: ask(home.api, "flow_runs/filter", wanted), "no loop came of the new data")

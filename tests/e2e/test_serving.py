@@ -1,4 +1,4 @@
-"""The guide's tour of serving: an answer, its label, the watch that counts both; a promotion under load, and back."""
+"""The guide's tour of serving: an answer, its label, monitoring that counts both; a promotion under load, and back."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_an_answer_and_its_label_are_what_the_watch_counts(home: Loopline, serve
     assert (told["model"], told["version"]) == ("penguins", "1")
     label = TOUR["/feedback"].replace("THE ID", told["ids"][0]).encode()
     assert server.post("/feedback", label, **JSON).ok().json["accepted"] == 1
-    found = home("watch", "penguins").ok().out
+    found = home("monitor", "penguins").ok().out
     assert "1 prediction, 1 labelled, so far" in found
     assert "1 prediction, 1 labelled, so far" in (ROOT / "docs/guides/serving.md").read_text()
 

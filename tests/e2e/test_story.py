@@ -1,7 +1,7 @@
-"""Three months of flights against the running platform, some of which is killed on the way: the story of docs/how-it-works.md.
+"""Three months of flights against the running platform, some of which is killed on the way: `make story`.
 
 It takes minutes, so it is for `make soak`. Each of its parts has a test of every day: the platform, its kills and what
-new data begins (`test_platform.py`), rejected data (`test_bad_input.py`), labels and the watch (`test_feedback.py`).
+new data begins (`test_platform.py`), rejected data (`test_bad_input.py`), labels and monitoring (`test_feedback.py`).
 """
 
 from __future__ import annotations
@@ -99,11 +99,11 @@ def test_the_mended_month_is_taken_in(player: Any, months: dict[str, Any]):
 
 def test_what_was_predicted_is_watched(player: Any):
     def watched() -> bool:
-        path = state(player) / "watch" / "watch.json"
+        path = state(player) / "monitoring" / "monitoring.json"
         return path.exists() and json.loads(path.read_text())["num_labels"] == 2 * ROWS
 
     eventually(watched)
-    assert json.loads((state(player) / "watch" / "watch.json").read_text())["num_predictions"] == 2 * ROWS
+    assert json.loads((state(player) / "monitoring" / "monitoring.json").read_text())["num_predictions"] == 2 * ROWS
 
 
 def test_the_overview_shows_all_of_it(player: Any):

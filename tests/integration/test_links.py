@@ -13,10 +13,10 @@ import pytest
 
 from models.files import write_json
 from models.monitoring.report import MonitoringReport
-from models.project_spec.watch_and_retrain import Monitor
+from models.project_spec.monitor_and_retrain import Monitor
 from models.report.card import render_card
+from models.report.monitoring import render_monitoring
 from models.report.validation import render_validation
-from models.report.watching import render_watching
 from models.triggers.signal import Decision, Signal
 from tasks.host import processes, stores
 from tasks.host.workspace import Workspace
@@ -42,7 +42,7 @@ SPEC = "name: {name}\ndata: {{source: data.csv, target: y}}\n"
 LOOPS = {"running": "running", "killed": "running", "failed": "failed", "rejected": "rejected"}
 """Projects without a champion, and what the book of their last loop says."""
 CHAMPIONS = {"champion": None, "refused": "green", "alarmed": "red", "asked": None}
-"""Projects with a champion, and the state of their last watch."""
+"""Projects with a champion, and the state of their last monitoring run."""
 
 
 @pytest.fixture(scope="module")
@@ -95,15 +95,15 @@ def _champion(workspace: Workspace, name: str) -> None:
 def _pages(workspace: Workspace, name: str, watched: str | None) -> None:
     state = workspace.state / "projects" / name
     (state / "reports").mkdir(parents=True)
-    (state / "watch").mkdir()
+    (state / "monitoring").mkdir()
     for stage in ("raw", "prepared"):
         (state / "reports" / f"validation-{stage}.html").write_text(render_validation(report(MET, success=True)))
     links = {path.stem: path.resolve().as_uri() for path in (state / "reports").iterdir()}
     (state / "card.html").write_text(render_card(card(project=name, links=links)))
     if watched:
         told = _findings(name, watched)
-        (state / "watch" / "watch.html").write_text(render_watching(told, Monitor()))
-        (state / "watch" / "watch.json").write_text(told.model_dump_json())
+        (state / "monitoring" / "monitoring.html").write_text(render_monitoring(told, Monitor()))
+        (state / "monitoring" / "monitoring.json").write_text(told.model_dump_json())
 
 
 def _findings(name: str, state: str) -> MonitoringReport:
@@ -154,7 +154,7 @@ def test_every_link_leads_somewhere(place: Workspace, browser: Browser) -> None:
         assert errors == []
         paths = {address.removeprefix(base) for address in seen}
         assert {f"/projects/{name}" for name in ("never", "broken", *LOOPS, *CHAMPIONS)} <= paths
-        kinds = ("card", "validation-raw", "validation-prepared", "watch")
+        kinds = ("card", "validation-raw", "validation-prepared", "monitor")
         assert {f"/projects/alarmed/pages/{kind}" for kind in kinds} <= paths
 
 

@@ -201,7 +201,7 @@ def log_predictions(project: Project, state: Path, version: str) -> int:
     """Predict the training rows as they are served, log them, and label them; how many."""
     preparation = Preparation.load(project.prepared)
     (feed,) = feeds(project.prepared, "train", preparation)
-    folder = state / "watch" / "versions" / version
+    folder = state / "monitoring" / "versions" / version
     graph = next((state / "work" / "export").glob("*/model.onnx"))
     score = predict(graph, [feed], preparation)
     ids = [str(place) for place in range(len(score))]
@@ -227,9 +227,9 @@ def no_feedback(first: Loop) -> Iterator[None]:
 def test_the_champion_is_watched_against_the_reference_registered_with_it(first: Loop, project: Project) -> None:
     champion = aliased("tiny")
     assert champion is not None
-    assert "watch-reference.json" in json.loads(champion.tags["loopline.files"])
+    assert "monitoring-reference.json" in json.loads(champion.tags["loopline.files"])
     num = log_predictions(project, first.state, champion.number)
-    spec = read_spec(project.spec_path, ["watch.window=100", "watch.min_labels=30"], project.shown_spec)
+    spec = read_spec(project.spec_path, ["monitor.window=100", "monitor.min_labels=30"], project.shown_spec)
     found = look(project, spec)
     assert (found.champion, found.num_predictions, found.num_labels, found.notes) == (champion.number, num, num, [])
     windows = found.of_champion()
@@ -237,11 +237,11 @@ def test_the_champion_is_watched_against_the_reference_registered_with_it(first:
     assert all(window.realised is not None and window.estimated is not None for window in windows)
     assert [drift.name for window in windows[:1] for drift in window.features] == ["x", "c"]
     run = run_of(first)
-    assert run.data.metrics["watch_predictions"] == 100
-    assert len(client().get_metric_history(run.info.run_id, "watch_accuracy")) == len(windows)
+    assert run.data.metrics["monitor_predictions"] == 100
+    assert len(client().get_metric_history(run.info.run_id, "monitor_accuracy")) == len(windows)
     assert run.info.status == "FINISHED"
     assert look(project, spec).windows == found.windows
-    assert len(client().get_metric_history(run.info.run_id, "watch_accuracy")) == len(windows)
+    assert len(client().get_metric_history(run.info.run_id, "monitor_accuracy")) == len(windows)
 
 
 def test_nothing_runs_and_nothing_is_open_after_it(first: Loop) -> None:

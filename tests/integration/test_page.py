@@ -213,7 +213,7 @@ def test_report_pages_are_served_from_the_known_list_in_a_sandbox(browser: Brows
     assert card.text == '<h1>the card</h1><a href="validation-raw">data</a>'
     assert browser.get("/projects/tiny/pages/validation-raw").text == "<h1>the data</h1>"
     assert "sandbox" in card.headers["content-security-policy"]
-    assert browser.get("/projects/tiny/pages/watch").status == 404
+    assert browser.get("/projects/tiny/pages/monitor").status == 404
 
 
 @pytest.mark.parametrize(

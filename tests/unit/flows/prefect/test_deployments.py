@@ -59,7 +59,7 @@ def test_prefect_begins_runs_when_the_spec_says(text: str, zone: str) -> None:
 
 
 def test_each_flow_has_a_deployment_and_loops_share_a_queue(make_project: MakeProject) -> None:
-    project = make_project(spec="retrain: {schedule: '0 3 * * *', timezone: Asia/Tokyo}\nwatch: {schedule: null}\n")
+    project = make_project(spec="retrain: {schedule: '0 3 * * *', timezone: Asia/Tokyo}\nmonitor: {schedule: null}\n")
     found = {one.flow: one for one in planned(project, read_spec(project.spec_path))}
     assert {"train", "retrain"} <= set(found)
     assert found["train"].schedule is None
@@ -70,7 +70,7 @@ def test_each_flow_has_a_deployment_and_loops_share_a_queue(make_project: MakePr
         assert found[flow].queue == "tiny"
         assert found[flow].entrypoint == f"flows.{flow}.{flow}"
         assert found[flow].parameters == {"project": "tiny"}
-    assert "watch" not in found or found["watch"].schedule is None
+    assert "monitor" not in found or found["monitor"].schedule is None
 
 
 def test_a_project_elsewhere_is_named_by_its_folder(make_project: MakeProject, tmp_path: Any) -> None:

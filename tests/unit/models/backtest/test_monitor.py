@@ -23,7 +23,7 @@ SPEC = Spec.model_validate(
     {
         "name": "t",
         "data": {"source": "x.csv", "target": "y", "split": {"by": "time", "column": "t"}},
-        "watch": {"window": 100, "min_labels": 50, "alarms": 1, "of": 1},
+        "monitor": {"window": 100, "min_labels": 50, "alarms": 1, "of": 1},
     }
 )
 KNOWN = 600
@@ -51,7 +51,7 @@ def watched(preparation: Preparation) -> AssessmentRules:
     reference = reference_of(preparation, target, score, lambda _, names: [known.select(names)])
     bounds = bounds_of(reference.columns, SPEC.data)
     promised = Estimate(value=0.97, low=0.95, high=0.99)
-    return AssessmentRules("3", SPEC.watch, METRICS["roc_auc"], reference, promised, bounds)
+    return AssessmentRules("3", SPEC.monitor, METRICS["roc_auc"], reference, promised, bounds)
 
 
 def labels(table: pa.Table) -> np.ndarray:
@@ -70,7 +70,7 @@ def served(table: pa.Table) -> PastPredictions:
 def windows(table: pa.Table, watched: AssessmentRules, preparation: Preparation, labelled: int, base: Path):
     found = []
     given = served(table)
-    for part in given.windows(SPEC.watch.window):
+    for part in given.windows(SPEC.monitor.window):
         chosen = given.row[part]
         inputs = inputs_of(table, chosen, SPEC.data, preparation, int(chosen[-1]) + 1, base)
         found.append(assess_window(given, part, labelled, watched, inputs, np.arange(1000.0), found))

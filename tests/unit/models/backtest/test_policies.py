@@ -6,7 +6,7 @@ import pytest
 
 from models.backtest.policies import drafted, in_words, plain
 from models.errors import UsageError
-from models.project_spec.watch_and_retrain import Retrain
+from models.project_spec.monitor_and_retrain import Retrain
 
 OWN = Retrain.model_validate(
     {"on": ["decay"], "cooldown_s": 7200, "budget_device_s": 60, "ask": True, "rows": 5000, "start": "champion"}

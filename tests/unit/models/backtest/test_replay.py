@@ -11,7 +11,7 @@ from models.backtest.periods import LabelClock, PeriodRule, RowRange, cut_period
 from models.backtest.policies import Policy, plain
 from models.backtest.replay import replay
 from models.errors import TrainingError
-from models.project_spec.watch_and_retrain import Retrain
+from models.project_spec.monitor_and_retrain import Retrain
 from models.triggers.policy import decide
 from tests.synthetic_past import Past, Synthetic
 
@@ -157,11 +157,11 @@ def test_nothing_is_done_with_rows_or_labels_that_were_not_known_yet(seed, num_r
             assert (clock.times[: rows.stop] + clock.delay_s < now).all()
             return super().train(rows, newest, start)
 
-        def watch(self, model, since, now, labelled):
+        def monitor(self, model, since, now, labelled):
             assert (clock.times[:labelled] + clock.delay_s < now.end).all()
             assert (clock.times[: now.stop] < now.end).all()
             assert self.predicted[-1][1] is now, "predicted before it was looked at"
-            return world.watch(model, since, now, labelled)
+            return world.monitor(model, since, now, labelled)
 
         def value(self, model, period):
             return 0.6

@@ -10,7 +10,7 @@ from models.data.preparation import CategoricalInput, NumericInput, Preparation,
 from models.judge.verdict import Estimate
 from models.monitoring.build import reference_of
 from models.monitoring.reference import Reference
-from models.monitoring.report import ContractBreach, Drift, MonitoringReport, Window
+from models.monitoring.report import ContractBreach, Drift, MonitoringReport, WindowReport
 
 DAY = 86_400.0
 
@@ -31,7 +31,7 @@ def drift(name: str = "score", psi: float = 0.01, level: str = "none") -> Drift:
     )
 
 
-def window(number: int, **told: object) -> Window:
+def window(number: int, **told: object) -> WindowReport:
     given = {
         "id": f"1/{number}",
         "version": "1",
@@ -43,7 +43,7 @@ def window(number: int, **told: object) -> Window:
         "state": "green",
         "reason": "as at its promotion",
     }
-    return Window.model_validate({**given, **told})
+    return WindowReport.model_validate({**given, **told})
 
 
 def breach(column: str = "distance") -> ContractBreach:
@@ -52,7 +52,7 @@ def breach(column: str = "distance") -> ContractBreach:
     )
 
 
-def decayed(number: int, **told: object) -> Window:
+def decayed(number: int, **told: object) -> WindowReport:
     realised = Estimate(value=0.65, low=0.63, high=0.67)
     return window(number, realised=realised, num_measured=900, num_labels=900, decayed=True, state="red", **told)
 

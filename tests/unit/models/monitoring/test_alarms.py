@@ -1,6 +1,6 @@
 from models.monitoring.alarms import overall, signals
 from models.monitoring.report import MonitoringReport
-from models.project_spec.watch_and_retrain import Monitor
+from models.project_spec.monitor_and_retrain import Monitor
 from tests.unit.models.monitoring.conftest import breach, decayed, drift, window
 
 TWO_OF_TWO = Monitor()
@@ -65,7 +65,7 @@ def test_a_signal_is_the_same_however_often_it_is_looked_at(findings: Monitoring
 
 
 def test_no_champion_and_no_window_are_said(findings: MonitoringReport) -> None:
-    assert overall(MonitoringReport(project="x", at=0.0), TWO_OF_TWO) == ("green", "there is no champion to watch")
+    assert overall(MonitoringReport(project="x", at=0.0), TWO_OF_TWO) == ("green", "there is no champion to monitor")
     young = with_windows(findings, window(0, whole=False))
     young = young.model_copy(update={"num_predictions": 3, "num_labels": 0})
     told = "version 1 has no whole window yet (3 predictions so far)"

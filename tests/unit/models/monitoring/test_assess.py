@@ -8,7 +8,7 @@ from models.metrics.metrics import METRICS
 from models.monitoring.assess import ALL_WELL, AssessmentRules, WindowPredictions, assess, state_of, sum_up
 from models.monitoring.report import Correlation
 from models.monitoring.tally import tally
-from models.project_spec.watch_and_retrain import Monitor
+from models.project_spec.monitor_and_retrain import Monitor
 from tests.unit.models.monitoring.conftest import breach, chance, decayed, drift, logged, reference, rows, truth, window
 
 WATCHED = AssessmentRules(
@@ -75,5 +75,5 @@ def test_the_worst_speaks_first() -> None:
 def test_all_of_it_is_summed_up() -> None:
     found = sum_up("flights", 5.0, [window(0)], WATCHED, num_predictions=1000)
     assert (found.champion, found.metric, found.state, found.num_predictions) == ("1", "roc_auc", "green", 1000)
-    assert sum_up("flights", 5.0, [], None).reason == "there is no champion to watch"
+    assert sum_up("flights", 5.0, [], None).reason == "there is no champion to monitor"
     assert np.isclose(found.at, 5.0)

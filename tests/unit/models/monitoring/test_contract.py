@@ -4,16 +4,16 @@ from models.monitoring.contract import bounds_of, breaches
 from models.monitoring.report import ContractBreach
 from models.monitoring.tally import tally
 from models.project_spec.blocks import Data
-from models.project_spec.watch_and_retrain import Monitor
+from models.project_spec.monitor_and_retrain import Monitor
 from tests.unit.models.monitoring.conftest import logged, reference, rows
 
 WATCH = Monitor()
 DATA = Data(source="x.csv", target="late")
 
 
-def found(table: pa.Table, data: Data = DATA, watch: Monitor = WATCH) -> list[ContractBreach]:
-    bounds = bounds_of(reference().columns, data, watch.seasonal)
-    return breaches(tally(logged(table), reference(), bounds), reference().columns, watch, bounds)
+def found(table: pa.Table, data: Data = DATA, monitor: Monitor = WATCH) -> list[ContractBreach]:
+    bounds = bounds_of(reference().columns, data, monitor.seasonal)
+    return breaches(tally(logged(table), reference(), bounds), reference().columns, monitor, bounds)
 
 
 def expecting(**arguments: object) -> Data:
@@ -52,7 +52,7 @@ def test_a_few_records_are_no_breach_and_a_seasonal_column_has_no_range_of_its_o
     wind[:4] = 1e6
     assert found(table.set_column(0, "wind", [wind])) == []
     wind[:] = 1e6
-    assert found(table.set_column(0, "wind", [wind]), watch=Monitor(seasonal=["wind", "gust"])) == []
+    assert found(table.set_column(0, "wind", [wind]), monitor=Monitor(seasonal=["wind", "gust"])) == []
 
 
 def test_missing_values_that_become_more_are_a_breach() -> None:

@@ -8,7 +8,7 @@ from models.monitoring.drift import FEWEST_PAST, comparable, feature_drift, scor
 from models.monitoring.histogram import numeric_bins
 from models.monitoring.reference import Reference, ReferenceColumn
 from models.monitoring.tally import PredictionCounts, tally
-from models.project_spec.watch_and_retrain import Monitor
+from models.project_spec.monitor_and_retrain import Monitor
 from tests.unit.models.monitoring.conftest import drift, logged, reference, rows, window
 
 NUM_FEATURES = 13

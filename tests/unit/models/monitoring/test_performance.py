@@ -4,7 +4,7 @@ import pytest
 from models.judge.verdict import Estimate
 from models.metrics.metrics import METRICS
 from models.monitoring.performance import is_decayed, realised
-from models.project_spec.watch_and_retrain import Monitor
+from models.project_spec.monitor_and_retrain import Monitor
 
 AUC, MAE = METRICS["roc_auc"], METRICS["mae"]
 

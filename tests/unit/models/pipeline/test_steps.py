@@ -132,7 +132,7 @@ def test_the_code_of_a_step_is_there(step: Step) -> None:
 
 def test_what_only_the_watch_reads_repeats_no_work() -> None:
     for step in STEPS:
-        assert not any(path.split(".")[0] in ("watch", "retrain") for path in step.reads)
+        assert not any(path.split(".")[0] in ("monitor", "retrain") for path in step.reads)
 
 
 @pytest.mark.parametrize("name", ["search", "train"])

@@ -109,7 +109,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"judge": {"margin": -0.1}}, "greater than or equal to 0"),
     ({"judge": {"mode": "better"}}, "'superiority' or 'noninferiority'"),
     ({"serve": {"max_latency_ms": 0.0}}, "greater than 0"),
-    ({"watch": {"window": 10}}, "greater than or equal to 100"),
+    ({"monitor": {"window": 10}}, "greater than or equal to 100"),
     ({"retrain": {"on": ["rain"]}}, "'new_data'"),
     ({"goal": {"direction": "up"}}, "'maximize' or 'minimize'"),
     ({"goals": {}}, "Extra inputs"),

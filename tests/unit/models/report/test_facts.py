@@ -5,7 +5,7 @@ from tests.told_facts import facts, findings, window, workspace
 
 
 def test_it_is_plain_data() -> None:
-    told = workspace(facts(watch=findings(window(1))))
+    told = workspace(facts(monitor=findings(window(1))))
     assert Overview.model_validate_json(told.model_dump_json()) == told
 
 
@@ -21,9 +21,9 @@ def test_of_a_project_that_was_never_run_nothing_is_known() -> None:
 
 
 def test_windows_of_a_former_champion_are_not_todays() -> None:
-    assert [each.id for each in facts(watch=findings(window(1), window(2, whole=False))).windows] == ["2/1"]
-    assert facts(watch=findings(window(1, version="1"), champion="1")).windows == []
-    assert facts(watch=findings(window(1)), champion=None).windows == []
+    assert [each.id for each in facts(monitor=findings(window(1), window(2, whole=False))).windows] == ["2/1"]
+    assert facts(monitor=findings(window(1, version="1"), champion="1")).windows == []
+    assert facts(monitor=findings(window(1)), champion=None).windows == []
 
 
 def test_a_version_without_its_verdict_still_stands() -> None:

@@ -30,14 +30,14 @@ def test_a_champion_that_a_person_promoted_against_its_verdict_does_not_hold_it(
 
 
 def test_what_the_watch_found_decides_once_it_looked() -> None:
-    told = light(facts(watch=findings(window(1), reason="roc_auc 0.71 holds")))
+    told = light(facts(monitor=findings(window(1), reason="roc_auc 0.71 holds")))
     assert (told.colour, told.reasons) == ("green", ["roc_auc 0.71 holds"])
 
 
 def test_a_decayed_champion_is_red_and_every_other_trouble_follows() -> None:
-    watch = findings(window(1), state="red", reason="roc_auc 0.65 is under 0.72")
+    monitor = findings(window(1), state="red", reason="roc_auc 0.65 is under 0.72")
     waiting = PendingApproval(flow_run="x", reason="rows came", since=NOW, until=NOW + 9)
-    told = light(facts(watch=watch, waiting=waiting, loop=LastLoop(state="killed", loop_id="l-1", step="train")))
+    told = light(facts(monitor=monitor, waiting=waiting, loop=LastLoop(state="killed", loop_id="l-1", step="train")))
     assert told.colour == "red"
     assert told.reasons[0] == "roc_auc 0.65 is under 0.72"
     assert "l-1 was killed at train: a run goes on where it was" in told.reasons[1]
@@ -45,12 +45,12 @@ def test_a_decayed_champion_is_red_and_every_other_trouble_follows() -> None:
 
 
 def test_findings_of_another_version_say_nothing_of_the_champion() -> None:
-    told = light(facts(watch=findings(window(1), champion="1", state="red", reason="version 1 decayed")))
+    told = light(facts(monitor=findings(window(1), champion="1", state="red", reason="version 1 decayed")))
     assert told.colour == "green"
 
 
 def test_a_watch_without_a_whole_window_yet_says_so() -> None:
-    told = light(facts(watch=findings(reason="version 2 has no whole window yet")))
+    told = light(facts(monitor=findings(reason="version 2 has no whole window yet")))
     assert told.colour == "green"
     assert told.reason.endswith("0.72 to 0.74); version 2 has no whole window yet")
 

@@ -60,7 +60,7 @@ class Outline(HTMLParser):
 def full() -> dict[str, object]:
     signal = Signal(id="s", kind="decay", at=NOW - 60, reason="roc_auc fell")
     return {
-        "watch": findings(*[window(number) for number in range(12)], window(12, decayed=True)),
+        "monitor": findings(*[window(number) for number in range(12)], window(12, decayed=True)),
         "decisions": [Decision(signal=signal, at=NOW - 60, action="wait", reasons=["cooldown"], until=NOW + 3600)],
         "history": [
             FinishedLoop(
@@ -178,8 +178,8 @@ def test_what_comes_next_names_schedule_and_triggers() -> None:
 
 
 def test_the_last_whole_window_of_the_champion_counts() -> None:
-    watch = findings(window(1), window(2, version="1"), window(3, whole=False))
-    last = page.latest(facts(watch=watch))
+    monitor = findings(window(1), window(2, version="1"), window(3, whole=False))
+    last = page.latest(facts(monitor=monitor))
     assert last is not None
     assert (last.id, page.coverage(last)) == ("2/1", "80 %")
     assert page.latest(facts()) is None
@@ -208,12 +208,12 @@ def test_links_lead_to_the_very_thing() -> None:
 
 def test_a_broken_contract_says_beside_the_button_not_to_retrain_now() -> None:
     words = "mend the source first. Retraining now would teach the fault"
-    assert words in render_project(facts(watch=findings(window(1, breaches=[breach()]))), NOW, [])
-    assert words not in render_project(facts(watch=findings(window(1))), NOW, [])
+    assert words in render_project(facts(monitor=findings(window(1, breaches=[breach()]))), NOW, [])
+    assert words not in render_project(facts(monitor=findings(window(1))), NOW, [])
 
 
 def test_a_look_at_another_version_is_not_shown_as_the_champions() -> None:
-    before = findings(champion=None, reason="there is no champion to watch")
-    html = render_project(facts(watch=before), NOW, [])
-    assert "there is no champion to watch" not in html
+    before = findings(champion=None, reason="there is no champion to monitor")
+    html = render_project(facts(monitor=before), NOW, [])
+    assert "there is no champion to monitor" not in html
     assert "version 2 has not been watched yet" in html

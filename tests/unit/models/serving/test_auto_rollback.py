@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from models.judge.verdict import Estimate
-from models.monitoring.report import MonitoringReport, Window
+from models.monitoring.report import MonitoringReport, WindowReport
 from models.project_spec.release import ReturnOn
 from models.serving.auto_rollback import at_least, fallen, trouble_of
 
@@ -50,7 +50,7 @@ def test_what_the_spec_says_null_to_costs_nothing():
 
 
 def window(version, begin, decayed, realised=0.7, whole=True):
-    return Window(
+    return WindowReport(
         id=f"{version}/{int(begin)}",
         version=version,
         begin=begin,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.project_spec.watch_and_retrain import QuietHours, Retrain
+from models.project_spec.monitor_and_retrain import QuietHours, Retrain
 from models.triggers.policy import BUDGET_SPAN_S, decide, losses_in_a_row, quiet_until
 from models.triggers.signal import Kind, PastLoop, ProjectHistory, Signal
 

@@ -99,7 +99,7 @@ def test_a_recorded_loop_owes_nothing_and_another_process_agrees(project: Projec
         ("judge.margin=0.1", "judge", "judge.margin: 0.0 -> 0.1"),
         ("train.max_restarts=9", "", ""),
         ("search.workers=2", "", ""),
-        ("watch.alpha=0.5", "", ""),
+        ("monitor.alpha=0.5", "", ""),
         ("retrain.schedule=0 3 * * *", "", ""),
     ],
 )

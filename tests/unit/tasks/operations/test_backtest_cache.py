@@ -30,7 +30,7 @@ data: {source: x.csv, target: y, split: {by: time, column: t}}
 model: {net: trees}
 train: {epochs: 5}
 judge: {min_samples: 30}
-watch: {window: 100, min_labels: 50, alarms: 1, of: 1}
+monitor: {window: 100, min_labels: 50, alarms: 1, of: 1}
 """
 
 
@@ -136,7 +136,7 @@ def test_a_future_that_differs_changes_neither_model_nor_verdict_nor_what_was_wa
         verdict = here.judge(model, None, RowRange(0, KNOWN))
         period = Period("p", 300.0, 400.0, KNOWN, KNOWN + 100)
         here.predict(model, period)
-        told.append((model, verdict, here.watch(model, period, period, KNOWN + 100), len(gang.jobs)))
+        told.append((model, verdict, here.monitor(model, period, period, KNOWN + 100), len(gang.jobs)))
     assert told[0][:3] == told[1][:3]
     assert [each[3] for each in told] == [0, 0], "both found the first model"
 
@@ -146,7 +146,7 @@ def test_settings_tell_models_apart_but_the_policy_and_the_judge_do_not(project:
     other, gang = world(project, None, "train.epochs=6")
     assert other.train(RowRange(0, KNOWN), None, None).model != key
     assert len(gang.jobs) == 1
-    same, idle = world(project, None, "judge.margin=0.1", "retrain.on=[decay]", "watch.window=200")
+    same, idle = world(project, None, "judge.margin=0.1", "retrain.on=[decay]", "monitor.window=200")
     assert same.train(RowRange(0, KNOWN), None, None).model == key
     assert idle.jobs == []
 

@@ -79,8 +79,8 @@ def test_an_idle_one_imports_no_arrow(workspace):
 
 
 def test_what_is_old_goes_as_the_spec_says(workspace, make_project, monkeypatch):
-    project = make_project("kept", "watch: {keep_days: 30}\n")
-    make_project("broken", "watch: {keep_days: never}\n")
+    project = make_project("kept", "monitor: {keep_days: 30}\n")
+    make_project("broken", "monitor: {keep_days: never}\n")
     fill(project.state("kept"), 1)
     fill(project.state("other"), 1)
     long_ago, now = datetime(2026, 1, 20, tzinfo=UTC).timestamp(), datetime(2026, 3, 1, tzinfo=UTC).timestamp()
@@ -98,16 +98,16 @@ def test_what_is_old_goes_as_the_spec_says(workspace, make_project, monkeypatch)
 
 
 def test_a_project_that_lies_elsewhere_has_the_spec_of_its_newest_version(workspace, make_project, tmp_path):
-    project = make_project("far", "watch: {keep_days: 7}\n", folder=tmp_path / "far")
+    project = make_project("far", "monitor: {keep_days: 7}\n", folder=tmp_path / "far")
     (workspace.state / "projects" / "far").mkdir(parents=True)
     assert specs(workspace) == []
     own = read_spec(project.spec_path)
     for number, age in (("1", 100), ("2", 0)):
         folder = workspace.cache / "models" / "far" / number
-        watch = own.watch.model_copy(update={"keep_days": int(number)})
-        write_text(folder / "spec.json", own.model_copy(update={"watch": watch}).model_dump_json())
+        monitor = own.monitor.model_copy(update={"keep_days": int(number)})
+        write_text(folder / "spec.json", own.model_copy(update={"monitor": monitor}).model_dump_json())
         os.utime(folder / "spec.json", (time.time() - age,) * 2)
-    assert [spec.watch.keep_days for spec in specs(workspace)] == [2]
+    assert [spec.monitor.keep_days for spec in specs(workspace)] == [2]
 
 
 def test_events_that_wait_are_delivered_and_trouble_does_not_end_it(workspace, monkeypatch):

@@ -14,16 +14,16 @@ import pytest
 
 from models.monitoring.report import MonitoringReport
 from models.project_spec.reader import read_spec
-from tasks.operations import monitor as watch
+from tasks.operations import monitor as monitor
 from tasks.prefect import events
+from tasks.state.monitoring_store import opened
 from tasks.state.predictions import label_store
-from tasks.state.watch_store import opened
 from tests.conftest import MakeProject
 from tests.unit.models.monitoring import conftest as made
 from tests.watched import SPEC, World
 
 HOUR = 3600.0
-WRITE_PAGE = watch._write_page
+WRITE_PAGE = monitor._write_page
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def test_predictions_become_windows_and_labels_that_come_late_make_them_measured
     assert first.realised.value == pytest.approx(0.82, abs=0.06)
     assert estimates[0] == pytest.approx(first.realised.value, abs=0.05)
     assert found.num_labels == 700
-    assert MonitoringReport.model_validate_json((world.state / "watch" / "watch.json").read_text()) == found
+    assert MonitoringReport.model_validate_json((world.state / "monitoring" / "monitoring.json").read_text()) == found
 
 
 def test_the_page_lies_beside_the_findings(world: World) -> None:
@@ -56,7 +56,7 @@ def test_the_page_lies_beside_the_findings(world: World) -> None:
     world.look()
     path, findings, spec = world.page
     WRITE_PAGE(path, findings, spec)
-    assert path == world.state / "watch" / "watch.html"
+    assert path == world.state / "monitoring" / "monitoring.html"
     assert path.read_text().startswith("<!doctype html>")
 
 
@@ -64,7 +64,7 @@ def test_looking_again_changes_nothing_and_tells_mlflow_once(world: World) -> No
     world.label(world.predict(1200))
     first = world.look()
     assert sorted(world.told) == [0, 1]
-    assert world.told[0]["watch_labels"] == 500
+    assert world.told[0]["monitor_labels"] == 500
     world.told.clear()
     assert world.look() == first
     assert world.told == {}
@@ -208,7 +208,7 @@ def test_an_empty_log_and_no_champion_are_no_trouble(world: World) -> None:
     assert (found.state, found.windows) == ("green", [])
     assert "no whole window yet" in found.reason
     world.champion = ""
-    assert world.look().reason == "there is no champion to watch"
+    assert world.look().reason == "there is no champion to monitor"
 
 
 class Killed(BaseException):
@@ -217,7 +217,7 @@ class Killed(BaseException):
 
 @pytest.mark.parametrize("moment", ["save", "set_place", "save_examples", "save_found", "set_sent", "set_told"])
 def test_a_look_that_is_killed_anywhere_counts_nothing_twice(world: World, monkeypatch, moment: str) -> None:
-    from tasks.state.watch_store import MonitorStore
+    from tasks.state.monitoring_store import MonitorStore
 
     table = world.predict(1200)
     world.label(table, right=False)
@@ -249,14 +249,14 @@ def test_broken_input_is_red_and_named(world: World) -> None:
 def test_a_spec_that_judges_otherwise_looks_at_all_windows_again(world: World) -> None:
     world.label(world.predict(1000))
     assert not any(window.decayed for window in world.look().windows)
-    world.spec = read_spec(world.project.spec_path, ["watch.psi=0.000001", "watch.alpha=0.999999"], "project.yaml")
+    world.spec = read_spec(world.project.spec_path, ["monitor.psi=0.000001", "monitor.alpha=0.999999"], "project.yaml")
     assert all(window.state == "amber" for window in world.look().windows)
 
 
 def test_the_counts_are_kept_by_version_and_hour(world: World) -> None:
     world.predict(100, begin=HOUR - 50)
     world.look()
-    with opened(world.state / "watch") as store:
+    with opened(world.state / "monitoring") as store:
         window = store.window("1", 0)
     assert {hour: part.num_rows for hour, part in window.hours.items()} == {0: 50, 1: 50}
     assert window.tally.counts["input.colour"].sum() == 100
@@ -266,7 +266,8 @@ def test_a_process_killed_in_the_middle_of_a_look_counts_nothing_twice(world: Wo
     table = world.predict(1200)
     world.label(table)
     code = (
-        "import os, sys, pytest; from tests.watched import World; from tasks.state.watch_store import MonitorStore\n"
+        "import os, sys, pytest; from tests.watched import World\n"
+        "from tasks.state.monitoring_store import MonitorStore\n"
         "from tasks.host.workspace import Workspace; patch = pytest.MonkeyPatch()\n"
         "patch.setattr(MonitorStore, 'set_place', lambda *given: os.kill(os.getpid(), 9))\n"
         "World(Workspace.find().project('tiny'), patch).look()"

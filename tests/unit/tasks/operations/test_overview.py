@@ -162,21 +162,21 @@ def test_a_torn_line_and_strange_files_are_passed_over(project: Project, state: 
     with (state / "decisions.jsonl").open("a") as file:
         file.write('{"signal": {"id": "torn\n\xff\n')
     (state / "loop.json").write_text("{")
-    (state / "watch").mkdir()
-    (state / "watch" / "watch.json").write_text('{"version": 99}')
+    (state / "monitoring").mkdir()
+    (state / "monitoring" / "monitoring.json").write_text('{"version": 99}')
     facts = told(project)
-    assert (len(facts.decisions), facts.watch, facts.error) == (1, None, None)
+    assert (len(facts.decisions), facts.monitor, facts.error) == (1, None, None)
 
 
 def test_what_the_watch_found_and_what_was_predicted(project: Project, state: Path) -> None:
-    (state / "watch").mkdir()
-    (state / "watch" / "watch.json").write_text(findings(window(1)).model_dump_json())
+    (state / "monitoring").mkdir()
+    (state / "monitoring" / "monitoring.json").write_text(findings(window(1)).model_dump_json())
     (state / "predictions").mkdir()
     part = state / "predictions" / "000000000001-000000000001.parquet"
     part.write_bytes(b"x" * 100)
     os.utime(part, (NOW - 5, NOW - 5))
     facts = told(project)
-    assert facts.watch == findings(window(1))
+    assert facts.monitor == findings(window(1))
     assert facts.predictions.size_bytes == 100
     assert facts.predictions.last == pytest.approx(NOW - 5)
     assert facts.predictions.labels_last is None

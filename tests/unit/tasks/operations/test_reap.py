@@ -105,20 +105,20 @@ def test_half_written_files_and_folders_go(workspace: Workspace, state: Path) ->
 
 
 def test_what_a_living_process_writes_without_the_loops_lock_stays(workspace: Workspace, state: Path) -> None:
-    """A prediction, a label or a look at the watch may be under way as the next loop begins."""
+    """A prediction, a label or a monitoring run may be under way as the next loop begins."""
     dead = subprocess.Popen([sys.executable, "-c", ""])
     dead.wait()
     for folder in ("predictions", "labels", "serving/predictions", "serving/labels"):
         (state / folder).mkdir(parents=True)
         (state / folder / f".{dead.pid}-0123456789ab.tmp").write_text("of another host, perhaps")
-    (state / "watch").mkdir()
+    (state / "monitoring").mkdir()
     for writer, age in (("1-abcdefgh", 0), (f"{dead.pid}-abcdefgh", 0), ("1-stuvwxyz", 7200), ("unnamed", 0)):
-        path = state / "watch" / f".watch.json.{writer}.tmp"
+        path = state / "monitoring" / f".monitoring.json.{writer}.tmp"
         path.write_text("")
         os.utime(path, (time.time() - age, time.time() - age))
     reap(workspace)
-    kept = {".watch.json.1-abcdefgh.tmp", ".watch.json.unnamed.tmp"}
-    assert {path.name for path in (state / "watch").iterdir()} == kept
+    kept = {".monitoring.json.1-abcdefgh.tmp", ".monitoring.json.unnamed.tmp"}
+    assert {path.name for path in (state / "monitoring").iterdir()} == kept
     assert len(list(state.rglob(".*.tmp"))) == 6
 
 

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 from uuid import uuid4
 
-from models.project_spec.watch_and_retrain import Retrain
+from models.project_spec.monitor_and_retrain import Retrain
 from tasks.prefect.automations import AutomationSpec, apply, of_champion, of_pool, of_project
 
 DEPLOYMENT = uuid4()

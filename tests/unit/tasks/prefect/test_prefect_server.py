@@ -70,12 +70,12 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return made
 
 
-def watch(leases: Path, server: Any) -> None:
+def monitor(leases: Path, server: Any) -> None:
     prefect_server._watch(leases, server)
 
 
 def test_the_watch_ends_when_nobody_has_a_lease(leases: Path, clock: Clock) -> None:
-    watch(leases, FakeServer())
+    monitor(leases, FakeServer())
     assert 10 <= clock.now <= 12
 
 
@@ -86,7 +86,7 @@ def test_a_dead_processes_lease_does_not_count_and_is_taken_away(leases: Path, c
     leases.mkdir(parents=True)
     (leases / "dead.json").write_text(json.dumps(dead))
     (leases / "torn.json").write_text("{")
-    watch(leases, FakeServer())
+    monitor(leases, FakeServer())
     assert clock.now <= 12
     assert not (leases / "dead.json").exists()
 
@@ -102,12 +102,12 @@ def test_a_living_processes_lease_keeps_the_server_up(workspace: Workspace, leas
                 lease.unlink(missing_ok=True)
 
         clock.sleep = until_a_minute  # type: ignore[method-assign]
-        watch(leases, FakeServer())
+        monitor(leases, FakeServer())
     assert 69 <= clock.now <= 72
 
 
 def test_the_watch_ends_with_the_server(leases: Path, clock: Clock) -> None:
-    watch(leases, FakeServer(ended=True))
+    monitor(leases, FakeServer(ended=True))
     assert clock.now == 0
 
 

@@ -1,4 +1,4 @@
-"""The guard sees what came since a version took its place, in all workers, and what the watch found."""
+"""The guard sees what came since a version took its place, in all workers, and what monitoring found."""
 
 import pytest
 

@@ -67,7 +67,7 @@ def test_a_large_body_is_read_recorded_and_rendered_outside_the_event_loop(
     body = orjson.dumps([{"x": 1.0, "c": "u"}] * num_rows)
     in_loop: dict[str, bool] = {}
 
-    def watch(owner: object, name: str) -> None:
+    def monitor(owner: object, name: str) -> None:
         function = getattr(owner, name)
 
         def watched(*args: Any, **kwargs: Any) -> Any:
@@ -82,8 +82,8 @@ def test_a_large_body_is_read_recorded_and_rendered_outside_the_event_loop(
         (LoadedModel, "records"),
         (scoring, "answered"),
     ):
-        watch(owner, name)
-    watch(type(state.shelves["tiny"].pick("").reader), "of_records")  # type: ignore[union-attr]
+        monitor(owner, name)
+    monitor(type(state.shelves["tiny"].pick("").reader), "of_records")  # type: ignore[union-attr]
     said = asyncio.run(scoring.score(HttpRequest(state, {}, body, {"name": "tiny"})))
     document = orjson.loads(said.body)
     assert (len(document["predictions"]), len(document["ids"])) == (num_rows, num_rows)

@@ -3,8 +3,8 @@ from xml.etree import ElementTree
 import pytest
 
 from models.judge.verdict import Estimate
-from models.monitoring.report import Window
-from models.report.watching_figures import feature_map, metric_over_time, prediction_drift
+from models.monitoring.report import WindowReport
+from models.report.monitoring_figures import feature_map, metric_over_time, prediction_drift
 from tests.unit.models.monitoring.conftest import decayed, drift, window
 
 PROMOTED = Estimate(value=0.73, low=0.72, high=0.74)
@@ -45,6 +45,6 @@ def test_the_furthest_features_are_named_and_few() -> None:
     [[window(0)], [window(0), window(0)], [decayed(number) for number in range(90)]],
     ids=["one", "same", "many"],
 )
-def test_one_window_windows_of_one_time_and_many_can_be_drawn(windows: list[Window]) -> None:
+def test_one_window_windows_of_one_time_and_many_can_be_drawn(windows: list[WindowReport]) -> None:
     for svg in (metric_over_time(windows, "mae", None), prediction_drift(windows)):
         assert svg.startswith(b"<?xml")

@@ -17,7 +17,7 @@ from tasks.host.workspace import Project, Workspace
 from tasks.platform.report_pages import address_of
 
 if TYPE_CHECKING:
-    from models.monitoring.report import MonitoringReport, Window
+    from models.monitoring.report import MonitoringReport, WindowReport
 
 STATES = {"green": "Well", "amber": "Warned", "red": "Alarmed"}
 MOST_WINDOWS = 20
@@ -25,11 +25,11 @@ MOST_WINDOWS = 20
 
 def _run_name() -> str:
     folder = Workspace.find().project(flow_run.parameters["project"]).folder
-    return f"{folder.name}-watch-{datetime.now(UTC):%Y%m%d-%H%M%S}"
+    return f"{folder.name}-monitor-{datetime.now(UTC):%Y%m%d-%H%M%S}"
 
 
-@flow(name="watch", flow_run_name=_run_name, persist_result=False)
-def watch(project: str) -> State[Any]:
+@flow(name="monitor", flow_run_name=_run_name, persist_result=False)
+def monitor(project: str) -> State[Any]:
     """Look at the champion's newest predictions: contract, realised metric, drift. What asks for a loop is an event.
 
     The run ends as Well, Warned or Alarmed; that it looked is success whatever it saw.
@@ -61,7 +61,7 @@ def arrive(project: Project) -> list[str]:
 
 @task(name="look", task_run_name="look", cache_policy=NO_CACHE, persist_result=False, retries=2, retry_delay_seconds=5)
 def look(project: Project) -> MonitoringReport:
-    """Count, judge, write `watch.json` and `watch.html`, tell MLflow and Prefect; again where a store was away."""
+    """Count, judge, write the report, tell MLflow and Prefect; again where a store was away."""
     from tasks.operations.monitor import look as act
 
     return act(project, read_spec(project.spec_path, (), project.shown_spec))
@@ -72,12 +72,12 @@ def publish(project: Project, findings: MonitoringReport) -> None:
     """What was found as artifacts: in words, window by window, and where the page is."""
     from prefect.artifacts import create_link_artifact, create_markdown_artifact, create_table_artifact
 
-    key = f"{findings.project.replace('_', '-')}-watch"
+    key = f"{findings.project.replace('_', '-')}-monitor"
     create_markdown_artifact(in_words(findings), key=key, description=f"{findings.project}: {findings.reason}")
     windows = findings.of_champion()[-MOST_WINDOWS:]
     if windows:
         create_table_artifact([_row(window) for window in windows], key=f"{key}-windows")
-    page = project.state(findings.project) / "watch" / "watch.html"
+    page = project.state(findings.project) / "monitoring" / "monitoring.html"
     address = address_of(project.workspace, findings.project, page)
     create_link_artifact(address, link_text=page.name, key=f"{key}-page", description=findings.reason)
 
@@ -99,7 +99,7 @@ def in_words(findings: MonitoringReport) -> str:
     return "\n".join(lines)
 
 
-def _row(window: Window) -> dict[str, Any]:
+def _row(window: WindowReport) -> dict[str, Any]:
     realised = window.realised
     return {
         "begin": f"{datetime.fromtimestamp(window.begin, UTC):%Y-%m-%d %H:%M}",

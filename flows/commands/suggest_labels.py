@@ -1,4 +1,4 @@
-"""`loopline ask`: which predictions a person should label next."""
+"""`loopline suggest-labels`: which predictions a person should label next."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from flows.commands import options
+from flows.console import options
 from models.project_spec.reader import read_spec
 from tasks.host import stores
 from tasks.host.workspace import Workspace
@@ -22,7 +22,7 @@ def command(project: str, count: int, out: Path | None) -> None:
 
     The most uncertain ones, and unlike each other. Fill in the column `label` and give it to `loopline label`.
 
-    Example: loopline ask penguins -n 20 --out to-label.csv
+    Example: loopline suggest-labels penguins -n 20 --out to-label.csv
     """
     from tasks.operations.suggest_labels import ask, write_csv
 

@@ -1,4 +1,4 @@
-"""What the watch has counted: one SQLite file a project, in which counts and the place in the log move together.
+"""What monitoring has counted: one SQLite file a project, in which counts and the place in the log move together.
 
 A look is a few transactions: what a killed one had counted is there with its place in the log, or neither is. So no
 prediction and no label counts twice.
@@ -16,7 +16,7 @@ import numpy as np
 from models.data.seen_hashes import SortedHashSet
 from models.errors import StoreError
 from models.monitoring.examples import KeyedPredictions, Keys
-from models.monitoring.report import Window
+from models.monitoring.report import WindowReport
 from models.monitoring.tally import PredictionCounts
 from models.monitoring.windowing import REMEMBERED, OpenWindow
 from tasks.host.locks import held
@@ -185,28 +185,28 @@ class MonitorStore:
         ).fetchall()
         return [int(row[0]) for row in rows]
 
-    def found(self, version: str) -> list[Window]:
+    def found(self, version: str) -> list[WindowReport]:
         """What was found of each window of a version, oldest first."""
         rows = self._db.execute(
             "select found from windows where version = ? and found is not null order by first", (version,)
         )
-        return [Window.model_validate_json(row[0]) for row in rows]
+        return [WindowReport.model_validate_json(row[0]) for row in rows]
 
-    def save_found(self, version: str, first: int, window: Window) -> None:
+    def save_found(self, version: str, first: int, window: WindowReport) -> None:
         """Keep what was found of a window."""
         self._db.execute(
             "update windows set found = ?, changed = 0 where version = ? and first = ?",
             (window.model_dump_json(), version, first),
         )
 
-    def untold(self, version: str) -> list[tuple[int, Window, str]]:
+    def untold(self, version: str) -> list[tuple[int, WindowReport, str]]:
         """Place, findings and what was told of each whole window; MLflow is told what differs."""
         rows = self._db.execute(
             "select first, found, told from windows where version = ? and num_rows >= size and found is not null "
             "order by first",
             (version,),
         )
-        return [(int(first), Window.model_validate_json(found), str(told)) for first, found, told in rows]
+        return [(int(first), WindowReport.model_validate_json(found), str(told)) for first, found, told in rows]
 
     def set_told(self, version: str, first: int, told: str) -> None:
         """What MLflow knows of a window."""
@@ -247,7 +247,7 @@ class MonitorStore:
             "select found from windows where version = ? and first = ?", (version, first)
         ).fetchone()
         if found is not None:
-            labels = Window.model_validate_json(found).num_labels
+            labels = WindowReport.model_validate_json(found).num_labels
             self.set_place("forgotten labels", self.num_forgotten_labels() + labels)
 
     def num_forgotten_labels(self) -> int:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from models.judge.verdict import Estimate
-from models.monitoring.report import Window
+from models.monitoring.report import WindowReport
 from models.report.style import INK, MUTED, PALETTE, SEQUENTIAL, draw, shorten
 
 MOST_FEATURES = 15
@@ -18,7 +18,7 @@ MOST_COLUMNS = 60
 RED = "#a3200d"
 
 
-def metric_over_time(windows: Sequence[Window], metric: str, promoted: Estimate | None) -> bytes:
+def metric_over_time(windows: Sequence[WindowReport], metric: str, promoted: Estimate | None) -> bytes:
     """The realised metric with interval, the estimate dashed, and what the version was promoted with."""
     times, dates = _times(windows)
 
@@ -52,7 +52,7 @@ def metric_over_time(windows: Sequence[Window], metric: str, promoted: Estimate 
     return draw(paint, height_in=3.2)
 
 
-def prediction_drift(windows: Sequence[Window]) -> bytes:
+def prediction_drift(windows: Sequence[WindowReport]) -> bytes:
     """PSI of the score of each window, the limit from which on it is drift, and the windows that passed it."""
     times, dates = _times(windows)
     names = list(dict.fromkeys(drift.name for window in windows for drift in window.predictions))
@@ -76,7 +76,7 @@ def prediction_drift(windows: Sequence[Window]) -> bytes:
     return draw(paint, height_in=2.6)
 
 
-def feature_map(windows: Sequence[Window]) -> bytes:
+def feature_map(windows: Sequence[WindowReport]) -> bytes:
     """PSI of the furthest drifted features (row) in each of the last windows (column)."""
     shown = windows[-MOST_COLUMNS:]
     names = _furthest(shown)
@@ -98,7 +98,7 @@ def feature_map(windows: Sequence[Window]) -> bytes:
     return draw(paint, height_in=1.0 + 0.24 * max(3, len(names)))
 
 
-def _furthest(windows: Sequence[Window]) -> list[str]:
+def _furthest(windows: Sequence[WindowReport]) -> list[str]:
     most: dict[str, float] = {}
     for window in windows:
         for drift in window.features:
@@ -106,7 +106,7 @@ def _furthest(windows: Sequence[Window]) -> list[str]:
     return sorted(most, key=lambda name: -most[name])[:MOST_FEATURES]
 
 
-def _times(windows: Sequence[Window]) -> tuple[list[float], bool]:
+def _times(windows: Sequence[WindowReport]) -> tuple[list[float], bool]:
     """Where each window stands: at its middle in time, or at its number where times do not tell windows apart."""
     middles = [(window.begin + window.end) / 2 for window in windows]
     span = middles[-1] - middles[0] if middles else 0.0

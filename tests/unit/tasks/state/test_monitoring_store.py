@@ -9,8 +9,8 @@ from models.errors import StoreError
 from models.monitoring.examples import KeyedPredictions
 from models.monitoring.tally import PredictionCounts
 from models.monitoring.windowing import OpenWindow
-from tasks.state import watch_store
-from tasks.state.watch_store import FILE, MonitorStore, opened
+from tasks.state import monitoring_store as monitoring_store
+from tasks.state.monitoring_store import FILE, MonitorStore, opened
 from tests.unit.models.monitoring.conftest import window
 
 
@@ -84,7 +84,7 @@ def test_labels_wait_and_stop_waiting(tmp_path: Path) -> None:
 
 
 def test_of_too_many_labels_that_wait_the_last_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watch_store, "MOST_WAITING", 3)
+    monkeypatch.setattr(monitoring_store, "MOST_WAITING", 3)
     with opened(tmp_path) as store:
         for first in (10, 5, 0):
             store.wait(np.array([first, first + 1], np.uint64), ["a", "b"])
@@ -93,7 +93,7 @@ def test_of_too_many_labels_that_wait_the_last_stay(tmp_path: Path, monkeypatch:
 
 
 def test_a_store_of_before_it_was_noted_when_a_label_came(tmp_path: Path) -> None:
-    with contextlib.closing(sqlite3.connect(tmp_path / watch_store.FILE)) as before:
+    with contextlib.closing(sqlite3.connect(tmp_path / monitoring_store.FILE)) as before:
         before.execute("create table waiting (key integer primary key, label text not null)")
         before.execute("insert into waiting values (7, 'a')")
         before.commit()
@@ -104,8 +104,8 @@ def test_a_store_of_before_it_was_noted_when_a_label_came(tmp_path: Path) -> Non
 
 
 def test_the_oldest_windows_go_and_the_count_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watch_store, "KEPT_WINDOWS", 3)
-    monkeypatch.setattr(watch_store, "REMEMBERED", 15)
+    monkeypatch.setattr(monitoring_store, "KEPT_WINDOWS", 3)
+    monkeypatch.setattr(monitoring_store, "REMEMBERED", 15)
     with opened(tmp_path) as store:
         for first in range(0, 50, 10):
             store.save("1", filled(first))

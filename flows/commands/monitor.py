@@ -1,4 +1,4 @@
-"""`loopline watch`: one look at how the champion does, now."""
+"""`loopline monitor`: one look at how the champion does, now."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from flows.commands import options
+from flows.console import options
 from models.project_spec.reader import read_spec
 from tasks.host import stores
 from tasks.host.workspace import Workspace
@@ -26,7 +26,7 @@ def command(project: str, as_json: bool) -> None:
 
     Writes a page; tells MLflow, and Prefect where something asks for a loop. Ends with 0 whatever it saw.
 
-    Example: loopline watch flights
+    Example: loopline monitor flights
     """
     from tasks.operations.monitor import look
 
@@ -36,7 +36,7 @@ def command(project: str, as_json: bool) -> None:
     found = workspace.project(project)
     spec = read_spec(found.spec_path, (), found.shown_spec)
     findings = look(found, spec)
-    page = found.state(spec.name) / "watch" / "watch.html"
+    page = found.state(spec.name) / "monitoring" / "monitoring.html"
     if as_json:
         options.print_json({**findings.model_dump(mode="json"), "page": str(page)})
         return

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from models.monitoring.alarms import signals
-from models.monitoring.report import Drift, MonitoringReport, Window
-from models.project_spec.watch_and_retrain import Monitor
+from models.monitoring.report import Drift, MonitoringReport, WindowReport
+from models.project_spec.monitor_and_retrain import Monitor
 from models.report.card import Figure
+from models.report.monitoring_figures import feature_map, metric_over_time, prediction_drift
 from models.report.pages import render, show
-from models.report.watching_figures import feature_map, metric_over_time, prediction_drift
 
 MOST_WINDOWS = 30
 ADVICE = {
@@ -23,15 +23,15 @@ ADVICE = {
 }
 
 
-def render_watching(findings: MonitoringReport, watch: Monitor) -> str:
+def render_monitoring(findings: MonitoringReport, monitor: Monitor) -> str:
     """The findings as one self-contained HTML page (no script, nothing fetched)."""
     windows = findings.of_champion()
-    asked = signals(findings, watch)
+    asked = signals(findings, monitor)
     return render(
-        "watching.html.j2",
+        "monitoring.html.j2",
         {"three": _three, "p_value": _p_value},
         findings=findings,
-        watch=watch,
+        monitor=monitor,
         when=_when(findings.at),
         facts=_facts(findings, windows),
         asked=asked,
@@ -44,7 +44,7 @@ def render_watching(findings: MonitoringReport, watch: Monitor) -> str:
     )
 
 
-def _facts(findings: MonitoringReport, windows: Sequence[Window]) -> dict[str, object]:
+def _facts(findings: MonitoringReport, windows: Sequence[WindowReport]) -> dict[str, object]:
     promoted, last = findings.verdict, next((one for one in reversed(windows) if one.realised), None)
     realised = last.realised if last else None
     coverage = findings.num_labels / findings.num_predictions if findings.num_predictions else None
@@ -59,7 +59,7 @@ def _facts(findings: MonitoringReport, windows: Sequence[Window]) -> dict[str, o
     }
 
 
-def _pictures(findings: MonitoringReport, windows: Sequence[Window]) -> list[Figure]:
+def _pictures(findings: MonitoringReport, windows: Sequence[WindowReport]) -> list[Figure]:
     if not windows:
         return []
     metric = findings.metric or "metric"
@@ -100,7 +100,7 @@ def _estimate(estimate: object) -> str | None:
     return f"{estimate.value:.4g}{ends}"
 
 
-def _span(window: Window) -> str:
+def _span(window: WindowReport) -> str:
     begin, end = (datetime.fromtimestamp(at, UTC) for at in (window.begin, window.end))
     if begin.date() == end.date():
         return f"{begin:%d %b %Y, %H:%M} to {end:%H:%M}"

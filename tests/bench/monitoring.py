@@ -25,7 +25,7 @@ class Watched:
     bare_mb: float
 
 
-def watch_window(num_rows: int = NUM_ROWS) -> Watched:
+def monitoring_window(num_rows: int = NUM_ROWS) -> Watched:
     """Measure in a fresh process, whose peak is its own."""
     done = subprocess.run(
         [sys.executable, "-m", "tests.bench.watching", str(num_rows)], capture_output=True, text=True, check=True
@@ -41,20 +41,20 @@ def _measure(num_rows: int) -> Watched:
     from models.monitoring.build import reference_of
     from models.monitoring.drift import feature_drift
     from models.monitoring.windowing import OpenWindow, WindowingRules, fill
-    from models.project_spec.watch_and_retrain import Monitor
-    from tests.bench import watching
+    from models.project_spec.monitor_and_retrain import Monitor
+    from tests.bench import monitoring
 
     source = np.random.default_rng(0)
     names = [f"x{place}" for place in range(NUM_FEATURES)]
     train = pa.table({name: source.standard_normal(200_000) for name in names})
     chances = source.random(50_000)
     reference = reference_of(
-        watching.preparation(names), (source.random(50_000) < chances).astype(np.int64), chances,
+        monitoring.preparation(names), (source.random(50_000) < chances).astype(np.int64), chances,
         lambda split, chosen: [train.select(chosen)],
     )  # fmt: skip
     bare_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     seen, window, cpu_s = SortedHashSet(), OpenWindow(0, num_rows), 0.0
-    for table in watching.batches(names, num_rows):
+    for table in monitoring.batches(names, num_rows):
         began = time.process_time()
         for changed in fill(window, table, seen, num_rows, WindowingRules("binary", reference, {})):
             window = changed

@@ -1,4 +1,4 @@
-"""The watch flow on a real Prefect server: its state, its artifacts, and what it says where there is nothing yet."""
+"""The `monitor` flow on a real Prefect server: its state, its artifacts, and what it says while there is nothing."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from prefect.settings import (
     temporary_settings,
 )
 
-from flows.commands.watch import command
-from flows.watch import in_words, watch
+from flows.commands.monitor import command
+from flows.monitor import in_words, monitor
 from tests.conftest import MakeProject
 from tests.watched import SPEC, World
 
@@ -39,24 +39,24 @@ def world(make_project: MakeProject, monkeypatch: pytest.MonkeyPatch) -> World:
 
 
 def artifacts(client: SyncPrefectClient, name: str) -> dict[str, str]:
-    newest = ArtifactCollectionFilter(key=ArtifactCollectionFilterKey(like_=f"{name}-watch"))
+    newest = ArtifactCollectionFilter(key=ArtifactCollectionFilterKey(like_=f"{name}-monitor"))
     found = client.read_latest_artifacts(artifact_collection_filter=newest)
     return {str(one.key).removeprefix(f"{name}-"): str(one.data) for one in found}
 
 
 def test_a_look_ends_in_words_and_leaves_its_findings_on_the_page(world: World, client: SyncPrefectClient) -> None:
     name = world.project.folder.name
-    state = watch(name, return_state=True)
+    state = monitor(name, return_state=True)
     assert (state.name, state.is_completed()) == ("Well", True)
     assert "no whole window yet" in state.message
     world.label(world.predict(1000), right=False)
-    state = watch(name, return_state=True)
+    state = monitor(name, return_state=True)
     assert (state.name, state.is_completed()) == ("Alarmed", True)
     assert state.result()["champion"] == "1"
     told = artifacts(client, name)
-    assert told["watch"].startswith("# 🔴 2 of the last 2 windows: roc_auc")
-    assert [row["labels"] for row in json.loads(told["watch-windows"])] == [500, 500]
-    assert "watch.html" in told["watch-page"]
+    assert told["monitor"].startswith("# 🔴 2 of the last 2 windows: roc_auc")
+    assert [row["labels"] for row in json.loads(told["monitor-windows"])] == [500, 500]
+    assert "monitoring.html" in told["monitor-page"]
 
 
 def test_words_tell_the_drift_and_the_notes(world: World) -> None:
@@ -76,4 +76,4 @@ def test_the_command_tells_windows_and_page_or_all_of_it_as_json(world: World) -
     assert "roc_auc 0.8" in told.output
     found = json.loads(CliRunner().invoke(command, [name, "--json"], catch_exceptions=False).output)
     assert (found["state"], found["champion"], found["num_labels"]) == ("green", "1", 1000)
-    assert found["page"].endswith("watch/watch.html")
+    assert found["page"].endswith("monitoring/monitoring.html")

@@ -15,10 +15,10 @@ SPEC = "data:\n  source: data.csv\n  target: y\n"
     [
         ("retrain:\n  schedule: 0 25 * * *\n", 5, r"retrain.schedule: got schedule '0 25 \* \* \*' with a bad hour"),
         ("retrain:\n  timezone: Europe/Vienn\n", 5, "retrain.timezone: .*did you mean 'Europe/Vienna'"),
-        ("watch:\n  window: 500\n  schedule: now and then\n", 6, "watch.schedule: .*every 15 minutes"),
-        ("watch:\n  alarms: 3\n", 4, "watch: alarms 3 of 2 windows can never be"),
-        ("watch:\n  keep_days: 0\n", 5, "watch.keep_days: got 0, expected a number >= 1"),
-        ("watch:\n  psi: 0.5\n", 4, "watch: psi_strong 0.2 is under psi 0.5"),
+        ("monitor:\n  window: 500\n  schedule: now and then\n", 6, "monitor.schedule: .*every 15 minutes"),
+        ("monitor:\n  alarms: 3\n", 4, "monitor: alarms 3 of 2 windows can never be"),
+        ("monitor:\n  keep_days: 0\n", 5, "monitor.keep_days: got 0, expected a number >= 1"),
+        ("monitor:\n  psi: 0.5\n", 4, "monitor: psi_strong 0.2 is under psi 0.5"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(tmp_path: Path, block: str, line: int, words: str) -> None:
@@ -30,7 +30,7 @@ def test_what_cannot_be_meant_is_refused(tmp_path: Path, block: str, line: int, 
 
 def test_a_schedule_may_be_none_and_a_time_zone_any_of_the_database(tmp_path: Path) -> None:
     path = tmp_path / "project.yaml"
-    path.write_text(f"{SPEC}watch:\n  schedule: null\nretrain:\n  schedule: 0 3 * * MON\n  timezone: Asia/Tokyo\n")
+    path.write_text(f"{SPEC}monitor:\n  schedule: null\nretrain:\n  schedule: 0 3 * * MON\n  timezone: Asia/Tokyo\n")
     spec = read_spec(path)
-    assert spec.watch.schedule is None
+    assert spec.monitor.schedule is None
     assert (spec.retrain.schedule, spec.retrain.timezone) == ("0 3 * * MON", "Asia/Tokyo")

@@ -1,11 +1,11 @@
 from models.monitoring.report import Correlation, MonitoringReport
-from models.project_spec.watch_and_retrain import Monitor
-from models.report.watching import ADVICE, render_watching
+from models.project_spec.monitor_and_retrain import Monitor
+from models.report.monitoring import ADVICE, render_monitoring
 from tests.unit.models.monitoring.conftest import DAY, breach, decayed, drift, well, window
 
 
 def test_a_champion_that_does_well() -> None:
-    page = render_watching(well().model_copy(update={"reason": "nothing unusual"}), Monitor())
+    page = render_monitoring(well().model_copy(update={"reason": "nothing unusual"}), Monitor())
     assert "Nothing unusual" in page
     assert 'class="light green"' in page
     assert "<script" not in page
@@ -28,7 +28,7 @@ def test_what_is_wrong_comes_first_with_what_to_do() -> None:
             "notes": ["A note."],
         }
     )
-    page = render_watching(told, Monitor())
+    page = render_monitoring(told, Monitor())
     assert 'class="light red"' in page
     assert ADVICE["broken_data"].split("`")[0] in page
     for words in ("A note.", "drifts far", "seasonal", "temp, dewp", "0.63 to 0.67", "0.72 to 0.74", "&lt;b&gt;"):
@@ -37,7 +37,7 @@ def test_what_is_wrong_comes_first_with_what_to_do() -> None:
 
 
 def test_nothing_predicted_yet_and_a_window_that_fills() -> None:
-    empty = MonitoringReport(project="new", at=3 * DAY, reason="there is no champion to watch")
-    assert "There is no champion to watch" in render_watching(empty, Monitor())
+    empty = MonitoringReport(project="new", at=3 * DAY, reason="there is no champion to monitor")
+    assert "There is no champion to monitor" in render_monitoring(empty, Monitor())
     filling = empty.model_copy(update={"windows": [window(0, whole=False)], "champion": "1"})
-    assert "fills" in render_watching(filling, Monitor())
+    assert "fills" in render_monitoring(filling, Monitor())

@@ -1,0 +1,57 @@
+"""Names are the field's terms: one word for one thing, and one thing for one word."""
+
+import ast
+import re
+from collections import defaultdict
+from pathlib import Path
+
+FORBIDDEN = {
+    "asked", "asking", "begun", "beside", "board", "book", "bringing", "buckets", "courier", "door", "doors",
+    "follower", "found", "gang", "given", "kept", "lookout", "nursery", "passage", "pulse", "refusals",
+    "rehearsal", "returning", "said", "shelf", "speaks", "standing", "stretch", "taking", "tied", "told", "wishes",
+}  # fmt: skip
+"""Names of files and classes that say what was done to a thing, or an image, where the field has a term."""
+
+
+def classes(root: Path, path: Path) -> list[str]:
+    return [node.name for node in ast.parse((root / path).read_text()).body if isinstance(node, ast.ClassDef)]
+
+
+def test_no_file_or_class_has_a_private_word_for_a_name(root: Path, modules: list[Path]) -> None:
+    named = {str(path): {path.stem, *(name.strip("_").lower() for name in classes(root, path))} for path in modules}
+    assert {path: sorted(names & FORBIDDEN) for path, names in named.items() if names & FORBIDDEN} == {}
+
+
+def test_no_two_public_classes_share_a_name(root: Path, modules: list[Path]) -> None:
+    places = defaultdict(list)
+    for path in modules:
+        for name in classes(root, path):
+            if not name.startswith("_"):
+                places[name].append(str(path))
+    assert {name: where for name, where in places.items() if len(where) > 1} == {}
+
+
+def test_names_of_ours_in_strings_exist(root: Path, modules: list[Path]) -> None:
+    """A module or file of ours that a string names is there: programs are started, and pages point, by such names."""
+    dotted = re.compile(r"\b(?:models|tasks|flows)(?:\.[a-z_]\w*)+")
+    paths = re.compile(r"(?<![\w/])(?:models|tasks|flows|infra|docs)(?:/[\w.-]+)+\.(?:py|json|md|yaml)\b")
+    missing = []
+    for path in modules:
+        for node in ast.walk(ast.parse((root / path).read_text())):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                names = [*dotted.findall(node.value)]
+                missing += [f"{path}: {name}" for name in names if not is_there(root, name)]
+                missing += [f"{path}: {name}" for name in paths.findall(node.value) if not (root / name).exists()]
+    assert missing == []
+
+
+def is_there(root: Path, dotted: str) -> bool:
+    """Whether a dotted name is a module of ours, or something that a module defines."""
+    parts = dotted.split(".")
+    for count in range(len(parts), 0, -1):
+        place = root.joinpath(*parts[:count])
+        module = place.with_suffix(".py")
+        if place.is_dir() or module.is_file():
+            rest = parts[count : count + 1]
+            return not rest or (module.is_file() and re.search(rf"\b{rest[0]}\b", module.read_text()) is not None)
+    return False
