@@ -20,6 +20,10 @@ from models.files import SPEC_FILE, read_json, storing
 
 HOME = "LOOPLINE_HOME"
 STATE = ".loopline"
+LAYOUT_FILE = "layout"
+LAYOUT = "2"
+"""Raised whenever files of the state folder change their names or meaning: there is no other way between versions."""
+IGNORE_FILE = ".gitignore"
 CLONE = Path(__file__).resolve().parents[2]
 
 
@@ -34,19 +38,30 @@ class Workspace:
         """The workspace of LOOPLINE_HOME, else of the nearest folder above `start` that is one, else the clone.
 
         Raises:
-            UsageError: LOOPLINE_HOME names no folder.
+            UsageError: LOOPLINE_HOME names no folder, or another version of Loopline made the workspace.
         """
         named = os.environ.get(HOME)
         if named:
             root = Path(named).expanduser().resolve()
             if not root.is_dir():
                 raise UsageError(f"{HOME}: got {named}, which is no folder: make it, or correct the variable")
-            return cls(root)
+            return cls(root)._checked()
         here = (start or Path.cwd()).resolve()
         for folder in (here, *here.parents):
             if (folder / STATE).is_dir() or (folder / "projects").is_dir():
-                return cls(folder)
-        return cls(CLONE)
+                return cls(folder)._checked()
+        return cls(CLONE)._checked()
+
+    def _checked(self) -> Workspace:
+        """Itself, if its state has the layout that this program reads and writes; a new one has none yet."""
+        path, made = self.state / LAYOUT_FILE, (self.state / IGNORE_FILE).exists()
+        layout = path.read_text().strip() if path.exists() else "1"
+        if made and layout != LAYOUT:
+            raise UsageError(
+                f"{self.state}: has layout {layout}, expected {LAYOUT}: another version of Loopline made it. "
+                "Move the folder away and run again, or go back to that version: nothing in it was changed"
+            )
+        return self
 
     @property
     def state(self) -> Path:
@@ -77,8 +92,9 @@ class Workspace:
         with storing(self.state):
             for folder in (self.state, self.cache, self.locks):
                 folder.mkdir(parents=True, exist_ok=True)
-            ignore = self.state / ".gitignore"
+            ignore = self.state / IGNORE_FILE
             if not ignore.exists():
+                (self.state / LAYOUT_FILE).write_text(f"{LAYOUT}\n")
                 ignore.write_text("*\n")  # a workspace may be a git repository without our own .gitignore
 
     def project(self, name_or_path: str) -> Project:

@@ -15,7 +15,7 @@ from rich.table import Table
 
 from tests.bench import loop
 
-PARTS = ("command", "loop", "search", "training", "engine", "watching", "platform", "history", "serving")
+PARTS = ("command", "loop", "search", "training", "engine", "monitoring", "platform", "history", "serving")
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ def engine_figures() -> list[Figure]:
     ]
 
 
-def watching_figures() -> list[Figure]:
+def monitoring_figures() -> list[Figure]:
     """A window of 1e7 predictions of 13 features."""
     from tests.bench import monitoring
 
@@ -207,7 +207,7 @@ def main() -> None:
             "search": lambda: search_figures(place),
             "training": training_figures,
             "engine": engine_figures,
-            "watching": watching_figures,
+            "monitoring": monitoring_figures,
             "platform": lambda: platform_figures(place),
             "history": lambda: history_figures(place),
             "serving": lambda: serving_figures(place),
