@@ -1,4 +1,4 @@
-"""Starting a loop from the command line: the Prefect server beside the first imports, then the flow."""
+"""Runs the `train` flow from the command line; the Prefect server starts during the first imports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Watching: one look at what the champion predicted since the last one, and what was found on the run's page."""
+"""The `monitor` flow: one monitoring run, its state, and its artifacts on Prefect's page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Retraining: a signal is weighed by the policy; a loop is carried round, a person is asked, or it is said why not."""
+"""The `retrain` flow: the policy weighs a signal, then a loop runs, a person is asked, or the reason is logged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Signatures of registered versions: who knows the key can tell that one who knew it registered their files.
+"""Signatures (HMAC) of registered versions: only who knows the key can have registered these files.
 
 Hashes alone show that files are those that the registry names; a signature shows that the registry was not made to
 name others.

@@ -1,4 +1,4 @@
-"""Showing what the planner found: one line a plan, the one to take, and how to take it."""
+"""Prints the planner's result: one line a plan, the recommended plan, and how to use it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a loop is seen while it runs: a live display in a terminal, else plain lines, Prefect's log in a worker."""
+"""Progress of a loop: a live display in a terminal, plain lines elsewhere, Prefect's log in a worker."""
 
 from __future__ import annotations
 

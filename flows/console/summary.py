@@ -1,4 +1,4 @@
-"""Looking at what a loop did: the summary at its end, and its artifacts on Prefect's page."""
+"""The summary of a loop: printed at its end, and published as artifacts on Prefect's page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The platform brought up and taken down: services, then deployments; running loops first settled."""
+"""Starts and ends the platform: services first, then deployments; running loops are settled before."""
 
 from __future__ import annotations
 

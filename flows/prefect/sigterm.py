@@ -1,4 +1,4 @@
-"""A SIGTERM that is neither lost nor met at a bad moment.
+"""SIGTERM handling: a signal is neither lost nor handled at a bad moment.
 
 Our program and Prefect turn it into an exception wherever the main thread happens to be. Some places do not bear that,
 each met by one of some hundred. Where Python drops exceptions (`__del__`, callbacks of weak references) the loop went

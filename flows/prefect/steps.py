@@ -1,4 +1,4 @@
-"""A step of the loop as a Prefect task: retries where the world may mend, `Cached` where the record stands."""
+"""A step of the loop as a Prefect task: retries where a retry can help, `Cached` where the record exists."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A replayed champion's predictions watched: the live windows, checks and signals, at a moment of the past."""
+"""Monitoring in a backtest: the live windows, checks and signals, at a moment of the past."""
 
 from __future__ import annotations
 

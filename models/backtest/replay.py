@@ -62,7 +62,7 @@ class ReplayBackend(Protocol):
         ...
 
     def monitor(self, model: str, since: Period, now: Period, labelled: int) -> list[Signal]:
-        """What watching `model` finds at the end of `now`, in the periods from `since` on in which it served.
+        """What monitoring `model` finds at the end of `now`, in the periods from `since` on in which it served.
 
         Of the labels, those of the first `labelled` rows are known.
         """

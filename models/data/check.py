@@ -1,4 +1,4 @@
-"""Does the raw table hold what the spec names, and the types it held before?"""
+"""Data validation of the raw table's schema: the columns that the spec names, with their former types."""
 
 from __future__ import annotations
 

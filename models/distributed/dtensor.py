@@ -1,4 +1,4 @@
-"""Tensors that are spread over ranks, seen as one: the norm of all gradients, the groups of an optimiser."""
+"""DTensors: the norm of gradients that are sharded over ranks, and the groups of an optimiser."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ranks of a gang as torch's named device mesh. Every process group of the engine is a view of it."""
+"""The ranks of a job as torch's named device mesh. Every process group is a view of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which example is seen when, and by which rank: a function of (seed, epoch, position) alone.
+"""Sample order: which example is seen when, by which rank; a function of (seed, epoch, position) alone.
 
 Nothing is remembered between steps, so a run taken up at any step, on any number of ranks, sees what it would have
 seen: every example once an epoch, none twice.

@@ -1,4 +1,4 @@
-"""The arithmetic that the spec asks for, and the scaling that keeps small gradients in half precision."""
+"""Precision: autocast by the spec, and the loss scaling that fp16 needs."""
 
 from __future__ import annotations
 

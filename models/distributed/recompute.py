@@ -1,4 +1,4 @@
-"""What is done to each block before it is sharded: activations forgotten and computed again, and compiling."""
+"""Activation checkpointing and compiling of each block, before it is sharded."""
 
 from __future__ import annotations
 

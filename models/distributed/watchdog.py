@@ -1,4 +1,4 @@
-"""Who holds up the others: each rank says in the store how far it is, so that the one behind can be named.
+"""The watchdog: each rank reports its progress, so that the rank that holds up the others is named.
 
 A rank that stands still, in its own code or in a stopped process, makes its peers wait inside a collective, whose own
 timeout names nobody. A thread here, which no collective blocks, speaks for the rank and looks at the others.

@@ -1,4 +1,4 @@
-"""Smaller variants of an exported model: made, measured on validation rows, and the one that pays put in its place."""
+"""Builds smaller variants of a model, measures them on validation rows, and picks the one to serve."""
 
 from __future__ import annotations
 

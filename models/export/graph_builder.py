@@ -1,4 +1,4 @@
-"""A stretch of an ONNX graph while it is being written: nodes and constants under one prefix."""
+"""A graph builder: nodes and constants of one part of an ONNX graph, under one prefix."""
 
 from __future__ import annotations
 

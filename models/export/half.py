@@ -1,4 +1,4 @@
-"""Weights in half precision: half the file, computed in single precision all the same.
+"""fp16 weights: half the file, computed in single precision all the same.
 
 ONNX Runtime has no half-precision arithmetic for most operators on a CPU and would convert around each of them, at
 every call. Weights that are widened once, when the file is loaded, cost a call nothing.

@@ -1,4 +1,4 @@
-"""Weights, and products of matrices, in eight bits: by ONNX Runtime's own quantisation, within the net alone.
+"""int8 weights and matrix products, by ONNX Runtime's own quantisation, in the net alone.
 
 Preparation and head are left as they are: what a column means and how exact a probability is told do not change.
 """

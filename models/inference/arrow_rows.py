@@ -1,4 +1,4 @@
-"""Rows as somebody gives them to a served model: checked against its schema, and made into what its graph takes."""
+"""Arrow rows for a model: checked against its schema, and made into the inputs of its graph."""
 
 from __future__ import annotations
 

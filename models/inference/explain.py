@@ -1,4 +1,4 @@
-"""Why a row is answered as it is: what each column contributes to the answer, by Shapley values estimated in one call.
+"""Explanations: what each column contributes to a prediction, by Shapley values estimated in one call.
 
 A column contributes what the answer changes by when the column's value takes the place of a background row's, in the
 mean over orders in which columns do so and over background rows. The contributions of a row add up to its answer less

@@ -1,4 +1,4 @@
-"""How well is a text foretold: bits a character, of a model, of doing next to nothing, and of a compressor.
+"""Metrics of language models: bits a character, of a model, of a baseline, and of a compressor.
 
 Legend: target (window, position) code points; prediction (window, position) the bits that each cost, which is
 -log2 of the chance that the model gave it; weight (window,) >= 0 or None for all ones.

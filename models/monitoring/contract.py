@@ -1,4 +1,4 @@
-"""What a model was promised of its input: ranges, missing values, known categories. Broken, somebody must look at once.
+"""The data contract: ranges, missing values and known categories that the model was promised.
 
 Ranges are those that the spec's expectations give; else the training range and as much again on either side, for a
 new record is no mistake but a thousand times it is. Columns declared seasonal have no range but a declared one.

@@ -1,4 +1,4 @@
-"""The predictions of a window one by one, as far as labels need them: a key of the id, what was said, what came true.
+"""Predictions of a window one by one, as far as labels need them: key, score, label.
 
 Windows of up to 50,000 predictions are kept whole; of larger ones a sample that the ids' hashes choose, so that a
 label finds its prediction, or is known to belong to none of the sample.

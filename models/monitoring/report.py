@@ -1,4 +1,4 @@
-"""What watching found, window by window: plain data that triggers, backtest and pages read.
+"""The monitoring report, window by window: plain data for triggers, backtest and pages.
 
 The checks stand in the order of what they are worth (docs/guides/monitoring.md): broken contract, realised metric,
 estimated metric, drift of the predictions, drift of the features. Only the first, the second and the fourth can ask

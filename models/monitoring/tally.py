@@ -1,4 +1,4 @@
-"""What is kept of predictions when the rows are gone: counts of each column and score, merged by addition."""
+"""Counts of predictions, kept when the rows are gone: for each column and score, merged by addition."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Windows fill as predictions arrive: so many of one version, one after the other, counted hour by hour.
+"""Windows of predictions: so many of one version, one after the other, counted hour by hour.
 
 The order is that in which they were logged, not that of their times: a clock that goes back gives a window that begins
 earlier, never one that is counted again.

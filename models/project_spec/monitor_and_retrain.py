@@ -1,4 +1,4 @@
-"""The blocks that keep a promoted model good: how it is watched, and when another loop is run."""
+"""The blocks `monitor` and `retrain` of a spec."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the ranks of a gang are arranged: arithmetic on the spec and the world size alone, so that it needs no torch."""
+"""Parallel dimensions: how ranks are arranged, by the spec and the world size alone, without torch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a promoted version is let in by the server, and when its place is taken back."""
+"""Release rules of a spec: how a promoted version is let in, and when the server rolls it back."""
 
 from __future__ import annotations
 

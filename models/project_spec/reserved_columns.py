@@ -1,4 +1,4 @@
-"""Reserved columns."""
+"""Names of the columns that Loopline adds to prepared data; data may not use them."""
 
 from __future__ import annotations
 

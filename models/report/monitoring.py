@@ -1,4 +1,4 @@
-"""The page of a watched model: traffic light, metric over time, drift of predictions and features, what to do."""
+"""The monitoring page: traffic light, metric over time, drift of predictions and features, advice."""
 
 from __future__ import annotations
 

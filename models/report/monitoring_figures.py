@@ -1,4 +1,4 @@
-"""Pictures of a watched model over its windows; each function gives the bytes of one SVG."""
+"""Figures of monitoring, over the windows; each function gives the bytes of one SVG."""
 
 from __future__ import annotations
 

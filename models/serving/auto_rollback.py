@@ -1,4 +1,4 @@
-"""Whether a version's place is taken back: too many errors, too slow, or its realised metric fell."""
+"""Automatic rollback: too many errors, too slow, or a realised metric that fell."""
 
 from __future__ import annotations
 

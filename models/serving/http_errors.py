@@ -1,4 +1,4 @@
-"""What a server says no to. Each protocol words a refusal its own way; none says more than the message.
+"""Request errors of a server. Each protocol words them its own way; none says more than the message.
 
 | status | when |
 |---|---|

@@ -1,4 +1,4 @@
-"""Records of a served log: one a request, as JSON; what is left out by the spec is never written.
+"""Records of the prediction log: one a request, as JSON; what the spec leaves out is never written.
 
 `{"ids", "at", "version", "score" | "scores", "names", "numbers", "texts", "raw", "pictures", "given"}`: a predicted
 request. `numbers` are those of the inputs called `names`, one column after the other; the rest are columns by name.

@@ -1,6 +1,6 @@
-"""Which versions answer: the one document that all processes of a server follow.
+"""The release plan: the one document by which all processes of a server choose a version.
 
-The follower alone writes it, after it has checked the files; workers load what it names, and pick by it.
+The controller alone writes it, after it has checked the files; workers load what it names, and pick by it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the spec that a version was made by asks of its server."""
+"""Serve rules: what the spec of a version asks of its server."""
 
 from __future__ import annotations
 

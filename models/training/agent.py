@@ -1,4 +1,4 @@
-"""How a job runs in children of the nursery: alone, or as a gang under torch's elastic agent.
+"""Runs a job in children of the fork server: alone, or as ranks under torch's elastic agent.
 
 Messages to the caller: ("start", pid), answered by the number of restarts so far; ("epoch", pid, Epoch), answered by
 (pid, go on); ("result", Result); ("error", type, text, traceback); ("failed", text). The end is the end of the stream.

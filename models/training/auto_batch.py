@@ -1,4 +1,4 @@
-"""The batch that fits: doubled until memory runs out or nothing is gained, halved when even the first is too much."""
+"""Automatic batch size: doubled until memory runs out or nothing is gained, halved where the first is too much."""
 
 from __future__ import annotations
 

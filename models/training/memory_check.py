@@ -1,4 +1,4 @@
-"""Refusing a plan that cannot fit, before memory is taken for it, with what would fit."""
+"""The memory check: refuses a plan that cannot fit before memory is taken, and says what would fit."""
 
 from __future__ import annotations
 

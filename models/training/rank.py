@@ -48,7 +48,7 @@ def run_job(
         report: Called on rank 0 after every epoch, says whether to go on. An epoch may be reported twice when the
             process was killed in between.
         world: This rank's view of its peers; by default there are none.
-        restarts: How often the gang was started again.
+        restarts: How often the rank pool was started again.
 
     Raises:
         TrainingError: The loss is not finite, or the folder belongs to another job.
@@ -89,7 +89,7 @@ def run_job(
 
 
 def join_world(job: TrainingJob, on_hang: OnHang) -> World:
-    """Become a rank of the gang whose place in the environment torch's elastic agent has set.
+    """Become a rank of the rank pool whose place in the environment torch's elastic agent has set.
 
     Args:
         job: What will be trained.

@@ -1,4 +1,4 @@
-"""What one rank holds while it trains: made anew from the job alone, then put where the last checkpoint stood."""
+"""The training session of one rank: made from the job alone, then restored from the last checkpoint."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a spec, a user's code and the header of the data decide together, looked at before anything costly runs."""
+"""Checks of a spec, the user's code and the data's header together, before anything costly runs."""
 
 from __future__ import annotations
 

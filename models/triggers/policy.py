@@ -1,4 +1,4 @@
-"""The policy that weighs a signal: whether a loop is begun, a person is asked, or nothing is done, and why.
+"""The trigger policy: weighs a signal and decides to retrain, to ask a person, or to wait, with reasons.
 
 Pure, so that the live triggers and the replayed past decide by the very same function.
 """

@@ -1,4 +1,4 @@
-"""What asks for a loop, what was decided, and what the policy needs to know of the past.
+"""Signals that ask for a loop, decisions about them, and the history that a policy needs.
 
 The same three things whether the clock is the wall's (triggers) or the data's (backtest).
 """

@@ -1,4 +1,4 @@
-"""Columns of text that are numbers but for a few cells: mostly a mistake in the data, which nothing else tells."""
+"""Mixed-type columns: text that is a number but for a few cells, mostly a mistake in the data."""
 
 from __future__ import annotations
 

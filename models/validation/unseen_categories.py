@@ -1,4 +1,4 @@
-"""Categories of which training has none: what the held-out rows say of such a column, the model cannot have learnt."""
+"""Unseen categories: values of the held-out rows that no training row has."""
 
 from __future__ import annotations
 

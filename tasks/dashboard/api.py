@@ -1,4 +1,4 @@
-"""What programs send: labels, and wishes to retrain. Each call carries the token, on loopback too: a page cannot.
+"""The dashboard's API: labels, and requests to retrain. Every call needs the token, on loopback too.
 
 pyarrow is imported at the first labels, not before: a server that only shows pages stays small.
 """

@@ -1,4 +1,4 @@
-"""What a person asks of the platform: that a project is retrained, or an answer to what a run waits for."""
+"""Approvals and requests of a person: retrain a project, or answer a run that waits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The buttons: each asks again on a page of its own, then acts, and says what came of it.
+"""Actions of the dashboard: each is confirmed on a page of its own, carried out, and its result shown.
 
 What the page showed travels with the form (the champion, the version): if somebody moved the champion meanwhile, the
 compare-and-swap of the registry refuses.

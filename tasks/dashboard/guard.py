@@ -1,4 +1,4 @@
-"""What stands before every page: Host, size, login, and the headers of each answer."""
+"""Middleware of the dashboard: Host check, size limit, login, and response headers."""
 
 from __future__ import annotations
 

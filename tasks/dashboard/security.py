@@ -1,4 +1,4 @@
-"""Who may ask: the token, the session, a form's own token, and which Host names are ours.
+"""Access rules of the dashboard: token, session, form token, and the Host names that are ours.
 
 A page in another tab may send forms to an address on this machine, and a name that it owns may be made to resolve here
 (DNS rebinding). So each form carries a token of its own, API calls carry the bearer token even on loopback, and a Host

@@ -1,4 +1,4 @@
-"""Garbage is collected in a thread of its own, so that an event loop never waits for what a finalizer waits for.
+"""Garbage collection in a thread of its own, so that a finalizer that waits never blocks an event loop.
 
 sqlite3 resets an unfinished cursor as it is collected, and for that waits until its connection is idle. That
 connection may be waiting for a lock which the event loop would give back with its next step, and the loop's thread,

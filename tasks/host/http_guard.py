@@ -1,4 +1,4 @@
-"""Who may knock: the workspace's token, which Host names are a server's own, and what only this machine reaches.
+"""HTTP guard: the workspace's tokens, a server's own Host names, and addresses of this machine alone.
 
 A name that somebody else owns may be made to resolve here (DNS rebinding), so a Host that is not ours is refused.
 """

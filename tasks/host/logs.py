@@ -1,4 +1,4 @@
-"""A log of JSON: one line a record, for programs that collect logs."""
+"""JSON logs: one line a record, for programs that collect logs; repeated trouble once a minute."""
 
 from __future__ import annotations
 

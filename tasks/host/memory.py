@@ -1,4 +1,4 @@
-"""Giving memory back between steps: their tables are gone, the allocators' hold is not."""
+"""Returns freed memory to the system between steps, for the allocators keep it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The secret of the workspace's own servers: without it any page and any local user could run commands here.
+"""Access to the workspace's own servers: their secret, and the environment that carries it.
 
 Prefect's API creates runs with commands of the caller's choice, and MLflow's and Optuna's pages rename and delete what
 was made. Each asks for the secret. Prefect's (`tasks/prefect/secured_server.py`) also answers no

@@ -1,4 +1,4 @@
-"""What came at a project's source since it was last read, without reading it.
+"""New data at a project's source: detected without reading the source.
 
 | source | is compared by |
 |---|---|

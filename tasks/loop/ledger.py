@@ -1,4 +1,4 @@
-"""The ledger of a project: which work is done, by the records alone, and what would run now."""
+"""The step cache of a project: which steps are done, by their records, and what would run now."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One trip round: its id, its lock, its records, and how a step is carried out exactly once."""
+"""One loop: its id, its lock, its records, and how each step is carried out exactly once."""
 
 from __future__ import annotations
 

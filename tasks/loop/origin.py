@@ -1,4 +1,4 @@
-"""The weights that `train.start` begins with: the version that the step's key names, brought here and verified."""
+"""Initial weights for `train.start`: the version that the step's key names, downloaded and verified."""
 
 from __future__ import annotations
 

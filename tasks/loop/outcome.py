@@ -1,4 +1,4 @@
-"""How a loop ended: its line in the project's history, and the event that tells it."""
+"""The outcome of a loop: its line in the project's history, and its event."""
 
 from __future__ import annotations
 

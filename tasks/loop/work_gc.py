@@ -1,4 +1,4 @@
-"""Forgetting what old loops left on this disk: work that none has used for long, and logs that were delivered.
+"""Garbage collection of old loops: step folders that were not used for long, and delivered logs.
 
 Versions (MLflow), data (DVC) and records stay. A step whose work is gone is carried out again if it is asked for.
 """

@@ -1,4 +1,4 @@
-"""Carries a loop's outbox to MLflow: in order, in batches, idempotently; what cannot be carried now waits."""
+"""Exports a loop's outbox to MLflow: in order, in batches, idempotently; what cannot be sent now waits."""
 
 from __future__ import annotations
 

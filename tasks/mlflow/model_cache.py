@@ -1,4 +1,4 @@
-"""Versions as files of this machine: fetched once, every file checked each time, there while the registry is away."""
+"""The model cache: files of versions, downloaded once, verified each time, there while the registry is away."""
 
 from __future__ import annotations
 

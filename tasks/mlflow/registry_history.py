@@ -1,4 +1,4 @@
-"""All that a page says of a project's registered model in one look: who holds which place, since when, judged how.
+"""The history of a registered model: which version held which alias, since when, and its verdict.
 
 Like `registry_view` it imports no MLflow where the registry is the local file or a server.
 """

@@ -1,4 +1,4 @@
-"""A quick look into the model registry without importing MLflow: aliases and tags, from the local file or over REST.
+"""Reads aliases and tags of the registry without importing MLflow: from the local file, or over REST.
 
 Importing MLflow costs more than a second; a loop with nothing to do, and every plan, must not pay it.
 """

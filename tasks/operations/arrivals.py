@@ -1,4 +1,4 @@
-"""New data: what came at a project's source, or in labels, is told as an event that may begin a loop."""
+"""New data and new labels, sent as an event that may start a loop."""
 
 from __future__ import annotations
 

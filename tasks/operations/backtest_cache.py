@@ -1,4 +1,4 @@
-"""Trainings, predictions and verdicts of a backtest: made once, kept by what decides them, taken up again after a kill.
+"""The backtest cache: trainings, predictions and verdicts, made once and kept by what decides them.
 
 <state>/backtest/
     models/KEY/         one training: prepared/ (rows and statistics of what was known), model.onnx, trained.json
@@ -6,7 +6,7 @@
     scores/KEY.npz      the metric of these, plain and resampled
     verdicts/KEY.json   one challenger against one champion
     references/KEY.json what a model's windows are compared with
-    windows/KEY.json    what watching found in one window of predictions
+    windows/KEY.json    what monitoring found in one window of predictions
 All of it may be deleted at any time; it is made again.
 """
 

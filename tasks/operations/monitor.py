@@ -1,4 +1,4 @@
-"""Watch: what came in since the last look is counted, the windows that changed are judged, and everybody is told."""
+"""A monitoring run: counts new predictions, judges the windows that changed, reports the result."""
 
 from __future__ import annotations
 

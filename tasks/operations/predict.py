@@ -1,4 +1,4 @@
-"""Batch prediction: rows of files in, one Parquet file of predictions out, each row logged once for watching.
+"""Batch prediction: rows of files in, one Parquet file of predictions out, each row logged once for monitoring.
 
 The work is cut into parts. A finished part stays in `batch/<work>/` of the project's state until the output is whole,
 so a run that was killed goes on after its last part. What a file's rows are called and whether they were logged goes by

@@ -1,4 +1,4 @@
-"""Ask: the unlabelled predictions whose labels would teach the model most, for a person to label."""
+"""Suggests labels: the unlabelled predictions whose labels would teach the model most."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Flow runs whose process is gone: Prefect's server goes on listing them as running, so the next worker takes them up.
+"""Flow runs that a dead process left: Prefect lists them as running, so the next worker takes them up.
 
 A loop that is run again goes on where it was: finished steps stand by their records, training by its checkpoints.
 """

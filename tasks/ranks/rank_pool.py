@@ -1,4 +1,4 @@
-"""Starting jobs from a process that has not imported torch, and never leaving one behind."""
+"""The rank pool: starts training jobs from a process without torch, and never leaves a rank behind."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class _ForkServerKilledError(TrainingError):
 
 @dataclass
 class _RankProcess:
-    """A child of the nursery and this side of its connections."""
+    """A child of the fork server and this side of its connections."""
 
     pid: int
     connections: list[Connection]
@@ -192,7 +192,7 @@ class RankPool:
             self._drop_nursery()
 
     def _start(self, target: str, arguments: tuple[Any, ...], count: int) -> _RankProcess:
-        """A child with so many connections. A nursery that is killed meanwhile is replaced: the job is not to blame."""
+        """A child with so many connections. A fork server that is killed meanwhile is replaced."""
         for _ in range(_NURSERIES - 1):
             with contextlib.suppress(_ForkServerKilledError):
                 return self._start_once(target, arguments, count)
@@ -232,7 +232,7 @@ class RankPool:
         return self._exchange(self._ensure_nursery(), request, descriptors)
 
     def _exchange(self, sock: socket.socket, request: tuple[Any, ...], descriptors: tuple[int, ...]) -> Any:
-        """Ask the nursery behind the socket, and no other: only it knows its children."""
+        """Ask the fork server behind the socket, and no other: only it knows its children."""
         try:
             send(sock, request, descriptors)
             return receive(sock)[0]
@@ -245,7 +245,7 @@ class RankPool:
             ) from error
 
     def _code_of_nursery(self) -> int | None:
-        """How the nursery ended; its connection closes a moment before."""
+        """How the fork server ended; its connection closes a moment before."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             return self._nursery.wait(_ENDING_S) if self._nursery else None
         return None

@@ -1,4 +1,4 @@
-"""Training on several machines: the door through which they come to a job, and what those do that come.
+"""Rendezvous of several machines: the server through which nodes join a job, and what a node does.
 
 The machine that runs the loop leads: it keeps the meeting place, writes, and reports. Another one is told the job as
 plain data when it knows the token (HMAC, as `multiprocessing.connection` does it; what follows is not encrypted, and
@@ -216,7 +216,7 @@ def attend(ranks: Iterable[Connection], host: Connection) -> bool:
 
 
 def versions() -> dict[str, str]:
-    """What must be the same on all machines of a gang: torch, and the code of Loopline."""
+    """What must be the same on all machines of a rank pool: torch, and the code of Loopline."""
     models = Path(__file__).resolve().parents[2] / "models"
     digest = hashlib.sha256()
     for path in sorted(models.rglob("*.py")):

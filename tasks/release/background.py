@@ -1,4 +1,4 @@
-"""What is done for a release by other processes: telling the registry of a return, answering as a shadow."""
+"""Background processes of a release: the rollback job, and shadows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The follower: watches the registry, brings a version here, checks it, has every worker load it, and swaps.
+"""The release controller: watches the registry, downloads and checks a version, loads it everywhere, swaps.
 
 One thread a project, in the process that the workers belong to. Of several servers of one workspace one leads.
 """

@@ -1,4 +1,4 @@
-"""Versions brought to this machine for serving, checked file by file, and tried out before anybody is answered by them.
+"""Model download for serving: every file is verified, then a smoke test runs before any request.
 
 What needs MLflow, and what might not survive an attempt, is done by processes that live as long as that takes.
 """

@@ -1,4 +1,4 @@
-"""The shelf: the versions that one worker has loaded, kept as the release says."""
+"""The loaded versions of one worker, kept as the release plan says."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class LoadedVersions:
         tally["slow"] += limit is not None and row_s * 1e3 > limit
 
     async def follow(self) -> None:
-        """Keep up with the follower, until cancelled."""
+        """Keep up with the controller, until cancelled."""
         looks = 0
         try:
             while True:

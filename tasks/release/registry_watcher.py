@@ -1,4 +1,4 @@
-"""The lookout: who is champion by the registry, asked as often as need be and as cheaply as can be."""
+"""The registry watcher: polls who is champion, as rarely and as cheaply as possible."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The guard: sees how the versions do that took a place, and says when one should give it back."""
+"""The rollback guard: watches versions that were promoted or canaried, and says when to roll back."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Where the follower and the workers of a project meet: files of its `serving/` folder, and eight shared bytes.
+"""Shared release state of the controller and its workers: files in `serving/`, and eight shared bytes.
 
-release.json      what answers, written by the follower alone
+release.json      what answers, written by the controller alone
 next.json         what shall answer next: workers load it and say so
 workers/          what each worker holds, what failed it, and how its versions did
-nudge             there when the follower is to look at once
+nudge             there when the controller is to look at once
 switch            the generation that answers, mapped into every worker
 
 A swap is two steps: every worker that lives loads `next.json`; then the release is written and the switch is set. A
@@ -112,7 +112,7 @@ class SharedReleaseState:
         self.give_up()
 
     def nudge(self) -> None:
-        """Have the follower look at once."""
+        """Have the controller look at once."""
         self._nudge_path.touch()
 
     def was_nudged(self) -> bool:

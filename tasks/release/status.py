@@ -1,4 +1,4 @@
-"""How a release stands, as a person sees it: who answers what share, how each version does, what a shadow says."""
+"""Release status for a person: traffic shares, the health of each version, the shadow's result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may ask, for every protocol: Host, token, rate. HTTP asks by way of `tasks.serve.middleware`, gRPC calls `admit`.
+"""Access control for every protocol: Host, token, rate limit. HTTP uses the middleware, gRPC calls `admit`.
 
 On loopback nobody else can reach the server, and no token is asked, unless the platform runs it. Elsewhere each request
 bears one, unless the server's TLS demands a certificate of its clients. A request that a proxy passed on comes from

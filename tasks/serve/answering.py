@@ -1,4 +1,4 @@
-"""One way for every protocol: pick the version, read the rows as it takes them, answer, write down, hand back."""
+"""Prediction for every protocol: pick the version, read the rows, predict, log, return."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The application of one worker: addresses, and what answers them."""
+"""The HTTP application of one worker: its routes."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def application() -> ASGIApp:
 
 
 def behind_door(app: Starlette, settings: ServerSettings) -> ASGIApp:
-    """An application with what stands before it: access, limits, metrics, the log, the short way."""
+    """An application with what stands before it: access, limits, metrics, the log, the fast path."""
     return ServerMiddleware(app, _state(app), ways({**scoring.CALLS, **open_inference.CALLS}, settings.projects))
 
 

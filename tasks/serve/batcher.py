@@ -1,4 +1,4 @@
-"""The engine: who is answered when. A quick call is made at once; a slow one queues for a thread of its own.
+"""Dynamic batching and backpressure: a quick call runs at once; a slow one queues for a thread of its own.
 
 There is no timer: the thread takes all that queued for a model while it was busy as one batch, so a lone caller never
 waits for company. Models take turns. A call in the event loop saves the hand-over (0.1 ms), and holds up the others

@@ -1,4 +1,4 @@
-"""A prediction that is asked for over HTTP, and what is said: the same whichever way it came in."""
+"""Requests and responses of a prediction over HTTP, the same for the normal and the fast path."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The compactor beside a server: a process of its own, as the serving ones import no Arrow; kept alive."""
+"""The compactor beside a server: a process of its own, because the workers import no Arrow; kept alive."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A connection that does not wait for ever: slow heads and bodies, endless heads, too many connections at once.
+"""Connection limits: timeouts for slow heads and bodies, endless heads, too many connections at once.
 
 When there are too many, those that have waited longest for their caller are closed, of the address that has most; one
 that finds no room still gets answers to probes. uvicorn ends only connections that are idle between requests. What it
@@ -187,7 +187,7 @@ class Connection(FastPath):
             self._refuse(408, f"the request did not arrive within {allowed_s:.0f} s")
 
     def _has_been_idle(self, now: float) -> bool:
-        """Since an answer the short way; after others a timer of uvicorn's runs."""
+        """Since an answer by the fast path; after others a timer of uvicorn's runs."""
         if self._is_under_way() or self.timeout_keep_alive_task is not None:
             return False
         return self.answered_at is not None and now - self.answered_at > self.timeout_keep_alive

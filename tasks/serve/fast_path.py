@@ -1,4 +1,4 @@
-"""The short way: a small prediction that arrived whole is answered where it was read, with one write.
+"""The fast path: a small prediction that arrived whole is answered where it was read, with one write.
 
 The long way is uvicorn's: a cycle, a task, an application with messages in both directions. For a small model that
 costs more than the answer (`docs/decisions/0011`). All else takes it: other addresses, bodies that are large or come
@@ -25,7 +25,7 @@ class FastPath(HttpToolsProtocol):
     """A connection that knows the addresses of a `Door`.
 
     `is_ending`: each answer is the last of its connection.
-    `answered_at`: when it last answered the short way, by `time.monotonic`. No timer is set then, as uvicorn sets one
+    `answered_at`: when it last answered by the fast path, by `time.monotonic`. No timer is set then, as uvicorn sets one
     for each answer: whoever looks at all connections ends the idle ones.
     """
 

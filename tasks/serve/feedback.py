@@ -1,4 +1,4 @@
-"""`/feedback`: what turned out, by the ids of predictions; durable before it is answered, sent twice it counts once."""
+"""`/feedback`: labels by prediction id; durable before the response, and counted once if sent twice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What orchestrators and Prometheus ask: does the process work, can it answer, what has it done.
+"""Health checks and metrics: is the process alive, can it answer, what has it done.
 
 `/health` is liveness: a server that says no is to be started again. `/ping` is readiness: one that says no is to be
 left alone until it says yes. They differ while a first version is awaited, and over gRPC while the server

@@ -1,4 +1,4 @@
-"""What the server tells Prometheus. Over many workers prometheus_client adds them up from files that outlive a worker.
+"""Prometheus metrics. With several workers, prometheus_client adds them up from files that outlive a worker.
 
 Labels are bounded: versions and classes past the first few of a model are counted as `other`, and no label comes from a
 request.

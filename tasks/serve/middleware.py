@@ -1,4 +1,4 @@
-"""What stands before every address: who may ask, how much may be sent, what is noted, and how a refusal is said.
+"""Middleware before every route: access, size limits, request context, error responses.
 
 One pass over the headers, no request object: this is paid for by every request.
 """

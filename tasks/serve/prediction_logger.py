@@ -1,4 +1,4 @@
-"""The book: what was answered, and what turned out, written down before the caller hears of it."""
+"""The prediction logger: predictions and labels are on disk before the caller gets the response."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much each caller may still send: the same for all workers of a server, in memory that they share."""
+"""The rate limiter: a token bucket for each caller, in memory that all workers of a server share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is noted of a request on its way, whatever its protocol: who answered, how many rows, under which id."""
+"""The request context: version, rows and id of a request, whatever its protocol."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""MLflow's webhook: the follower looks at once instead of when its time comes."""
+"""MLflow's webhook: the release controller looks at once instead of at its next poll."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The one way by which labels come into the label store, whoever gives them."""
+"""Label ingest: the one way by which labels come into the label store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What servers wrote down, moved into the prediction log and the label store: each row once, whatever is killed when.
+"""WAL ingest: moves segments into the prediction log and the label store, each row exactly once.
 
 How far a segment was moved stands in the log itself, in the same file as the rows that came of it: after a kill
 between any two steps the next one goes on from there. Labels need no such mark: the same ones again add nothing.

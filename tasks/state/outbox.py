@@ -1,4 +1,4 @@
-"""What is to be told to the tracking store, written ahead on disk: a store that is away never loses a run.
+"""The outbox: what MLflow is to be told, written ahead on disk, so that a store that is away loses no run.
 
 One file of JSON lines a loop. `tasks/mlflow/delivery.py` carries it to MLflow, now or when the store is back; each
 line may be carried twice without harm. Runs are named by the loop (`loop`, `trial-3`): MLflow's own ids come later.

@@ -1,4 +1,4 @@
-"""What a model said and what turned out: the prediction log, the label store, and the two joined.
+"""The prediction log, the label store, and the two joined.
 
 Both are `PartLog`s in a project's state, `project.state(spec.name)`: `predictions/` and `labels/`.
 

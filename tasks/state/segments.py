@@ -1,4 +1,4 @@
-"""Segments: what a server writes before it answers, one frame a request, until the compactor has moved it into a log.
+"""The write-ahead log of a server, in segments: one frame a request, until the compactor has moved it.
 
 <state>/serving/predictions/, labels/
     <time>-<pid>.seg          one writer each, which holds its lock; left when it is large or the writer ends

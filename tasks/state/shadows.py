@@ -1,4 +1,4 @@
-"""What shadows said: in a project's state, `shadows/VERSION/`, a `PartLog` of the predictions that it went over.
+"""Predictions of shadows: in a project's state, `shadows/VERSION/`, one `PartLog` each.
 
 | column | type | is |
 |---|---|---|

@@ -1,4 +1,4 @@
-"""Register: the exported model, its weights, its papers and its provenance as one version, once."""
+"""Register: model, weights, verdict and provenance as one version of the registry, once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Search: Optuna's trials, each trained by a gang, each a nested run; a killed search goes on with what it owes."""
+"""Search: Optuna's trials, each trained by the rank pool, each a nested run; a killed search resumes."""
 
 from __future__ import annotations
 

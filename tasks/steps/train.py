@@ -1,4 +1,4 @@
-"""Train: the best configuration, on a gang of ranks, from the last checkpoint if there is one."""
+"""Train: the best configuration, on one or many ranks, from the last checkpoint if there is one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A running mean of the weights: what is judged, kept and exported in place of the weights of the last step."""
+"""Exponential moving average (EMA) of the weights, judged and exported in place of the last weights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Beginning from the weights of another training: what fits is taken over, what is frozen stays to the bit."""
+"""Fine-tuning: starts from the weights of another training; frozen layers stay equal to the bit."""
 
 from __future__ import annotations
 

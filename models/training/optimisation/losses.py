@@ -1,4 +1,4 @@
-"""What is minimised, as (sum over examples), and how outputs become predictions.
+"""Loss functions, as sums over examples, and how outputs become predictions.
 
 A sum and a count rather than a mean: so that accumulation, uneven slices and any number of ranks give one gradient.
 """

@@ -1,4 +1,4 @@
-"""What a stage of training is for: the net as it is to be trained, what is minimised, and what tells the best epoch."""
+"""The objective of a training stage: net, loss, and the metric that picks the best epoch."""
 
 from __future__ import annotations
 
