@@ -25,7 +25,7 @@ class FastPath(HttpToolsProtocol):
     """A connection that knows the addresses of a `Door`.
 
     `is_ending`: each answer is the last of its connection.
-    `answered_at`: when it last answered by the fast path, by `time.monotonic`. No timer is set then, as uvicorn sets one
+    `answered_at`: the time of its last fast answer, by `time.monotonic`. No timer is set then, as uvicorn sets one
     for each answer: whoever looks at all connections ends the idle ones.
     """
 
