@@ -279,16 +279,16 @@ def promised(verdict: Verdict, metric: str) -> Estimate | None:
 
 
 def metrics_of(window: WindowReport, metric: str) -> dict[str, float]:
-    """What MLflow is told of a window: `watch_` and a name."""
+    """What MLflow is told of a window: `monitor_` and a name."""
     name = "".join(character if character.isalnum() else "_" for character in metric)
     realised = window.realised
     found: dict[str, float | None] = {
         "monitor_predictions": window.num_predictions,
         "monitor_labels": window.num_labels,
-        f"watch_{name}": realised.value if realised else None,
-        f"watch_{name}_low": realised.low if realised else None,
-        f"watch_{name}_high": realised.high if realised else None,
-        f"watch_{name}_estimated": window.estimated,
+        f"monitor_{name}": realised.value if realised else None,
+        f"monitor_{name}_low": realised.low if realised else None,
+        f"monitor_{name}_high": realised.high if realised else None,
+        f"monitor_{name}_estimated": window.estimated,
         "monitor_breaches": len(window.breaches),
         "monitor_drifted_features": sum(drift.level != "none" for drift in window.features),
         **{f"monitor_psi_{drift.name}": drift.psi for drift in window.predictions},

@@ -192,7 +192,7 @@ def test_the_compactor_killed_at_any_moment_loses_no_row(home: Loopline, predict
     assert prediction_log(state).summary()["parts"] <= before["parts"] + 1
 
 
-def test_served_answers_and_their_labels_show_up_in_what_the_watch_reads(home: Loopline, penguins):
+def test_served_answers_and_their_labels_show_up_in_what_monitoring_reads(home: Loopline, penguins):
     """Nobody moves them but monitoring: the server has just begun, and is killed."""
     before = home("monitor", "penguins", "--json").ok().json
     numbers = ("bill_length_mm", "bill_depth_mm", "flipper_length_mm", "body_mass_g")

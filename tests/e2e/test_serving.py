@@ -45,7 +45,7 @@ def server(home: Loopline) -> Iterator[LiveServer]:
     assert found.end() == 0
 
 
-def test_an_answer_and_its_label_are_what_the_watch_counts(home: Loopline, server: LiveServer):
+def test_an_answer_and_its_label_are_what_monitoring_counts(home: Loopline, server: LiveServer):
     told = server.post("/invocations", TOUR["/invocations"].encode(), **JSON).ok().json
     assert told["predictions"][0]["label"] == "Gentoo"
     assert (told["model"], told["version"]) == ("penguins", "1")

@@ -130,7 +130,7 @@ def test_the_code_of_a_step_is_there(step: Step) -> None:
         assert base.with_suffix(".py").is_file() or base.is_dir(), f"{step.name}: {name}"
 
 
-def test_what_only_the_watch_reads_repeats_no_work() -> None:
+def test_what_only_monitoring_reads_repeats_no_work() -> None:
     for step in STEPS:
         assert not any(path.split(".")[0] in ("monitor", "retrain") for path in step.reads)
 

@@ -29,7 +29,7 @@ def test_a_champion_that_a_person_promoted_against_its_verdict_does_not_hold_it(
     )
 
 
-def test_what_the_watch_found_decides_once_it_looked() -> None:
+def test_what_monitoring_found_decides_once_it_looked() -> None:
     told = light(facts(monitor=findings(window(1), reason="roc_auc 0.71 holds")))
     assert (told.colour, told.reasons) == ("green", ["roc_auc 0.71 holds"])
 
@@ -49,7 +49,7 @@ def test_findings_of_another_version_say_nothing_of_the_champion() -> None:
     assert told.colour == "green"
 
 
-def test_a_watch_without_a_whole_window_yet_says_so() -> None:
+def test_monitoring_without_a_whole_window_yet_says_so() -> None:
     told = light(facts(monitor=findings(reason="version 2 has no whole window yet")))
     assert told.colour == "green"
     assert told.reason.endswith("0.72 to 0.74); version 2 has no whole window yet")

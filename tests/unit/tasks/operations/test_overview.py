@@ -168,7 +168,7 @@ def test_a_torn_line_and_strange_files_are_passed_over(project: Project, state: 
     assert (len(facts.decisions), facts.monitor, facts.error) == (1, None, None)
 
 
-def test_what_the_watch_found_and_what_was_predicted(project: Project, state: Path) -> None:
+def test_what_monitoring_found_and_what_was_predicted(project: Project, state: Path) -> None:
     (state / "monitoring").mkdir()
     (state / "monitoring" / "monitoring.json").write_text(findings(window(1)).model_dump_json())
     (state / "predictions").mkdir()

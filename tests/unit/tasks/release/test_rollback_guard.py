@@ -55,7 +55,7 @@ def test_with_nobody_to_come_back_to_it_stays(guard, now):
     assert guard.look(now, [report(7, v1=(100, 100), v2=(100, 100))]) is None
 
 
-def test_a_realised_metric_that_fell_is_read_from_what_the_watch_wrote(guard, tmp_path):
+def test_a_realised_metric_that_fell_is_read_from_what_monitoring_wrote(guard, tmp_path):
     guard.look(NOW, [])
     write_text(tmp_path / FINDINGS, findings(window("1", 1, False), window("2", 10, True)).model_dump_json())
     assert guard.look(NOW, []) == ("2", "its realised roc_auc fell to 0.7 over 90 labelled predictions")
