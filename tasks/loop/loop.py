@@ -323,8 +323,8 @@ def _open_book(
 
 
 def new_loop_id(project: str) -> str:
-    """A loop's name in all five tools: project, UTC time, four random characters."""
-    return f"{project}-{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
+    """A loop's name in all five tools: project, UTC time, eight random characters."""
+    return f"{project}-{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(4)}"
 
 
 def _flat(spec: Spec) -> dict[str, Any]:
