@@ -37,11 +37,11 @@ def backtest(
     workspace = Workspace.find()
     stores.configure(workspace)
     chosen = workspace.project(project)
-    found = replay(
+    result = replay(
         chosen, overrides or [], BacktestRequest(policies or (), begin, period, label_delay), reporting.current()
     )
-    key = found.project.replace("_", "-")
-    create_markdown_artifact(as_markdown(found), key=f"{key}-backtest", description="What other policies would do")
-    address = address_of(workspace, found.project, page(chosen, found.project))
+    key = result.project.replace("_", "-")
+    create_markdown_artifact(as_markdown(result), key=f"{key}-backtest", description="What other policies would do")
+    address = address_of(workspace, result.project, page(chosen, result.project))
     create_link_artifact(address, link_text="backtest.html", key=f"{key}-backtest-page")
-    return found.model_dump(mode="json")
+    return result.model_dump(mode="json")

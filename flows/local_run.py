@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from flows.console import reporting
 from models.errors import LooplineError, StoreError
-from tasks.host import processes
-from tasks.host import server_access as prefect_access
+from tasks.host import processes, server_access
 from tasks.host.workspace import Project, Workspace
 from tasks.loop.loop import begun_here, read_book
 from tasks.operations.reap import reap
@@ -91,8 +90,8 @@ def _prefect(workspace: Workspace) -> Iterator[None]:
         return
     if named:
         reporting.current().note(f"no Prefect server answers at {named}: going on with the workspace's own")
-    with PrefectServer(workspace).kept_up() as address:
-        prefect_access.use(workspace, address)
+    with PrefectServer(workspace).running() as address:
+        server_access.use(workspace, address)
         yield
 
 

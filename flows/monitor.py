@@ -39,10 +39,10 @@ def monitor(project: str) -> State[Any]:
     """
     workspace = Workspace.find()
     stores.configure(workspace)
-    found = workspace.project(project)
-    arrive(found)
-    findings = look(found)
-    publish(found, findings)
+    this_project = workspace.project(project)
+    arrive(this_project)
+    findings = look(this_project)
+    publish(this_project, findings)
     return Completed(name=STATES[findings.state], message=findings.reason, data=_summary(findings))
 
 
@@ -114,8 +114,8 @@ def _row(window: WindowReport) -> dict[str, Any]:
 
 
 def _summary(findings: MonitoringReport) -> dict[str, Any]:
-    kept = {"project", "at", "champion", "state", "reason", "num_predictions", "num_labels"}
-    return findings.model_dump(mode="json", include=kept)
+    names = {"project", "at", "champion", "state", "reason", "num_predictions", "num_labels"}
+    return findings.model_dump(mode="json", include=names)
 
 
 def _short(value: float | None) -> str:

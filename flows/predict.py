@@ -32,9 +32,15 @@ def predict(
     """
     workspace = Workspace.find()
     stores.configure(workspace)
-    found = workspace.project(project)
-    spec = read_spec(found.spec_path, (), found.shown_spec)
-    target = found.folder / out if out else None
+    this_project = workspace.project(project)
+    spec = read_spec(this_project.spec_path, (), this_project.shown_spec)
+    target = this_project.folder / out if out else None
     return predicting.predict(
-        found, spec, found.folder / file, target, id_column=id_column, version=version, reporter=reporting.current()
+        this_project,
+        spec,
+        this_project.folder / file,
+        target,
+        id_column=id_column,
+        version=version,
+        reporter=reporting.current(),
     )

@@ -31,9 +31,9 @@ class Approval(RunInput):  # type: ignore[misc]  # seen as Any: Prefect loads it
 
 
 def _run_name() -> str:
-    given = flow_run.parameters
-    kind = (given.get("signal") or {}).get("kind") or _kind(given.get("trigger") or "person")
-    return f"{Workspace.find().project(given['project']).folder.name}-{kind}-{str(flow_run.id)[:8]}"
+    parameters = flow_run.parameters
+    kind = (parameters.get("signal") or {}).get("kind") or _kind(parameters.get("trigger") or "person")
+    return f"{Workspace.find().project(parameters['project']).folder.name}-{kind}-{str(flow_run.id)[:8]}"
 
 
 @flow(name="retrain", flow_run_name=_run_name, persist_result=False)
@@ -50,20 +50,20 @@ def retrain(
     """
     workspace = Workspace.find()
     stores.configure(workspace)
-    found = workspace.project(project)
-    decision = weigh(found, _signal(signal, trigger, reason))
+    this_project = workspace.project(project)
+    decision = weigh(this_project, _signal(signal, trigger, reason))
     if decision.action == "ask":
-        said = suspend_flow_run(
+        approval = suspend_flow_run(
             wait_for_input=Approval.with_initial_data(description=_question(decision)),
-            timeout=math.ceil(retraining.spec_of(found).retrain.ask_timeout_s),
+            timeout=math.ceil(retraining.spec_of(this_project).retrain.ask_timeout_s),
             key="approval",
         )
-        decision = retraining.answered(found, decision, said.approve, said.name, said.comment)
-    _publish(decision, found)
+        decision = retraining.answered(this_project, decision, approval.approve, approval.name, approval.comment)
+    _publish(decision, this_project)
     if decision.action == "wait":
         _weigh_again(decision)
         return Completed(name="Waited", message="; ".join(decision.reasons))
-    return _carried_round(found, decision)
+    return _carried_round(this_project, decision)
 
 
 @task(name="weigh", task_run_name="weigh", cache_policy=NO_CACHE, persist_result=False)
@@ -75,12 +75,12 @@ def weigh(project: Project, signal: Signal) -> Decision:
     return decision
 
 
-def _signal(given: dict[str, Any] | None, trigger: Kind, reason: str) -> Signal:
-    if given is not None:
-        return Signal.model_validate(given)
+def _signal(message: dict[str, Any] | None, trigger: Kind, reason: str) -> Signal:
+    if message is not None:
+        return Signal.model_validate(message)
     planned = flow_run.scheduled_start_time
     at = planned.timestamp() if planned is not None else time.time()
-    return retraining.asked_by(_kind(trigger), at, str(flow_run.id), reason)
+    return retraining.run_signal(_kind(trigger), at, str(flow_run.id), reason)
 
 
 def _kind(trigger: Kind) -> Kind:
@@ -118,10 +118,12 @@ def _publish(decision: Decision, project: Project) -> None:
     from prefect.artifacts import create_markdown_artifact
 
     key = f"{project.folder.name.replace('_', '-')}-decision"
-    create_markdown_artifact(_told(decision), key=key, description=f"{decision.signal.kind}: {decision.action}")
+    create_markdown_artifact(
+        _decision_text(decision), key=key, description=f"{decision.signal.kind}: {decision.action}"
+    )
 
 
-def _told(decision: Decision) -> str:
+def _decision_text(decision: Decision) -> str:
     reasons = "\n".join(f"- {reason}" for reason in decision.reasons)
     again = f"\n\nWeighed again {clock(decision.until)}." if decision.until else ""
     numbers = "\n".join(f"| {name} | {value} |" for name, value in decision.signal.evidence.items())
@@ -131,7 +133,7 @@ def _told(decision: Decision) -> str:
 
 
 def _question(decision: Decision) -> str:
-    return f"**Retrain?** {_told(decision)}"
+    return f"**Retrain?** {_decision_text(decision)}"
 
 
 def _weigh_again(decision: Decision) -> None:

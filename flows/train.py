@@ -9,8 +9,7 @@ from typing import Any
 from prefect import flow
 from prefect.runtime import deployment, flow_run
 
-from flows.console import reporting
-from flows.console import summary as looking
+from flows.console import reporting, summary
 from flows.prefect import sigterm
 from flows.prefect.steps import step
 from models.project_spec.reader import read_spec
@@ -62,7 +61,7 @@ def opened(
     with (
         sigterm.remembered(),
         open_loop(project, overrides, trigger=trigger, reporter=reporter, refresh=refresh, **names) as loop,
-        looking.published(loop),
+        summary.published(loop),
     ):
         yield loop
         sigterm.heed()
@@ -103,8 +102,8 @@ def train(
         trigger: What asked for this loop.
         refresh: Steps to carry out again although their result stands, such as `ingest` for a source that grew.
     """
-    found = Workspace.find().project(project)
+    this_project = Workspace.find().project(project)
     if deployment.id:  # begun by a worker; the command line has done it before
-        reap(found.workspace, read_spec(found.spec_path, (), found.shown_spec).name)
-    with opened(found, overrides or [], trigger, refresh or []) as loop:
+        reap(this_project.workspace, read_spec(this_project.spec_path, (), this_project.shown_spec).name)
+    with opened(this_project, overrides or [], trigger, refresh or []) as loop:
         return round_trip(loop)

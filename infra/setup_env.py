@@ -53,18 +53,18 @@ def _put_clone_first() -> None:
 def _is_sound() -> bool:
     """Whether there is an environment of this Python, made here: one that was moved has programs that do not start."""
     notes = VENV / "pyvenv.cfg"
-    told = notes.read_text().splitlines() if notes.exists() and (VENV / "bin" / "python").exists() else []
+    lines = notes.read_text().splitlines() if notes.exists() and (VENV / "bin" / "python").exists() else []
     version = ".".join(map(str, sys.version_info[:3]))
-    return f"version = {version}" in told and any(
-        line.startswith("command = ") and line.endswith(f" {VENV}") for line in told
+    return f"version = {version}" in lines and any(
+        line.startswith("command = ") and line.endswith(f" {VENV}") for line in lines
     )
 
 
 def _with_a_supported_python() -> int:
     for minor in range(SUPPORTED[0][1], SUPPORTED[1][1] + 1):
-        found = shutil.which(f"python3.{minor}")
-        if found and subprocess.run([found, "-c", ""], capture_output=True, check=False).returncode == 0:
-            return subprocess.run([found, __file__], check=False).returncode
+        python = shutil.which(f"python3.{minor}")
+        if python and subprocess.run([python, "-c", ""], capture_output=True, check=False).returncode == 0:
+            return subprocess.run([python, __file__], check=False).returncode
     got = ".".join(map(str, sys.version_info[:3]))
     print(
         f"loopline: got Python {got}, expected 3.11, 3.12 or 3.13: install one and name it, "
@@ -94,8 +94,8 @@ def _uv_environment() -> dict[str, str]:
 
 
 def _pip_config(setting: str) -> str:
-    asked = [VENV / "bin" / "python", "-m", "pip", "config", "get", f"global.{setting}"]
-    return subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip()
+    command = [VENV / "bin" / "python", "-m", "pip", "config", "get", f"global.{setting}"]
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
 
 
 def _torch_backend(env: dict[str, str]) -> list[str]:

@@ -61,10 +61,10 @@ def write_json(path: Path, value: Any) -> None:
 def read_json(path: Path) -> dict[str, Any]:
     """The object in a JSON file; empty where there is none, or none that is whole."""
     try:
-        found = json.loads(path.read_bytes())
+        document = json.loads(path.read_bytes())
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return document if isinstance(document, dict) else {}
 
 
 @contextlib.contextmanager
@@ -163,10 +163,10 @@ class Hashes:
         known = self._known.get(str(path))
         if known and known[:-1] == seen and stat.st_ctime_ns + CLOCK_TICK_NS < self._written_ns:
             return str(known[-1])
-        found = sha256(path)
-        self._known[str(path)] = [*seen, found]
+        digest = sha256(path)
+        self._known[str(path)] = [*seen, digest]
         self._changed = True
-        return found
+        return digest
 
 
 @contextlib.contextmanager

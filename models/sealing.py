@@ -21,6 +21,6 @@ def signature(key: str, model: str, hashes: Mapping[str, str]) -> str:
     return hmac.new(key.encode(), content.encode(), hashlib.sha256).hexdigest()
 
 
-def is_signed(key: str, model: str, hashes: Mapping[str, str], given: str) -> bool:
+def is_signed(key: str, model: str, hashes: Mapping[str, str], token: str) -> bool:
     """Whether a signature is that of these files; compared in constant time."""
-    return hmac.compare_digest(signature(key, model, hashes).encode(), given.encode())
+    return hmac.compare_digest(signature(key, model, hashes).encode(), token.encode())

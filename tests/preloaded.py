@@ -77,12 +77,12 @@ def _ours(users_of_prefect: bool) -> Iterator[str]:
 
 def remember_ours() -> None:
     """Fingerprint each file of our own code once in a process, whatever the number of its workspaces."""
-    from models.pipeline import keys as identity
+    from models.pipeline import keys
 
-    fingerprint = identity._fingerprint
+    fingerprint = keys._fingerprint
     ours = functools.cache(fingerprint)
-    folders = identity.OWN_FOLDERS
-    identity._fingerprint = lambda path: (ours if str(path).startswith(folders) else fingerprint)(path)
+    folders = keys.OWN_FOLDERS
+    keys._fingerprint = lambda path: (ours if str(path).startswith(folders) else fingerprint)(path)
 
 
 def remember_operators() -> None:
@@ -95,10 +95,9 @@ def remember_operators() -> None:
 
 
 def _fingerprint_once() -> None:
-    from models.pipeline import keys as identity
-    from models.pipeline import steps
+    from models.pipeline import keys, steps
 
-    identity.code_parts({module for step in steps.STEPS for module in step.code})
+    keys.code_parts({module for step in steps.STEPS for module in step.code})
 
 
 def _draw_once() -> None:

@@ -21,8 +21,7 @@ import psutil
 import pytest
 
 from models.errors import StoreError
-from tasks.host import processes
-from tasks.host import server_access as prefect_access
+from tasks.host import processes, server_access
 from tasks.host.workspace import Workspace
 from tasks.loop.loop import OWNER
 from tasks.prefect.flow_runs import ask
@@ -260,7 +259,7 @@ def prefect_server(home: Path) -> Iterator[str]:
             server.start()
             address = server.wait()
             _copy_database(workspace.state / "prefect" / "prefect.db", home / EMPTY_PREFECT)
-        prefect_access.use(workspace, address)
+        server_access.use(workspace, address)
         del os.environ["PREFECT_API_URL"]  # who is to use it names it; its secret helps nowhere else
         try:
             yield address
@@ -285,7 +284,7 @@ def eventually(found: Callable[[], Any], why: str = "it did not come about") -> 
 def flow_runs(api: str, name: str, home: Path | None = None) -> dict[str, str]:
     """Id and state of every Prefect flow run whose name begins so; of the own server of `home`, if it is given."""
     if home is not None:
-        prefect_access.use(Workspace(home), api)
+        server_access.use(Workspace(home), api)
     runs = ask(api, "flow_runs/filter", {"flow_runs": {"name": {"like_": name}}, "limit": 200})
     return {run["id"]: run["state_type"] for run in runs}
 

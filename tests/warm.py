@@ -275,7 +275,7 @@ def _die_with(parent: int) -> None:
 
 def _keep_ranks_ready() -> None:
     """Fork what will be the nursery while there are no threads, and have the command's gang take it for its first."""
-    from tasks.ranks import rank_pool as gang
+    from tasks.ranks import rank_pool
 
     ours, theirs = socket.socketpair()
     command, pid = os.getpid(), os.fork()
@@ -284,7 +284,7 @@ def _keep_ranks_ready() -> None:
         _die_with(command)
         _wait_to_be_nursery(theirs)
     theirs.close()
-    gang.subprocess = _Subprocess(pid, ours)
+    rank_pool.subprocess = _Subprocess(pid, ours)
 
 
 def _wait_to_be_nursery(command: socket.socket) -> None:
@@ -392,10 +392,10 @@ def _main() -> None:
         warnings.filterwarnings("ignore", "'.*' found in sys.modules", RuntimeWarning)
         _end_with(lambda: runpy.run_module(module, run_name="__main__", alter_sys=True))
     if sys.argv[0] == NURSERY:
-        from models.distributed import forkserver as nursery
+        from models.distributed import forkserver
 
         _be_nursery()
-        nursery.serve(int(sys.argv[1]), os.getppid())
+        forkserver.serve(int(sys.argv[1]), os.getppid())
     if sys.argv[0] == DVC:
         from dvc.cli import main as dvc
 

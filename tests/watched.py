@@ -15,8 +15,7 @@ from models.project_spec.blocks import Judge
 from models.project_spec.reader import read_spec
 from models.serving.records import PredictionRecorder, label_record
 from tasks.host.workspace import Project
-from tasks.mlflow import registry_reader as registry_view
-from tasks.mlflow import watched_versions
+from tasks.mlflow import registry_reader, watched_versions
 from tasks.operations import monitor as monitor
 from tasks.state.predictions import label_store, prediction_log
 from tasks.state.segments import SegmentWriter, segments_folder
@@ -34,15 +33,15 @@ class World:
         self.state = project.state(self.spec.name)
         self.told: dict[int, dict[str, float]] = {}
         self.champion = "1"
-        monkeypatch.setattr(registry_view, "aliased", lambda model, alias="champion": self._version())
-        monkeypatch.setattr(registry_view, "numbered", lambda model, number: None)
+        monkeypatch.setattr(registry_reader, "aliased", lambda model, alias="champion": self._version())
+        monkeypatch.setattr(registry_reader, "numbered", lambda model, number: None)
         monkeypatch.setattr(watched_versions, "log_metrics", self._log)
         monkeypatch.setattr(monitor, "_write_page", self._keep_page)  # pictures take longer than all the rest
         if not (self.state / "monitoring" / "versions").exists():
             self.register("1")
 
     def _version(self):
-        return registry_view.RegisteredVersion(number=self.champion, tags={}) if self.champion else None
+        return registry_reader.RegisteredVersion(number=self.champion, tags={}) if self.champion else None
 
     def _log(self, model, version, batches) -> None:
         self.told |= {step: metrics for step, (_, metrics) in batches.items()}

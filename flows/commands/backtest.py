@@ -43,13 +43,13 @@ def command(
     """
     workspace = Workspace.find()
     stores.configure(workspace)
-    found = workspace.project(project)
+    this_project = workspace.project(project)
     from flows.console.backtesting import print_backtest, replay
     from tasks.operations.backtest import BacktestRequest, page
 
-    asked = BacktestRequest(policies, begin, period, label_delay)
-    result = replay(found, list(overrides), asked, reporting.for_terminal())
+    request = BacktestRequest(policies, begin, period, label_delay)
+    result = replay(this_project, list(overrides), request, reporting.for_terminal())
     if as_json:
         click.echo(result.model_dump_json(indent=2))
         return
-    print_backtest(result, page(found, result.project))
+    print_backtest(result, page(this_project, result.project))

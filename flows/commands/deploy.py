@@ -46,11 +46,11 @@ def command(project: str | None, write: Path | None, as_json: bool) -> None:
         trouble.extend([text] if text.startswith("not deployed") else [])
         click.echo(text, err=True)
 
-    def told(one: DeploymentPlan) -> dict[str, Any]:
+    def fields(one: DeploymentPlan) -> dict[str, Any]:
         schedule = one.schedule.shown if one.schedule else None
         return {"deployment": f"{one.flow}/{one.name}", "schedule": schedule, "parameters": one.parameters}
 
-    done = [told(one) for one in deploy(workspace, chosen, prune=True, note=note)]
+    done = [fields(one) for one in deploy(workspace, chosen, prune=True, note=note)]
     if as_json:
         options.print_json(done)
     for one in [] if as_json else done:

@@ -29,13 +29,13 @@ def command(project: str, to: Path, version: str, as_json: bool) -> None:
 
     workspace = Workspace.find()
     stores.configure(workspace)
-    found = workspace.project(project)
-    name = read_spec(found.spec_path, (), found.shown_spec).name
-    told = export_edge(found.workspace, name, to.resolve(), version)
+    this_project = workspace.project(project)
+    name = read_spec(this_project.spec_path, (), this_project.shown_spec).name
+    summary = export_edge(this_project.workspace, name, to.resolve(), version)
     if as_json:
-        options.print_json(told)
+        options.print_json(summary)
         return
-    if told["note"]:
-        click.echo(told["note"], err=True)
-    click.echo(f"{name} version {told['version']} ({told['size_bytes']:,} bytes): {told['folder']}")
+    if summary["note"]:
+        click.echo(summary["note"], err=True)
+    click.echo(f"{name} version {summary['version']} ({summary['size_bytes']:,} bytes): {summary['folder']}")
     click.echo(f"try it: python {to / 'predict.py'} {to / 'example.json'}")

@@ -38,21 +38,25 @@ def command(
 
     workspace = Workspace.find()
     stores.configure(workspace)
-    found = workspace.project(project)
-    spec = read_spec(found.spec_path, (), found.shown_spec)
+    this_project = workspace.project(project)
+    spec = read_spec(this_project.spec_path, (), this_project.shown_spec)
     who = by or getpass.getuser()
     if file is None:
-        told = {"forgotten": label.forget(found, spec, forget, by=who)}
+        summary = {"forgotten": label.forget(this_project, spec, forget, by=who)}
         if as_json:
-            options.print_json(told)
+            options.print_json(summary)
         else:
-            click.echo(f"{spec.name}: labels forgotten: {told['forgotten']:,}; what was trained with them stays")
+            click.echo(f"{spec.name}: labels forgotten: {summary['forgotten']:,}; what was trained with them stays")
         return
-    told = label.accept_file(found, spec, file, by=who, id_column=id_column)
+    summary = label.accept_file(this_project, spec, file, by=who, id_column=id_column)
     if as_json:
-        options.print_json(told)
+        options.print_json(summary)
         return
-    click.echo(f"{spec.name}: {told['taken']:,} labels taken in", nl=False)
+    click.echo(f"{spec.name}: {summary['taken']:,} labels taken in", nl=False)
     words = {"corrected": "correct others", "repeated": "known already", "waiting": "wait for their prediction"}
-    rest = [f"{told[name]:,} {text}" for name, text in {**words, "empty": "rows without a label"}.items() if told[name]]
+    rest = [
+        f"{summary[name]:,} {text}"
+        for name, text in {**words, "empty": "rows without a label"}.items()
+        if summary[name]
+    ]
     click.echo(f" ({', '.join(rest)})" if rest else "")

@@ -33,10 +33,10 @@ def command(project: str, as_json: bool) -> None:
     workspace = Workspace.find()
     workspace.make()
     stores.configure(workspace)
-    found = workspace.project(project)
-    spec = read_spec(found.spec_path, (), found.shown_spec)
-    findings = look(found, spec)
-    page = found.state(spec.name) / "monitoring" / "monitoring.html"
+    this_project = workspace.project(project)
+    spec = read_spec(this_project.spec_path, (), this_project.shown_spec)
+    findings = look(this_project, spec)
+    page = this_project.state(spec.name) / "monitoring" / "monitoring.html"
     if as_json:
         options.print_json({**findings.model_dump(mode="json"), "page": str(page)})
         return
@@ -49,9 +49,9 @@ def _print(findings: MonitoringReport, page: Path) -> None:
         click.echo(f"  {note}")
     for window in findings.of_champion()[-5:]:
         realised = window.realised.value if window.realised else None
-        told = f"{findings.metric} {realised:.4f}" if realised is not None else "no metric yet"
+        score = f"{findings.metric} {realised:.4f}" if realised is not None else "no metric yet"
         click.echo(
             f"  {window.id:<14} {window.num_predictions:>9,} predictions {window.num_labels:>9,} labels  "
-            f"{told:<20} {window.reason}"
+            f"{score:<20} {window.reason}"
         )
     click.echo(f"  page: {page}")

@@ -36,12 +36,12 @@ def command(project: str, overrides: tuple[str, ...], cluster: str | None, as_js
     """
     workspace = Workspace.find()
     stores.configure(workspace)
-    found = workspace.project(project)
-    spec = read_checked(found.spec_path, overrides, found.shown_spec)
+    this_project = workspace.project(project)
+    spec = read_checked(this_project.spec_path, overrides, this_project.shown_spec)
     if cluster:
-        _weigh(found, spec, cluster, project, as_json)
+        _weigh(this_project, spec, cluster, project, as_json)
         return
-    planned = StepCache(found, spec).plan()
+    planned = StepCache(this_project, spec).plan()
     if as_json:
         options.print_json([{"step": item.step, "state": item.state, "reasons": item.reasons} for item in planned])
         return
@@ -53,11 +53,11 @@ def command(project: str, overrides: tuple[str, ...], cluster: str | None, as_js
         click.echo("nothing to do")
 
 
-def _weigh(found: Project, spec: Spec, cluster: str, name: str, as_json: bool) -> None:
+def _weigh(project: Project, spec: Spec, cluster: str, name: str, as_json: bool) -> None:
     from flows.console.planning import print_planning
     from tasks.operations.plan import plan_cluster
 
-    weighed = plan_cluster(found, spec, cluster)
+    weighed = plan_cluster(project, spec, cluster)
     if as_json:
         options.print_json(weighed.as_json())
     else:

@@ -31,14 +31,17 @@ def command(project: str, file: Path, out: Path | None, id_column: str | None, v
 
     workspace = Workspace.find()
     stores.configure(workspace)
-    found = workspace.project(project)
-    spec = read_spec(found.spec_path, (), found.shown_spec)
-    told = predict(found, spec, file, out, id_column=id_column, version=version, reporter=reporting.for_terminal())
+    this_project = workspace.project(project)
+    spec = read_spec(this_project.spec_path, (), this_project.shown_spec)
+    summary = predict(
+        this_project, spec, file, out, id_column=id_column, version=version, reporter=reporting.for_terminal()
+    )
     if as_json:
-        options.print_json(told)
+        options.print_json(summary)
         return
-    for note in told["notes"]:
+    for note in summary["notes"]:
         click.echo(note, err=True)
     click.echo(
-        f"{told['rows']:,} rows by {spec.name} version {told['version']} ({told['logged']:,} logged): {told['out']}"
+        f"{summary['rows']:,} rows by {spec.name} version {summary['version']} ({summary['logged']:,} logged): "
+        f"{summary['out']}"
     )

@@ -27,8 +27,8 @@ def command(project: str, version: str | None, expect: str | None, reason: str, 
 
     workspace = Workspace.find()
     stores.configure(workspace)
-    found = workspace.project(project)
-    name = read_spec(found.spec_path, (), found.shown_spec).name
+    this_project = workspace.project(project)
+    name = read_spec(this_project.spec_path, (), this_project.shown_spec).name
     registry = open_registry(workspace, name)
     chosen = version or registry.alias("challenger")
     if chosen is None:

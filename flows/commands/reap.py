@@ -7,8 +7,7 @@ import os
 import click
 
 from flows.console import options
-from tasks.host import server_access as prefect_access
-from tasks.host import stores
+from tasks.host import server_access, stores
 from tasks.host.workspace import Workspace
 from tasks.prefect.prefect_server import PrefectServer
 
@@ -28,7 +27,7 @@ def command(as_json: bool) -> None:
     stores.configure(workspace)
     url = PrefectServer(workspace).url()
     if url and not os.environ.get("PREFECT_API_URL"):
-        prefect_access.use(workspace, url)
+        server_access.use(workspace, url)
     done = reap(workspace)
     if as_json:
         options.print_json(done)

@@ -62,17 +62,17 @@ def command(
         raise UsageError("got --version alone: say what it is for, --canary SHARE or --shadow")
     workspace = Workspace.find()
     stores.configure(workspace)
-    found = workspace.project(project)
-    spec = read_spec(found.spec_path, (), found.shown_spec)
+    this_project = workspace.project(project)
+    spec = read_spec(this_project.spec_path, (), this_project.shown_spec)
     if canary is not None or shadow:
         _try(open_registry(workspace, spec.name), canary, shadow, number, reason)
     elif is_end or is_return:
         _stop(open_registry(workspace, spec.name), is_return, reason)
-    told = standing(found, spec)
+    status = standing(this_project, spec)
     if as_json:
-        options.print_json(told.model_dump())
+        options.print_json(status.model_dump())
     else:
-        _show(told)
+        _show(status)
 
 
 def _try(registry: Registry, share: float | None, shadow: bool, number: str | None, reason: str) -> None:
@@ -104,46 +104,50 @@ def _stop(registry: Registry, is_return: bool, reason: str) -> None:
         end(registry, reason, "return" if is_return else "end")
 
 
-def _show(told: ReleaseStatus) -> None:
+def _show(status: ReleaseStatus) -> None:
     planned = []
-    if told.plan.canary:
-        planned.append(f"{told.plan.canary.share:.0%} by version {told.plan.canary.version}")
-    if told.plan.shadow:
-        planned.append(f"version {told.plan.shadow} as a shadow")
+    if status.plan.canary:
+        planned.append(f"{status.plan.canary.share:.0%} by version {status.plan.canary.version}")
+    if status.plan.shadow:
+        planned.append(f"version {status.plan.shadow} as a shadow")
     beside = f", beside it {' and '.join(planned)}" if planned else ""
-    click.echo(f"{told.project}: champion {told.champion or 'none'}{beside}; workers here: {told.workers}")
-    if told.versions:
+    click.echo(f"{status.project}: champion {status.champion or 'none'}{beside}; workers here: {status.workers}")
+    if status.versions:
         click.echo(f"\n{'version':<9}{'role':<10}{'share':>6}{'answers':>10}{'failed':>8}{'slow':>7}  realised")
-    for one in told.versions:
+    for one in status.versions:
         tally, realised = one.tally, one.realised
         value = f"{shown(realised.value)} ({interval(realised.low, realised.high)}) {one.state}" if realised else "–"
         click.echo(
             f"{one.version:<9}{one.role:<10}{one.share:>6.0%}{tally.answers:>10}{tally.failed:>8}{tally.slow:>7}  "
             f"{one.why or value}"
         )
-    late = sorted({one.version for one in told.versions if one.role in ("canary", "shadow")} - set(told.plan.versions))
-    if late and told.workers:
+    late = sorted(
+        {one.version for one in status.versions if one.role in ("canary", "shadow")} - set(status.plan.versions)
+    )
+    if late and status.workers:
         click.echo(f"the servers follow in a moment: as this was read they still tried version {', '.join(late)}")
-    if told.comparison:
-        _show_comparison(told.comparison)
-    for entry in told.journal[:MOST_ENTRIES]:
-        click.echo(f"{'' if entry is not told.journal[0] else chr(10)}{entry.number}: {entry.action}: {entry.reason}")
+    if status.comparison:
+        _show_comparison(status.comparison)
+    for entry in status.journal[:MOST_ENTRIES]:
+        click.echo(f"{'' if entry is not status.journal[0] else chr(10)}{entry.number}: {entry.action}: {entry.reason}")
 
 
-def _show_comparison(found: ShadowComparison) -> None:
-    click.echo(f"\nshadow {found.version} on the last {found.num_rows} predictions, beside what was answered:")
-    if found.agreement is not None:
-        click.echo(f"  same class       {found.agreement:.2%}")
-    if found.distance is not None:
-        click.echo(f"  mean difference  {shown(found.distance)} of the scores")
-    if found.difference is not None:
-        gain = found.difference
+def _show_comparison(comparison: ShadowComparison) -> None:
+    click.echo(
+        f"\nshadow {comparison.version} on the last {comparison.num_rows} predictions, beside what was answered:"
+    )
+    if comparison.agreement is not None:
+        click.echo(f"  same class       {comparison.agreement:.2%}")
+    if comparison.distance is not None:
+        click.echo(f"  mean difference  {shown(comparison.distance)} of the scores")
+    if comparison.difference is not None:
+        gain = comparison.difference
         between = "" if gain.low is None or gain.high is None else f" ({signed(gain.low)} to {signed(gain.high)})"
         click.echo(
-            f"  {found.metric:<17}{shown(found.shadow)} against {shown(found.answered)}: "
-            f"{signed(gain.value or 0.0)}{between}, {found.num_labelled} labels"
+            f"  {comparison.metric:<17}{shown(comparison.shadow)} against {shown(comparison.answered)}: "
+            f"{signed(gain.value or 0.0)}{between}, {comparison.num_labelled} labels"
         )
-    elif found.num_rows:
-        click.echo(f"  {found.num_labelled} labels: too few to say who is right")
-    if found.note:
-        click.echo(f"  {found.note}")
+    elif comparison.num_rows:
+        click.echo(f"  {comparison.num_labelled} labels: too few to say who is right")
+    if comparison.note:
+        click.echo(f"  {comparison.note}")

@@ -26,8 +26,8 @@ def command(project: str, expect: str | None, reason: str, as_json: bool) -> Non
 
     workspace = Workspace.find()
     stores.configure(workspace)
-    found = workspace.project(project)
-    name = read_spec(found.spec_path, (), found.shown_spec).name
+    this_project = workspace.project(project)
+    name = read_spec(this_project.spec_path, (), this_project.shown_spec).name
     entry = open_registry(workspace, name).rollback(reason, expect)
     if as_json:
         options.print_json(entry.model_dump())

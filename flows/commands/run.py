@@ -36,16 +36,16 @@ def command(project: str, overrides: tuple[str, ...], refresh: tuple[str, ...], 
     """
     workspace = Workspace.find()
     stores.configure(workspace)
-    found = workspace.project(project)
+    this_project = workspace.project(project)
     _check_refresh(refresh)
-    spec = read_spec(found.spec_path, overrides, found.shown_spec)
-    ledger = StepCache(found, spec)
+    spec = read_spec(this_project.spec_path, overrides, this_project.shown_spec)
+    ledger = StepCache(this_project, spec)
     done = not refresh and all(planned.state == "done" for planned in ledger.plan()) and not is_owed(workspace, spec)
     if not done:
         from flows.local_run import carry_round
 
-        carry_round(found, spec.name, list(overrides), list(refresh))
-    _tell(found, StepCache(found, spec) if not done else ledger, as_json, ran=not done)
+        carry_round(this_project, spec.name, list(overrides), list(refresh))
+    _tell(this_project, StepCache(this_project, spec) if not done else ledger, as_json, ran=not done)
 
 
 def _check_refresh(refresh: tuple[str, ...]) -> None:
@@ -60,12 +60,12 @@ def _tell(project: Project, ledger: StepCache, as_json: bool, ran: bool) -> None
     """Say what was found, what was decided and why, where the model is; exit with 3 if the verdict was to keep."""
     from flows.console.summary import summary
 
-    told: dict[str, Any] = summary(project, ledger, ran)
+    document: dict[str, Any] = summary(project, ledger, ran)
     if as_json:
-        click.echo(json.dumps(told, indent=2, default=str))
+        click.echo(json.dumps(document, indent=2, default=str))
     else:
         from flows.console.summary import print_summary
 
-        print_summary(told)
-    if told["decision"] != "promote":
+        print_summary(document)
+    if document["decision"] != "promote":
         sys.exit(GateRefused.exit_code)

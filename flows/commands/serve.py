@@ -21,7 +21,7 @@ from tasks.host.workspace import Workspace
 @click.option("--tls-key", metavar="FILE", help="The certificate's key, PEM.")
 @click.option("--tls-client-ca", metavar="FILE", help="Let in clients by certificates of this authority, not by token.")
 @click.option("--rate", type=click.FloatRange(0, min_open=True), help="Requests a second for each token.")
-def command(projects: tuple[str, ...], names: tuple[str, ...], **given: Any) -> None:
+def command(projects: tuple[str, ...], names: tuple[str, ...], **options: Any) -> None:
     """Answer with the champion of each PROJECT until ended; a promotion is picked up by itself.
 
     Example: loopline serve penguins --port 8000
@@ -30,11 +30,11 @@ def command(projects: tuple[str, ...], names: tuple[str, ...], **given: Any) -> 
     from tasks.serve.__main__ import serve
 
     workspace = Workspace.find()
-    found = [workspace.project(name) for name in projects]
-    specs = [read_spec(one.spec_path, (), one.shown_spec) for one in found]
+    chosen = [workspace.project(name) for name in projects]
+    specs = [read_spec(one.spec_path, (), one.shown_spec) for one in chosen]
     logs = {spec.name: spec.serve.log.model_dump() for spec in specs}
-    scheme = "https" if given["tls_cert"] else "http"
-    told = f"{', '.join(logs)}: {scheme}://{given['host']}:{given['port']}, /openapi.json says how"
-    over_grpc = f"; gRPC at port {given['grpc_port']}" if given["grpc_port"] else ""
-    click.echo(f"{told}{over_grpc}; /ping says when", err=True)
-    serve(ServerSettings(str(workspace.root), tuple(logs), names=names, logs=logs, **given))
+    scheme = "https" if options["tls_cert"] else "http"
+    address = f"{', '.join(logs)}: {scheme}://{options['host']}:{options['port']}, /openapi.json says how"
+    over_grpc = f"; gRPC at port {options['grpc_port']}" if options["grpc_port"] else ""
+    click.echo(f"{address}{over_grpc}; /ping says when", err=True)
+    serve(ServerSettings(str(workspace.root), tuple(logs), names=names, logs=logs, **options))

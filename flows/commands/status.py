@@ -34,29 +34,29 @@ def command(project: str | None, as_json: bool) -> None:
     """
     workspace = Workspace.find()
     stores.configure(workspace)
-    told = overview(workspace, [workspace.project(project)] if project else None)
+    facts = overview(workspace, [workspace.project(project)] if project else None)
     if as_json:
-        options.print_json(as_plain(told))
+        options.print_json(as_plain(facts))
         return
     from rich.console import Console
 
     console = Console(highlight=False, soft_wrap=True)
-    for one in told.projects:
-        _print_project(console, one, told.at, at_length=project is not None)
-    _print_platform(console, told)
+    for one in facts.projects:
+        _print_project(console, one, facts.at, at_length=project is not None)
+    _print_platform(console, facts)
 
 
-def as_plain(told: Overview) -> dict[str, Any]:
+def as_plain(facts: Overview) -> dict[str, Any]:
     """What a script reads; keys are only ever added."""
-    prefect = told.services["prefect"].url if "prefect" in told.services else None
+    prefect = facts.services["prefect"].url if "prefect" in facts.services else None
     return {
-        "workspace": told.workspace,
+        "workspace": facts.workspace,
         "prefect": f"{prefect.rstrip('/')}/api" if prefect else None,
-        "light": told.light.colour,
-        "reasons": told.light.reasons,
-        "services": {name: service.model_dump() for name, service in told.services.items()},
-        "disk": told.disk.model_dump(),
-        "projects": [_plain_project(one) for one in told.projects],
+        "light": facts.light.colour,
+        "reasons": facts.light.reasons,
+        "services": {name: service.model_dump() for name, service in facts.services.items()},
+        "disk": facts.disk.model_dump(),
+        "projects": [_plain_project(one) for one in facts.projects],
     }
 
 
@@ -151,10 +151,10 @@ def _champion(one: ProjectFacts, now: float) -> str:
     return f"v{one.champion.version} ({one.champion.metric.replace('=', ' ')}{span}){since}"
 
 
-def _print_platform(console: Console, told: Overview) -> None:
-    console.print(f"workspace {told.workspace}   as of {clock(told.at)}", markup=False)
-    console.print(f"disk      {size(told.disk.free_bytes)} free of {size(told.disk.total_bytes)}", markup=False)
-    up = {name: service for name, service in told.services.items() if service.state != "stopped"}
+def _print_platform(console: Console, facts: Overview) -> None:
+    console.print(f"workspace {facts.workspace}   as of {clock(facts.at)}", markup=False)
+    console.print(f"disk      {size(facts.disk.free_bytes)} free of {size(facts.disk.total_bytes)}", markup=False)
+    up = {name: service for name, service in facts.services.items() if service.state != "stopped"}
     if not up:
         console.print("platform  down: `loopline up` starts it", markup=False)
     for name, service in up.items():

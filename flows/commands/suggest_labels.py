@@ -28,11 +28,11 @@ def command(project: str, count: int, out: Path | None) -> None:
 
     workspace = Workspace.find()
     stores.configure(workspace)
-    found = workspace.project(project)
-    spec = read_spec(found.spec_path, (), found.shown_spec)
-    told = ask(found, spec, count)
-    write_csv(told["table"], out or sys.stdout.buffer)
-    asked = told["table"].num_rows
-    click.echo(f"{asked:,} of {told['of']:,} unlabelled predictions: {told['method']}", err=True)
+    this_project = workspace.project(project)
+    spec = read_spec(this_project.spec_path, (), this_project.shown_spec)
+    summary = ask(this_project, spec, count)
+    write_csv(summary["table"], out or sys.stdout.buffer)
+    num_rows = summary["table"].num_rows
+    click.echo(f"{num_rows:,} of {summary['of']:,} unlabelled predictions: {summary['method']}", err=True)
     if out:
         click.echo(f"fill in the column `label` of {out}, then: loopline label {project} {out}", err=True)

@@ -38,10 +38,10 @@ def command(project: str, kind: str, reason: str, if_grown: bool, as_json: bool)
     workspace = Workspace.find()
     stores.configure(workspace)
     workspace.make()
-    found = workspace.project(project)
-    name = read_spec(found.spec_path, (), found.shown_spec).name
+    this_project = workspace.project(project)
+    name = read_spec(this_project.spec_path, (), this_project.shown_spec).name
     if if_grown:
-        signals = arrivals.announce(found)
+        signals = arrivals.announce(this_project)
     else:
         words = reason or f"{REASONS[kind]} ({getpass.getuser()})"
         signals = [

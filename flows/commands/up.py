@@ -46,9 +46,9 @@ def command(wishes: tuple[str, ...], foreground: bool, as_json: bool) -> None:
     workspace = Workspace.find()
     workspace.make()
     stores.configure(workspace)
-    asked = dict(_wish(text) for text in wishes)
+    requested = dict(_wish(text) for text in wishes)
     with _ended_by_hand(workspace) if foreground else contextlib.nullcontext():
-        bring_up(workspace, asked, _note, _note if as_json else _line)
+        bring_up(workspace, requested, _note, _note if as_json else _line)
         _say(
             f"Prefect, MLflow and Optuna ask for the secret in {secret_path(workspace)}: Prefect's page for the whole "
             "line, the others for user and password, before and after its colon"
@@ -56,7 +56,7 @@ def command(wishes: tuple[str, ...], foreground: bool, as_json: bool) -> None:
         if asking(workspace):
             _say(f"The served models ask for the token in {token_path(workspace, SERVE_TOKEN)}")
         if as_json:
-            options.print_json({"services": {state.name: state.told() for state in services_of(workspace)}})
+            options.print_json({"services": {state.name: state.as_json() for state in services_of(workspace)}})
         while foreground and supervisor(workspace):  # until `loopline down` elsewhere, too
             time.sleep(LOOK_S)
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 MOST_POLICY = 16
 
 
-def replay(project: Project, overrides: Sequence[str], asked: BacktestRequest, report: Reporter) -> Backtest:
+def replay(project: Project, overrides: Sequence[str], request: BacktestRequest, report: Reporter) -> Backtest:
     """Replay the past of a project; one that was never ingested is ingested first.
 
     Raises:
@@ -29,35 +29,35 @@ def replay(project: Project, overrides: Sequence[str], asked: BacktestRequest, r
     if not project.raw.is_file():
         with open_stage(project, report) as loop:
             ingesting.ingest(loop)
-    return backtest(project, overrides, asked, report)
+    return backtest(project, overrides, request, report)
 
 
-def print_backtest(found: Backtest, page: Path) -> None:
+def print_backtest(result: Backtest, page: Path) -> None:
     """The advice, a line a policy, what each did, and where the page is."""
-    click.secho(f"\n{found.advice.words[0]}", bold=True)
-    for line in found.advice.words[1:]:
+    click.secho(f"\n{result.advice.words[0]}", bold=True)
+    for line in result.advice.words[1:]:
         click.echo(f"  {line}")
-    mean = f"mean {found.metric}"[:16]
+    mean = f"mean {result.metric}"[:16]
     head = (
         f"{'policy':<{MOST_POLICY}} {mean:>16} {'regret':>9} {'interval':>22} {'loops':>6} {'won':>4} {'device-s':>9}"
     )
     click.secho(f"\n  {head}", dim=True)
-    for each in found.standings:
+    for each in result.standings:
         line = (
             f"  {each.policy[:MOST_POLICY]:<{MOST_POLICY}} {_number(each.mean.value):>16} "
             f"{_number(each.regret.value):>9} {_interval(each.regret):>22} {each.loops:>6} {each.won:>4} "
             f"{each.device_seconds:>9.0f}"
         )
-        click.secho(line, bold=each.policy == found.advice.policy)
+        click.secho(line, bold=each.policy == result.advice.policy)
     click.echo()
-    for course in found.courses:
+    for course in result.courses:
         loops = ", ".join(f"{loop.period} ({loop.trigger}: {_word(loop.outcome)})" for loop in course.loops)
         waits = f"; {len(course.waits)} times decided not to" if course.waits else ""
-        click.echo(f"  {course.policy:<{MOST_POLICY}} {course.told}: {loops or 'no loop'}{waits}")
+        click.echo(f"  {course.policy:<{MOST_POLICY}} {course.rule}: {loops or 'no loop'}{waits}")
     click.echo()
-    for note in found.notes:
+    for note in result.notes:
         click.echo(f"  Note: {note}.")
-    click.echo(f"  {found.trained} trainings made, {found.found} found, {found.seconds:.1f} s. Page: {page}")
+    click.echo(f"  {result.trained} trainings made, {result.reused} reused, {result.seconds:.1f} s. Page: {page}")
 
 
 def _word(outcome: str) -> str:
@@ -72,13 +72,13 @@ def _interval(spread: IntervalEstimate) -> str:
     return "-" if spread.low is None or spread.high is None else f"{spread.low:+.4f} to {spread.high:+.4f}"
 
 
-def as_markdown(found: Backtest) -> str:
+def as_markdown(result: Backtest) -> str:
     """The advice and the table, for an artifact."""
     rows = "\n".join(
         f"| {each.policy} | {_number(each.mean.value)} | {_number(each.regret.value)} | {_interval(each.regret)} | "
         f"{each.loops} | {each.device_seconds:.0f} |"
-        for each in found.standings
+        for each in result.standings
     )
-    words = "\n".join(f"- {line}" for line in found.advice.words[1:])
-    head = f"| policy | mean {found.metric} | regret | interval | loops | device-seconds |\n|---|---|---|---|---|---|"
-    return f"# {found.project}: {found.advice.words[0]}\n\n{words}\n\n{head}\n{rows}\n"
+    words = "\n".join(f"- {line}" for line in result.advice.words[1:])
+    head = f"| policy | mean {result.metric} | regret | interval | loops | device-seconds |\n|---|---|---|---|---|---|"
+    return f"# {result.project}: {result.advice.words[0]}\n\n{words}\n\n{head}\n{rows}\n"

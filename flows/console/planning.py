@@ -13,26 +13,26 @@ _GB = 1e9
 _HEADS = ("plan", "ranks", "weights", "gradients", "optimiser", "activations", "needs", "step", "sends", "samples/s")
 
 
-def print_planning(found: PlanningResult, project: str) -> None:
+def print_planning(planning: PlanningResult, project: str) -> None:
     """The table, the recommendation with its reasons, and what the figures rest on."""
-    machine = found.machine
+    machine = planning.machine
     click.echo(
-        f"{found.parameters:,} parameters on {machine.name}: {machine.world_size} x {machine.device}, "
+        f"{planning.parameters:,} parameters on {machine.name}: {machine.world_size} x {machine.device}, "
         f"{machine.memory_gb:.3g} GB each\n"
     )
-    weighed = [one for one in found.estimates if not one.obstacle]
+    weighed = [one for one in planning.estimates if not one.obstacle]
     head, *lines = _aligned([_HEADS, *(_row(one) for one in weighed)])
     click.echo(head)
     for line, one in zip(lines, weighed, strict=True):
         click.secho(line if one.fits else f"{line}  does not fit", dim=not one.fits)
-    for one in found.estimates:
+    for one in planning.estimates:
         if one.obstacle:
             click.secho(f"{_name(one)}: {one.obstacle}", dim=True)
     click.echo()
-    if found.best:
-        asked = " ".join(f"-s {key}={value}" for key, value in found.best.candidate.overrides().items())
-        click.secho(f"Take {_name(found.best)}: loopline run {project} {asked}", fg="green", bold=True)
-    for reason in found.reasons:
+    if planning.best:
+        settings = " ".join(f"-s {key}={value}" for key, value in planning.best.candidate.overrides().items())
+        click.secho(f"Take {_name(planning.best)}: loopline run {project} {settings}", fg="green", bold=True)
+    for reason in planning.reasons:
         click.echo(f"  {reason}")
     click.secho(
         f"\n  GB of one rank at its peak; seconds at {machine.efficiency:.0%} of the peak arithmetic, an assumption; "
@@ -55,13 +55,13 @@ def _aligned(rows: list[tuple[str, ...]]) -> list[str]:
 
 def _name(one: PlanEstimate) -> str:
     candidate = one.candidate
-    said = [candidate.parallel]
-    said += [f"tensor {candidate.tensor}"] if candidate.tensor > 1 else []
-    said += [f"stages {candidate.stages}"] if candidate.stages > 1 else []
-    said += [f"replicas {candidate.replicas}"] if candidate.replicas > 1 else []
-    said += [f"accumulate {candidate.accumulate}"] if candidate.accumulate > 1 else []
-    said += [f"recompute {candidate.recompute}"] if candidate.recompute != "none" else []
-    return ", ".join(said)
+    parts = [candidate.parallel]
+    parts += [f"tensor {candidate.tensor}"] if candidate.tensor > 1 else []
+    parts += [f"stages {candidate.stages}"] if candidate.stages > 1 else []
+    parts += [f"replicas {candidate.replicas}"] if candidate.replicas > 1 else []
+    parts += [f"accumulate {candidate.accumulate}"] if candidate.accumulate > 1 else []
+    parts += [f"recompute {candidate.recompute}"] if candidate.recompute != "none" else []
+    return ", ".join(parts)
 
 
 def _row(one: PlanEstimate) -> tuple[str, ...]:

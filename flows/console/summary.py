@@ -19,13 +19,13 @@ from tasks.platform.report_pages import address_of
 
 def summary(project: Project, ledger: StepCache, ran: bool) -> dict[str, Any]:
     """What the project's last loop found and decided, as plain data. `ran` is false when nothing had to be done."""
-    found = {planned.step: planned.record for planned in ledger.plan()}
-    results = {step: record.result if record else {} for step, record in found.items()}
+    records = {planned.step: planned.record for planned in ledger.plan()}
+    results = {step: record.result if record else {} for step, record in records.items()}
     judged, trained = results["judge"], results["train"]
     champion = ledger.champion()
     return {
         "project": ledger.spec.name,
-        "loop_id": _loop_id(found),
+        "loop_id": _loop_id(records),
         "ran": ran,
         "decision": judged.get("decision"),
         "reasons": judged.get("reasons", []),
@@ -51,17 +51,17 @@ def summary(project: Project, ledger: StepCache, ran: bool) -> dict[str, Any]:
     }
 
 
-def print_summary(told: dict[str, Any]) -> None:
+def print_summary(document: dict[str, Any]) -> None:
     """The summary for a person: decision and why, the numbers, where things are, how to look."""
-    verdict = {"promote": "promoted", "keep": "not promoted"}.get(str(told["decision"]), "not judged")
-    colour = "green" if told["decision"] == "promote" else "yellow"
-    if not told["ran"]:
+    verdict = {"promote": "promoted", "keep": "not promoted"}.get(str(document["decision"]), "not judged")
+    colour = "green" if document["decision"] == "promote" else "yellow"
+    if not document["ran"]:
         click.echo("Nothing to do: every step is up to date.")
-    click.secho(f"\n{told['project']} version {told['version']}: {verdict}", fg=colour, bold=True)
-    for reason in told["reasons"]:
+    click.secho(f"\n{document['project']} version {document['version']}: {verdict}", fg=colour, bold=True)
+    for reason in document["reasons"]:
         click.echo(f"  {reason}")
     click.echo()
-    for name, value in _lines(told):
+    for name, value in _lines(document):
         click.echo(f"  {name:<12} {value}")
     click.echo(
         '\n  Look: open the card in a browser; `loopline up` shows Prefect and MLflow; `eval "$(loopline env)"` points'
@@ -106,8 +106,8 @@ def _markdown(loop: Loop) -> str:
     )
 
 
-def _loop_id(found: dict[str, StepRecord | None]) -> str | None:
-    last = max((record for record in found.values() if record), key=lambda record: record.finished, default=None)
+def _loop_id(records: dict[str, StepRecord | None]) -> str | None:
+    last = max((record for record in records.values() if record), key=lambda record: record.finished, default=None)
     return last.loop_id if last else None
 
 
@@ -121,42 +121,42 @@ def _best_epoch(trained: dict[str, Any]) -> dict[str, float]:
 def _cost(costs: dict[str, dict[str, float]]) -> str:
     """What the model took, in one line; what was not measured is not said."""
     train, total = costs.get("train", {}), costs["total"]
-    said = [f"{total['device_seconds']:,.1f} device-seconds with the search"]
+    parts = [f"{total['device_seconds']:,.1f} device-seconds with the search"]
     if "petaflop_s_days" in total:
-        said.append(f"{total['petaflop_s_days']:.2g} petaflop/s-days")
+        parts.append(f"{total['petaflop_s_days']:.2g} petaflop/s-days")
     for name, unit, words in (("samples_per_s", 1, "{:,.0f} samples/s"), ("mfu", 100, "MFU {:.2g} %")):
         if name in train:
-            said.append(words.format(train[name] * unit))
+            parts.append(words.format(train[name] * unit))
     if "energy_j" in total:
-        said.append(f"{total['energy_j'] / 1e3:,.1f} kJ")
-    return ", ".join(said)
+        parts.append(f"{total['energy_j'] / 1e3:,.1f} kJ")
+    return ", ".join(parts)
 
 
-def _lines(told: dict[str, Any]) -> list[tuple[str, str]]:
+def _lines(document: dict[str, Any]) -> list[tuple[str, str]]:
     number = "{:.4f}".format
     lines = []
-    if told["value"] is not None:
+    if document["value"] is not None:
         beside = [
-            f"{name} {number(told[f'{name}_value'])}"
+            f"{name} {number(document[f'{name}_value'])}"
             for name in ("champion", "baseline")
-            if told.get(f"{name}_value") is not None
+            if document.get(f"{name}_value") is not None
         ]
-        beside += [f"{name} {number(value)}" for name, value in told["references"].items() if value is not None]
-        lines.append((told["metric"], number(told["value"]) + (f"  ({', '.join(beside)})" if beside else "")))
-    if told["rows"]:
-        lines.append(("rows", ", ".join(f"{split} {count:,}" for split, count in told["rows"].items())))
-    if told["costs"]:
-        lines.append(("cost", _cost(told["costs"])))
-    lines += [("dataset", f"{told['dataset']} (DVC)"), ("loop", str(told["loop_id"]))]
+        beside += [f"{name} {number(value)}" for name, value in document["references"].items() if value is not None]
+        lines.append((document["metric"], number(document["value"]) + (f"  ({', '.join(beside)})" if beside else "")))
+    if document["rows"]:
+        lines.append(("rows", ", ".join(f"{split} {count:,}" for split, count in document["rows"].items())))
+    if document["costs"]:
+        lines.append(("cost", _cost(document["costs"])))
+    lines += [("dataset", f"{document['dataset']} (DVC)"), ("loop", str(document["loop_id"]))]
     lines.append(
         (
             "champion",
-            f"version {told['champion']} of registered model {told['project']} (MLflow)"
-            if told["champion"]
+            f"version {document['champion']} of registered model {document['project']} (MLflow)"
+            if document["champion"]
             else "none",
         )
     )
-    if told["card"]:
-        lines.append(("card", str(told["card"])))
-    lines += [("report", page) for page in told["validation"] if Path(page).exists()]
+    if document["card"]:
+        lines.append(("card", str(document["card"])))
+    lines += [("report", page) for page in document["validation"] if Path(page).exists()]
     return lines

@@ -128,12 +128,12 @@ def prefect_file(projects: list[Project]) -> str:
     from ruamel.yaml import YAML
 
     specs = [(project, read_spec(project.spec_path, (), project.shown_spec)) for project in projects]
-    told = [_as_yaml(one) for project, spec in specs for one in planned(project, spec)]
+    documents = [_as_yaml(one) for project, spec in specs for one in planned(project, spec)]
     text = io.StringIO()
     yaml = YAML()
     yaml.default_flow_style = False
     yaml.width = 120
-    yaml.dump({"name": TAG, "pull": [], "deployments": told}, text)
+    yaml.dump({"name": TAG, "pull": [], "deployments": documents}, text)
     return f"{HEAD}{text.getvalue()}"
 
 
@@ -232,13 +232,13 @@ def _make_pool(client: SyncPrefectClient, workspace: Workspace, pool: str) -> No
     changed: dict[str, Any] = {"description": description, "base_job_template": template}
     limited = {**changed, "concurrency_limit": MOST_RUNS}
     try:
-        found = client.read_work_pool(pool)
+        work_pool = client.read_work_pool(pool)
     except ObjectNotFound:
         with contextlib.suppress(ObjectAlreadyExists):  # a worker that begins makes it too, without a limit
             client.create_work_pool(WorkPoolCreate(name=pool, type="process", **limited))
             return
-        found = client.read_work_pool(pool)
-    client.update_work_pool(pool, WorkPoolUpdate(**(limited if found.concurrency_limit is None else changed)))
+        work_pool = client.read_work_pool(pool)
+    client.update_work_pool(pool, WorkPoolUpdate(**(limited if work_pool.concurrency_limit is None else changed)))
 
 
 def _make_queue(client: SyncPrefectClient, name: str, pool: str) -> None:
@@ -250,9 +250,9 @@ def _make_queue(client: SyncPrefectClient, name: str, pool: str) -> None:
             name, description=f"Loops of {name}: one at a time", concurrency_limit=1, work_pool_name=pool
         )
     except ObjectAlreadyExists:
-        found = client.read_work_queue_by_name(name, work_pool_name=pool)
-        if found.concurrency_limit is None:  # Prefect made it by itself, for `prefect deploy`
-            client.update_work_queue(found.id, concurrency_limit=1)
+        work_queue = client.read_work_queue_by_name(name, work_pool_name=pool)
+        if work_queue.concurrency_limit is None:  # Prefect made it by itself, for `prefect deploy`
+            client.update_work_queue(work_queue.id, concurrency_limit=1)
 
 
 def _existing(client: SyncPrefectClient, pool: str) -> dict[tuple[str, str], DeploymentResponse]:
@@ -260,10 +260,12 @@ def _existing(client: SyncPrefectClient, pool: str) -> dict[tuple[str, str], Dep
     from prefect.client.schemas.filters import WorkPoolFilter, WorkPoolFilterName
 
     which = WorkPoolFilter(name=WorkPoolFilterName(any_=[pool]))
-    found: list[DeploymentResponse] = []
-    while page := client.read_deployments(work_pool_filter=which, limit=200, offset=len(found)):
-        found += page
-    return {(one.entrypoint.rpartition(".")[2], one.name): one for one in found if TAG in one.tags and one.entrypoint}
+    deployments: list[DeploymentResponse] = []
+    while page := client.read_deployments(work_pool_filter=which, limit=200, offset=len(deployments)):
+        deployments += page
+    return {
+        (one.entrypoint.rpartition(".")[2], one.name): one for one in deployments if TAG in one.tags and one.entrypoint
+    }
 
 
 def _automate(
@@ -326,15 +328,15 @@ def _remove(
 ) -> None:
     """Take away the deployments whose project is gone or has another name now; a merely wrong spec keeps them."""
     names = {one.parameters["project"]: one.name for one in wanted}
-    for (flow, name), found in before.items():
-        project = str(found.parameters.get("project", ""))
+    for (flow, name), deployment in before.items():
+        project = str(deployment.parameters.get("project", ""))
         if names.get(project, name) != name:
             why = f"its project is called {names[project]} now"
         elif _is_there(workspace, project):
             continue
         else:
             why = "its project is gone"
-        client.delete_deployment(found.id)
+        client.delete_deployment(deployment.id)
         note(f"{flow}/{name}: {why}; deployment removed")
 
 

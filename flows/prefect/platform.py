@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Literal
 
 from models.errors import StoreError
-from tasks.host import server_access as prefect_access
+from tasks.host import server_access
 from tasks.host.workspace import Workspace
 from tasks.operations.reap import reap
 from tasks.platform import platform
@@ -22,7 +22,7 @@ Ending = Literal["refuse", "wait", "force"]
 
 def bring_up(
     workspace: Workspace,
-    asked: dict[str, int],
+    requested: dict[str, int],
     note: Callable[[str], None],
     tell: Callable[[ServiceState], None],
 ) -> None:
@@ -33,7 +33,7 @@ def bring_up(
         StoreError: A service did not come up; those that did go on.
     """
     low = platform.low_disk(workspace)
-    for line in ([low] if low else []) + platform.start(workspace, asked):
+    for line in ([low] if low else []) + platform.start(workspace, requested):
         note(line)
     _import_ahead(workspace)
     for state in platform.healthy(workspace):
@@ -101,17 +101,17 @@ def tell_prefect(workspace: Workspace) -> None:
     url = PrefectServer(workspace).api()
     if not url:
         raise StoreError("no Prefect server runs for this workspace: `loopline up` starts one")
-    prefect_access.use(workspace, url)
+    server_access.use(workspace, url)
 
 
 def _let_end(workspace: Workspace, note: Callable[[str], None]) -> None:
     platform.pause(workspace, True)
     try:
-        told: list[str] = []
+        run_ids: list[str] = []
         while runs := platform.flow_runs(workspace):
-            if runs != told:
+            if runs != run_ids:
                 note(f"waiting for {', '.join(runs)}")
-            told = runs
+            run_ids = runs
             time.sleep(POLL_S)
         platform.stop_worker(workspace)
     finally:

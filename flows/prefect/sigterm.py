@@ -29,7 +29,7 @@ _TAKING = {"__enter__", "acquire"}
 _LOCKS = ("threading.py", "logging/__init__.py", "httpcore/_synchronization.py")
 ECHO_S = 5.0
 """So long after an exception was raised for a signal, another one is taken for its echo."""
-_told: list[int] = []
+_notify: list[int] = []
 _raised: list[float] = []
 
 Handler = Callable[[int, FrameType | None], Any]
@@ -81,17 +81,17 @@ def remembered() -> Iterator[None]:
     deferred = well_timed(before)
 
     def remember(number: int, frame: FrameType | None) -> None:
-        _told.append(number)
+        _notify.append(number)
         deferred(number, frame)
 
     def dropped(what: Any) -> None:
-        if _told and type(what.exc_value).__name__ == "TerminationSignal":
+        if _notify and type(what.exc_value).__name__ == "TerminationSignal":
             _raised.clear()
             _send_again()
         else:
             hook(what)
 
-    _told.clear()
+    _notify.clear()
     signal.signal(signal.SIGTERM, remember)
     sys.unraisablehook = dropped
     try:
@@ -109,11 +109,11 @@ def heed() -> None:
     Raises:
         TerminationSignal: As if it came now.
     """
-    if _told:
+    if _notify:
         from prefect.exceptions import TerminationSignal
 
         _raised.append(time.monotonic())
-        raise TerminationSignal(signal=_told[0])
+        raise TerminationSignal(signal=_notify[0])
 
 
 def _send_again() -> None:

@@ -50,8 +50,8 @@ def step(
     def call(loop: Loop) -> StepRecord:
         sigterm.heed()
         with unmasked():
-            given = run(loop, [loop.done[before] for before in BY_NAME[name].after])
-        record: StepRecord = given.result() if isinstance(given, State) else given
+            results = run(loop, [loop.done[before] for before in BY_NAME[name].after])
+        record: StepRecord = results.result() if isinstance(results, State) else results
         return record
 
     return call

@@ -32,7 +32,7 @@ PROGRAM = Path(sys.executable).with_name("loopline")
 LONGEST_S = 600.0
 POLL_S = 1.0
 ENDED = ("finished", "rejected", "failed")
-TOLD = ["arr_delay", "dep_delay", "dep_time", "arr_time", "air_time", "late"]
+LEAKS = ["arr_delay", "dep_delay", "dep_time", "arr_time", "air_time", "late"]
 """Columns that are not known before a flight has landed."""
 
 
@@ -61,8 +61,8 @@ class Player:
 
     def status(self) -> dict[str, Any]:
         """What `loopline status flights --json` says of the project."""
-        told: dict[str, Any] = json.loads(self.loopline("status", "flights", "--json").stdout)
-        project: dict[str, Any] = told["projects"][0]
+        status: dict[str, Any] = json.loads(self.loopline("status", "flights", "--json").stdout)
+        project: dict[str, Any] = status["projects"][0]
         return project
 
     def begin(self, january: pd.DataFrame) -> None:
@@ -79,7 +79,7 @@ class Player:
         incoming = self.home / "incoming"
         incoming.mkdir(exist_ok=True)
         due, landed = incoming / f"{name}.parquet", incoming / f"{name}-landed.csv"
-        flights.drop(columns=TOLD).to_parquet(due, index=False)
+        flights.drop(columns=LEAKS).to_parquet(due, index=False)
         self.loopline("predict", "flights", str(due), "--id", "flight_id")
         flights[["flight_id", "late"]].to_csv(landed, index=False)
         self.loopline("label", "flights", str(landed), "--id", "flight_id")
@@ -151,13 +151,13 @@ def main() -> None:
     parser.add_argument("--months", type=int, default=6)
     parser.add_argument("--rows", type=int, default=4000, help="flights of a month, drawn by lot")
     parser.add_argument("--swap", default="2013-03", help="the month that comes with its units swapped")
-    given = parser.parse_args()
-    months = year(CLONE / ".loopline" / "cache" / "sources", given.rows)
-    chosen = {name: months[name] for name in list(months)[: given.months]}
-    player = Player(given.home.resolve())
-    for name, told in play(player, chosen, given.swap):
-        said = told["reasons"][0] if told["state"] == "finished" else told["light_reason"]
-        print(f"{name:<24} champion v{told['champion']}  {said}", flush=True)
+    args = parser.parse_args()
+    months = year(CLONE / ".loopline" / "cache" / "sources", args.rows)
+    chosen = {name: months[name] for name in list(months)[: args.months]}
+    player = Player(args.home.resolve())
+    for name, status in play(player, chosen, args.swap):
+        reason = status["reasons"][0] if status["state"] == "finished" else status["light_reason"]
+        print(f"{name:<24} champion v{status['champion']}  {reason}", flush=True)
     print(f"\nLook: LOOPLINE_HOME={player.home} loopline status")
     print(f"End:  LOOPLINE_HOME={player.home} loopline down --wait")
 

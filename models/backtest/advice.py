@@ -78,21 +78,21 @@ def _cheaper(standings: Sequence[PolicyRegret], chosen: PolicyRegret, best: Poli
     for names, each in _alike([one for one in standings if one.device_seconds < chosen.device_seconds]):
         lost = f"{names} lost {rounded(each.regret.value, each)} ({_interval(each)})"
         verb = "costs" if names == each.policy else "cost"
-        told = f"{lost} and {verb} {each.device_seconds:.0f} device-seconds"
+        loss = f"{lost} and {verb} {each.device_seconds:.0f} device-seconds"
         if each.regret.low is not None and each.regret.low > 0:
-            words.append(f"{told}: worse than {best.policy}.")
+            words.append(f"{loss}: worse than {best.policy}.")
         else:
             near = f"nor shown to be within {number(margin)} of it" if margin else "nor shown to be as good"
-            words.append(f"{told}: not told apart from {best.policy}, {near}.")
+            words.append(f"{loss}: not told apart from {best.policy}, {near}.")
     return words
 
 
 def _alike(standings: Sequence[PolicyRegret]) -> list[tuple[str, PolicyRegret]]:
     """Standings with the names of all that did just the same, cheapest first."""
-    found: dict[tuple[float | None, float], list[PolicyRegret]] = {}
+    by_result: dict[tuple[float | None, float], list[PolicyRegret]] = {}
     for each in sorted(standings, key=lambda one: one.device_seconds):
-        found.setdefault((each.regret.value, each.device_seconds), []).append(each)
-    return [(_listed([one.policy for one in group]), group[0]) for group in found.values()]
+        by_result.setdefault((each.regret.value, each.device_seconds), []).append(each)
+    return [(_listed([one.policy for one in group]), group[0]) for group in by_result.values()]
 
 
 def _listed(names: list[str]) -> str:
@@ -104,11 +104,13 @@ def _against_every(chosen: PolicyRegret, metric: str) -> list[str]:
     if against is None or not against.value or chosen.policy == EVERY:
         return []
     verb = "gains" if against.value > 0 else "loses"
-    told = f"Retraining every period {verb} {rounded(abs(against.value), chosen)} of {metric} against {chosen.policy}"
+    finding = (
+        f"Retraining every period {verb} {rounded(abs(against.value), chosen)} of {metric} against {chosen.policy}"
+    )
     if against.low is None or against.high is None:
-        return [f"{told}."]
+        return [f"{finding}."]
     sure = "" if against.low > 0 or against.high < 0 else ": the two cannot be told apart"
-    return [f"{told} (interval of the gain {_span(against, chosen)}){sure}."]
+    return [f"{finding} (interval of the gain {_span(against, chosen)}){sure}."]
 
 
 def _cautions(standings: Sequence[PolicyRegret], best: PolicyRegret, confidence: float) -> list[str]:

@@ -103,7 +103,7 @@ def inputs_of(
     return chosen.rename_columns([INPUT + name for name in names])
 
 
-def asked_by(project: str, at: float, windows: Sequence[WindowReport], watched: AssessmentRules) -> list[Signal]:
+def signals_of(project: str, at: float, windows: Sequence[WindowReport], watched: AssessmentRules) -> list[Signal]:
     """What the windows ask for, by the live rule of `alarms` of `of`."""
     return signals(sum_up(project, at, windows, watched), watched.monitor)
 

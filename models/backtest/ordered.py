@@ -64,7 +64,7 @@ def in_time_order(table: pa.Table, data: Data, cut: PeriodRule, delay_s: float =
         )
     if not has_calendar:
         moments = _without_calendar(table.num_rows, cut, delay_s)
-        notes.append(f"the rows have an order but no dates: {cut.told} count for 30 days")
+        notes.append(f"the rows have an order but no dates: {cut.text} count for 30 days")
     return TimeOrderedRows(
         table, LabelClock(moments, delay_s, has_calendar), hash_rows(table, table.column_names), notes
     )

@@ -86,8 +86,8 @@ def write_period(table: pa.Table, rows: RowRange, data: Data, base: Path, prepar
 
 def rows_predicted(folder: Path) -> np.ndarray:
     """Which rows of the table the test rows of a folder of `write_period` are, int64 (rows,)."""
-    found = rows_of(folder, "test", [ROW_COLUMN]).column(0).to_numpy()
-    return np.asarray(found)
+    rows = rows_of(folder, "test", [ROW_COLUMN]).column(0).to_numpy()
+    return np.asarray(rows)
 
 
 def _names(preparation: Preparation) -> list[str]:

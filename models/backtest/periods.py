@@ -36,7 +36,7 @@ class PeriodRule:
     rows: int = 0
 
     @property
-    def told(self) -> str:
+    def text(self) -> str:
         """In words, such as `month` or `5000 rows`."""
         return self.calendar or f"{self.rows} rows"
 
@@ -91,8 +91,8 @@ def parse_cut(text: str) -> PeriodRule:
     word = text.strip().lower().removesuffix("ly").removesuffix("s") if not text.strip()[:1].isdigit() else ""
     if word in ("day", "week", "month"):
         return PeriodRule(calendar=word)  # type: ignore[arg-type]
-    found = re.fullmatch(r"\s*(\d[\d_,]*)\s*(rows?)?\s*", text, re.IGNORECASE)
-    rows = int(re.sub(r"[_,]", "", found[1])) if found else 0
+    match = re.fullmatch(r"\s*(\d[\d_,]*)\s*(rows?)?\s*", text, re.IGNORECASE)
+    rows = int(re.sub(r"[_,]", "", match[1])) if match else 0
     if rows < 1:
         raise UsageError(f"--period: got {text!r}, expected month, week, day or a number of rows such as '5000 rows'")
     return PeriodRule(rows=rows)
@@ -104,16 +104,16 @@ def parse_delay(text: str) -> float:
     Raises:
         UsageError: It is no such duration.
     """
-    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*", text)
-    if found and not found[2] and not float(found[1]):
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*", text)
+    if match and not match[2] and not float(match[1]):
         return 0.0
-    unit_s = _UNITS_S.get(found[2].lower()) if found and found[2] != "M" else None  # pandas' M is a month
-    if not found or unit_s is None:
+    unit_s = _UNITS_S.get(match[2].lower()) if match and match[2] != "M" else None  # pandas' M is a month
+    if not match or unit_s is None:
         raise UsageError(
             f"--label-delay: got {text!r}, expected a number and a unit (s, min, h, d or w), such as 12h, 7d or 2w; "
             "months differ in length: say them in days"
         )
-    return float(found[1]) * unit_s
+    return float(match[1]) * unit_s
 
 
 def parse_date(text: str) -> float:
@@ -137,7 +137,7 @@ def positions_as_times(num_rows: int, cut: PeriodRule) -> np.ndarray:
     """
     if cut.calendar:
         raise UsageError(
-            f"--period {cut.told}: the rows have no dates, only an order: say --period '5000 rows', or give the data "
+            f"--period {cut.text}: the rows have no dates, only an order: say --period '5000 rows', or give the data "
             "a date column and split by it (data.split: {by: time, column: ...})"
         )
     return np.arange(num_rows) * (MONTH_S / cut.rows)
@@ -168,13 +168,13 @@ def num_training(periods: list[Period], least_rows: int, begin: float | None = N
     """
     if begin is not None:
         count = sum(period.end <= begin for period in periods)
-        told = f"--from {iso(begin)}"
+        limit = f"--from {iso(begin)}"
     else:
         count = next((n for n, each in enumerate(periods, 1) if each.stop >= least_rows), len(periods))
-        told = f"the first champion needs {least_rows} rows"
+        limit = f"the first champion needs {least_rows} rows"
     if not 1 <= count < len(periods):
         raise UsageError(
-            f"backtest: {told}, but the data has {periods[-1].stop} rows in {len(periods)} periods "
+            f"backtest: {limit}, but the data has {periods[-1].stop} rows in {len(periods)} periods "
             f"({periods[0].name} to {periods[-1].name}): at least one must come before and one after it; "
             "choose another --from or shorter periods"
         )

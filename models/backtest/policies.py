@@ -37,7 +37,7 @@ class Policy:
     rules: Retrain
 
     @property
-    def told(self) -> str:
+    def text(self) -> str:
         """The rule in words."""
         return in_words(self.rules)
 
@@ -64,7 +64,7 @@ def plain(name: str, own: Retrain, has_calendar: bool = True) -> Policy:
     return Policy(name, own.model_copy(update={**_UNGUARDED, **rules[name]}))
 
 
-def drafted(name: str, document: Mapping[str, Any], own: Retrain, told_as: str) -> Policy:
+def drafted(name: str, document: Mapping[str, Any], own: Retrain, display_name: str) -> Policy:
     """A policy from a file: keys of `retrain` that win over the spec's own.
 
     Raises:
@@ -72,12 +72,12 @@ def drafted(name: str, document: Mapping[str, Any], own: Retrain, told_as: str) 
     """
     keys = document.get("retrain", document)
     if not isinstance(keys, Mapping):
-        raise UsageError(f"{told_as}: got {type(keys).__name__}, expected keys of retrain, such as `on: [decay]`")
+        raise UsageError(f"{display_name}: got {type(keys).__name__}, expected keys of retrain, such as `on: [decay]`")
     try:
         return Policy(name, Retrain.model_validate({**own.model_dump(), **keys}))
     except ValidationError as error:
         lines = [
-            f"{told_as}: {'.'.join(map(str, each['loc'])) or 'retrain'}: got {each['input']!r}: "
+            f"{display_name}: {'.'.join(map(str, each['loc'])) or 'retrain'}: got {each['input']!r}: "
             f"{each['msg'].removeprefix('Value error, ')}; known keys: {', '.join(Retrain.model_fields)}"
             for each in error.errors()
         ]
@@ -90,7 +90,7 @@ def in_words(rules: Retrain) -> str:
     begun += [each.replace("_", " ") for each in rules.on]
     if not begun:
         return "nothing begins a loop by itself"
-    told = f"on {', '.join(begun)}"
+    rule = f"on {', '.join(begun)}"
     guards = [
         (rules.cooldown_s > 0, f"cooldown {rules.cooldown_s / 3600:g} h"),
         (rules.min_new_labels > 0, f"at least {rules.min_new_labels} new labels"),
@@ -101,4 +101,4 @@ def in_words(rules: Retrain) -> str:
         (rules.start == "champion", "from the champion's weights"),
     ]
     held = [text for applies, text in guards if applies]
-    return f"{told}; {', '.join(held)}" if held else told
+    return f"{rule}; {', '.join(held)}" if held else rule

@@ -96,11 +96,11 @@ def standings(
     drawn = _drawn_means(values, weight, seed)
     best = max(means, key=lambda name: (means[name], -_course(courses, name).device_seconds))
     highest = np.max(list(drawn.values()), axis=0)
-    told = []
+    regrets = []
     for course in courses:
         name = course.policy
         outcomes = [loop.outcome for loop in course.loops]
-        told.append(
+        regrets.append(
             PolicyRegret(
                 policy=name,
                 points=[
@@ -118,7 +118,7 @@ def standings(
                 device_seconds=course.device_seconds,
             )
         )
-    return told
+    return regrets
 
 
 def _course(courses: Sequence[PolicyHistory], name: str) -> PolicyHistory:
@@ -126,9 +126,9 @@ def _course(courses: Sequence[PolicyHistory], name: str) -> PolicyHistory:
 
 
 def _values(course: PolicyHistory, scores: Scores, sign: int) -> _PeriodValues:
-    found = [scores[step.model, step.period] for step in course.steps]
+    values = [scores[step.model, step.period] for step in course.steps]
     return _PeriodValues(
-        sign * np.array([each.value for each in found]), sign * np.stack([each.drawn for each in found], axis=1)
+        sign * np.array([each.value for each in values]), sign * np.stack([each.drawn for each in values], axis=1)
     )
 
 

@@ -104,7 +104,7 @@ class PolicyHistory(ReplayData):
     """What would have happened under one policy."""
 
     policy: str
-    told: str = Field(description="The policy in words.")
+    rule: str = Field(description="The policy in words.")
     first: ReplayedLoop = Field(
         description="The loop that made the first champion; its cost is common to all policies."
     )
@@ -144,7 +144,7 @@ def replay(
     player = _Simulation(policy, clock, world, decide)
     first = player.begin(periods[num_first - 1])
     steps = [player.live(period, is_last=period is periods[-1]) for period in periods[num_first:]]
-    return PolicyHistory(policy=policy.name, told=policy.told, first=first, steps=steps)
+    return PolicyHistory(policy=policy.name, rule=policy.text, first=first, steps=steps)
 
 
 class _Simulation:
@@ -159,7 +159,7 @@ class _Simulation:
         self._age = 0
         self._loops: list[PastLoop] = []
         self._labels_at_loop = 0
-        self._asked: set[str] = set()
+        self._signal_ids: set[str] = set()
         self._put_off: list[tuple[float, Signal]] = []
         self._now = 0.0
 
@@ -195,7 +195,7 @@ class _Simulation:
                 decision = decision.model_copy(update={"loop_id": self._loops[-1].loop_id})
             elif decision.until is not None:
                 self._put_off.append((decision.until, signal))
-            self._asked.add(signal.id)
+            self._signal_ids.add(signal.id)
             decisions.append(decision)
         if loop is not None and loop.outcome == "promoted":
             self._take(loop.model)
@@ -210,13 +210,13 @@ class _Simulation:
         labelled = self._clock.labelled(period.end)
         due = [signal for until, signal in self._put_off if until <= period.end]
         self._put_off = [(until, signal) for until, signal in self._put_off if until > period.end]
-        self._asked -= {signal.id for signal in due}
+        self._signal_ids -= {signal.id for signal in due}
         fresh = [
             *self._world.monitor(self._champion, self._since, period, labelled),
             *self._scheduled(before, period.end),
             *([new_rows(period)] if "new_data" in self._policy.rules.on else []),
         ]
-        signals = {signal.id: signal for signal in [*due, *fresh] if signal.id not in self._asked}
+        signals = {signal.id: signal for signal in [*due, *fresh] if signal.id not in self._signal_ids}
         return sorted(signals.values(), key=lambda each: (_ORDER.index(each.kind), each.at))
 
     def _scheduled(self, after: float, until: float) -> Iterable[Signal]:
@@ -229,7 +229,7 @@ class _Simulation:
     def _past(self, has_run: bool) -> ProjectHistory:
         running = self._loops[-1].loop_id if has_run else None
         new = self._clock.labelled(self._now) - self._labels_at_loop
-        return ProjectHistory(loops=self._loops, new_labels=new, running=running, signals=frozenset(self._asked))
+        return ProjectHistory(loops=self._loops, new_labels=new, running=running, signals=frozenset(self._signal_ids))
 
     def _run(self, period: Period, signal: Signal, champion: str | None) -> ReplayedLoop:
         rules, rows = self._policy.rules, RowRange(0, self._clock.labelled(self._now))

@@ -43,7 +43,7 @@ class Backtest(_Part):
     settings: dict[str, Any] = Field(default_factory=dict, description="Searched settings that every training took.")
     notes: list[str] = Field(default_factory=list, description="What a reader must know to trust it.")
     trained: int = Field(0, description="Trainings made for this run; others were found.")
-    found: int = 0
+    reused: int = 0
     seconds: float = 0.0
     made_at: float = Field(0.0, description="Unix time, seconds.")
 
@@ -53,13 +53,13 @@ class Backtest(_Part):
 
     def alike(self) -> list[list[str]]:
         """Policies by what served: those of a list had the same champion in every period."""
-        found: dict[tuple[str, ...], list[str]] = {}
+        by_models: dict[tuple[str, ...], list[str]] = {}
         for course in self.courses:
-            found.setdefault(tuple(step.model for step in course.steps), []).append(course.policy)
-        return list(found.values())
+            by_models.setdefault(tuple(step.model for step in course.steps), []).append(course.policy)
+        return list(by_models.values())
 
     @property
     def loops(self) -> list[tuple[str, ReplayedLoop]]:
         """Every loop with its policy, by time."""
-        found = [(course.policy, loop) for course in self.courses for loop in course.loops]
-        return sorted(found, key=lambda each: each[1].at)
+        loops = [(course.policy, loop) for course in self.courses for loop in course.loops]
+        return sorted(loops, key=lambda each: each[1].at)

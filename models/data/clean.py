@@ -12,14 +12,14 @@ from models.data.columns import as_text, is_text
 from models.data.hashing import hash_rows, missing
 from models.data.header import no_such_column
 from models.errors import DataError, UserCodeError
-from models.project_spec import references as refs
+from models.project_spec import references
 from models.project_spec.blocks import Data
 from models.sources.read import read_source
 
 NO_TARGET, REPEATED = "without a target", "equal to an earlier row in every column"
 
 
-def kept_rows(table: pa.Table, data: Data, columns: list[str] | None = None) -> tuple[pa.Table, np.ndarray]:
+def usable_rows(table: pa.Table, data: Data, columns: list[str] | None = None) -> tuple[pa.Table, np.ndarray]:
     """Drop rows without target, and with `data.deduplicate` rows that repeat an earlier one in every column.
 
     A series keeps rows without target: its steps must stay evenly apart.
@@ -35,29 +35,29 @@ def kept_rows(table: pa.Table, data: Data, columns: list[str] | None = None) -> 
     Raises:
         DataError: No row has a target.
     """
-    kept = np.arange(table.num_rows)
+    remaining = np.arange(table.num_rows)
     if data.kind != "series":
-        kept = np.flatnonzero(~unanswered(table, data))
-        if not len(kept):
+        remaining = np.flatnonzero(~unanswered(table, data))
+        if not len(remaining):
             raise DataError(
                 f"data.target {data.target!r} has no value at all in {table.num_rows} rows: name another column"
             )
     if data.deduplicate:
-        _, first = np.unique(hash_rows(table, table.column_names)[kept], return_index=True)
-        kept = kept[np.sort(first)]
+        _, first = np.unique(hash_rows(table, table.column_names)[remaining], return_index=True)
+        remaining = remaining[np.sort(first)]
     num_rows = table.num_rows
     table = table.select(columns or table.column_names)
-    if len(kept) == num_rows:
-        return table, kept
+    if len(remaining) == num_rows:
+        return table, remaining
     mask = np.zeros(num_rows, dtype=bool)
-    mask[kept] = True
-    return table.filter(pa.array(mask)), kept
+    mask[remaining] = True
+    return table.filter(pa.array(mask)), remaining
 
 
-def dropped_rows(table: pa.Table, data: Data, kept: np.ndarray) -> dict[str, int]:
-    """How many rows `kept_rows` dropped, by the reason; `kept` are the positions that it gave."""
+def dropped_rows(table: pa.Table, data: Data, remaining: np.ndarray) -> dict[str, int]:
+    """How many rows `usable_rows` dropped, by the reason; `remaining` are the positions that it gave."""
     num_unanswered = 0 if data.kind == "series" else int(unanswered(table, data).sum())
-    counts = {NO_TARGET: num_unanswered, REPEATED: table.num_rows - num_unanswered - len(kept)}
+    counts = {NO_TARGET: num_unanswered, REPEATED: table.num_rows - num_unanswered - len(remaining)}
     return {reason: count for reason, count in counts.items() if count}
 
 
@@ -73,9 +73,9 @@ def made_features(table: pa.Table, reference: str, base: Path) -> pa.Table:
     Raises:
         UserCodeError: It raised, gave back no data frame, or changed the number or the order of the rows.
     """
-    function = refs.resolve(reference, base)
+    function = references.resolve(reference, base)
     frame = table.to_pandas()
-    made = refs.call(function, reference, frame)
+    made = references.call(function, reference, frame)
     if not hasattr(made, "columns") or not hasattr(made, "index"):
         raise UserCodeError(
             f"data.features.make {reference}: got a {type(made).__name__}, expected the pandas DataFrame "
@@ -96,7 +96,7 @@ def made_features(table: pa.Table, reference: str, base: Path) -> pa.Table:
             "keep every raw column and leave it out with data.features.drop"
         )
     try:
-        return _as_they_came(read_source(made, told_as=f"data.features.make {reference}"), table.schema)
+        return _as_they_came(read_source(made, display_name=f"data.features.make {reference}"), table.schema)
     except DataError as error:
         raise UserCodeError(str(error)) from error
 

@@ -42,8 +42,8 @@ def choose(schema: pa.Schema, data: Data) -> Columns:
     if data.kind == "image":
         return columns
     types = {field.name: field.type for field in schema}
-    asked = [name for name in data.features.columns or () if name in types]
-    for name in dict.fromkeys([*asked, *types]):  # an own net counts on the order in which the spec names them
+    names = [name for name in data.features.columns or () if name in types]
+    for name in dict.fromkeys([*names, *types]):  # an own net counts on the order in which the spec names them
         reason = _reason_to_leave_out(name, types[name], data)
         if reason:
             columns.left_out[name] = reason
@@ -51,8 +51,8 @@ def choose(schema: pa.Schema, data: Data) -> Columns:
             kind = _kind(name, types[name], data)
             (columns.numeric if kind == "numeric" else columns.categorical).append(name)
     if not columns.numeric and not columns.categorical:
-        told = "; ".join(f"{name}: {reason}" for name, reason in columns.left_out.items())
-        raise DataError(f"data.features leaves no input column ({told}): name some in data.features.columns")
+        reasons = "; ".join(f"{name}: {reason}" for name, reason in columns.left_out.items())
+        raise DataError(f"data.features leaves no input column ({reasons}): name some in data.features.columns")
     return columns
 
 
@@ -151,7 +151,7 @@ def _reason_to_leave_out(name: str, kind: pa.DataType, data: Data) -> str | None
     features = data.features
     if name in features.drop:
         return "dropped by the spec"
-    asked = name in (features.columns or []) or name in features.kinds
+    is_named = name in (features.columns or []) or name in features.kinds
     if (
         features.columns is not None
         and name not in features.columns
@@ -160,14 +160,14 @@ def _reason_to_leave_out(name: str, kind: pa.DataType, data: Data) -> str | None
         return "not in data.features.columns"
     if name == data.target:
         return None
-    if name == data.id and not asked:
+    if name == data.id and not is_named:
         return "it names the row (data.id)"
-    if name == data.split.column and not asked:
+    if name == data.split.column and not is_named:
         return f"it is what the split is by ({data.split.by})"
     if pa.types.is_null(kind):
         raise DataError(all_missing(name))
     unfit = _unfit(kind, data)
-    if unfit and asked:
+    if unfit and is_named:
         raise DataError(f"data.features: column {name!r} is asked for, but {unfit}")
     return unfit
 

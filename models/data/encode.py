@@ -103,8 +103,8 @@ def encode_numeric(values: np.ndarray, part: NumericInput) -> np.ndarray:
 
 def category_indices(column: pa.ChunkedArray, part: CategoricalInput) -> np.ndarray:
     """Texts as int32 indices (rows,): 0 unseen or missing, i + 1 for `categories[i]`."""
-    found = pc.index_in(column, pa.array(part.categories, pa.string()), skip_nulls=True)
-    indices: np.ndarray = pc.fill_null(pc.add(found, 1), 0).to_numpy().astype(np.int32)
+    places = pc.index_in(column, pa.array(part.categories, pa.string()), skip_nulls=True)
+    indices: np.ndarray = pc.fill_null(pc.add(places, 1), 0).to_numpy().astype(np.int32)
     return indices
 
 

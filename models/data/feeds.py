@@ -145,8 +145,8 @@ def slice_values(prepared: Path, split: str, columns: list[str]) -> dict[str, np
 
 def groups(prepared: Path, split: str) -> np.ndarray:
     """The group of each row of a split by group, as a number: int64 (rows,)."""
-    found: np.ndarray = rows_of(prepared, split, [KEY_COLUMN]).column(0).to_numpy()
-    return found
+    keys: np.ndarray = rows_of(prepared, split, [KEY_COLUMN]).column(0).to_numpy()
+    return keys
 
 
 def _input_names(preparation: Preparation) -> list[str]:
@@ -209,8 +209,8 @@ def _lines_of_windows(prepared: Path, split: str) -> np.ndarray:
     lines = rows_of(prepared, split, [characters.column]).column(0)
     ends = np.cumsum(pc.utf8_length(lines).to_numpy().astype(np.int64) + 1)
     starts = window_starts(int(ends[-1]), characters, split)
-    found: np.ndarray = np.searchsorted(ends, starts, side="right")
-    return found
+    line_numbers: np.ndarray = np.searchsorted(ends, starts, side="right")
+    return line_numbers
 
 
 def _text_feeds(prepared: Path, split: str, characters: TextInput, batch: int) -> Iterator[Feed]:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from models.data.check import check_columns, check_id
-from models.data.clean import dropped_rows, kept_rows, made_features
+from models.data.clean import dropped_rows, made_features, usable_rows
 from models.data.columns import Columns, all_missing, as_float64, as_text, choose, dtype_of, with_slices
 from models.data.fit import fit_categorical, fit_numeric, fit_pixels, names_each_row
 from models.data.hashing import row_identities
@@ -77,16 +77,16 @@ def prepare_table(table: pa.Table, spec: Spec, base: Path) -> tuple[pa.Table, Pr
     check_columns(table, data, spec.judge.slices)
     columns = choose(table.schema, data)
     raw = table
-    table, positions = kept_rows(raw, data, _needed(raw, spec, columns))
+    table, positions = usable_rows(raw, data, _needed(raw, spec, columns))
     dropped = dropped_rows(raw, data, positions)
     if data.kind == "series":
         order = time_order(table, data)
         table, positions = table.take(order), positions[order]
     codes = assign(table, data.split, data.target, identities[positions])
-    kept = newest(codes, split_key(table, data.split), data.newest)
-    if not kept.all():
-        dropped[f"older than the newest {data.newest:,} training rows"] = int((~kept).sum())
-        table, positions, codes = table.filter(pa.array(kept)), positions[kept], codes[kept]
+    is_newest = newest(codes, split_key(table, data.split), data.newest)
+    if not is_newest.all():
+        dropped[f"older than the newest {data.newest:,} training rows"] = int((~is_newest).sum())
+        table, positions, codes = table.filter(pa.array(is_newest)), positions[is_newest], codes[is_newest]
     if data.kind == "series":
         codes = example_splits(codes, table, data)
         check_not_empty(codes, data.split)
@@ -124,17 +124,17 @@ def _fit(table: pa.Table, data: Data, rows: _Rows, columns: Columns) -> tuple[pa
     numeric = [_numeric(table, name, data, rows, made) for name in columns.numeric]
     categorical = [_categorical(table, name, data, rows, made, columns.left_out) for name in columns.categorical]
     pixels = _pixels(table, data, rows, made)
-    kept = [part for part in categorical if part is not None]
-    if not numeric and not kept and pixels is None:
-        told = "; ".join(f"{name}: {reason}" for name, reason in columns.left_out.items())
-        raise DataError(f"data.features leaves no input column ({told}): name some in data.features.columns")
+    encoded = [part for part in categorical if part is not None]
+    if not numeric and not encoded and pixels is None:
+        reasons = "; ".join(f"{name}: {reason}" for name, reason in columns.left_out.items())
+        raise DataError(f"data.features leaves no input column ({reasons}): name some in data.features.columns")
     task, target = _target(table, data, rows, made)
     preparation = Preparation(
         kind=data.kind,
         task=task,
         target=target,
         numeric=numeric,
-        categorical=kept,
+        categorical=encoded,
         pixels=pixels,
         window=data.window,
         rows=rows.counts(),

@@ -32,14 +32,16 @@ def row_ids(work: str, began_ms: int, first: int, count: int) -> list[str]:
     return [_row_id(work, began_ms, row) for row in range(first, first + count)]
 
 
-def given_ids(column: pa.ChunkedArray, seen: SortedHashSet, first_row: int, told_as: str, name: str) -> pa.ChunkedArray:
+def own_ids(
+    column: pa.ChunkedArray, seen: SortedHashSet, first_row: int, display_name: str, name: str
+) -> pa.ChunkedArray:
     """The ids that rows were given, as text.
 
     Args:
         column: As it was given.
         seen: Ids of the rows before; these are added.
         first_row: Number of the first row, for messages.
-        told_as: What messages call the rows.
+        display_name: What messages call the rows.
         name: The column's.
 
     Raises:
@@ -48,12 +50,12 @@ def given_ids(column: pa.ChunkedArray, seen: SortedHashSet, first_row: int, told
     texts = as_text(column)
     if texts.null_count:
         row = first_row + int(np.flatnonzero(pc.is_null(texts).to_numpy())[0])
-        raise DataError(f"{told_as}, row {row}, column {name!r}: no id: give one to every row")
+        raise DataError(f"{display_name}, row {row}, column {name!r}: no id: give one to every row")
     first = seen.first_places(hash_values(texts, "id"))
     if len(first) < len(texts):
         row = int(np.setdiff1d(np.arange(len(texts)), first)[0])
         raise DataError(
-            f"{told_as}, row {first_row + row}, column {name!r}: {texts[row].as_py()!r} names an earlier row too, "
+            f"{display_name}, row {first_row + row}, column {name!r}: {texts[row].as_py()!r} names an earlier row too, "
             "expected an id of its own for each (labels find their prediction by it): remove the repeated rows"
         )
     return texts

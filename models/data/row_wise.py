@@ -30,10 +30,10 @@ def check_feature_function(table: pa.Table, data: Data, base: Path) -> None:
     if not reference or data.kind == "series":
         return
     sample = table.slice(0, SAMPLE)
-    asked = sample.drop_columns([data.target]) if data.target in sample.column_names else sample
+    inputs = sample.drop_columns([data.target]) if data.target in sample.column_names else sample
     cure = "rows to predict have none: make features of the other columns alone"
     try:
-        alone = made_features(asked, reference, base)
+        alone = made_features(inputs, reference, base)
     except UserCodeError as error:
         made_features(sample, reference, base)  # a fault of its own is told as such
         raise UserCodeError(
@@ -46,7 +46,7 @@ def check_feature_function(table: pa.Table, data: Data, base: Path) -> None:
         raise UserCodeError(
             f"data.features.make {reference}: the column {changed[0]!r} depends on the target {data.target!r}; {cure}"
         )
-    if not is_row_wise(asked, reference, base):
+    if not is_row_wise(inputs, reference, base):
         raise UserCodeError(
             f"data.features.make {reference}: what it makes of a row depends on other rows, which a served model does "
             "not see, and which lets training see the test rows: make it of the row alone, or of earlier rows in the "

@@ -67,12 +67,12 @@ def newest(codes: np.ndarray, key: np.ndarray | None, rows: int | None) -> np.nd
         key: Time of each row; None: the last are the newest.
         rows: How many training rows stay; None: all.
     """
-    kept = np.ones(len(codes), dtype=bool)
+    mask = np.ones(len(codes), dtype=bool)
     training = np.flatnonzero(codes == TRAIN)
     if rows is not None and len(training) > rows:
         oldest_first = training if key is None else training[np.argsort(key[training], kind="stable")]
-        kept[oldest_first[:-rows]] = False
-    return kept
+        mask[oldest_first[:-rows]] = False
+    return mask
 
 
 def split_key(table: pa.Table, split: Split) -> np.ndarray | None:
@@ -141,9 +141,9 @@ def check_not_empty(codes: np.ndarray, split: Split) -> None:
     counts = np.bincount(codes[codes >= 0], minlength=3)
     for code, name in enumerate(SPLITS):
         if not counts[code]:
-            told = ", ".join(f"{other} {counts[i]}" for i, other in enumerate(SPLITS))
+            others = ", ".join(f"{other} {counts[i]}" for i, other in enumerate(SPLITS))
             raise DataError(
-                f"data.split: by {split.by} leaves {name} without rows ({told}), expected some in each: "
+                f"data.split: by {split.by} leaves {name} without rows ({others}), expected some in each: "
                 "give more data, larger shares, or split by another column"
             )
 

@@ -105,7 +105,7 @@ def places(path: Path) -> dict[str, TensorLocation]:
                 raise ValueError("header too long")
             header = json.loads(file.read(length))
         header.pop("__metadata__", None)
-        found = {
+        locations = {
             name: TensorLocation(
                 np.dtype(_CODES[each["dtype"]]), tuple(each["shape"]), _LENGTH.size + length + each["data_offsets"][0]
             )
@@ -116,7 +116,7 @@ def places(path: Path) -> dict[str, TensorLocation]:
             raise ValueError(f"{path.stat().st_size} bytes where {end} were written")
     except (OSError, ValueError, KeyError, TypeError, struct.error) as error:
         raise DataError(f"{path}: cannot be read as tensors ({error}): remove it and run again") from error
-    return found
+    return locations
 
 
 def read_rows(file: int, place: TensorLocation, start: int, stop: int) -> np.ndarray:

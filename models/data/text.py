@@ -77,9 +77,9 @@ def indices_of(points: np.ndarray, characters: TextInput) -> np.ndarray:
     """Code points as indices of the alphabet, 0 for one unseen in training; in the smallest type that holds them."""
     known = code_points(characters.alphabet)
     place = np.minimum(np.searchsorted(known, points), len(known) - 1)
-    found = np.where(known[place] == points, place + 1, 0)
+    indices = np.where(known[place] == points, place + 1, 0)
     kinds = (np.uint8, np.int16, np.int32)
-    return found.astype(next(kind for kind in kinds if characters.cardinality - 1 <= np.iinfo(kind).max))
+    return indices.astype(next(kind for kind in kinds if characters.cardinality - 1 <= np.iinfo(kind).max))
 
 
 def window_starts(num_characters: int, characters: TextInput, split: str) -> np.ndarray:
@@ -106,11 +106,11 @@ def _lines(table: pa.Table, column: str) -> pa.ChunkedArray:
 def _check_windows(counts: dict[str, int], lengths: dict[str, int], length: int, num_lines: int) -> None:
     for split, count in counts.items():
         if not count:
-            told = ", ".join(f"{name} {number}" for name, number in lengths.items())
+            sizes = ", ".join(f"{name} {number}" for name, number in lengths.items())
             cure = "give more text, a shorter data.text.length, or another data.split"
             if num_lines < len(SPLITS) * 2:
                 cure += f" (the text has {num_lines} line(s), and cuts lie between lines: break long ones, `fold -s`)"
             raise DataError(
                 f"data.text: one window takes {length + 1} characters, but {split} has {lengths[split]} "
-                f"(characters: {told}): {cure}"
+                f"(characters: {sizes}): {cure}"
             )

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from models.data.clean import kept_rows, made_features, unanswered
+from models.data.clean import made_features, unanswered, usable_rows
 from models.data.columns import as_float64, as_text
 from models.data.hashing import hash_values, missing, unit_interval
 from models.data.pixels import pixels_of
@@ -61,7 +61,7 @@ def _seen_in_training(table: pa.Table, data: Data) -> np.ndarray:
         seen: np.ndarray = (points >= split.test + split.validation) & ~missing(column)
         return seen
     when = times(column, split.column)
-    answered, positions = kept_rows(table, data, [data.target, split.column])
+    answered, positions = usable_rows(table, data, [data.target, split.column])
     last = when[positions][assign(answered, split, data.target) == TRAIN].max()
     before: np.ndarray = (when <= last) & ~missing(column)
     return before

@@ -41,8 +41,8 @@ class Mesh:
     def view(self, *names: str) -> DeviceMesh:
         """The mesh of those named dimensions that are in use, in the order given."""
         assert self.whole is not None
-        found = tuple(name for name in names if self.has(name))
-        return self.whole[found]
+        present = tuple(name for name in names if self.has(name))
+        return self.whole[present]
 
     def group(self, name: str) -> ProcessGroup | None:
         """The peers of this rank along one dimension; None when it is alone there."""

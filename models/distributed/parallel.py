@@ -171,13 +171,13 @@ def make_plan(net: nn.Module, train: Train, world: World, example: Inputs, rehea
 
 def _share_layers(net: nn.Module, mesh: Mesh) -> None:
     """Tensor parallelism: linear layers become DTensors over the ranks that share them."""
-    said, ranks = tensor_plan(net), mesh.layout.tensor
-    if said is None or not said[0]:
+    plan, ranks = tensor_plan(net), mesh.layout.tensor
+    if plan is None or not plan[0]:
         raise UsageError(
             f"train.parallel: tp needs a net with tensor_plan() and tensor_parts() (models/nets/splitting.py), which "
             f"{type(net).__name__} has not, or whose plan is empty: add them, or take ddp or fsdp"
         )
-    styles, parts = said
+    styles, parts = plan
     if parts % ranks:
         fitting = ", ".join(str(n) for n in range(2, parts + 1) if parts % n == 0)
         raise UsageError(

@@ -195,8 +195,8 @@ def cut(net: nn.Module, kind: str, mesh: Mesh, rank: int, example: Inputs, preci
     for part, index in zip(parts, indices, strict=True):
         bounds = share(0, blocks, index, count)
         ends = (index == 0, index == count - 1)
-        kept: set[str | int] = {*range(*bounds), *(["enter"] if ends[0] else []), *(["leave"] if ends[1] else [])}
-        _keep(part, owners, kept)
+        names: set[str | int] = {*range(*bounds), *(["enter"] if ends[0] else []), *(["leave"] if ends[1] else [])}
+        _keep(part, owners, names)
         modules.append(PipelineStage(part, bounds, ends, precision))
     device = next(iter(example.values())).device
     return Pipeline(kind, mesh, device, modules, indices, hidden, output)
@@ -241,14 +241,14 @@ def _owners(net: nn.Module, stack: BlockStackView, example: Inputs) -> dict[str,
     owners: dict[str, set[str | int]] = {}
     inside = {id(t): i for i, block in enumerate(stack.blocks) for t in [*block.parameters(), *block.buffers()]}
     for name, tensor in [*net.named_parameters(), *net.named_buffers()]:
-        found: set[str | int] = {end for end, tensors in used.items() if id(tensor) in tensors}
-        found |= {inside[id(tensor)]} if id(tensor) in inside else set()
-        if len(found) > 1 and isinstance(tensor, nn.Parameter):
+        places: set[str | int] = {end for end, tensors in used.items() if id(tensor) in tensors}
+        places |= {inside[id(tensor)]} if id(tensor) in inside else set()
+        if len(places) > 1 and isinstance(tensor, nn.Parameter):
             raise UserCodeError(
-                f"{type(net).__name__}: {name} is used in {len(found)} places ({', '.join(map(str, found))}), "
+                f"{type(net).__name__}: {name} is used in {len(places)} places ({', '.join(map(str, places))}), "
                 "expected one, since each stage of a pipeline holds its own: untie it, or take fsdp"
             )
-        owners[name] = found or {"enter", "leave"}
+        owners[name] = places or {"enter", "leave"}
     return owners
 
 
@@ -277,10 +277,10 @@ def _used(net: nn.Module, run: Callable[[], torch.Tensor]) -> set[int]:
     return used
 
 
-def _keep(part: nn.Module, owners: dict[str, set[str | int]], kept: set[str | int]) -> None:
+def _keep(part: nn.Module, owners: dict[str, set[str | int]], names: set[str | int]) -> None:
     for path, module in part.named_modules():
         prefix = f"{path}." if path else ""
         for table in (module._parameters, module._buffers):
             for key in table:
-                if table[key] is not None and not owners[prefix + key] & kept:
+                if table[key] is not None and not owners[prefix + key] & names:
                     table[key] = None

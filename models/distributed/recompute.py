@@ -38,11 +38,11 @@ def prepare_blocks(net: nn.Module, train: Train) -> None:
 def _recomputing(forward: Callable[..., Any], kind: str) -> Callable[..., Any]:
     if kind == "full":
         return functools.partial(checkpoint, forward, use_reentrant=False)
-    contexts = functools.partial(create_selective_checkpoint_contexts, list(_kept()))
+    contexts = functools.partial(create_selective_checkpoint_contexts, list(_saved_operators()))
     return functools.partial(checkpoint, forward, use_reentrant=False, context_fn=contexts)
 
 
-def _kept() -> Sequence[Any]:
+def _saved_operators() -> Sequence[Any]:
     """Operators whose results are kept: products of matrices, which cost the most to make again."""
     aten = torch.ops.aten
     return (

@@ -67,7 +67,7 @@ class Watchdog:
         self._silence_s, self._on_hang = silence_s, on_hang
         self._step, self._since, self._is_excused, self._count = 0, time.perf_counter(), False, 0
         self._main = threading.get_ident()
-        self._said: list[Heartbeat] = []
+        self._heartbeats: list[Heartbeat] = []
         self._heard_at = time.perf_counter()
         self._ended = threading.Event()
         self._threads = [threading.Thread(target=work, daemon=True) for work in (self._talk, self._look)]
@@ -101,15 +101,15 @@ class Watchdog:
         while not self._ended.is_set():
             with contextlib.suppress(DistError):
                 self._store.set(f"pulse/{self._rank}", json.dumps(asdict(self._say())))
-                self._said = self._hear()
+                self._heartbeats = self._hear()
                 self._heard_at = time.perf_counter()
             self._ended.wait(self._silence_s / _LOOKS)
 
     def _look(self) -> None:
         spoke: dict[int, tuple[int, float]] = {}
         while not self._ended.wait(self._silence_s / _LOOKS):
-            mine, said, now = self._say(), self._said, time.perf_counter()
-            for one in said:
+            mine, heartbeats, now = self._say(), self._heartbeats, time.perf_counter()
+            for one in heartbeats:
                 if one.rank not in spoke or spoke[one.rank][0] != one.count:
                     spoke[one.rank] = (one.count, now)
             if not mine.step or mine.still_s < self._silence_s or mine.is_excused:
@@ -117,10 +117,10 @@ class Watchdog:
             # Rank 0 keeps the store: when it is stopped, or its machine is gone, nobody can ask it.
             is_cut_off = now - self._heard_at > self._silence_s / 2
             silent = {rank for rank, (_, at) in spoke.items() if now - at > self._silence_s / 2}
-            speaking = [one for one in said if one.rank not in silent and one.rank != self._rank]
+            speaking = [one for one in heartbeats if one.rank not in silent and one.rank != self._rank]
             if is_cut_off or not any(one.is_excused or one.still_s < self._silence_s / 2 for one in speaking):
                 stack = traceback.format_stack(sys._current_frames().get(self._main))
-                behind = _cut_off(mine) if is_cut_off else who_is_behind(said, silent, self._size)
+                behind = _cut_off(mine) if is_cut_off else who_is_behind(heartbeats, silent, self._size)
                 self._on_hang(behind, "".join(stack))
                 return
 
@@ -140,12 +140,14 @@ class Watchdog:
         return [Heartbeat(**_read(content)) for content in self._store.multi_get(known)]
 
 
-def who_is_behind(said: list[Heartbeat], silent: set[int], size: int) -> str:
+def who_is_behind(heartbeats: list[Heartbeat], silent: set[int], size: int) -> str:
     """The message that names the ranks that hold up the others, from each one's last word and who speaks no more."""
-    absent = sorted(set(range(size)) - {one.rank for one in said})
+    absent = sorted(set(range(size)) - {one.rank for one in heartbeats})
     lines = [f"rank {rank} is behind: it never said anything" for rank in absent]
-    lines += [f"rank {one.rank} is behind: {_SILENT} since step {one.step + 1}" for one in said if one.rank in silent]
-    speaking = [one for one in said if one.rank not in silent]
+    lines += [
+        f"rank {one.rank} is behind: {_SILENT} since step {one.step + 1}" for one in heartbeats if one.rank in silent
+    ]
+    speaking = [one for one in heartbeats if one.rank not in silent]
     late = [one for one in speaking if one.step == min(other.step for other in speaking)]
     if not lines and len(late) < len(speaking):
         lines = [f"rank {one.rank} is behind: at step {one.step + 1} ({one.where})" for one in late]

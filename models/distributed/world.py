@@ -76,9 +76,9 @@ class World:
         """What rank 0 says, on every rank."""
         if self.size == 1:
             return values
-        said = torch.tensor(values, dtype=torch.float64, device=self.device)
-        torch.distributed.broadcast(said, src=0)
-        return [float(value) for value in said.tolist()]
+        tensor = torch.tensor(values, dtype=torch.float64, device=self.device)
+        torch.distributed.broadcast(tensor, src=0)
+        return [float(value) for value in tensor.tolist()]
 
     def join_shares(self, rows: torch.Tensor, count: int) -> torch.Tensor:
         """All `count` rows in order, on every rank, from each speaking rank's `share` of them by its data rank."""
@@ -90,13 +90,13 @@ class World:
         parts = [torch.empty_like(padded) for _ in range(self.size)]
         torch.distributed.all_gather(parts, padded)
         shares = [share(0, count, index, self.data_size) for index in range(self.data_size)]
-        said = [parts[rank] for rank in self.layout.speakers()]
-        return torch.cat([part[: stop - start] for part, (start, stop) in zip(said, shares, strict=True)])
+        speaker_parts = [parts[rank] for rank in self.layout.speakers()]
+        return torch.cat([part[: stop - start] for part, (start, stop) in zip(speaker_parts, shares, strict=True)])
 
     def gather(self, value: Any) -> list[Any]:
         """What each rank says, on every rank, in their order."""
         if self.size == 1:
             return [value]
-        said: list[Any] = [None] * self.size
-        torch.distributed.all_gather_object(said, value)
-        return said
+        objects: list[Any] = [None] * self.size
+        torch.distributed.all_gather_object(objects, value)
+        return objects

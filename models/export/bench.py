@@ -35,7 +35,7 @@ SHARES = {0.75: "three quarters", 0.5: "half", 0.25: "a quarter"}
 """Of the hidden units that are taken out: the most that passes, else the least is told of."""
 LEAST_SHARE = min(SHARES)
 ROUNDS, FEWEST_ROUNDS, MOST_SECONDS = 200, 20, 1.0
-MOST_SAID = 200
+MOST_REASON = 200
 """Characters of a reason."""
 
 
@@ -142,25 +142,25 @@ class _VariantBuilder:
             if share > LEAST_SHARE and self.serve.max_metric_loss == 0:
                 continue  # more would hardly leave the predictions as they are
             make = partial(pruned, self.model, self.rows.calibration, share)
-            found = self._measured("pruned", make, f"{words} of the hidden units taken out")
-            if found.most_lost is None or self._keeps(found):
+            variant = self._measured("pruned", make, f"{words} of the hidden units taken out")
+            if variant.most_lost is None or self._keeps(variant):
                 break
-        return found
+        return variant
 
     def timed(self, table: list[VariantMeasurement]) -> list[VariantMeasurement]:
         """The table with latencies, and with what they and the losses forbid."""
         took = latencies(self.files, _cut(self.rows.validation[0], 0, 1))
-        told = []
+        variants = []
         for each in table:
-            found = each.model_copy(update={"latency_ms": took.get(each.name)})
+            variant = each.model_copy(update={"latency_ms": took.get(each.name)})
             same = self.same.get(each.name, False)
-            why = refusal(found, same, self.serve.max_metric_loss, self.serve.max_latency_ms)
-            told.append(found.model_copy(update={"refused": why}))
-        return told
+            why = refusal(variant, same, self.serve.max_metric_loss, self.serve.max_latency_ms)
+            variants.append(variant.model_copy(update={"refused": why}))
+        return variants
 
-    def _keeps(self, found: VariantMeasurement) -> bool:
+    def _keeps(self, variant: VariantMeasurement) -> bool:
         limit = self.serve.max_metric_loss
-        return not refusal(found.model_copy(update={"latency_ms": 0.0}), self.same[found.name], limit, None)
+        return not refusal(variant.model_copy(update={"latency_ms": 0.0}), self.same[variant.name], limit, None)
 
     def _measured(self, name: str, make: Callable[[], onnx.ModelProto], how: str = "") -> VariantMeasurement:
         try:
@@ -172,7 +172,7 @@ class _VariantBuilder:
             loss, most = loss_of(self.metric, self.rows.target, self.before, after, self.seed)
             value = measure(self.metric, self.rows.target, after)
         except LooplineError as error:
-            return VariantMeasurement(name=name, how=how, refused=str(error).splitlines()[0][:MOST_SAID])
+            return VariantMeasurement(name=name, how=how, refused=str(error).splitlines()[0][:MOST_REASON])
         self.files[name], self.same[name] = path, are_same(self.before, after)
         return VariantMeasurement(name=name, how=how, size_bytes=len(content), value=value, loss=loss, most_lost=most)
 

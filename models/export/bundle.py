@@ -64,7 +64,7 @@ def example(preparation: Preparation) -> list[dict[str, Any]]:
 
 
 def _readme(served: LoadedModel, facts: Mapping[str, str]) -> str:
-    told = "\n".join(f"* {name}: {value}" for name, value in facts.items())
+    lines = "\n".join(f"* {name}: {value}" for name, value in facts.items())
     return f"""# {served.project}, version {served.version}
 
     pip install onnxruntime
@@ -74,7 +74,7 @@ def _readme(served: LoadedModel, facts: Mapping[str, str]) -> str:
 JSON. What it reads and prints, and the tensors of the graph for other languages, stand in `{SCHEMA}`. Preparation of
 the columns is inside `{MODEL}`: give them in the data's own units, null or an empty cell for missing.
 
-{told}
+{lines}
 """
 
 

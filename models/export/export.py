@@ -89,9 +89,9 @@ def _prove(path: Path, job: TrainingJob, preparation: Preparation) -> dict[str, 
     most = PARITY_WINDOWS if preparation.characters else PARITY_EXAMPLES
     positions = np.unique(np.linspace(0, count - 1, min(count, most)).astype(np.int64))
     rows = list(_rows_at(job, preparation, positions))
-    found = parity(path, rows, validation_predictions(job, preparation, positions), preparation)
+    result = parity(path, rows, validation_predictions(job, preparation, positions), preparation)
     example = text_example(rows[0]["text"]) if preparation.characters else input_example(rows[0])
-    return {**found.model_dump(), "parity": found.max_difference, "input_example": example}
+    return {**result.model_dump(), "parity": result.max_difference, "input_example": example}
 
 
 def _rows_at(job: TrainingJob, preparation: Preparation, positions: np.ndarray) -> Iterator[Feed]:

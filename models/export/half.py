@@ -40,7 +40,7 @@ def halved(model: onnx.ModelProto) -> onnx.ModelProto:
         widen.append(helper.make_node("Cast", [tensor.name], [name], name=f"{name}/widen", to=FLOAT))
     if not widen:
         raise TrainingError("the net has no weights to keep in half precision")
-    kept = list(smaller.graph.node)
+    nodes = list(smaller.graph.node)
     del smaller.graph.node[:]
-    smaller.graph.node.extend([*widen, *kept])
+    smaller.graph.node.extend([*widen, *nodes])
     return smaller

@@ -108,9 +108,9 @@ def _with_products(model: onnx.ModelProto) -> onnx.ModelProto:
             continue
         weight = layers.array(node.input[1]) if node.op_type == "Gemm" else None
         nodes += [node] if weight is None else _product(node, weight, layers)
-    kept = [onnx.NodeProto.FromString(node.SerializeToString()) for node in nodes]
+    copies = [onnx.NodeProto.FromString(node.SerializeToString()) for node in nodes]
     del plain.graph.node[:]
-    plain.graph.node.extend(kept)
+    plain.graph.node.extend(copies)
     layers.drop_unread()
     return plain
 

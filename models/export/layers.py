@@ -32,8 +32,8 @@ class Layers:
 
     def array(self, name: str) -> np.ndarray | None:
         """A constant's value; None if the name is no constant of the net."""
-        found = self.constants.get(name)
-        return None if found is None else numpy_helper.to_array(found)
+        constant = self.constants.get(name)
+        return None if constant is None else numpy_helper.to_array(constant)
 
     def put(self, name: str, value: np.ndarray) -> None:
         """Give a constant a value: another one, or that of a new constant."""
@@ -47,7 +47,9 @@ class Layers:
     def drop_unread(self) -> None:
         """Take out the net's constants that nothing reads any more."""
         read = {name for node in self.graph.node for name in node.input}
-        kept = [each for each in self.graph.initializer if each.name in read or each.name not in self.constants]
+        read_constants = [
+            each for each in self.graph.initializer if each.name in read or each.name not in self.constants
+        ]
         del self.graph.initializer[:]
-        self.graph.initializer.extend(kept)
+        self.graph.initializer.extend(read_constants)
         self.constants = {each.name: each for each in self.graph.initializer if each.name.startswith(CORE_PREFIX)}

@@ -38,7 +38,7 @@ class PrunableUnits:
 
 def hidden_units(layers: Layers) -> list[PrunableUnits]:
     """The hidden layers that can be made narrower: between dense layers, with nothing but unit-wise operators."""
-    found = []
+    units = []
     for node in layers.nodes(*DENSE):
         weight = layers.array(node.input[1])
         if weight is None or weight.ndim != 2 or not _plain(node):
@@ -47,8 +47,8 @@ def hidden_units(layers: Layers) -> list[PrunableUnits]:
         if len(node.input) > 2:
             hidden.vectors.add(node.input[2])
         if _follow(layers, hidden) and hidden.sinks and _owned(layers, hidden):
-            found.append(hidden)
-    return found
+            units.append(hidden)
+    return units
 
 
 def pruned(model: onnx.ModelProto, calibration: Sequence[Feed], share: float) -> onnx.ModelProto:
@@ -65,11 +65,11 @@ def pruned(model: onnx.ModelProto, calibration: Sequence[Feed], share: float) ->
     smaller = onnx.ModelProto()
     smaller.CopyFrom(model)
     layers = Layers(smaller)
-    found = hidden_units(layers)
-    if not found:
+    units = hidden_units(layers)
+    if not units:
         raise TrainingError("the net has no hidden units between dense layers that could be taken out")
-    met = _activations(model, [hidden.sinks[0].input[0] for hidden in found], calibration)
-    for hidden, values in reversed(list(zip(found, met, strict=True))):
+    met = _activations(model, [hidden.sinks[0].input[0] for hidden in units], calibration)
+    for hidden, values in reversed(list(zip(units, met, strict=True))):
         # From the last on: what is added after a layer for its inputs' means then has the layer's new width.
         _narrow(layers, hidden, values, share)
     del smaller.graph.value_info[:]
@@ -153,30 +153,30 @@ def _narrow(layers: Layers, hidden: PrunableUnits, values: np.ndarray, share: fl
     mean = values.mean(axis=0, dtype=np.float64)
     reach = sum(np.square(weight.astype(np.float64)).sum(axis=1) for weight in weights)
     score = values.std(axis=0, dtype=np.float64) * np.sqrt(reach)
-    kept = np.sort(np.argsort(-score, kind="stable")[: max(1, round(hidden.num_units * (1 - share)))])
-    gone = np.setdiff1d(np.arange(hidden.num_units), kept)
+    indices = np.sort(np.argsort(-score, kind="stable")[: max(1, round(hidden.num_units * (1 - share)))])
+    gone = np.setdiff1d(np.arange(hidden.num_units), indices)
     for node, weight in zip(hidden.sinks, weights, strict=True):
-        told = (mean[gone] @ weight[gone].astype(np.float64)).astype(np.float32)
-        layers.put(node.input[1], weight[kept].T if _is_upright(node) else weight[kept])
-        _add_bias(layers, node, told)
+        shift = (mean[gone] @ weight[gone].astype(np.float64)).astype(np.float32)
+        layers.put(node.input[1], weight[indices].T if _is_upright(node) else weight[indices])
+        _add_bias(layers, node, shift)
     source = layers.array(hidden.source.input[1])
     assert source is not None
-    layers.put(hidden.source.input[1], source[kept] if _is_upright(hidden.source) else source[:, kept])
+    layers.put(hidden.source.input[1], source[indices] if _is_upright(hidden.source) else source[:, indices])
     for name in hidden.vectors:
         vector = layers.array(name)
         assert vector is not None
         if vector.shape == (hidden.num_units,):
-            layers.put(name, vector[kept])
+            layers.put(name, vector[indices])
 
 
-def _add_bias(layers: Layers, node: onnx.NodeProto, told: np.ndarray) -> None:
+def _add_bias(layers: Layers, node: onnx.NodeProto, shift: np.ndarray) -> None:
     """Add what the units that are gone told on the mean; `_owned` saw to it that no other node reads the bias."""
     bias = layers.array(node.input[2]) if node.op_type == "Gemm" and len(node.input) > 2 else None
     if bias is not None:
-        layers.put(node.input[2], bias + told)
+        layers.put(node.input[2], bias + shift)
         return
     fresh = f"{node.name}/means"
-    layers.put(fresh, told)
+    layers.put(fresh, shift)
     output, product = node.output[0], f"{node.name}/narrow"
     node.output[0] = product
     at = next(place for place, each in enumerate(layers.graph.node) if each.name == node.name)

@@ -10,10 +10,10 @@ session = onnxruntime.InferenceSession(str(Path(__file__).with_name("model.onnx"
 preparation = json.loads(session.get_modelmeta().custom_metadata_map["loopline.preparation"])
 """.strip()
 _SHOW = """
-found = dict(zip([each.name for each in session.get_outputs()], session.run(None, feed)))
+outputs = dict(zip([each.name for each in session.get_outputs()], session.run(None, feed)))
 for at in range(len(rows)):
-    chances = {f"probability_{name}": float(found["probabilities"][at, k]) for k, name in enumerate(classes)}
-    print(json.dumps({"label": found["label"][at], **chances} if classes else {"prediction": float(found["prediction"][at])}))
+    chances = {f"probability_{name}": float(outputs["probabilities"][at, k]) for k, name in enumerate(classes)}
+    print(json.dumps({"label": outputs["label"][at], **chances} if classes else {"prediction": float(outputs["prediction"][at])}))
 """.strip()  # noqa: E501 - twenty lines is the promise
 _CELLS = f"{{name: None if cell in {MISSING} else cell for name, cell in row.items()}}"
 _READ = f"""
@@ -83,8 +83,8 @@ for row in rows if isinstance(rows, list) else [rows]:
     for start in range(0, points.shape[1] - 1, length):
         bits += session.run(["bits"], {{"text": points[:, start : start + length + 1]}})[0][0].tolist()
     chances = numpy.exp(session.run(["log_probabilities"], {{"text": points[:, -length:]}})[0][0, -1, 1:])
-    told = {{"next_character": characters["alphabet"][chances.argmax()], "probability": float(chances.max())}}
-    print(json.dumps({{**told, "bits_per_char": sum(bits) / len(bits) if bits else None}}, ensure_ascii=False))
+    summary = {{"next_character": characters["alphabet"][chances.argmax()], "probability": float(chances.max())}}
+    print(json.dumps({{**summary, "bits_per_char": sum(bits) / len(bits) if bits else None}}, ensure_ascii=False))
 """
 
 SCRIPTS: dict[Kind, str] = {

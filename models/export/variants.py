@@ -58,25 +58,25 @@ def are_same(before: Array, after: Array) -> bool:
     return before.shape == after.shape and bool(np.allclose(after, before, rtol=SAME, atol=SAME))
 
 
-def refusal(found: VariantMeasurement, same: bool, max_metric_loss: float, max_latency_ms: float | None) -> str:
+def refusal(variant: VariantMeasurement, same: bool, max_metric_loss: float, max_latency_ms: float | None) -> str:
     """Why a variant may not be served; empty if it may.
 
     Args:
-        found: As measured.
+        variant: As measured.
         same: Whether its predictions are those of fp32.
         max_metric_loss: The spec's; 0 asks for the same predictions: on few rows it can seem that nothing is lost.
         max_latency_ms: The spec's.
     """
-    if found.refused:
-        return found.refused
-    assert found.most_lost is not None
-    assert found.latency_ms is not None
+    if variant.refused:
+        return variant.refused
+    assert variant.most_lost is not None
+    assert variant.latency_ms is not None
     if max_metric_loss == 0 and not same:
         return "its predictions are not those of fp32, and serve.max_metric_loss is 0"
-    if found.most_lost > max_metric_loss:
-        return f"may lose {found.most_lost:.3g}, serve.max_metric_loss is {max_metric_loss:g}"
-    if max_latency_ms is not None and found.latency_ms > max_latency_ms:
-        return f"takes {found.latency_ms:.3g} ms, serve.max_latency_ms is {max_latency_ms:g}"
+    if variant.most_lost > max_metric_loss:
+        return f"may lose {variant.most_lost:.3g}, serve.max_metric_loss is {max_metric_loss:g}"
+    if max_latency_ms is not None and variant.latency_ms > max_latency_ms:
+        return f"takes {variant.latency_ms:.3g} ms, serve.max_latency_ms is {max_latency_ms:g}"
     return ""
 
 

@@ -56,8 +56,8 @@ def thinned(uncertain: np.ndarray, points: np.ndarray) -> np.ndarray:
     order = np.argsort(-uncertain, kind="stable")
     cells = np.round(points[order] / CELL).astype(np.int64)
     _, first = np.unique(cells, axis=0, return_index=True)
-    kept: np.ndarray = order[np.sort(first)]
-    return kept
+    first_rows: np.ndarray = order[np.sort(first)]
+    return first_rows
 
 
 def choose_uncertain(uncertain: np.ndarray, points: np.ndarray, count: int, seed: int = 0) -> np.ndarray:

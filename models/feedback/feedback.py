@@ -23,7 +23,13 @@ from models.errors import DataError
 from models.feedback.columns import INPUT, LABEL, RAW
 from models.project_spec.blocks import Data
 
-_TOLD = {"id": "id", "version": "version", "at": "predicted_at", "labelled_at": "labelled_at", "by": "labelled_by"}
+_ORIGIN_COLUMNS = {
+    "id": "id",
+    "version": "version",
+    "at": "predicted_at",
+    "labelled_at": "labelled_at",
+    "by": "labelled_by",
+}
 
 
 @dataclass(frozen=True)
@@ -69,12 +75,12 @@ def with_feedback(table: pa.Table, labelled: pa.Table, data: Data) -> JoinedFeed
     rows, unfit = _as_source(table.schema, labelled, carried, data)
     known = _known(table, labelled.column("id"), data.id)
     rows, unfit = _with_time(rows, labelled.column("at"), data, unfit)
-    kept = pa.array(~known & ~unfit)
-    told = labelled.select(list(_TOLD)).rename_columns(list(_TOLD.values())).filter(kept)
-    places = pa.array(np.arange(table.num_rows, table.num_rows + told.num_rows), pa.int64())
+    usable = pa.array(~known & ~unfit)
+    origin = labelled.select(list(_ORIGIN_COLUMNS)).rename_columns(list(_ORIGIN_COLUMNS.values())).filter(usable)
+    places = pa.array(np.arange(table.num_rows, table.num_rows + origin.num_rows), pa.int64())
     return JoinedFeedback(
-        pa.concat_tables([table, rows.filter(kept)]),
-        told.add_column(0, "row", places),
+        pa.concat_tables([table, rows.filter(usable)]),
+        origin.add_column(0, "row", places),
         int((known & ~unfit).sum()),
         int(unfit.sum()),
     )
@@ -89,9 +95,9 @@ def _widened(table: pa.Table, labelled: pa.Table, carried: Sequence[str], data: 
     for position, field in enumerate(schema):
         if field.name not in carried or field.name == data.id or not pa.types.is_integer(field.type):
             continue
-        given = [labelled.column(f"{prefix}{field.name}") for prefix in (INPUT, RAW)
+        columns = [labelled.column(f"{prefix}{field.name}") for prefix in (INPUT, RAW)
                  if f"{prefix}{field.name}" in labelled.column_names]  # fmt: skip
-        decimals = any(pc.any(_are_broken(_cast(column, pa.float64())[0])).as_py() for column in given)
+        decimals = any(pc.any(_are_broken(_cast(column, pa.float64())[0])).as_py() for column in columns)
         if decimals and _fits_float64(table.column(field.name)):
             schema = schema.set(position, field.with_type(pa.float64()))
     return schema
@@ -117,11 +123,11 @@ def _as_source(
     columns = {}
     for field in schema:
         column = pa.chunked_array([pa.nulls(labelled.num_rows, field.type)])
-        given = [f"{prefix}{field.name}" for prefix in (INPUT, RAW)] if field.name in carried else []
+        names = [f"{prefix}{field.name}" for prefix in (INPUT, RAW)] if field.name in carried else []
         if field.name == data.id:  # an id that is not of the column's type is none of the source's
-            given = []
+            names = []
             column = _cast(labelled.column("id"), field.type)[0]
-        for name in [LABEL] if field.name == data.target else given:  # what was given raw wins over what the graph saw
+        for name in [LABEL] if field.name == data.target else names:  # what was given raw wins over what the graph saw
             if name in labelled.column_names:
                 cast, bad = _cast(labelled.column(name), field.type)
                 column, unfit = pc.coalesce(cast, column), unfit | bad
@@ -140,8 +146,8 @@ def _cast(column: pa.ChunkedArray, kind: pa.DataType) -> tuple[pa.ChunkedArray, 
     if not (pa.types.is_string(column.type) and _is_binary(kind)):
         with contextlib.suppress(pa.ArrowInvalid, pa.ArrowNotImplementedError):
             return column.cast(kind), good
-    found = [_value(value, kind) for value in column]
-    cast = pa.chunked_array([pa.array([value.as_py() if value is not None else None for value in found], kind)])
+    cells = [_value(value, kind) for value in column]
+    cast = pa.chunked_array([pa.array([value.as_py() if value is not None else None for value in cells], kind)])
     return cast, (cast.is_null().to_numpy() & column.is_valid().to_numpy())
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from models.feedback.columns import GIVEN, INPUT, LABEL, RAW
+from models.feedback.columns import INPUT, LABEL, RAW, SENT
 from models.sources.row_batches import concatenated
 
 ORIGIN = "serve"
@@ -29,11 +29,11 @@ def prediction_rows(records: Iterable[Mapping[str, Any]]) -> pa.Table:
     """
     records = list(records)
     named = Counter(name for record in records for name in record["raw"])
-    kept = {name for name, _ in named.most_common(MOST_RAW)}
+    frequent = {name for name, _ in named.most_common(MOST_RAW)}
     groups: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
     for record in records:
-        raw = {name: values for name, values in record["raw"].items() if name in kept}
-        own = (*record.get("pictures", ()), None, *record.get("given", ()))
+        raw = {name: values for name, values in record["raw"].items() if name in frequent}
+        own = (*record.get("pictures", ()), None, *record.get("sent", ()))
         names = (*record["names"], None, *record["texts"], None, *raw, None, *own)
         shape = (record["version"], "scores" in record, *names)
         groups.setdefault(shape, []).append({**record, "raw": raw})
@@ -71,7 +71,7 @@ def _table(records: Sequence[Mapping[str, Any]]) -> pa.Table:
         columns[f"{INPUT}{name}"] = pa.array(texts, pa.string())
     for name in records[0]["raw"]:
         columns[f"{RAW}{name}"] = _raw([value for record in records for value in record["raw"][name]])
-    for kind, prefix in (("pictures", RAW), ("given", GIVEN)):
+    for kind, prefix in (("pictures", RAW), ("sent", SENT)):
         for name in records[0].get(kind, ()):
             columns[f"{prefix}{name}"] = _own([value for record in records for value in record[kind][name]])
     return pa.table(columns)
@@ -101,9 +101,9 @@ def _own(values: list[Any]) -> pa.Array:
 def _raw(values: list[Any]) -> pa.Array:
     """Numbers, texts or truths as callers sent them; as text where they are of several kinds, or lists or objects."""
     with contextlib.suppress(pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
-        found = pa.array(values)
-        if not pa.types.is_nested(found.type):
-            return found
+        cells = pa.array(values)
+        if not pa.types.is_nested(cells.type):
+            return cells
     return pa.array([_text(value) for value in values], pa.string())
 
 

@@ -27,7 +27,7 @@ def input_columns(preparation: Preparation) -> list[str]:
     return [*(part.name for part in preparation.numeric), *(part.name for part in preparation.categorical)]
 
 
-def check_names(names: Sequence[str], preparation: Preparation, told_as: str) -> None:
+def check_names(names: Sequence[str], preparation: Preparation, display_name: str) -> None:
     """Refuse rows without a column that the model takes.
 
     Raises:
@@ -35,7 +35,7 @@ def check_names(names: Sequence[str], preparation: Preparation, told_as: str) ->
     """
     for name in input_columns(preparation):
         if name not in names:
-            raise DataError(f"{told_as}: the model takes {name!r}: {no_such_column(name, list(names))}")
+            raise DataError(f"{display_name}: the model takes {name!r}: {no_such_column(name, list(names))}")
 
 
 def csv_types(preparation: Preparation, raw: pa.Schema | None) -> dict[str, pa.DataType]:
@@ -60,42 +60,48 @@ def _plain(kind: pa.DataType) -> pa.DataType:
     return kind if readable else pa.string()
 
 
-def feed_of_rows(rows: pa.Table, preparation: Preparation, first_row: int = 1, told_as: str = "rows") -> Feed:
+def feed_of_rows(rows: pa.Table, preparation: Preparation, first_row: int = 1, display_name: str = "rows") -> Feed:
     """Rows of a table or of images as inputs of the graph: float64 with NaN, text with "", or uint8 images.
 
     Args:
         rows: With every column of `input_columns`.
         preparation: That of the model.
         first_row: Number of the first row, for messages.
-        told_as: What messages call the rows.
+        display_name: What messages call the rows.
 
     Raises:
         DataError: A value is not what the model takes; names row, column, value and cure.
     """
     if preparation.pixels is not None:
-        return {"image": _image(rows, preparation.pixels, first_row, told_as)}
-    where = (first_row, told_as)
+        return {"image": _image(rows, preparation.pixels, first_row, display_name)}
+    where = (first_row, display_name)
     feed = {part.name: _numbers(rows.column(part.name), part.name, *where) for part in preparation.numeric}
-    feed.update({part.name: _texts(rows.column(part.name), part, told_as) for part in preparation.categorical})
+    feed.update({part.name: _texts(rows.column(part.name), part, display_name) for part in preparation.categorical})
     return feed
 
 
-def series_feeds(rows: pa.Table, preparation: Preparation, told_as: str = "rows") -> Iterator[tuple[np.ndarray, Feed]]:
+def series_feeds(
+    rows: pa.Table, preparation: Preparation, display_name: str = "rows"
+) -> Iterator[tuple[np.ndarray, Feed]]:
     """Every window of a series, as the rows (window,) at which each ends and `series` (window, length, feature).
 
     Args:
         rows: The steps of one series, oldest first.
         preparation: That of the model.
-        told_as: What messages call the rows.
+        display_name: What messages call the rows.
 
     Raises:
         DataError: A value is not what the model takes, or there are fewer rows than a window has.
     """
     assert preparation.window is not None
     length = preparation.window.length
-    values = np.stack([_numbers(rows.column(part.name), part.name, 1, told_as) for part in preparation.numeric], axis=1)
+    values = np.stack(
+        [_numbers(rows.column(part.name), part.name, 1, display_name) for part in preparation.numeric], axis=1
+    )
     if len(values) < length:
-        raise DataError(f"{told_as}: {len(values)} rows, expected at least {length}: the model looks at so many steps")
+        raise DataError(
+            f"{display_name}: {len(values)} rows, expected at least {length}: the model looks at so many steps"
+        )
     ends = np.arange(length - 1, len(values))
     steps = np.arange(1 - length, 1)
     for start in range(0, len(ends), SERIES_BATCH):
@@ -103,7 +109,7 @@ def series_feeds(rows: pa.Table, preparation: Preparation, told_as: str = "rows"
         yield chosen, {"series": values[chosen[:, None] + steps]}
 
 
-def lines_of(rows: pa.Table, characters: TextInput, told_as: str = "rows") -> list[str]:
+def lines_of(rows: pa.Table, characters: TextInput, display_name: str = "rows") -> list[str]:
     """The texts of rows; a missing one is empty.
 
     Raises:
@@ -111,36 +117,36 @@ def lines_of(rows: pa.Table, characters: TextInput, told_as: str = "rows") -> li
     """
     column = rows.column(characters.column)
     if not is_text(column.type) and not pa.types.is_null(column.type):
-        raise DataError(f"{told_as}: column {characters.column!r} is {column.type}, expected text: convert it")
+        raise DataError(f"{display_name}: column {characters.column!r} is {column.type}, expected text: convert it")
     return [text or "" for text in column.to_pylist()]
 
 
-def _image(rows: pa.Table, pixels: ImageInput, first_row: int, told_as: str) -> np.ndarray:
+def _image(rows: pa.Table, pixels: ImageInput, first_row: int, display_name: str) -> np.ndarray:
     try:
         return pixels_of(rows.column(pixels.image.column), pixels.image)
     except DataError as error:
-        raise DataError(f"{told_as}, rows from {first_row} (counted from 0): {error}") from error
+        raise DataError(f"{display_name}, rows from {first_row} (counted from 0): {error}") from error
 
 
-def _numbers(column: pa.ChunkedArray, name: str, first_row: int, told_as: str) -> np.ndarray:
+def _numbers(column: pa.ChunkedArray, name: str, first_row: int, display_name: str) -> np.ndarray:
     kind = column.type
     if pa.types.is_dictionary(kind):
         column, kind = column.cast(kind.value_type), kind.value_type
     if is_text(kind):
-        column = _parsed(column, name, first_row, told_as)
+        column = _parsed(column, name, first_row, display_name)
     elif not (is_number(kind) or pa.types.is_boolean(kind) or pa.types.is_null(kind)):
-        raise DataError(f"{told_as}: column {name!r} is {kind}, expected numbers: convert it")
+        raise DataError(f"{display_name}: column {name!r} is {kind}, expected numbers: convert it")
     values: np.ndarray = column.cast(pa.float64(), safe=False).to_numpy()
     infinite = np.flatnonzero(np.isinf(values))
     if len(infinite):
         raise DataError(
-            f"{told_as}, row {first_row + infinite[0]}, column {name!r}: got an infinite value, expected a finite "
+            f"{display_name}, row {first_row + infinite[0]}, column {name!r}: got an infinite value, expected a finite "
             "number, or nothing for missing: correct it"
         )
     return values
 
 
-def _parsed(column: pa.ChunkedArray, name: str, first_row: int, told_as: str) -> pa.ChunkedArray:
+def _parsed(column: pa.ChunkedArray, name: str, first_row: int, display_name: str) -> pa.ChunkedArray:
     column = pc.if_else(pc.equal(column, ""), None, column)
     try:
         return column.cast(pa.float64())
@@ -148,10 +154,10 @@ def _parsed(column: pa.ChunkedArray, name: str, first_row: int, told_as: str) ->
         for row, text in enumerate(column.to_pylist(), start=first_row):
             if text is not None and not _is_numeric(text):
                 raise DataError(
-                    f"{told_as}, row {row}, column {name!r}: got {text[:40]!r}, expected a number, or nothing for "
+                    f"{display_name}, row {row}, column {name!r}: got {text[:40]!r}, expected a number, or nothing for "
                     "missing: correct it"
                 ) from error
-        raise DataError(f"{told_as}: column {name!r}: {str(error).splitlines()[0]}: expected numbers") from error
+        raise DataError(f"{display_name}: column {name!r}: {str(error).splitlines()[0]}: expected numbers") from error
 
 
 def _is_numeric(text: str) -> bool:
@@ -162,12 +168,13 @@ def _is_numeric(text: str) -> bool:
     return True
 
 
-def _texts(column: pa.ChunkedArray, part: CategoricalInput, told_as: str) -> np.ndarray:
+def _texts(column: pa.ChunkedArray, part: CategoricalInput, display_name: str) -> np.ndarray:
     try:
         texts = _as_written(as_text(column), part)
     except (pa.ArrowNotImplementedError, pa.ArrowInvalid) as error:
         raise DataError(
-            f"{told_as}: column {part.name!r} is {column.type}, expected text, whole numbers or booleans: convert it"
+            f"{display_name}: column {part.name!r} is {column.type}, expected text, whole numbers or booleans: "
+            "convert it"
         ) from error
     values: np.ndarray = pc.fill_null(texts, "").to_numpy()
     return values

@@ -16,7 +16,7 @@ from models.data.preparation import Preparation
 from models.data.row_wise import is_row_wise
 from models.data.series import time_order
 from models.feedback.columns import INPUT, RAW
-from models.inference import arrow_rows as given_rows
+from models.inference import arrow_rows
 from models.inference.predict import Feed
 from models.inference.scoring import ScoredRows, Scorer
 from models.project_spec.blocks import Data
@@ -50,7 +50,7 @@ class ReadOptions:
             self.notes.append(text)
 
 
-def examples(reading: ReadOptions, files: Sequence[Path], told_as: str) -> Iterator[tuple[pa.Table, Feed | None]]:
+def examples(reading: ReadOptions, files: Sequence[Path], display_name: str) -> Iterator[tuple[pa.Table, Feed | None]]:
     """Rows as they were given, some tens of thousands at a time, with what the graph takes of them; None for text.
 
     A row of a series is the last step of a window.
@@ -58,7 +58,7 @@ def examples(reading: ReadOptions, files: Sequence[Path], told_as: str) -> Itera
     Args:
         reading: How.
         files: Read one after the other, as one table.
-        told_as: What messages call them.
+        display_name: What messages call them.
 
     Raises:
         DataError: A value is not what the model takes.
@@ -66,26 +66,26 @@ def examples(reading: ReadOptions, files: Sequence[Path], told_as: str) -> Itera
     """
     preparation = reading.preparation
     if preparation.kind == "series":
-        yield from _windows(reading, files, told_as)
+        yield from _windows(reading, files, display_name)
         return
     first = 1
-    for given, made in _featured(reading, row_batches(files, reading.types, _part_rows(preparation))):
+    for rows, made in _featured(reading, row_batches(files, reading.types, _part_rows(preparation))):
         if preparation.characters is not None:
-            yield given, None
+            yield rows, None
         else:
-            given_rows.check_names(made.column_names, preparation, told_as)
-            yield given, given_rows.feed_of_rows(made, preparation, first, told_as)
-        first += given.num_rows
+            arrow_rows.check_names(made.column_names, preparation, display_name)
+            yield rows, arrow_rows.feed_of_rows(made, preparation, first, display_name)
+        first += rows.num_rows
 
 
 def part_of(
-    scorer: Scorer, given: pa.Table, feed: Feed | None, ids: Any, version: str, at: datetime, data: Data
+    scorer: Scorer, rows: pa.Table, feed: Feed | None, ids: Any, version: str, at: datetime, data: Data
 ) -> pa.Table:
     """What is shown and what is logged of some rows, side by side; `SHOWN` says where the one ends.
 
     Args:
         scorer: The model.
-        given: The rows.
+        rows: The rows.
         feed: What the graph takes of them; None for text.
         ids: Of the rows.
         version: Of the model.
@@ -94,15 +94,15 @@ def part_of(
     """
     characters = scorer.preparation.characters
     if characters is not None:
-        scored = scorer.read(given_rows.lines_of(given, characters))
+        scored = scorer.read(arrow_rows.lines_of(rows, characters))
     else:
         assert feed is not None
         scored = scorer.score(feed)
     columns = {"id": ids, **dict(zip(scored.shown.column_names, scored.shown.columns, strict=True))}
-    columns["version"] = pa.array([version] * given.num_rows, pa.string())
-    told = {SHOWN: str(len(columns)).encode()}
-    columns |= _logged(scorer.preparation, scored, given, feed, at, data)
-    return pa.table(columns).replace_schema_metadata(told)
+    columns["version"] = pa.array([version] * rows.num_rows, pa.string())
+    metadata = {SHOWN: str(len(columns)).encode()}
+    columns |= _logged(scorer.preparation, scored, rows, feed, at, data)
+    return pa.table(columns).replace_schema_metadata(metadata)
 
 
 def shown_columns(schema: pa.Schema) -> list[str]:
@@ -145,21 +145,21 @@ def _featured(reading: ReadOptions, batches: Iterator[pa.Table]) -> Iterator[tup
     yield from zip(sized(iter([whole]), PART_ROWS), sized(iter([made]), PART_ROWS), strict=True)
 
 
-def _windows(reading: ReadOptions, files: Sequence[Path], told_as: str) -> Iterator[tuple[pa.Table, Feed | None]]:
-    found = list(row_batches(files, reading.types, PART_ROWS))
-    if not found:
+def _windows(reading: ReadOptions, files: Sequence[Path], display_name: str) -> Iterator[tuple[pa.Table, Feed | None]]:
+    tables = list(row_batches(files, reading.types, PART_ROWS))
+    if not tables:
         return
-    whole = concatenated(found)
+    whole = concatenated(tables)
     whole = whole.take(time_order(whole, reading.data))
-    for ends, feed in given_rows.series_feeds(whole, reading.preparation, told_as):
+    for ends, feed in arrow_rows.series_feeds(whole, reading.preparation, display_name):
         yield whole.take(ends), feed
 
 
 def _logged(
-    preparation: Preparation, scored: ScoredRows, given: pa.Table, feed: Feed | None, at: datetime, data: Data
+    preparation: Preparation, scored: ScoredRows, raw_rows: pa.Table, feed: Feed | None, at: datetime, data: Data
 ) -> dict[str, Any]:
     """The columns of the prediction log but for id and version."""
-    rows = given.num_rows
+    rows = raw_rows.num_rows
     columns: dict[str, Any] = {
         "at": pa.array([at] * rows, pa.timestamp("us", tz="UTC")),
         "origin": pa.array([ORIGIN] * rows, pa.string()),
@@ -170,10 +170,10 @@ def _logged(
     if preparation.kind == "table" and feed is not None:
         columns |= {f"{INPUT}{name}": pa.array(values) for name, values in feed.items()}
         inputs = set(feed)
-    as_given = data.features.make is not None  # a made column may have the name of a given one
-    for name in given.column_names:
-        if (as_given or name not in inputs) and name != data.target:
-            columns[f"{RAW}{name}"] = given.column(name)
+    is_raw = data.features.make is not None  # a made column may have the name of a given one
+    for name in raw_rows.column_names:
+        if (is_raw or name not in inputs) and name != data.target:
+            columns[f"{RAW}{name}"] = raw_rows.column(name)
     return columns
 
 

@@ -39,7 +39,7 @@ class Explanation:
     value: float
     contributions: dict[str, float]
 
-    def told(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, Any]:
         """As JSON has it."""
         return {"of": self.of, "base": self.base, "value": self.value, "contributions": self.contributions}
 
@@ -73,9 +73,9 @@ class Explainer:
         path = folder / BACKGROUND_FILE
         if preparation.kind not in ("table", "series") or not path.exists():
             return None
-        given = orjson.loads(path.read_bytes())
+        document = orjson.loads(path.read_bytes())
         texts = {part.name for part in preparation.categorical}
-        rows = {name: np.array(each, object if name in texts else float) for name, each in given.items()}
+        rows = {name: np.array(each, object if name in texts else float) for name, each in document.items()}
         return cls(preparation, rows)
 
     def evaluations(self, rows: int) -> int:

@@ -75,7 +75,7 @@ class LoadedModel:
         if self._characters is not None:
             self.outputs = [TensorSpec(name, dtype, (-1,)) for name, dtype in TEXT_OUTPUTS.items()]
         self._names = [port.name for port in self.outputs]
-        self._told = [LABEL, *(f"probability_{name}" for name in self.preparation.target.classes or ())]
+        self._output_names = [LABEL, *(f"probability_{name}" for name in self.preparation.target.classes or ())]
         self.call_ms = self._warm_up()
 
     def answer(self, feed: Feed) -> Prediction:
@@ -95,18 +95,18 @@ class LoadedModel:
 
     def records(self, answer: Prediction) -> list[dict[str, Any]]:
         """What a caller reads, by row: `label` and `probability_<class>`, `prediction`, or a text's outputs."""
-        found = answer.outputs
-        if PROBABILITIES not in found:
-            columns = [values.tolist() for values in found.values()]
-            return [dict(zip(found, values, strict=True)) for values in zip(*columns, strict=True)]
-        chances = found[PROBABILITIES].astype(np.float64).tolist()
-        told = zip(found[LABEL].tolist(), chances, strict=True)
-        return [dict(zip(self._told, (label, *of_classes), strict=True)) for label, of_classes in told]
+        outputs = answer.outputs
+        if PROBABILITIES not in outputs:
+            columns = [values.tolist() for values in outputs.values()]
+            return [dict(zip(outputs, values, strict=True)) for values in zip(*columns, strict=True)]
+        chances = outputs[PROBABILITIES].astype(np.float64).tolist()
+        pairs = zip(outputs[LABEL].tolist(), chances, strict=True)
+        return [dict(zip(self._output_names, (label, *of_classes), strict=True)) for label, of_classes in pairs]
 
     def _read(self, feed: Feed, characters: TextInput) -> list[np.ndarray]:
-        found = [read(self._session, text, characters.alphabet, characters.length) for text in feed["text"]]
+        answers = [read(self._session, text, characters.alphabet, characters.length) for text in feed["text"]]
         kinds = (object, np.float64, np.float64)
-        return [np.array(values, kind) for values, kind in zip(zip(*found, strict=True), kinds, strict=True)]
+        return [np.array(values, kind) for values, kind in zip(zip(*answers, strict=True), kinds, strict=True)]
 
     def _warm_up(self) -> float:
         """The milliseconds of one call with one row, once the runtime has its memory."""

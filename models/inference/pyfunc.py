@@ -58,11 +58,11 @@ class Predictor:
             return pd.DataFrame(rows, columns=[NEXT_CHARACTER, PROBABILITY, BITS_PER_CHAR])
         feed = {entry.name: _typed(model_input[entry.name], entry.type) for entry in self._session.get_inputs()}
         names = [entry.name for entry in self._session.get_outputs()]
-        found = dict(zip(names, self._session.run(names, feed), strict=True))
-        if "prediction" in found:
-            return pd.DataFrame({"prediction": found["prediction"]})
-        chances = {f"probability_{name}": found["probabilities"][:, at] for at, name in enumerate(self._classes)}
-        return pd.DataFrame({"label": found["label"], **chances})
+        outputs = dict(zip(names, self._session.run(names, feed), strict=True))
+        if "prediction" in outputs:
+            return pd.DataFrame({"prediction": outputs["prediction"]})
+        chances = {f"probability_{name}": outputs["probabilities"][:, at] for at, name in enumerate(self._classes)}
+        return pd.DataFrame({"label": outputs["label"], **chances})
 
 
 def read(session: onnxruntime.InferenceSession, text: str, alphabet: str, length: int) -> tuple[str, float, float]:
@@ -104,7 +104,7 @@ def _typed(values: Any, kind: str) -> np.ndarray:
 
 def _load_pyfunc(path: str) -> Predictor:
     """What MLflow calls: `path` is the model's file, beside which `preparation.json` lies."""
-    given = Path(path)
-    folder = given if given.is_dir() else given.parent
+    model_folder = Path(path)
+    folder = model_folder if model_folder.is_dir() else model_folder.parent
     preparation = json.loads((folder / "preparation.json").read_text(encoding="utf-8"))
     return Predictor(open_session(folder / "model.onnx"), preparation)

@@ -164,14 +164,14 @@ def column_of(columns: Mapping[str, Any], name: str, inputs: Collection[str] = (
     raise DataError(f"the model takes {name!r}: {hint}")
 
 
-def check_names(given: Iterable[str], inputs: Sequence[TensorSpec]) -> None:
+def check_names(names: Iterable[str], inputs: Sequence[TensorSpec]) -> None:
     """Say no to tensors that the model does not take.
 
     Raises:
         DataError: Names one, and those that it takes.
     """
     known = dict.fromkeys(port.name for port in inputs)
-    for name in given:
+    for name in names:
         if name not in known:
             raise DataError(f"the model takes no {name[:60]!r}: its inputs are {listed(known)}")
 
@@ -182,16 +182,16 @@ def extra_columns(records: Sequence[dict[str, Any]], known: frozenset[str]) -> d
     return {name: [record.get(name) for record in records] for name in names}
 
 
-def numbers_of(values: Sequence[Any], name: str, told_as: str = "row") -> np.ndarray:
+def numbers_of(values: Sequence[Any], name: str, display_name: str = "row") -> np.ndarray:
     """A column of JSON's numbers as float64 (rows,), NaN for null.
 
     Raises:
-        DataError: A value is no number, or too large; `told_as` is what the message calls a row.
+        DataError: A value is no number, or too large; `display_name` is what the message calls a row.
     """
     for at, value in enumerate(values):
         if type(value) not in NUMBERS:
             raise DataError(
-                f"{told_as} {at}, column {name!r}: got {shown(value)}, expected a number, or null for missing"
+                f"{display_name} {at}, column {name!r}: got {shown(value)}, expected a number, or null for missing"
             )
     return finite(np.array(values, np.float64), name)
 
@@ -221,9 +221,9 @@ def finite(values: np.ndarray, name: str) -> np.ndarray:
 
 def listed(names: Iterable[str], most: int = 8) -> str:
     """Names for a message, the first few of many."""
-    found = list(names)
-    more = f" and {len(found) - most} more" if len(found) > most else ""
-    return ", ".join(repr(name[:60]) for name in found[:most]) + more
+    ordered = list(names)
+    more = f" and {len(ordered) - most} more" if len(ordered) > most else ""
+    return ", ".join(repr(name[:60]) for name in ordered[:most]) + more
 
 
 def shown(value: Any) -> str:

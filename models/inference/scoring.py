@@ -58,12 +58,12 @@ class Scorer:
         Raises:
             TrainingError: The model cannot run on these rows.
         """
-        found = self._run(feed)
-        if "prediction" in found:
-            shown = pa.table({"prediction": pa.array(found["prediction"].astype(np.float64))})
-            return ScoredRows(shown, found["prediction"].astype(np.float64), None)
-        chances = found["probabilities"].astype(np.float64)
-        columns = {"label": pa.array(found["label"], pa.string())}
+        outputs = self._run(feed)
+        if "prediction" in outputs:
+            shown = pa.table({"prediction": pa.array(outputs["prediction"].astype(np.float64))})
+            return ScoredRows(shown, outputs["prediction"].astype(np.float64), None)
+        chances = outputs["probabilities"].astype(np.float64)
+        columns = {"label": pa.array(outputs["label"], pa.string())}
         classes = self.preparation.target.classes or []
         columns |= {f"probability_{name}": pa.array(chances[:, at]) for at, name in enumerate(classes)}
         if self.preparation.task == "binary":
@@ -84,4 +84,6 @@ class Scorer:
                 parts.append(self._session.run(self._names, piece))
             except Exception as error:
                 raise TrainingError(f"the exported model cannot run on these rows: {error}") from error
-        return {name: np.concatenate(found) for name, found in zip(self._names, zip(*parts, strict=True), strict=True)}
+        return {
+            name: np.concatenate(joined) for name, joined in zip(self._names, zip(*parts, strict=True), strict=True)
+        }

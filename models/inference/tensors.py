@@ -92,8 +92,8 @@ def tensor_of_bytes(content: bytes | memoryview, dtype: str, shape: tuple[int, .
     if len(content) != math.prod(shape) * kind.itemsize:
         raise _wrong_size(name, shape, dtype, f"{len(content)} bytes")
     # A copy, since within a body nothing is aligned; any byte but 0 is true.
-    found = np.frombuffer(content, np.uint8 if dtype == "BOOL" else kind)
-    values: np.ndarray = found.astype(DTYPES[dtype], copy=True).reshape(shape)
+    flat = np.frombuffer(content, np.uint8 if dtype == "BOOL" else kind)
+    values: np.ndarray = flat.astype(DTYPES[dtype], copy=True).reshape(shape)
     return values
 
 
@@ -136,18 +136,18 @@ def _flat(data: list[Any], shape: tuple[int, ...], name: str) -> list[Any]:
 
 
 def _texts(content: bytes | memoryview, count: int, name: str) -> np.ndarray:
-    found: list[str] = []
+    texts: list[str] = []
     at, end = 0, len(content)
-    while at + _LENGTH.size <= end and len(found) < count:
+    while at + _LENGTH.size <= end and len(texts) < count:
         (length,) = _LENGTH.unpack_from(content, at)
         at += _LENGTH.size
         if at + length > end:
             break
-        found.append(text_of(bytes(content[at : at + length]), name))
+        texts.append(text_of(bytes(content[at : at + length]), name))
         at += length
-    if len(found) != count or at != end:
+    if len(texts) != count or at != end:
         raise DataError(f"input {name!r}: {end} bytes are no {count} texts, each with its length before it")
-    return np.array(found, object)
+    return np.array(texts, object)
 
 
 def _wrong_size(name: str, shape: tuple[int, ...], dtype: str, got: str) -> DataError:

@@ -48,8 +48,8 @@ def judge(
     if rules.test == "mcnemar" and metric.name != "accuracy":
         raise UsageError(f"judge.test: mcnemar is for accuracy, goal.metric is {metric.name}: use bootstrap")
     limits = [each for each in (rules.max_latency_ms, max_latency_ms) if each is not None]
-    asked = {"good_enough": good_enough, "max_latency_ms": min(limits, default=None)}
-    draft = _measured(evidence, rules, metric, seed).model_copy(update=asked)
+    bounds = {"good_enough": good_enough, "max_latency_ms": min(limits, default=None)}
+    draft = _measured(evidence, rules, metric, seed).model_copy(update=bounds)
     gates = gates_of(draft)
     decision = "promote" if all(gate.passed for gate in gates) else "keep"
     return draft.model_copy(update={"gates": gates, "decision": decision, "reasons": _reasons(draft, gates)})
@@ -143,12 +143,12 @@ def _reasons(draft: Verdict, gates: list[Gate]) -> list[str]:
     if failed:
         return [
             f"Not promoted. {summary}. Refused by: {', '.join(gate.name for gate in failed)}.",
-            *map(_told, failed),
+            *map(_line, failed),
         ]
-    return [f"Promoted. {summary}.", *map(_told, gates)]
+    return [f"Promoted. {summary}.", *map(_line, gates)]
 
 
-def _told(gate: Gate) -> str:
+def _line(gate: Gate) -> str:
     return f"{gate.name}: {gate.reason}"
 
 

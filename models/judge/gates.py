@@ -32,12 +32,12 @@ def champion_gate(verdict: Verdict) -> Gate | None:
     if verdict.difference is None:
         return None
     rules = verdict.rules
-    asked = "better than the champion" if rules.mode == "superiority" else "no worse than the champion"
-    asked += f" by more than {number(rules.margin)}" if rules.margin else ""
+    requirement = "better than the champion" if rules.mode == "superiority" else "no worse than the champion"
+    requirement += f" by more than {number(rules.margin)}" if rules.margin else ""
     gain = f"{verdict.metric} {_gain(verdict, verdict.difference)}"
     if verdict.difference.reached:
-        return _gate("champion", True, f"shown to be {asked}: {gain}")
-    return _gate("champion", False, f"not shown to be {asked}: {gain}{_cure(verdict, verdict.difference)}")
+        return _gate("champion", True, f"shown to be {requirement}: {gain}")
+    return _gate("champion", False, f"not shown to be {requirement}: {gain}{_cure(verdict, verdict.difference)}")
 
 
 def goal_gate(verdict: Verdict) -> Gate | None:
@@ -46,8 +46,8 @@ def goal_gate(verdict: Verdict) -> Gate | None:
         return None
     value, bound = verdict.challenger.value, "least" if verdict.sign > 0 else "most"
     passed = value is not None and verdict.sign * (value - verdict.good_enough) >= 0
-    asked = f"goal.good_enough is {number(verdict.good_enough)} at {bound}"
-    return _gate("goal", passed, f"{verdict.metric} is {number(value)}, {asked}")
+    requirement = f"goal.good_enough is {number(verdict.good_enough)} at {bound}"
+    return _gate("goal", passed, f"{verdict.metric} is {number(value)}, {requirement}")
 
 
 def baseline_gate(verdict: Verdict) -> Gate | None:
@@ -69,8 +69,8 @@ def slices_gate(verdict: Verdict) -> Gate | None:
     more_than = f"more than {number(verdict.rules.slice_margin)} of {verdict.metric}"
     if not lost:
         return _gate("slices", True, f"none of {len(tested)} tested slices is shown to lose {more_than}")
-    told = "; ".join(_slice_in_words(each) for each in lost[:3]) + (" and others" if len(lost) > 3 else "")
-    return _gate("slices", False, f"{len(lost)} of {len(tested)} tested slices lose {more_than}: {told}")
+    losses = "; ".join(_slice_in_words(each) for each in lost[:3]) + (" and others" if len(lost) > 3 else "")
+    return _gate("slices", False, f"{len(lost)} of {len(tested)} tested slices lose {more_than}: {losses}")
 
 
 def latency_gate(verdict: Verdict) -> Gate | None:

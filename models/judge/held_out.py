@@ -47,13 +47,13 @@ def known_rows(prepared: Path, preparation: Preparation) -> Hashes:
 def is_known(prepared: Path, known: Hashes) -> np.ndarray:
     """Which test examples are among those that another model knows, bool (example,)."""
     identities = _identities(prepared, "test")
-    found: np.ndarray = np.isin(identities, known)
-    return found
+    mask: np.ndarray = np.isin(identities, known)
+    return mask
 
 
 def _identities(prepared: Path, split: str) -> Hashes:
-    found: Hashes = rows_of(prepared, split, [IDENTITY_COLUMN]).column(0).to_numpy()
-    return found
+    identities: Hashes = rows_of(prepared, split, [IDENTITY_COLUMN]).column(0).to_numpy()
+    return identities
 
 
 def clusters_of(prepared: Path, preparation: Preparation, split: Split, num_examples: int) -> Array | None:

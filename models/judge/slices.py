@@ -24,17 +24,17 @@ def judge_slices(evidence: Evidence, rules: spec.Judge, metric: Metric, seed: in
 
     Cost: about one more bootstrap of all examples for each slice column.
     """
-    found = [
+    slices = [
         _judge_slice(evidence, rules, metric, seed, column, value, chosen)
         for column, values in evidence.slices.items()
         for value, chosen in _groups(as_text(values))
     ]
-    raw = [each.difference.p_value if each.difference else None for each in found]
+    raw = [each.difference.p_value if each.difference else None for each in slices]
     corrected = holm(raw)
     level = 1 - rules.confidence
     return [
         each.model_copy(update={"p_holm": p, "lost": p is not None and p < level})
-        for each, p in zip(found, corrected, strict=True)
+        for each, p in zip(slices, corrected, strict=True)
     ]
 
 

@@ -133,8 +133,8 @@ def ece(target: Array, prediction: Array, weight: Array | None = None) -> float:
     Source: Naeini et al. (2015), AAAI; the 15 bins of Guo et al. (2017), ICML.
     """
     stated, observed, total = reliability(target, prediction, weight)
-    kept = total > 0
-    return _mean(np.abs(stated[kept] - observed[kept]), total[kept])
+    filled = total > 0
+    return _mean(np.abs(stated[filled] - observed[filled]), total[filled])
 
 
 def reliability(

@@ -56,8 +56,8 @@ def bz2_bits_per_char(training: str, text: str) -> float:
     training text's end is taken as shares one block of 900,000 bytes with `text`: bzip2 carries nothing from one block
     into the next, so with more it would start afresh somewhere. Unlike the model it also learns from `text` itself.
     """
-    told = text.encode()
-    room = max(0, BLOCK_BYTES - _MARGIN_BYTES - len(told))
+    encoded = text.encode()
+    room = max(0, BLOCK_BYTES - _MARGIN_BYTES - len(encoded))
     before = training.encode()[-room:] if room else b""
-    size_bytes = len(bz2.compress(before + told, 9)) - (len(bz2.compress(before, 9)) if before else 0)
+    size_bytes = len(bz2.compress(before + encoded, 9)) - (len(bz2.compress(before, 9)) if before else 0)
     return 8 * size_bytes / len(text)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from models.errors import DataError, UsageError, UserCodeError, did_you_mean
 from models.metrics import classification, language, regression
-from models.project_spec import references as refs
+from models.project_spec import references
 from models.project_spec.blocks import Task
 
 Array = NDArray[Any]
@@ -99,7 +99,7 @@ def resolve_metric(reference: str | None, task: Task, base: Path, direction: Dir
         UserCodeError: The file that holds your metric raised on import.
     """
     name = reference or DEFAULTS[task]
-    if refs.is_own_code(name):
+    if references.is_own_code(name):
         return _own_metric(name, task, base, direction)
     if name not in METRICS:
         raise UsageError(_unknown_metric(name, task))
@@ -152,12 +152,12 @@ def check_examples(target: Array, prediction: Array) -> None:
 
 def metric_name(reference: str) -> str:
     """What a metric is called in figures, records and stores: your own by its function, unless that is taken."""
-    name = reference.rpartition(":")[2] if refs.is_own_code(reference) else reference
+    name = reference.rpartition(":")[2] if references.is_own_code(reference) else reference
     return reference if name in _TAKEN else name
 
 
 def _own_metric(reference: str, task: Task, base: Path, direction: Direction | None) -> Metric:
-    function = refs.resolve(reference, base)
+    function = references.resolve(reference, base)
     if not callable(function):
         raise UsageError(f"goal.metric: {reference} is a {type(function).__name__}, expected a function")
     if direction is None:
@@ -172,7 +172,7 @@ def _weighted(function: Callable[..., Any], reference: str) -> MetricFunction:
         if weight is not None:
             index = np.repeat(np.arange(len(target)), np.asarray(weight).astype(np.int64))
             target, prediction = target[index], prediction[index]
-        result = refs.call(function, reference, target, prediction)
+        result = references.call(function, reference, target, prediction)
         if isinstance(result, (bool, str)) or not np.isscalar(result) or not math.isfinite(_number(result)):
             raise UserCodeError(f"{reference} gave back {result!r}, expected one finite number")
         return _number(result)

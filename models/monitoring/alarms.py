@@ -30,21 +30,21 @@ def signals(findings: MonitoringReport, monitor: Monitor) -> list[Signal]:
     A check asks when `monitor.alarms` of the last `monitor.of` windows that it could be done on alarm, the last of them
     among them. The same windows give signals of the same id, however often they are looked at.
     """
-    found = []
+    alarms = []
     for check in _CHECKS:
         last = [window for window in findings.of_champion() if check.can(window)][-monitor.of :]
         alarming = [window for window in last if check.alarms(window)]
         if len(alarming) >= monitor.alarms and alarming[-1] is last[-1]:
-            found.append(_signal(findings, check, alarming, len(last)))
-    return found
+            alarms.append(_signal(findings, check, alarming, len(last)))
+    return alarms
 
 
 def overall(findings: MonitoringReport, monitor: Monitor) -> tuple[State, str]:
     """The traffic light and its reason: the worst signal, else the worst that single windows say, else all is well."""
-    asked = signals(findings, monitor)
-    if asked:
+    alarms = signals(findings, monitor)
+    if alarms:
         states = {check.kind: check.state for check in _CHECKS}
-        worst = min(asked, key=lambda signal: states[signal.kind] != "red")
+        worst = min(alarms, key=lambda signal: states[signal.kind] != "red")
         return states[worst.kind], worst.reason
     windows = findings.of_champion()
     if not windows:
@@ -91,9 +91,9 @@ def _numbers(findings: MonitoringReport, window: WindowReport) -> dict[str, obje
 
 
 def _listed(parts: Iterable[str], most: int = 3) -> str:
-    told = list(parts)
-    more = f" and {len(told) - most} more" if len(told) > most else ""
-    return "; ".join(told[:most]) + more
+    words = list(parts)
+    more = f" and {len(words) - most} more" if len(words) > most else ""
+    return "; ".join(words[:most]) + more
 
 
 def words_of_breaches(window: WindowReport) -> str:

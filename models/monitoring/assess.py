@@ -111,9 +111,9 @@ def state_of(window: WindowReport) -> tuple[State, str]:
     if window.decayed:
         return "red", "the realised metric is worse than at promotion"
     for drifts, words in ((window.predictions, "the predictions drift"), (window.features, "features drift")):
-        told = [drift for drift in drifts if drift.level != "none"]
-        if told:
-            return "amber", f"{words}: {_drifts(told)}"
+        notable = [drift for drift in drifts if drift.level != "none"]
+        if notable:
+            return "amber", f"{words}: {_drifts(notable)}"
     changed = [one for one in window.correlations if one.changed]
     if changed:
         return "amber", f"columns hang together otherwise: {_correlation(changed[0])}"
@@ -121,8 +121,8 @@ def state_of(window: WindowReport) -> tuple[State, str]:
 
 
 def _drifts(drifts: Sequence[Drift]) -> str:
-    told = ", ".join(f"{drift.name} (PSI {drift.psi:.2f})" for drift in drifts[:3])
-    return told + (f" and {len(drifts) - 3} more" if len(drifts) > 3 else "")
+    names = ", ".join(f"{drift.name} (PSI {drift.psi:.2f})" for drift in drifts[:3])
+    return names + (f" and {len(drifts) - 3} more" if len(drifts) > 3 else "")
 
 
 def _correlation(one: Correlation) -> str:
@@ -150,7 +150,7 @@ def sum_up(
     """All windows, the traffic light over them and its reason."""
     from models.monitoring.alarms import overall
 
-    told = MonitoringReport(
+    report = MonitoringReport(
         project=project,
         at=at,
         champion=watched.version if watched else None,
@@ -161,6 +161,6 @@ def sum_up(
         **counts,
     )
     if watched is None:
-        return told.model_copy(update={"state": "amber", "reason": "there is no champion to monitor"})
-    state, reason = overall(told, watched.monitor)
-    return told.model_copy(update={"state": state, "reason": reason})
+        return report.model_copy(update={"state": "amber", "reason": "there is no champion to monitor"})
+    state, reason = overall(report, watched.monitor)
+    return report.model_copy(update={"state": state, "reason": reason})

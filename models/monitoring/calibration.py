@@ -54,8 +54,8 @@ def _curve(came_true: NDArray[np.bool_], stated: Array) -> CalibrationCurve:
     scores, index, counts = np.unique(np.asarray(stated, dtype=np.float64), return_inverse=True, return_counts=True)
     # Equal scores are one point before anything is fitted: else the order of the rows would tell them apart.
     heights = np.asarray(isotonic_regression(np.bincount(index, came_true) / counts, weights=counts).x)
-    kept = np.unique(np.linspace(0, len(scores) - 1, MOST_KNOTS).astype(np.int64))
-    return CalibrationCurve(stated=scores[kept].tolist(), observed=heights[kept].tolist())
+    knots = np.unique(np.linspace(0, len(scores) - 1, MOST_KNOTS).astype(np.int64))
+    return CalibrationCurve(stated=scores[knots].tolist(), observed=heights[knots].tolist())
 
 
 def _read(curve: CalibrationCurve, stated: Array) -> Array:

@@ -22,15 +22,15 @@ _BETWEEN = "column_values_to_be_between"
 def bounds_of(columns: Sequence[ReferenceColumn], data: Data, seasonal: Sequence[str] = ()) -> Bounds:
     """Least and greatest value of each numeric column that has any."""
     declared = _declared(data)
-    found: dict[str, tuple[float | None, float | None]] = {}
+    bounds: dict[str, tuple[float | None, float | None]] = {}
     for column in columns:
         bins = column.bins
         if bins.name in declared:
-            found[bins.name] = declared[bins.name]
+            bounds[bins.name] = declared[bins.name]
         elif isinstance(bins, NumericBins) and bins.high > bins.low and bins.name not in seasonal:
             width = bins.high - bins.low
-            found[bins.name] = bins.low - width, bins.high + width
-    return found
+            bounds[bins.name] = bins.low - width, bins.high + width
+    return bounds
 
 
 def breaches(
@@ -89,7 +89,7 @@ def _categories(column: ReferenceColumn, share: float, monitor: Monitor) -> Iter
 
 def _declared(data: Data) -> Mapping[str, tuple[float | None, float | None]]:
     """Ranges that all values must keep, by the spec's own expectations; those that only warn give none."""
-    found: dict[str, tuple[float | None, float | None]] = {}
+    bounds: dict[str, tuple[float | None, float | None]] = {}
     for one in data.expectations:
         arguments = one.arguments
         must_hold = one.severity == "reject" and arguments.get("mostly", 1) == 1 and not arguments.get("row_condition")
@@ -97,8 +97,8 @@ def _declared(data: Data) -> Mapping[str, tuple[float | None, float | None]]:
             limits = arguments.get("min_value"), arguments.get("max_value")
             if all(limit is None or isinstance(limit, int | float) for limit in limits) and limits != (None, None):
                 column = str(arguments.get("column"))
-                found[column] = _both(found.get(column, (None, None)), limits)
-    return found
+                bounds[column] = _both(bounds.get(column, (None, None)), limits)
+    return bounds
 
 
 def _both(

@@ -27,7 +27,7 @@ def changes(reference: Array, now: Array, names: Sequence[str], alpha: float) ->
     if not pairs:
         return []
     corrected = holm([p_value for *_, p_value in pairs])
-    told = [
+    correlations = [
         Correlation(
             first=names[row],
             second=names[column],
@@ -38,8 +38,8 @@ def changes(reference: Array, now: Array, names: Sequence[str], alpha: float) ->
         )
         for (row, column, before, after, _), p_holm in zip(pairs, corrected, strict=True)
     ]
-    told.sort(key=lambda one: (not one.changed, -abs(one.now - one.reference)))
-    return told[: sum(one.changed for one in told) + SHOWN]
+    correlations.sort(key=lambda one: (not one.changed, -abs(one.now - one.reference)))
+    return correlations[: sum(one.changed for one in correlations) + SHOWN]
 
 
 def _pairs(reference: Array, now: Array) -> Iterator[tuple[int, int, float, float, float]]:

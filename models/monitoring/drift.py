@@ -38,8 +38,8 @@ def feature_drift(
         monitor: The spec's limits; `monitor.seasonal` are shown and never called drift.
         past: Windows before it.
     """
-    found = _table(now, INPUT, columns, monitor, {name: _past(past, name, "features") for name in _names(columns)})
-    return sorted(found, key=lambda drift: (drift.level == "none", -(drift.psi or 0.0)))
+    drifts = _table(now, INPUT, columns, monitor, {name: _past(past, name, "features") for name in _names(columns)})
+    return sorted(drifts, key=lambda drift: (drift.level == "none", -(drift.psi or 0.0)))
 
 
 def score_drift(
@@ -80,7 +80,7 @@ def _measure(column: ReferenceColumn, now: Counts) -> Drift:
     bins, reference = column.bins, column.counts
     before, after = bins.values_of(reference), bins.values_of(now)
     num_values, missing = int(after.sum()), bins.num_missing(now)
-    told = Drift(
+    drift = Drift(
         name=column.name,
         kind=bins.kind,
         num_values=num_values,
@@ -90,7 +90,7 @@ def _measure(column: ReferenceColumn, now: Counts) -> Drift:
         warn_at=0.0,
         strong_at=0.0,
     )
-    return told.model_copy(update=_distances(bins, before, after)) if num_values and before.sum() else told
+    return drift.model_copy(update=_distances(bins, before, after)) if num_values and before.sum() else drift
 
 
 def _distances(bins: Bins, before: Counts, after: Counts) -> dict[str, object]:
@@ -98,17 +98,17 @@ def _distances(bins: Bins, before: Counts, after: Counts) -> dict[str, object]:
     groups = distances.group_numeric(before) if numeric else distances.group_categorical(before)
     few, few_now = distances.grouped(before, groups), distances.grouped(after, groups)
     statistic, p_value = distances.g_test(few, few_now)
-    found: dict[str, object] = {
+    measures: dict[str, object] = {
         "psi": distances.psi(few, few_now),
         "jensen_shannon": distances.jensen_shannon(few, few_now),
         "g": statistic,
         "p_value": p_value,
     }
     if isinstance(bins, NumericBins):
-        found["ks"] = distances.kolmogorov_smirnov(before, after)
+        measures["ks"] = distances.kolmogorov_smirnov(before, after)
         moved = distances.wasserstein(before, after, bins.edges, bins.low, bins.high)
-        found["wasserstein"] = moved / bins.spread if bins.spread else 0.0
-    return found
+        measures["wasserstein"] = moved / bins.spread if bins.spread else 0.0
+    return measures
 
 
 def _judged(drift: Drift, p_holm: float | None, monitor: Monitor, past: list[float]) -> Drift:
@@ -118,8 +118,8 @@ def _judged(drift: Drift, p_holm: float | None, monitor: Monitor, past: list[flo
     level: Level = "none"
     if not seasonal and drift.psi is not None and p_holm is not None and p_holm < monitor.alpha:
         level = "strong" if drift.psi >= strong_at else "warn" if drift.psi >= warn_at else "none"
-    told = {"p_holm": p_holm, "warn_at": warn_at, "strong_at": strong_at, "level": level, "seasonal": seasonal}
-    return drift.model_copy(update=told)
+    judgement = {"p_holm": p_holm, "warn_at": warn_at, "strong_at": strong_at, "level": level, "seasonal": seasonal}
+    return drift.model_copy(update=judgement)
 
 
 def _past(windows: Iterable[WindowReport], name: str, among: str) -> list[float]:

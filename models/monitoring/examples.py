@@ -54,10 +54,10 @@ class KeyedPredictions:
         if not len(self.keys):
             return self, np.zeros(len(keys), dtype=bool)
         place = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
-        found = self.keys[place] == keys
-        told = self.label.copy()
-        told[place[found]] = label[found]
-        return KeyedPredictions(self.keys, self.prediction, told), found
+        is_match = self.keys[place] == keys
+        labels_now = self.label.copy()
+        labels_now[place[is_match]] = label[is_match]
+        return KeyedPredictions(self.keys, self.prediction, labels_now), is_match
 
     @property
     def labelled(self) -> NDArray[np.bool_]:
@@ -95,8 +95,8 @@ def label_values(labels: pa.ChunkedArray, classes: list[str] | None) -> Array:
     """Label texts as numbers (row,): the class' index, or the number itself; NaN for what is neither."""
     texts = as_text(labels)
     if classes is not None:
-        found = pc.index_in(texts, pa.array(classes, pa.string()))
-        return np.asarray(found.cast(pa.float64()).to_numpy(), dtype=np.float64)
+        indices = pc.index_in(texts, pa.array(classes, pa.string()))
+        return np.asarray(indices.cast(pa.float64()).to_numpy(), dtype=np.float64)
     return np.array([_number(text) for text in texts.to_pylist()], dtype=np.float64)
 
 

@@ -43,8 +43,8 @@ class BinEdges:
         missing = np.isnan(cells)
         np.clip(cells, -1.0, NUM_CELLS, out=cells)
         cells[missing] = NUM_CELLS
-        found = self._first[cells.astype(np.int64) + 1]
+        places = self._first[cells.astype(np.int64) + 1]
         for _ in range(self._steps):
-            found += values >= self._ceilings[found]
-        found[np.isnan(values) | (values == np.inf)] = len(self._edges)
-        return np.asarray(found)
+            places += values >= self._ceilings[places]
+        places[np.isnan(values) | (values == np.inf)] = len(self._edges)
+        return np.asarray(places)

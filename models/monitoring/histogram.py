@@ -71,9 +71,9 @@ class NumericBins(_Part):
 
     def rank(self, values: NDArray[np.float64], places: NDArray[np.int64]) -> NDArray[np.float32]:
         """Each value's place (row,) among the training values, -.5 to .5; 0, the middle, where it is missing."""
-        found = np.asarray(self.ranks, dtype=np.float32)[places]
-        found[np.isnan(values)] = 0.0
-        return found
+        ranks = np.asarray(self.ranks, dtype=np.float32)[places]
+        ranks[np.isnan(values)] = 0.0
+        return ranks
 
     def values_of(self, counts: Counts) -> Counts:
         """The counts of values that are there, bin by bin."""

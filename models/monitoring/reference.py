@@ -80,10 +80,10 @@ class Reference(_Part):
         """This one without some columns: what is never written down cannot be compared."""
         if not any(column.name in names for column in self.columns):
             return self
-        kept = [0, *(place for place, one in enumerate(self.correlated, 1) if one.name not in names)]
+        places = [0, *(place for place, one in enumerate(self.correlated, 1) if one.name not in names)]
         numeric = [one for one in self.columns if one.bins.kind == "numeric" and one.name not in names]
-        whole = len(self.gram) == len(self.correlated) + 1 and len(numeric[:MOST_CORRELATED]) == len(kept) - 1
-        gram = [[self.gram[row][column] for column in kept] for row in kept] if whole else []
+        whole = len(self.gram) == len(self.correlated) + 1 and len(numeric[:MOST_CORRELATED]) == len(places) - 1
+        gram = [[self.gram[row][column] for column in places] for row in places] if whole else []
         columns = [one for one in self.columns if one.name not in names]
         return self.model_copy(update={"columns": columns, "gram": gram})
 

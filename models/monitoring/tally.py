@@ -121,8 +121,8 @@ def scores_of(prediction: NDArray[np.float64], task: Task) -> dict[str, NDArray[
 
 
 def _count_scores(table: pa.Table, reference: Reference) -> dict[str, Counts]:
-    found = scores_of(predictions_of(table, reference.task), reference.task)
-    values = {name: pa.array(each if each.dtype.kind == "f" else each.astype(str)) for name, each in found.items()}
+    scores = scores_of(predictions_of(table, reference.task), reference.task)
+    values = {name: pa.array(each if each.dtype.kind == "f" else each.astype(str)) for name, each in scores.items()}
     return {SCORE + column.name: column.bins.count(values[column.name]) for column in reference.scores}
 
 

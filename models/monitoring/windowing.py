@@ -115,8 +115,8 @@ def _take(window: OpenWindow, rows: pa.Table, keys: Keys, rules: WindowingRules)
         counted = tally(part, rules.reference, rules.bounds) if rules.reference else PredictionCounts(part.num_rows)
         window.hours[hour] = window.hours.get(hour, PredictionCounts()) + counted
     if rules.task is not None:
-        kept = sampled(keys, window.size)
-        window.examples = window.examples.with_more(keys[kept], predictions_of(rows, rules.task)[kept])
+        sample = sampled(keys, window.size)
+        window.examples = window.examples.with_more(keys[sample], predictions_of(rows, rules.task)[sample])
 
 
 def _by_hour(rows: pa.Table, at: NDArray[np.float64]) -> Iterator[tuple[int, pa.Table]]:

@@ -75,12 +75,12 @@ def adapt(net: nn.Module, sizes: Sizes, name: str) -> nn.Module:
     """
     inputs = tuple(sizes.inputs)
     parameters = inspect.signature(net.forward).parameters.values()
-    asked = {parameter.name for parameter in parameters}
-    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters) or asked >= set(inputs):
+    names = {parameter.name for parameter in parameters}
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters) or names >= set(inputs):
         return net
     needed = [p.name for p in parameters if p.default is p.empty and p.kind is not p.VAR_POSITIONAL]
     if needed and set(needed) <= set(inputs):
-        return NamedInputs(net, tuple(key for key in inputs if key in asked))
+        return NamedInputs(net, tuple(key for key in inputs if key in names))
     if len(needed) == 1:
         return OneHotInput(net, sizes.cardinalities) if sizes.kind == "table" else SingleInput(net)
     raise UserCodeError(

@@ -99,20 +99,20 @@ def _own_net(name: str, factory: Any, arguments: dict[str, Any], sizes: Sizes) -
     parameters = inspect.signature(factory).parameters
     check_arguments(name, factory, arguments)
     wanted = {key for key, parameter in parameters.items() if parameter.default is parameter.empty}
-    given = {key: value for key, value in offered(sizes).items() if key in wanted} | arguments
+    values = {key: value for key, value in offered(sizes).items() if key in wanted} | arguments
     missing = [
         parameter.name
         for parameter in parameters.values()
         if parameter.default is parameter.empty
         and parameter.kind not in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL)
-        and parameter.name not in given
+        and parameter.name not in values
     ]
     if missing:
         raise UsageError(
             f"{name} needs {', '.join(missing)}: give {'it' if len(missing) == 1 else 'them'} in model.arguments "
             f"(a {sizes.kind} has {', '.join(offered(sizes))})"
         )
-    net = call(factory, name, **given)
+    net = call(factory, name, **values)
     if not isinstance(net, nn.Module):
         raise UserCodeError(f"{name}: got {type(net).__name__}, expected a torch.nn.Module")
     return net
@@ -135,9 +135,9 @@ def _dry_forward(net: nn.Module, sizes: Sizes, name: str) -> None:
     expected = (2, *sizes.output)
     got = tuple(output.shape) if isinstance(output, torch.Tensor) else type(output).__name__
     if got != expected:
-        told = "batch, position, num_outputs" if sizes.kind == "text" else "batch, num_outputs"
+        shape = "batch, position, num_outputs" if sizes.kind == "text" else "batch, num_outputs"
         shapes = ", ".join(f"{key} {tuple(value.shape)}" for key, value in inputs.items())
         raise UserCodeError(
-            f"{name}: forward gave {got}, expected {expected} ({told}) from {shapes}: "
+            f"{name}: forward gave {got}, expected {expected} ({shape}) from {shapes}: "
             "let its last layer have num_outputs outputs"
         )

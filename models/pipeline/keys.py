@@ -100,7 +100,7 @@ def code_parts(modules: Iterable[str], files: Iterable[Path] = (), memory: dict[
         seen[path] = fingerprint
         # A module of ours leads to ours alone; a user's also to what lies beside it and beside the files named.
         beside = () if path.startswith(OWN_FOLDERS) else (Path(path), *named)
-        todo += [inner for name in imports if (inner := _found(name, own, beside)) is not None]
+        todo += [inner for name in imports if (inner := _source_of(name, own, beside)) is not None]
     parts: Parts = {}
     for path, fingerprint in sorted(seen.items(), key=lambda item: Path(item[0])):
         name = f"code:{_shown(Path(path))}"  # files of one name in two folders share the part: each still counts
@@ -151,17 +151,17 @@ def _under(path: str, prefix: str) -> bool:
 
 def _own_modules() -> dict[str, str]:
     """Dotted names of the modules under PACKAGES, and their files: one listing answers thousands of questions."""
-    found = {}
+    modules = {}
     for package in PACKAGES:
         for folder, _, names in os.walk(ROOT / package):
             dotted = folder[len(str(ROOT)) + 1 :].replace(os.sep, ".")
             for name in names:
                 if name.endswith(".py"):
-                    found[dotted if name == "__init__.py" else f"{dotted}.{name[:-3]}"] = f"{folder}{os.sep}{name}"
-    return found
+                    modules[dotted if name == "__init__.py" else f"{dotted}.{name[:-3]}"] = f"{folder}{os.sep}{name}"
+    return modules
 
 
-def _found(name: str, own: Mapping[str, str], beside: Sequence[Path]) -> str | None:
+def _source_of(name: str, own: Mapping[str, str], beside: Sequence[Path]) -> str | None:
     """The file of a module that can change a result: one of ours, or for a user's file one `beside` it or its like.
 
     `from models.project_spec.blocks import Spec` names an attribute, which is no module and has no file.
@@ -183,9 +183,9 @@ def _users(name: str, importer: Path, *named: Path) -> str | None:
     folders = [importer.parents[level - 1]] if level else absolute
     for folder in folders:
         path = folder.joinpath(*name.strip(".").split("."))
-        for found in (path.with_suffix(".py"), path / "__init__.py"):
-            if found.is_file():
-                return str(found)
+        for file in (path.with_suffix(".py"), path / "__init__.py"):
+            if file.is_file():
+                return str(file)
     return None
 
 

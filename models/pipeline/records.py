@@ -170,6 +170,6 @@ class StepRecords:
 def _finished(path: Path) -> float | None:
     """When the step of a record finished, without reading the rest of it; no string of it holds a line break."""
     with contextlib.suppress(OSError, ValueError):
-        found = FINISHED.search(path.read_bytes())
-        return float(found[1]) if found else None
+        match = FINISHED.search(path.read_bytes())
+        return float(match[1]) if match else None
     return None

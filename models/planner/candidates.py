@@ -50,18 +50,18 @@ class Candidate:
 
     def overrides(self) -> dict[str, str]:
         """The spec's keys that ask for it."""
-        asked = {"train.parallel": self.parallel, "train.ranks": str(self.ranks)}
+        settings = {"train.parallel": self.parallel, "train.ranks": str(self.ranks)}
         if self.tensor > 1:
-            asked["train.tensor"] = str(self.tensor)
+            settings["train.tensor"] = str(self.tensor)
         if self.stages > 1:
-            asked |= {"train.stages": str(self.stages), "train.microbatches": str(self.microbatches)}
+            settings |= {"train.stages": str(self.stages), "train.microbatches": str(self.microbatches)}
         if self.parallel == "hsdp":
-            asked["train.replicas"] = str(self.replicas)
+            settings["train.replicas"] = str(self.replicas)
         if self.recompute != "none":
-            asked["train.recompute"] = self.recompute
+            settings["train.recompute"] = self.recompute
         if self.accumulate > 1:
-            asked["train.accumulate"] = str(self.accumulate)
-        return asked
+            settings["train.accumulate"] = str(self.accumulate)
+        return settings
 
 
 def candidates(machine: Cluster, base: Candidate) -> Iterator[Candidate]:

@@ -51,14 +51,14 @@ class Cluster(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _known_device(cls, given: Any) -> Any:
+    def _known_device(cls, named: Any) -> Any:
         """Fill in what is known of a device by its name."""
-        if not isinstance(given, dict):
-            return given
-        whole = {key: value if key in _COUNTS else _number(value) for key, value in given.items()}
+        if not isinstance(named, dict):
+            return named
+        whole = {key: value if key in _COUNTS else _number(value) for key, value in named.items()}
         if isinstance(whole.get("peak_tflops"), dict):
             whole["peak_tflops"] = {key: _number(value) for key, value in whole["peak_tflops"].items()}
-        known = find_device(str(given.get("device")))
+        known = find_device(str(named.get("device")))
         if known is None:
             return whole
         links = {
@@ -113,8 +113,8 @@ def read_machine(text: str) -> Cluster:
             f"--cluster: got {text!r}, expected detect, a file ending in .yaml or .json, laptop, or "
             f"[NODES x] DEVICES x NAME such as {', '.join(PRESETS[:4])}, of {', '.join(known_devices())}"
         )
-    found = {"name": text, "device": device.name, "nodes": int(named["nodes"] or 1), "devices": int(named["devices"])}
-    return _checked(found, f"--cluster {text}")
+    fields = {"name": text, "device": device.name, "nodes": int(named["nodes"] or 1), "devices": int(named["devices"])}
+    return _checked(fields, f"--cluster {text}")
 
 
 def _of_file(path: Path) -> Cluster:
@@ -125,14 +125,14 @@ def _of_file(path: Path) -> Cluster:
     return _checked(_parsed(path, text), str(path))
 
 
-def _checked(values: Any, told_as: str) -> Cluster:
+def _checked(values: Any, display_name: str) -> Cluster:
     try:
         return Cluster.model_validate(values)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"])) or "the whole"
         raise UsageError(
-            f"{told_as}: {where}: {first['msg']}; expected the keys {', '.join(Cluster.model_fields)}"
+            f"{display_name}: {where}: {first['msg']}; expected the keys {', '.join(Cluster.model_fields)}"
         ) from error
 
 

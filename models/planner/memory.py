@@ -80,11 +80,11 @@ def memory_of(profiler: Profiler, candidate: Candidate, training: TrainingShape,
     weights = profiler.weights(candidate.tensor)
     alone = exact and candidate.ranks == 1
     trace = profiler.exactly if alone else profiler.activations
-    found = trace(candidate.micro_batch(training.batch), candidate.tensor, candidate.recompute)
+    activations = trace(candidate.micro_batch(training.batch), candidate.tensor, candidate.recompute)
     if candidate.stages > 1:
-        weights, held = _stage(weights, found, candidate)
+        weights, held = _stage(weights, activations, candidate)
     else:
-        held = found.apart + found.inputs
+        held = activations.apart + activations.inputs
     size = _FULL * weights.total
     shards = candidate.shards
     shared_state = candidate.data if training.shard_optimiser and candidate.parallel.startswith("ddp") else shards
@@ -93,19 +93,19 @@ def memory_of(profiler: Profiler, candidate: Candidate, training: TrainingShape,
     host = _FULL * profiler.weights().total if training.on_cpu else 0
     if alone:
         # A gradient comes to be as what it was made from goes.
-        held = max(found.peak + found.inputs - size, 0)
+        held = max(activations.peak + activations.inputs - size, 0)
     gathered = _gathered(weights, training) if shards > 1 else 0
     return RankMemory(size // shards + weights.buffers, size // shards, state, held, gathered, host, whole)
 
 
-def _stage(weights: ParameterCounts, found: ActivationBytes, candidate: Candidate) -> tuple[ParameterCounts, int]:
+def _stage(weights: ParameterCounts, activations: ActivationBytes, candidate: Candidate) -> tuple[ParameterCounts, int]:
     """Weights and activations of the fullest stage: with more of what stands outside, and all it keeps in flight."""
     blocks = -(-weights.num_blocks // candidate.stages)
     outside = max(weights.enter, weights.outside - weights.enter)
     flying = candidate.microbatches if candidate.pipeline == "gpipe" else min(candidate.microbatches, candidate.stages)
-    ends = found.saved - weights.num_blocks * found.block
-    kept = blocks * found.block + ends + found.hidden
-    held = flying * (kept + found.inputs) + found.transient
+    ends = activations.saved - weights.num_blocks * activations.block
+    stored = blocks * activations.block + ends + activations.hidden
+    held = flying * (stored + activations.inputs) + activations.transient
     return ParameterCounts(outside, min(weights.enter, outside), weights.block, blocks, weights.buffers), held
 
 

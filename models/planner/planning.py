@@ -34,19 +34,25 @@ class PlanEstimate:
 
     def as_json(self) -> dict[str, Any]:
         """Plain data."""
-        told: dict[str, Any] = {"overrides": self.candidate.overrides(), "fits": self.fits, "obstacle": self.obstacle}
+        document: dict[str, Any] = {
+            "overrides": self.candidate.overrides(),
+            "fits": self.fits,
+            "obstacle": self.obstacle,
+        }
         if self.memory:
             parts = ("weights", "gradients", "optimiser", "activations", "gathered", "host", "whole")
-            told["memory_bytes"] = {name: getattr(self.memory, name) for name in parts} | {"total": self.memory.total}
-            told["needed_gb"] = round(self.needed_gb, 3)
+            document["memory_bytes"] = {name: getattr(self.memory, name) for name in parts} | {
+                "total": self.memory.total
+            }
+            document["needed_gb"] = round(self.needed_gb, 3)
         if self.duration:
-            told["step_s"] = self.duration.step_s
-            told["compute_s"] = self.duration.compute_s
-            told["bubble_s"] = self.duration.bubble_s
-            told["communicate_s"] = self.duration.communicate_s
-            told["sent_bytes"] = round(self.duration.sent_bytes)
-            told["samples_per_s"] = self.samples_per_s
-        return told
+            document["step_s"] = self.duration.step_s
+            document["compute_s"] = self.duration.compute_s
+            document["bubble_s"] = self.duration.bubble_s
+            document["communicate_s"] = self.duration.communicate_s
+            document["sent_bytes"] = round(self.duration.sent_bytes)
+            document["samples_per_s"] = self.samples_per_s
+        return document
 
 
 @dataclass(frozen=True)
@@ -89,14 +95,14 @@ def plan(profiler: Profiler, machine: Cluster, training: TrainingShape, base: Ca
         base: Accumulation, recomputation and pipeline as the spec has them.
     """
     flops = profiler.flops()
-    found = _weighed(profiler, machine, training, base, flops)
-    if not any(one.fits for one in found):
+    estimates = _weighed(profiler, machine, training, base, flops)
+    if not any(one.fits for one in estimates):
         for sparing in _sparing(profiler, base):
-            found += [one for one in _weighed(profiler, machine, training, sparing, flops) if one.fits]
-    found = _one_of_each(sorted(found, key=_rank))
-    best = _best(found)
+            estimates += [one for one in _weighed(profiler, machine, training, sparing, flops) if one.fits]
+    estimates = _one_of_each(sorted(estimates, key=_rank))
+    best = _best(estimates)
     return PlanningResult(
-        machine, profiler.weights().total, flops, found, best, _reasons(machine, training, found, best)
+        machine, profiler.weights().total, flops, estimates, best, _reasons(machine, training, estimates, best)
     )
 
 
@@ -107,11 +113,11 @@ def needed_gb(memory: RankMemory, machine: Cluster) -> float:
 
 def _one_of_each(ranked: list[PlanEstimate]) -> list[PlanEstimate]:
     """The first of those that differ only in how they spare memory."""
-    kept: dict[tuple[object, ...], PlanEstimate] = {}
+    by_layout: dict[tuple[object, ...], PlanEstimate] = {}
     for one in ranked:
         of = one.candidate
-        kept.setdefault((of.parallel, of.ranks, of.tensor, of.stages, of.replicas), one)
-    return list(kept.values())
+        by_layout.setdefault((of.parallel, of.ranks, of.tensor, of.stages, of.replicas), one)
+    return list(by_layout.values())
 
 
 def _sparing(profiler: Profiler, base: Candidate) -> list[Candidate]:
@@ -166,8 +172,8 @@ def _rank(one: PlanEstimate) -> tuple[bool, bool, float, int]:
     return bool(one.obstacle), not one.fits, seconds, NAMES.index(one.candidate.parallel)
 
 
-def _best(found: list[PlanEstimate]) -> PlanEstimate | None:
-    fitting = [one for one in found if one.fits]
+def _best(estimates: list[PlanEstimate]) -> PlanEstimate | None:
+    fitting = [one for one in estimates if one.fits]
     if not fitting:
         return None
     quickest = fitting[0].duration.step_s if fitting[0].duration else None
@@ -178,12 +184,12 @@ def _best(found: list[PlanEstimate]) -> PlanEstimate | None:
 
 
 def _reasons(
-    machine: Cluster, training: TrainingShape, found: list[PlanEstimate], best: PlanEstimate | None
+    machine: Cluster, training: TrainingShape, estimates: list[PlanEstimate], best: PlanEstimate | None
 ) -> list[str]:
     if best is None:
-        least = min((one for one in found if one.memory), key=lambda one: one.needed_gb, default=None)
+        least = min((one for one in estimates if one.memory), key=lambda one: one.needed_gb, default=None)
         if least is None:
-            return [f"No plan can be run: {found[0].obstacle}."]
+            return [f"No plan can be run: {estimates[0].obstacle}."]
         if least.memory and not _can_start(least.memory, machine):
             return [_cannot_start(least.memory, machine)]
         return [
@@ -195,7 +201,7 @@ def _reasons(
         + (f" and takes {best.duration.step_s:.3g} s a step." if best.duration else ".")
     ]
     for name in ("ddp", "fsdp"):
-        rival = next((one for one in found if one.candidate.parallel == name and one.candidate.ranks > 1), None)
+        rival = next((one for one in estimates if one.candidate.parallel == name and one.candidate.ranks > 1), None)
         if rival is not None and rival.candidate != best.candidate:
             reasons += _against(rival, best, machine)
     duration = best.duration

@@ -182,9 +182,11 @@ class Profiler:
                     loss = _loss(output.float())
                 saved = live.now
                 torch.autograd.backward([loss])
-        given = sum(value.numel() * value.element_size() for value in inputs.values())
+        input_bytes = sum(value.numel() * value.element_size() for value in inputs.values())
         rest = block * max(0, self.num_blocks - _TRACED)
-        return ActivationBytes(saved + rest, block, live.peak + rest, live.peak_without_gradients + rest, hidden, given)
+        return ActivationBytes(
+            saved + rest, block, live.peak + rest, live.peak_without_gradients + rest, hidden, input_bytes
+        )
 
     def _narrowed(self, tensor: int) -> tuple[nn.Module, int]:
         if tensor not in self._narrow:
@@ -232,8 +234,8 @@ def _forward(net: nn.Module, inputs: Mapping[str, torch.Tensor], live: LiveBytes
     traced = list(stack.blocks)[:_TRACED]
     for block in traced:
         hidden = block(hidden)
-    kept = (live.now - before) // len(traced)
-    return stack.leave(hidden), kept, size
+    stored = (live.now - before) // len(traced)
+    return stack.leave(hidden), stored, size
 
 
 def _loss(output: torch.Tensor) -> torch.Tensor:

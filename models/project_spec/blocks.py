@@ -152,13 +152,13 @@ class Data(SpecBlock):
 
     @model_validator(mode="before")
     @classmethod
-    def _text_predicts_itself(cls, given: Any) -> Any:
-        if not isinstance(given, dict) or given.get("kind") != "text":
-            return given
-        text, split = given.get("text") or {}, given.get("split") or {}
+    def _text_predicts_itself(cls, values: Any) -> Any:
+        if not isinstance(values, dict) or values.get("kind") != "text":
+            return values
+        text, split = values.get("text") or {}, values.get("split") or {}
         column = text.get("column", "text") if isinstance(text, dict) else text.column
         split = {"by": "position", **split} if isinstance(split, dict) else split
-        return {"target": column, **given, "text": text, "split": split}
+        return {"target": column, **values, "text": text, "split": split}
 
     @model_validator(mode="after")
     def _kind_has_its_shape(self) -> Data:
@@ -430,17 +430,17 @@ class Spec(SpecBlock):
 
     @model_validator(mode="after")
     def _methods_fit_the_model(self) -> Spec:
-        asked = self.train.methods
+        methods = self.train.methods
         if self.retrain.rows and (self.data.split.by not in ("time", "position") or self.data.kind == "text"):
             raise ValueError(f"retrain.rows needs rows in order, but data.split.by is {self.data.split.by}: {_ORDERED}")
         if self.model.net == "trees" and self.retrain.start == "champion":
             raise ValueError("retrain.start: champion is for nets trained by gradient descent, but model.net is trees")
-        if self.model.net == "trees" and asked:
-            raise ValueError(f"train.{asked[0]} is for nets trained by gradient descent, but model.net is trees")
+        if self.model.net == "trees" and methods:
+            raise ValueError(f"train.{methods[0]} is for nets trained by gradient descent, but model.net is trees")
         if self.train.pseudo_labels and not self.data.unlabelled:
             raise ValueError("train.pseudo_labels needs rows without a label: say `data.unlabelled: true`")
         if self.data.kind not in ("table", "image"):
-            refused = [f"train.{name}" for name in ("pretrain", "pseudo_labels") if name in asked]
+            refused = [f"train.{name}" for name in ("pretrain", "pseudo_labels") if name in methods]
             refused += ["train.recent"] * (self.data.kind == "text" and self.train.recent is not None)
             refused += ["data.unlabelled"] * self.data.unlabelled
             if refused:

@@ -79,10 +79,10 @@ class ParallelDims:
 
     def place(self, rank: int) -> dict[str, int]:
         """Where a rank stands along each dimension."""
-        found = {}
+        coordinates = {}
         for name in reversed(DIMENSIONS):
-            rank, found[name] = divmod(rank, getattr(self, name))
-        return found
+            rank, coordinates[name] = divmod(rank, getattr(self, name))
+        return coordinates
 
     def data_rank(self, rank: int) -> int:
         """Which share of the examples a rank sees."""
@@ -120,10 +120,10 @@ def check_plan(train: Train, size: int) -> ParallelDims:
     return ParallelDims.of(train, size)
 
 
-def _inner(asked: int | None, key: str, wanted: bool, size: int, alone: bool) -> int:
+def _inner(setting: int | None, key: str, wanted: bool, size: int, alone: bool) -> int:
     if not wanted:
         return 1
-    count = asked if asked is not None else size if alone else 2
+    count = setting if setting is not None else size if alone else 2
     if alone and count != size:
         raise UsageError(f"train.{key}: got {count} with {size} ranks, expected {size}: leave it out, or add ddp+")
     if size % count or count < 2 or (not alone and count == size):
@@ -133,9 +133,9 @@ def _inner(asked: int | None, key: str, wanted: bool, size: int, alone: bool) ->
     return count
 
 
-def _replicas(asked: int | None, size: int) -> int:
+def _replicas(setting: int | None, size: int) -> int:
     """Two groups where each then has two ranks or more to shard over, else one."""
-    count = asked if asked is not None else 2 if size >= 4 and size % 2 == 0 else 1
+    count = setting if setting is not None else 2 if size >= 4 and size % 2 == 0 else 1
     if size % count:
         fitting = ", ".join(str(n) for n in range(1, size + 1) if size % n == 0)
         raise UsageError(f"train.replicas: got {count} with {size} ranks, expected one of {fitting}")

@@ -175,14 +175,14 @@ def _split_path(document: Mapping[str, Any], path: str) -> list[str]:
 def _explain(detail: ErrorDetails, name: str, lines: Any, overridden: list[str]) -> str:
     location = [part for part in detail["loc"] if part != "[key]"]
     path = ".".join(map(str, location)) or "spec"
-    is_overridden = any(_concerns(path, given) for given in overridden)
+    is_overridden = any(_concerns(path, override) for override in overridden)
     where = COMMAND_LINE if is_overridden else f"{name}:{_line(lines, location)}"
     return f"{where}: {path}: {_complaint(detail, location)}"
 
 
-def _concerns(path: str, given: str) -> bool:
+def _concerns(path: str, override: str) -> bool:
     """Whether one of two keys holds the other."""
-    return path == given or path.startswith(given + ".") or given.startswith(path + ".")
+    return path == override or path.startswith(override + ".") or override.startswith(path + ".")
 
 
 def _line(lines: Any, location: Sequence[Any]) -> int:
@@ -201,14 +201,14 @@ def _complaint(detail: ErrorDetails, location: Sequence[Any]) -> str:
     if detail["type"] == "extra_forbidden":
         return _unknown_key(location)
     if detail["type"] == "missing":
-        said = _said_of(location)
-        return f"missing; expected: {said}" if said else "missing; it is required"
+        description = _description_of(location)
+        return f"missing; expected: {description}" if description else "missing; it is required"
     message = detail["msg"].removeprefix("Value error, ")
     if detail["type"] == "value_error":
         return message
     if "pattern" in detail["type"]:
         is_name = detail["ctx"]["pattern"] == NAME_PATTERN
-        message = f"a lower-case name matching {NAME_PATTERN}" if is_name else _said_of(location)
+        message = f"a lower-case name matching {NAME_PATTERN}" if is_name else _description_of(location)
     expected = re.sub(r"^Input should be (a valid )?", "", message)
     for words, sign in (
         ("greater than or equal to", ">="),
@@ -245,7 +245,7 @@ def _unknown_key(location: Sequence[Any]) -> str:
     return f"unknown key, expected one of {', '.join(names)}"
 
 
-def _said_of(location: Sequence[Any]) -> str:
+def _description_of(location: Sequence[Any]) -> str:
     """The description of a key, or nothing."""
     *parents, key = location
     block = _block(parents)
@@ -267,4 +267,4 @@ def _class_of(annotation: Any) -> type[BaseModel] | None:
     """The block class inside an annotation such as `Image | None` or `list[Expectation]`."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
-    return next((found for inner in get_args(annotation) if (found := _class_of(inner))), None)
+    return next((block for inner in get_args(annotation) if (block := _class_of(inner))), None)

@@ -103,14 +103,16 @@ def source_file(reference: str, base: Path) -> Path | None:
     if target.endswith(".py"):
         return (base / target).resolve()
     try:
-        found = importlib.util.find_spec(target)
+        module_spec = importlib.util.find_spec(target)
     except ModuleNotFoundError as error:
         raise UsageError(f"{reference}: no module {error.name!r}: install it, or correct the name") from error
     except KeyboardInterrupt:
         raise
     except BaseException as error:
         raise UserCodeError(f"{target} raised {type(error).__name__} on import: {error}") from error
-    return Path(found.origin) if found and found.origin and found.origin.endswith(".py") else None
+    return (
+        Path(module_spec.origin) if module_spec and module_spec.origin and module_spec.origin.endswith(".py") else None
+    )
 
 
 def _is_dotted(target: str) -> bool:

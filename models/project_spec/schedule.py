@@ -98,13 +98,13 @@ def parse(text: str, timezone: str = "UTC") -> Schedule:
         ValueError: Schedule or time zone cannot be read; says what was got, what was expected.
     """
     check_timezone(timezone)
-    given = " ".join(text.split()) if not _is_rule(text) else text.strip()
-    every = EVERY.fullmatch(given)
+    rule = " ".join(text.split()) if not _is_rule(text) else text.strip()
+    every = EVERY.fullmatch(rule)
     if every:
         return _interval(text, int(every[1] or 1), every[2].lower(), timezone)
-    if _is_rule(given):
-        return _rule(given, timezone)
-    return _cron(text, NAMED.get(given.lower(), given), timezone)
+    if _is_rule(rule):
+        return _rule(rule, timezone)
+    return _cron(text, NAMED.get(rule.lower(), rule), timezone)
 
 
 def check_timezone(name: str) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from models.errors import UsageError
-from models.project_spec import references as refs
+from models.project_spec import references
 from models.project_spec.blocks import Spec
 
 
@@ -29,8 +29,8 @@ def check_own_code(spec: Spec, base: Path) -> None:
             raise UsageError(f"{key}: {reference}: there is no {path}: write it, or correct the name")
         known = _defined(path)
         if known is not None and name not in known:
-            raise UsageError(f"{key}: {refs.lacks(reference, reference, known)}")
-    if spec.goal.metric and refs.is_own_code(spec.goal.metric) and spec.goal.direction is None:
+            raise UsageError(f"{key}: {references.lacks(reference, reference, known)}")
+    if spec.goal.metric and references.is_own_code(spec.goal.metric) and spec.goal.direction is None:
         raise UsageError(f"goal.direction: needed for your own metric {spec.goal.metric}: maximize or minimize")
 
 
@@ -41,7 +41,7 @@ def _references(value: Any, key: str) -> Iterator[tuple[str, str]]:
     elif isinstance(value, list):
         for each in value:
             yield from _references(each, key)
-    elif isinstance(value, str) and ".py:" in value and refs.is_own_code(value):
+    elif isinstance(value, str) and ".py:" in value and references.is_own_code(value):
         yield key, value
 
 
@@ -51,12 +51,12 @@ def _defined(path: Path) -> set[str] | None:
         tree = ast.parse(path.read_bytes())
     except (OSError, SyntaxError, ValueError):
         return None  # importing it says where and why
-    found: set[str] = set()
+    names: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            found.add(node.name)
+            names.add(node.name)
         elif isinstance(node, ast.Import | ast.ImportFrom):
-            found |= {(alias.asname or alias.name).partition(".")[0] for alias in node.names}
+            names |= {(alias.asname or alias.name).partition(".")[0] for alias in node.names}
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            found.add(node.id)
-    return None if "*" in found or "__getattr__" in found else found
+            names.add(node.id)
+    return None if "*" in names or "__getattr__" in names else names

@@ -14,53 +14,53 @@ from models.triggers.signal import clock
 MOST_WAITS = 60
 
 
-def render_backtest(found: Backtest) -> str:
+def render_backtest(result: Backtest) -> str:
     """The page as one self-contained HTML document; no script, nothing fetched."""
-    standing = {each.policy: each for each in found.standings}
+    standing = {each.policy: each for each in result.standings}
     return render(
         "backtest.html.j2",
-        found=found,
+        result=result,
         standing=standing,
-        light="green" if _is_clear(found) else "amber",
-        pictures=_pictures(found),
-        courses={course.policy: course for course in found.courses},
-        when=clock(found.made_at) if found.made_at else "",
+        light="green" if _is_clear(result) else "amber",
+        pictures=_pictures(result),
+        courses={course.policy: course for course in result.courses},
+        when=clock(result.made_at) if result.made_at else "",
         date=iso,
         rounded=rounded,
         most_waits=MOST_WAITS,
     )
 
 
-def _is_clear(found: Backtest) -> bool:
+def _is_clear(result: Backtest) -> bool:
     """Whether each cheaper policy is shown to be worse, over periods enough to say so."""
-    chosen = next(each for each in found.standings if each.policy == found.advice.policy)
-    cheaper = [each for each in found.standings if each.device_seconds < chosen.device_seconds]
-    return len(found.periods) >= FEW_PERIODS and all((each.regret.low or 0.0) > 0 for each in cheaper)
+    chosen = next(each for each in result.standings if each.policy == result.advice.policy)
+    cheaper = [each for each in result.standings if each.device_seconds < chosen.device_seconds]
+    return len(result.periods) >= FEW_PERIODS and all((each.regret.low or 0.0) > 0 for each in cheaper)
 
 
-def _pictures(found: Backtest) -> list[Figure]:
-    better = "more" if found.direction == "maximize" else "less"
+def _pictures(result: Backtest) -> list[Figure]:
+    better = "more" if result.direction == "maximize" else "less"
     return [
         Figure(
-            f"{found.metric} of whichever model served",
+            f"{result.metric} of whichever model served",
             f"Each period's own rows, predicted before their labels were known; {better} is better. "
-            f"Bars: {found.confidence:.0%} interval of resampled rows. A ring: a new champion served from here on.",
-            metric_over_time(found),
+            f"Bars: {result.confidence:.0%} interval of resampled rows. A ring: a new champion served from here on.",
+            metric_over_time(result),
         ),
         Figure(
             "Loops run, won and lost",
             "At the end of each period: a loop whose model was promoted, one whose verdict was lost, one that failed.",
-            loops_over_time(found),
+            loops_over_time(result),
         ),
         Figure(
             "Regret against the best policy in hindsight",
             "Loss of the mean metric, with the interval of a paired bootstrap over periods and rows; "
             "left of the line is within judge.margin.",
-            regrets(found),
+            regrets(result),
         ),
         Figure(
             "What it cost, what it gained",
             "Device-seconds of the loops after the first, and the mean metric; up and to the left is better.",
-            spent(found),
+            spent(result),
         ),
     ]

@@ -16,32 +16,32 @@ _OUTCOMES = {"promoted": ("o", PALETTE[2]), "kept": ("X", PALETTE[1]), "failed":
 _MARKERS = ("o", "s", "D", "^", "v", "P", "X", "*")
 
 
-def metric_over_time(found: Backtest) -> bytes:
+def metric_over_time(result: Backtest) -> bytes:
     """The metric in each period with its interval, a line for policies that had the same champions."""
-    groups = found.alike()
+    groups = result.alike()
     offsets = np.linspace(-0.2, 0.2, len(groups)) if len(groups) > 1 else [0.0]
-    place_of = {each.policy: place for place, each in enumerate(found.standings)}
+    place_of = {each.policy: place for place, each in enumerate(result.standings)}
 
     def paint(figure: Any) -> None:
         axes = figure.subplots()
         for names, offset in zip(groups, offsets, strict=True):
-            standing = found.standings[place_of[names[0]]]
+            standing = result.standings[place_of[names[0]]]
             at = np.arange(len(standing.points)) + offset
             colours = look(names[0], place_of[names[0]])
             values = np.array([_or_nan(point.metric.value) for point in standing.points])
             axes.plot(at, values, label=shorten(", ".join(names), 60), linewidth=1.3, **colours)
             for x, point in zip(at, standing.points, strict=True):
                 _bar(axes, x, point.metric, colours["color"])
-            fresh = [n for n, step in enumerate(found.course(names[0]).steps) if n and step.age == 0]
+            fresh = [n for n, step in enumerate(result.course(names[0]).steps) if n and step.age == 0]
             axes.plot(at[fresh], values[fresh], "o", color=colours["color"], markersize=6, fillstyle="none")
-        _periods(axes, found)
-        axes.set_ylabel(shorten(found.metric, 30))
+        _periods(axes, result)
+        axes.set_ylabel(shorten(result.metric, 30))
         figure.legend(loc="outside upper left", ncols=1)
 
     return draw(paint, height_in=3.3 + 0.16 * len(groups))
 
 
-def loops_over_time(found: Backtest) -> bytes:
+def loops_over_time(result: Backtest) -> bytes:
     """A row a policy, a mark at the end of each period in which it ran a loop."""
 
     def paint(figure: Any) -> None:
@@ -49,49 +49,54 @@ def loops_over_time(found: Backtest) -> bytes:
         for outcome, (marker, colour) in _OUTCOMES.items():
             at = [
                 (place, row)
-                for row, course in enumerate(found.courses)
+                for row, course in enumerate(result.courses)
                 for place, step in enumerate(course.steps)
                 if step.loop and step.loop.outcome == outcome
             ]
             if at:
                 axes.plot(*zip(*at, strict=True), marker, color=colour, markersize=8, linestyle="none", label=outcome)
-        axes.set_yticks(range(len(found.courses)), [shorten(course.policy) for course in found.courses])
-        axes.set_ylim(len(found.courses) - 0.4, -0.6)
-        _periods(axes, found)
+        axes.set_yticks(range(len(result.courses)), [shorten(course.policy) for course in result.courses])
+        axes.set_ylim(len(result.courses) - 0.4, -0.6)
+        _periods(axes, result)
         if axes.get_legend_handles_labels()[0]:
             figure.legend(loc="outside upper right", ncols=3)
 
-    return draw(paint, height_in=1.1 + 0.3 * len(found.courses))
+    return draw(paint, height_in=1.1 + 0.3 * len(result.courses))
 
 
-def regrets(found: Backtest) -> bytes:
+def regrets(result: Backtest) -> bytes:
     """Each policy's loss against the best with its interval, beside what the spec's margin allows."""
-    return draw(lambda figure: _regrets(figure.subplots(), found), height_in=1.0 + 0.36 * len(found.standings))
+    return draw(lambda figure: _regrets(figure.subplots(), result), height_in=1.0 + 0.36 * len(result.standings))
 
 
-def _regrets(axes: Any, found: Backtest) -> None:
-    axes.axvline(found.margin, color=INK, linewidth=1.4)
+def _regrets(axes: Any, result: Backtest) -> None:
+    axes.axvline(result.margin, color=INK, linewidth=1.4)
     axes.annotate(
-        "margin", (found.margin, 1), (3, -9), xycoords=("data", "axes fraction"), textcoords="offset points", fontsize=8
+        "margin",
+        (result.margin, 1),
+        (3, -9),
+        xycoords=("data", "axes fraction"),
+        textcoords="offset points",
+        fontsize=8,
     )
-    for row, each in enumerate(found.standings):
+    for row, each in enumerate(result.standings):
         colour = look(each.policy, row)["color"]
         if each.regret.low is not None and each.regret.high is not None:
             axes.plot([each.regret.low, each.regret.high], [row, row], color=colour, linewidth=5, alpha=0.4)
         axes.plot(_or_nan(each.regret.value), row, "o", color=colour, markersize=7)
-    axes.set_yticks(range(len(found.standings)), [shorten(each.policy) for each in found.standings])
-    axes.set_ylim(len(found.standings) - 0.4, -0.6)
+    axes.set_yticks(range(len(result.standings)), [shorten(each.policy) for each in result.standings])
+    axes.set_ylim(len(result.standings) - 0.4, -0.6)
     axes.margins(x=0.08)
     axes.grid(axis="y", visible=False)
-    axes.set_xlabel(f"{shorten(found.metric, 30)} lost, right is worse")
+    axes.set_xlabel(f"{shorten(result.metric, 30)} lost, right is worse")
 
 
-def spent(found: Backtest) -> bytes:
+def spent(result: Backtest) -> bytes:
     """Mean metric against device-seconds, a mark a policy."""
 
     def paint(figure: Any) -> None:
         axes = figure.subplots()
-        for place, each in enumerate(found.standings):
+        for place, each in enumerate(result.standings):
             colour = look(each.policy, place)["color"]
             _bar(axes, each.device_seconds, each.mean, colour)
             label = f"{shorten(each.policy)} {number(each.mean.value)}, {each.device_seconds:,.0f} s"
@@ -105,9 +110,9 @@ def spent(found: Backtest) -> bytes:
                 linestyle="none",
                 label=label,
             )
-        if found.direction == "minimize":
+        if result.direction == "minimize":
             axes.invert_yaxis()
-        axes.set(xlabel="device-seconds", ylabel=f"mean {shorten(found.metric, 26)}")
+        axes.set(xlabel="device-seconds", ylabel=f"mean {shorten(result.metric, 26)}")
         axes.margins(x=0.08, y=0.12)
         figure.legend(loc="outside right upper", fontsize=8)
 
@@ -119,8 +124,8 @@ def _bar(axes: Any, x: float, spread: IntervalEstimate, colour: str) -> None:
         axes.plot([x, x], [spread.low, spread.high], color=colour, linewidth=2.2, alpha=0.35, solid_capstyle="butt")
 
 
-def _periods(axes: Any, found: Backtest) -> None:
-    names = [span.name for span in found.periods]
+def _periods(axes: Any, result: Backtest) -> None:
+    names = [span.name for span in result.periods]
     step = -(-len(names) // MOST_TICKS)
     shown = list(range(0, len(names), step))
     long = max((len(names[place]) for place in shown), default=0) * len(shown) > 60

@@ -93,11 +93,9 @@ def traffic_light(verdict: Verdict) -> Literal["green", "amber", "red"]:
 
 
 def _rows(verdict: Verdict) -> list[_Row]:
-    found = [_Row("challenger", verdict.challenger, "")]
+    rows = [_Row("challenger", verdict.challenger, "")]
     if verdict.champion:
-        found.append(
-            _Row("champion", verdict.champion, f"version {verdict.champion_id}" if verdict.champion_id else "")
-        )
+        rows.append(_Row("champion", verdict.champion, f"version {verdict.champion_id}" if verdict.champion_id else ""))
     if verdict.baseline:
-        found.append(_Row("baseline", verdict.baseline, verdict.baseline_name))
-    return found + [_Row(name, Estimate(value=value), _REFERENCE) for name, value in verdict.references.items()]
+        rows.append(_Row("baseline", verdict.baseline, verdict.baseline_name))
+    return rows + [_Row(name, Estimate(value=value), _REFERENCE) for name, value in verdict.references.items()]

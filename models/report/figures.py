@@ -25,22 +25,22 @@ MOST_NAMED_CLASSES = 30
 def difference(verdict: Verdict) -> bytes:
     """The challenger's gain over champion and baseline with interval, beside what the rules ask for."""
     rules = verdict.rules
-    asked = rules.margin if rules.mode == "superiority" else -rules.margin
+    margin = rules.margin if rules.mode == "superiority" else -rules.margin
     rows = [
-        ("gain over the champion", verdict.difference, asked),
+        ("gain over the champion", verdict.difference, margin),
         ("gain over the baseline", verdict.over_baseline, 0.0),
     ]
-    found = [row for row in rows if row[1] is not None and row[1].value is not None]
+    measured = [row for row in rows if row[1] is not None and row[1].value is not None]
 
     def paint(figure: Any) -> None:
-        panels = figure.subplots(max(1, len(found)), 1, squeeze=False)[:, 0]
-        for axes, (title, each, threshold) in zip(panels, found, strict=False):
+        panels = figure.subplots(max(1, len(measured)), 1, squeeze=False)[:, 0]
+        for axes, (title, each, threshold) in zip(panels, measured, strict=False):
             if each is not None:
                 _gain_panel(axes, verdict.sign, each, threshold)
             axes.set_title(title, fontweight="normal")
         panels[-1].set_xlabel(f"{shorten(verdict.metric, 40)}, right is better")
 
-    return draw(paint, height_in=0.5 + 1.05 * max(1, len(found)))
+    return draw(paint, height_in=0.5 + 1.05 * max(1, len(measured)))
 
 
 def _gain_panel(axes: Any, sign: int, each: Difference, threshold: float) -> None:
@@ -235,9 +235,9 @@ def _rates(positive: Array, score: Array) -> tuple[Array, Array, Array]:
     ends = np.flatnonzero(np.r_[np.diff(score[order]) != 0, True])
     caught, false = np.cumsum(positive[order])[ends], np.cumsum(~positive[order])[ends]
     rate, miss = caught / max(1, caught[-1]), false / max(1, false[-1])
-    kept = np.unique(np.linspace(0, len(ends) - 1, MOST_POINTS).astype(np.int64))
+    points = np.unique(np.linspace(0, len(ends) - 1, MOST_POINTS).astype(np.int64))
     precision = caught / (caught + false)
-    return np.r_[0.0, miss[kept]], np.r_[0.0, rate[kept]], np.r_[precision[kept[0]], precision[kept]]
+    return np.r_[0.0, miss[points]], np.r_[0.0, rate[points]], np.r_[precision[points[0]], precision[points]]
 
 
 def _score_parts(target: Array, prediction: Array, classes: Sequence[str]) -> dict[str, Array]:

@@ -16,33 +16,33 @@ from models.triggers.signal import clock
 RANK: dict[Colour, int] = {"red": 0, "amber": 1, "green": 2}
 LOW_DISK_BYTES = 2 * 10**9
 FULL_DISK_BYTES = 5 * 10**8
-Found = tuple[Colour, str]
+Check = tuple[Colour, str]
 
 
 def light(facts: ProjectFacts) -> TrafficLight:
     """The light of a project, every reason for its colour told, worst first."""
-    found = sorted(_checks(facts), key=lambda each: RANK[each[0]])  # stable: the order of the checks within a colour
-    worst = [reason for colour, reason in found if colour != "green"]
-    return TrafficLight(colour=found[0][0], reasons=worst or [found[0][1]])
+    checks = sorted(_checks(facts), key=lambda each: RANK[each[0]])  # stable: the order of the checks within a colour
+    worst = [reason for colour, reason in checks if colour != "green"]
+    return TrafficLight(colour=checks[0][0], reasons=worst or [checks[0][1]])
 
 
 def workspace_light(projects: list[ProjectFacts], services: dict[str, ServiceSummary], disk: DiskUsage) -> TrafficLight:
     """The light of a whole workspace: its own troubles, then its projects'."""
-    found = [*_disk(disk), *_services(services)]
+    checks = [*_disk(disk), *_services(services)]
     for colour in ("red", "amber"):
         names = [facts.name for facts in projects if facts.light.colour == colour]
         if names:
             verb = "needs" if len(names) == 1 else "need"
-            found.append((colour, f"{', '.join(names)} {verb} a person" + (" now" if colour == "red" else "")))
-    if not found:
-        found = [
+            checks.append((colour, f"{', '.join(names)} {verb} a person" + (" now" if colour == "red" else "")))
+    if not checks:
+        checks = [
             ("green", "every project is well" if projects else "there is no project yet: `loopline new` makes one")
         ]
-    found.sort(key=lambda each: RANK[each[0]])
-    return TrafficLight(colour=found[0][0], reasons=[reason for _, reason in found])
+    checks.sort(key=lambda each: RANK[each[0]])
+    return TrafficLight(colour=checks[0][0], reasons=[reason for _, reason in checks])
 
 
-def _checks(facts: ProjectFacts) -> Iterator[Found]:
+def _checks(facts: ProjectFacts) -> Iterator[Check]:
     if facts.error:
         for line in facts.error.splitlines():
             yield "red", line
@@ -65,12 +65,12 @@ def _checks(facts: ProjectFacts) -> Iterator[Found]:
         )
 
 
-def _watched(facts: ProjectFacts) -> Iterator[Found]:
+def _watched(facts: ProjectFacts) -> Iterator[Check]:
     if facts.current_monitoring and (facts.windows or facts.current_monitoring.state != "green"):
         yield facts.current_monitoring.state, facts.current_monitoring.reason
 
 
-def _unwatched(champion: VersionSummary, yet: str) -> Found:
+def _unwatched(champion: VersionSummary, yet: str) -> Check:
     """Of a champion with no whole window: what its verdict said, if a person did not promote it against that."""
     if champion.verdict and not champion.verdict.promoted:
         why = champion.verdict.reasons[0] if champion.verdict.reasons else champion.verdict.summary
@@ -78,7 +78,7 @@ def _unwatched(champion: VersionSummary, yet: str) -> Found:
     return "green", f"champion {champion.version} holds its verdict{_value(champion)}; {yet}"
 
 
-def _looped(facts: ProjectFacts) -> Iterator[Found]:
+def _looped(facts: ProjectFacts) -> Iterator[Check]:
     loop, data = facts.loop, facts.data
     named = f"loop {loop.loop_id}"
     if data.status == "rejected":
@@ -111,13 +111,13 @@ def _value(standing: VersionSummary) -> str:
     return f" ({verdict.metric} {show(own.value)}, {interval(own.low, own.high)})"
 
 
-def _disk(disk: DiskUsage) -> Iterator[Found]:
+def _disk(disk: DiskUsage) -> Iterator[Check]:
     if disk.free_bytes < LOW_DISK_BYTES:
         colour: Colour = "red" if disk.free_bytes < FULL_DISK_BYTES else "amber"
         yield colour, f"the disk is nearly full: {disk.free_bytes / 1e9:.1f} GB free"
 
 
-def _services(services: dict[str, ServiceSummary]) -> Iterator[Found]:
+def _services(services: dict[str, ServiceSummary]) -> Iterator[Check]:
     for name, service in services.items():
         if service.state in ("backing off", "failed"):
             detail = f": {service.detail}" if service.detail else ""

@@ -26,7 +26,7 @@ ADVICE = {
 def render_monitoring(findings: MonitoringReport, monitor: Monitor) -> str:
     """The findings as one self-contained HTML page (no script, nothing fetched)."""
     windows = findings.of_champion()
-    asked = signals(findings, monitor)
+    alarms = signals(findings, monitor)
     return render(
         "monitoring.html.j2",
         {"three": _three, "p_value": _p_value},
@@ -34,8 +34,8 @@ def render_monitoring(findings: MonitoringReport, monitor: Monitor) -> str:
         monitor=monitor,
         when=_when(findings.at),
         facts=_facts(findings, windows),
-        asked=asked,
-        advice=[ADVICE[signal.kind] for signal in asked if signal.kind in ADVICE],
+        alarms=alarms,
+        advice=[ADVICE[signal.kind] for signal in alarms if signal.kind in ADVICE],
         pictures=_pictures(findings, windows),
         last=windows[-1] if windows else None,
         shown=list(reversed(findings.windows[-MOST_WINDOWS:])),
@@ -63,7 +63,7 @@ def _pictures(findings: MonitoringReport, windows: Sequence[WindowReport]) -> li
     if not windows:
         return []
     metric = findings.metric or "metric"
-    found = [
+    figures = [
         Figure(
             f"{metric} over time",
             "Realised by labels, with interval; dashed what is expected without labels; the band is the interval at "
@@ -73,11 +73,11 @@ def _pictures(findings: MonitoringReport, windows: Sequence[WindowReport]) -> li
     ]
     if any(window.predictions for window in windows):
         caption = "How far the scores of each window lie from those on the test rows."
-        found.append(Figure("Drift of the predictions", caption, prediction_drift(windows)))
+        figures.append(Figure("Drift of the predictions", caption, prediction_drift(windows)))
     if any(window.features for window in windows):
         caption = "Shown, never acted upon: real data drift all the time, and it hardly says that a model got worse."
-        found.append(Figure("Drift of the features", caption, feature_map(windows)))
-    return found
+        figures.append(Figure("Drift of the features", caption, feature_map(windows)))
+    return figures
 
 
 def _light(drift: Drift) -> tuple[str, str]:

@@ -65,11 +65,11 @@ def tool_links(project: ProjectFacts, where: Mapping[str, str]) -> list[Link]:
     return links
 
 
-def render_index(told: Overview, logout: str = "") -> str:
+def render_index(overview: Overview, logout: str = "") -> str:
     """All projects at one glance. `logout`: the token of the form that ends the session; empty where there is none."""
-    sparks = {each.name: spark(_windows(each), _metric(each)) for each in told.projects}
-    projects = sorted(told.projects, key=lambda each: RANK[each.light.colour])  # who needs a person comes first
-    return _render("index", told=told, projects=projects, sparks=sparks, now=told.at, logout=logout)
+    sparks = {each.name: spark(_windows(each), _metric(each)) for each in overview.projects}
+    projects = sorted(overview.projects, key=lambda each: RANK[each.light.colour])  # who needs a person comes first
+    return _render("index", overview=overview, projects=projects, sparks=sparks, now=overview.at, logout=logout)
 
 
 def render_project(project: ProjectFacts, now: float, links: Sequence[Link], logout: str = "") -> str:

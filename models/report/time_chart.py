@@ -113,8 +113,8 @@ def _measured(window: WindowReport) -> float | None:
 
 def _values(window: WindowReport) -> list[float]:
     realised = window.realised
-    found = [realised.value, realised.low, realised.high] if realised else []
-    return [value for value in (*found, window.estimated) if value is not None]
+    values = [realised.value, realised.low, realised.high] if realised else []
+    return [value for value in (*values, window.estimated) if value is not None]
 
 
 def _padded(values: Sequence[float]) -> tuple[float, float]:
@@ -154,8 +154,8 @@ def _interval(x: float, window: WindowReport, value: float, up: AxisScale) -> Ma
 
 
 def _dot(look: str, x: float, y: float, title: str = "") -> Markup:
-    told = Markup("<title>{}</title>").format(title) if title else Markup("")
-    return Markup('<circle class="{} dot" cx="{}" cy="{}" r="3">{}</circle>').format(look, x, y, told)
+    tooltip = Markup("<title>{}</title>").format(title) if title else Markup("")
+    return Markup('<circle class="{} dot" cx="{}" cy="{}" r="3">{}</circle>').format(look, x, y, tooltip)
 
 
 def _line(look: str, points: Sequence[Point]) -> Markup:

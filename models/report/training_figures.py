@@ -161,15 +161,15 @@ def _shades(direction: str) -> str:
 
 def _axis(values: list[Any], log: bool) -> tuple[list[float], list[tuple[float, str]]]:
     """Heights between 0 and 1 (NaN where a trial lacks the setting), and the ticks of one axis."""
-    given = [each for each in values if each is not None]
-    if all(isinstance(each, (int, float)) and not isinstance(each, bool) for each in given):
+    known = [each for each in values if each is not None]
+    if all(isinstance(each, (int, float)) and not isinstance(each, bool) for each in known):
         numbers = np.array([np.nan if each is None else each for each in values], dtype=np.float64)
         low, high = float(np.nanmin(numbers)), float(np.nanmax(numbers))
         scale = np.log if log and low > 0 else np.asarray
         span = float(scale(high) - scale(low)) or 1.0
         heights = ((scale(numbers) - scale(low)) / span).tolist()
         return heights, [(0.0, f"{low:.3g}"), (1.0, f"{high:.3g}")] if high > low else [(0.0, f"{low:.3g}")]
-    choices = sorted({str(each) for each in given})
+    choices = sorted({str(each) for each in known})
     place = {choice: index / max(1, len(choices) - 1) for index, choice in enumerate(choices)}
     ticks = [(height, shorten(choice, 16)) for choice, height in place.items()]
     return [np.nan if each is None else place[str(each)] for each in values], ticks

@@ -60,7 +60,7 @@ def guess_spec(path: Path, name: str, target: str | None = None, source: str | N
     if task != "regression" and _num_values(known.column(target)) < 2:
         raise UsageError(f"--target: every row has the same {target!r}: name a column that differs")
     drop = dict(_not_features(table, target))
-    kept = [column for column in table.column_names if column not in drop and column != target]
+    inputs = [column for column in table.column_names if column not in drop and column != target]
     lines = [
         f"# {table.num_rows} rows, {table.num_columns} columns. Everything here is a guess: read it, then change it.",
         *_doubt_lines(table),
@@ -73,9 +73,9 @@ def guess_spec(path: Path, name: str, target: str | None = None, source: str | N
         *_unlabelled_lines(table.num_rows - known.num_rows, table.num_rows),
         *_split_lines(table, task),
         *_drop_lines(drop),
-        *_expectation_lines(table, kept),
+        *_expectation_lines(table, inputs),
         "",
-        *_slice_lines(table, kept),
+        *_slice_lines(table, inputs),
     ]
     return "\n".join(lines).rstrip("\n") + "\n"
 
@@ -98,8 +98,8 @@ def _doubt_lines(table: pa.Table) -> Iterator[str]:
         for kind, pattern in _LOOKS_LIKE.items() if is_text(column.type) else ():
             known = as_text(column).drop_null()
             if len(known) and pc.all(pc.match_substring_regex(known, pattern)).as_py():
-                told = f"{kind}, such as {_text(known[0].as_py())}"
-                yield f"# Column {_text(name)} is text, so each value is a category, though they look like {told}:"
+                example = f"{kind}, such as {_text(known[0].as_py())}"
+                yield f"# Column {_text(name)} is text, so each value is a category, though they look like {example}:"
                 yield "#   a source of your own (`source: ./data.py:load`) can make them what they are."
 
 
@@ -204,8 +204,8 @@ def _range(column: pa.ChunkedArray) -> tuple[float, float]:
 
 
 def _expectation(name: str, arguments: dict[str, Any], severity: str = "warn") -> str:
-    told = ", ".join(f"{key}: {_value(value)}" for key, value in arguments.items())
-    return f"    - {{expect: {name}, severity: {severity}, arguments: {{{told}}}}}"
+    settings = ", ".join(f"{key}: {_value(value)}" for key, value in arguments.items())
+    return f"    - {{expect: {name}, severity: {severity}, arguments: {{{settings}}}}}"
 
 
 def _slice_lines(table: pa.Table, columns: list[str]) -> Iterator[str]:

@@ -66,7 +66,7 @@ def checked(rows: Sequence[Any], preparation: Preparation) -> LabelBatch:
     if not rows:
         raise DataError(f"got no labels, expected one or more: an object with {ID!r} and {LABEL!r} each")
     target = preparation.target
-    found: dict[str, tuple[str, int]] = {}
+    labels: dict[str, tuple[str, int]] = {}
     empty = 0
     for number, row in enumerate(rows, 1):
         value = _value(row, target, number)
@@ -74,12 +74,12 @@ def checked(rows: Sequence[Any], preparation: Preparation) -> LabelBatch:
             empty += 1
             continue
         one, label = _id(row, number), _label(value, target, number)
-        before, earlier = found.setdefault(one, (label, number))
+        before, earlier = labels.setdefault(one, (label, number))
         if before != label:
             raise DataError(
                 f"row {number}: id {one!r} has label {label!r} here and {before!r} in row {earlier}: keep one"
             )
-    return LabelBatch([(one, label) for one, (label, _) in found.items()], empty)
+    return LabelBatch([(one, label) for one, (label, _) in labels.items()], empty)
 
 
 def _value(row: Any, target: TargetEncoding, number: int) -> Any:
@@ -94,12 +94,12 @@ def _value(row: Any, target: TargetEncoding, number: int) -> Any:
 
 
 def _id(row: Mapping[str, Any], number: int) -> str:
-    given = row.get(ID)
-    if given is None or given == "":
+    value = row.get(ID)
+    if value is None or value == "":
         raise DataError(f"row {number}, {ID!r}: no id: say which prediction the label is of")
-    if isinstance(given, bool) or not isinstance(given, (str, int)) or len(str(given)) > LONGEST_ID:
-        raise DataError(f"row {number}, {ID!r}: got {shown(given)}, expected the id of a prediction, as text")
-    return str(given)
+    if isinstance(value, bool) or not isinstance(value, (str, int)) or len(str(value)) > LONGEST_ID:
+        raise DataError(f"row {number}, {ID!r}: got {shown(value)}, expected the id of a prediction, as text")
+    return str(value)
 
 
 def _label(value: Any, target: TargetEncoding, number: int) -> str:
@@ -110,12 +110,12 @@ def _label(value: Any, target: TargetEncoding, number: int) -> str:
 
 def _number(value: str | float, target: TargetEncoding, number: int) -> str:
     try:
-        found = float("nan") if isinstance(value, bool) else float(value)
+        result = float("nan") if isinstance(value, bool) else float(value)
     except (ValueError, OverflowError):
-        found = float("nan")
-    if not math.isfinite(found):
+        result = float("nan")
+    if not math.isfinite(result):
         raise DataError(f"row {number}: got label {shown(value)} of {target.name!r}, expected a number: correct it")
-    return repr(found)
+    return repr(result)
 
 
 def _class(value: str | float, target: TargetEncoding, number: int) -> str:

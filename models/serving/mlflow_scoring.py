@@ -45,21 +45,21 @@ def scoring_of_json(body: bytes) -> ScoringRequest:
     Raises:
         DataError: It is none of these; `rows` raises it for what the model cannot take.
     """
-    given = _parsed(body)
-    if isinstance(given, list):
-        return ScoringRequest(lambda reader: reader.of_records(given))
-    if not isinstance(given, dict):
-        raise DataError(f"got {shown(given)}, expected an object with one of {', '.join(FORMATS)}, or records")
-    formats = [name for name in FORMATS if name in given]
+    document = _parsed(body)
+    if isinstance(document, list):
+        return ScoringRequest(lambda reader: reader.of_records(document))
+    if not isinstance(document, dict):
+        raise DataError(f"got {shown(document)}, expected an object with one of {', '.join(FORMATS)}, or records")
+    formats = [name for name in FORMATS if name in document]
     if not formats:
-        return ScoringRequest(lambda reader: reader.of_records([given]))
-    others = [name for name in given if name not in BESIDE and name != formats[0]]
+        return ScoringRequest(lambda reader: reader.of_records([document]))
+    others = [name for name in document if name not in BESIDE and name != formats[0]]
     if others:
         raise DataError(f"got {listed([formats[0], *others])}, expected one of {', '.join(FORMATS)} and `ids` at most")
-    if not isinstance(given.get("params"), dict | None):
-        raise DataError(f"`params`: got {shown(given['params'])}, expected an object")
-    value = given[formats[0]]
-    return ScoringRequest(_READ[formats[0]](value), checked_ids(given.get("ids")))
+    if not isinstance(document.get("params"), dict | None):
+        raise DataError(f"`params`: got {shown(document['params'])}, expected an object")
+    value = document[formats[0]]
+    return ScoringRequest(_READ[formats[0]](value), checked_ids(document.get("ids")))
 
 
 def scoring_of_csv(body: bytes) -> ScoringRequest:

@@ -64,17 +64,17 @@ def document(models: Mapping[str, LoadedModel], version: str, *, needs_token: bo
         for end in ("invocations", "feedback"):
             own = paths.get(f"/models/{next(iter(models))}/{end}")
             paths |= {f"/{end}": own} if own else {}
-    told: dict[str, Any] = {
+    description: dict[str, Any] = {
         "openapi": "3.1.0",
         "info": {"title": "Loopline", "version": version, "description": "The champions of: " + ", ".join(models)},
         "paths": paths,
         "components": {"schemas": schemas},
     }
     if needs_token:
-        told["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
-        told["security"] = [{"token": []}]
-        told["paths"] |= {path: {"get": {**paths[path]["get"], "security": []}} for path in OPEN}
-    return told
+        description["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+        description["security"] = [{"token": []}]
+        description["paths"] |= {path: {"get": {**paths[path]["get"], "security": []}} for path in OPEN}
+    return description
 
 
 def _of_model(name: str, served: LoadedModel) -> dict[str, Any]:
@@ -123,8 +123,8 @@ def _invocations(name: str, served: LoadedModel) -> dict[str, Any]:
     made["parameters"] = [_REQUEST_ID]
     if served.explainer is not None:
         made["parameters"] = [_REQUEST_ID, _EXPLAIN]
-        told = made["responses"]["200"]["content"][_JSON]["schema"]
-        told["properties"]["explanations"] = {"type": "array", "items": _EXPLANATION, "description": "If asked for."}
+        schema = made["responses"]["200"]["content"][_JSON]["schema"]
+        schema["properties"]["explanations"] = {"type": "array", "items": _EXPLANATION, "description": "If asked for."}
     return {"post": made}
 
 
@@ -184,13 +184,15 @@ def _infer(name: str, served: LoadedModel) -> dict[str, Any]:
         "inputs": inputs,
         "outputs": outputs,
     }
-    told = _object({"name": _TEXT, "shape": _sizes(), "datatype": _TEXT, "data": {"type": "array"}}, ["name", "shape"])
+    schema = _object(
+        {"name": _TEXT, "shape": _sizes(), "datatype": _TEXT, "data": {"type": "array"}}, ["name", "shape"]
+    )
     answer: dict[str, Schema] = {
         "model_name": {"const": name},
         "model_version": _TEXT,
         "id": _TEXT,
         "parameters": {"type": "object"},
-        "outputs": {"type": "array", "items": told},
+        "outputs": {"type": "array", "items": schema},
     }
     words = (
         "Open Inference Protocol v2, with the binary tensor extension both ways (Inference-Header-Content-Length). "
@@ -216,19 +218,21 @@ def _tensor(port: TensorSpec) -> Schema:
 def _metadata(name: str) -> dict[str, Any]:
     port = _object({"name": _TEXT, "datatype": _TEXT, "shape": _sizes()}, ["name", "datatype", "shape"])
     ports = {"type": "array", "items": port}
-    told: dict[str, Schema] = {
+    properties: dict[str, Schema] = {
         "name": {"const": name},
         "versions": {"type": "array", "items": _TEXT},
         "platform": _TEXT,
         "inputs": ports,
         "outputs": ports,
     }
-    return {"get": _operation(f"describe {name}", "What it takes and gives.", None, _object(told, list(told)))}
+    return {
+        "get": _operation(f"describe {name}", "What it takes and gives.", None, _object(properties, list(properties)))
+    }
 
 
 def _model_ready(name: str) -> dict[str, Any]:
-    told = _object({"name": {"const": name}, "ready": {"type": "boolean"}}, ["name", "ready"])
-    return {"get": _operation(f"is {name} ready", "200 if it can answer.", None, told)}
+    schema = _object({"name": {"const": name}, "ready": {"type": "boolean"}}, ["name", "ready"])
+    return {"get": _operation(f"is {name} ready", "200 if it can answer.", None, schema)}
 
 
 def _operation(title: str, words: str, request: Schema | None, response: Schema) -> dict[str, Any]:
@@ -277,7 +281,7 @@ def _sizes() -> Schema:
     return {"type": "array", "items": {"type": "integer"}}
 
 
-def _asked(title: str, words: str, properties: Mapping[str, Schema]) -> dict[str, Any]:
+def _get(title: str, words: str, properties: Mapping[str, Schema]) -> dict[str, Any]:
     return {"get": _operation(title, words, None, _object(properties, list(properties)))}
 
 
@@ -288,15 +292,15 @@ def _metrics() -> dict[str, Any]:
 
 
 _SERVER = {
-    "/ping": _asked("ping", "200 when every model can answer.", {"status": _TEXT}),
-    "/health": _asked("health", "As /ping.", {"status": _TEXT}),
-    "/version": _asked("version", "Which version answers, by model.", {}),
+    "/ping": _get("ping", "200 when every model can answer.", {"status": _TEXT}),
+    "/health": _get("health", "As /ping.", {"status": _TEXT}),
+    "/version": _get("version", "Which version answers, by model.", {}),
     "/metrics": {"get": _metrics()},
-    "/v2": _asked(
+    "/v2": _get(
         "server",
         "What answers here.",
         {"name": _TEXT, "version": _TEXT, "extensions": {"type": "array", "items": _TEXT}},
     ),
-    "/v2/health/live": _asked("live", "The server can hear.", {"live": {"type": "boolean"}}),
-    "/v2/health/ready": _asked("ready", "Every model can answer.", {"ready": {"type": "boolean"}}),
+    "/v2/health/live": _get("live", "The server can hear.", {"live": {"type": "boolean"}}),
+    "/v2/health/ready": _get("ready", "Every model can answer.", {"ready": {"type": "boolean"}}),
 }

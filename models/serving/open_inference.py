@@ -81,10 +81,10 @@ def inference_of(body: bytes, json_bytes: int | None = None) -> InferenceRequest
         raise DataError(f"Inference-Header-Content-Length: got {json_bytes}, but the body has {len(body)} bytes")
     view = memoryview(body)
     try:
-        given = orjson.loads(view[:json_bytes])
+        document = orjson.loads(view[:json_bytes])
     except orjson.JSONDecodeError as error:
         raise DataError(f"the body is not JSON: {error}") from None
-    request = _object(given, "the body")
+    request = _object(document, "the body")
     tensors = _tensors(_list(request.get("inputs"), "inputs"), view[len(body) if json_bytes is None else json_bytes :])
     parameters = _object(request.get("parameters", {}), "parameters")
     outputs = _list(request.get("outputs", []), "outputs")
@@ -107,12 +107,12 @@ def timeout_of(micros: Any) -> float | None:
     if micros is None:
         return None
     try:
-        found = int(micros) / 1e6
+        seconds = int(micros) / 1e6
     except (TypeError, ValueError, OverflowError):
-        found = -1.0
-    if found < 0:
+        seconds = -1.0
+    if seconds < 0:
         raise DataError(f"parameter `timeout`: got {shown(micros)}, expected whole microseconds, 0 for no limit")
-    return found or None
+    return seconds or None
 
 
 def check_supported(parameters: Collection[str], tensor: str) -> None:
@@ -145,7 +145,7 @@ def written(
         key: What the answer is called in the prediction log.
     """
     dtypes = {port.name: port.dtype for port in ports}
-    told, tails = [], []
+    parts, tails = [], []
     for output in inference.outputs or outputs:
         values = outputs[output]
         tensor: dict[str, Any] = {"name": output, "shape": values.shape, "datatype": dtypes[output]}
@@ -154,11 +154,11 @@ def written(
             tensor["parameters"] = {"binary_data_size": len(tails[-1])}
         else:
             tensor["data"] = json_of_tensor(values)
-        told.append(tensor)
+        parts.append(tensor)
     answer: dict[str, Any] = {"model_name": name, "model_version": version}
     if inference.id:
         answer["id"] = inference.id
-    answer |= {"parameters": {PREDICTION_ID: key}, "outputs": told}
+    answer |= {"parameters": {PREDICTION_ID: key}, "outputs": parts}
     head = orjson.dumps(answer, option=orjson.OPT_SERIALIZE_NUMPY)
     return EncodedBody(b"".join([head, *tails]), len(head)) if tails else EncodedBody(head)
 
@@ -183,17 +183,17 @@ def _port(port: TensorSpec) -> dict[str, Any]:
 def _tensors(inputs: list[Any], tail: memoryview) -> dict[str, np.ndarray]:
     tensors: dict[str, np.ndarray] = {}
     for value in inputs:
-        given = _object(value, "an input")
-        name = _text(given.get("name"), "name of an input")
+        tensor = _object(value, "an input")
+        name = _text(tensor.get("name"), "name of an input")
         if name in tensors:
             raise DataError(f"input {name[:60]!r} stands there twice")
-        dtype = given.get("datatype")
-        shape = checked_shape(given.get("shape"), dtype, name[:60])
-        parameters = _object(given.get("parameters", {}), f"parameters of {name[:60]!r}")
+        dtype = tensor.get("datatype")
+        shape = checked_shape(tensor.get("shape"), dtype, name[:60])
+        parameters = _object(tensor.get("parameters", {}), f"parameters of {name[:60]!r}")
         check_supported(parameters, name)
         size = parameters.get("binary_data_size")
         if size is None:
-            tensors[name] = tensor_of_json(given.get("data"), str(dtype), shape, name[:60])
+            tensors[name] = tensor_of_json(tensor.get("data"), str(dtype), shape, name[:60])
             continue
         if type(size) is not int or not 0 <= size <= len(tail):
             raise DataError(f"input {name[:60]!r}: binary_data_size is {shown(size)}, but {len(tail)} bytes are left")
@@ -205,9 +205,9 @@ def _tensors(inputs: list[Any], tail: memoryview) -> dict[str, np.ndarray]:
 
 
 def _output(value: Any, binary: bool) -> tuple[str, bool]:
-    given = _object(value, "an output")
-    name = _text(given.get("name"), "name of an output")
-    parameters = _object(given.get("parameters", {}), f"parameters of {name[:60]!r}")
+    output = _object(value, "an output")
+    name = _text(output.get("name"), "name of an output")
+    parameters = _object(output.get("parameters", {}), f"parameters of {name[:60]!r}")
     check_supported(parameters, name)
     return name, parameters.get("binary_data", binary) is True
 

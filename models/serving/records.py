@@ -1,6 +1,6 @@
 """Records of the prediction log: one a request, as JSON; what the spec leaves out is never written.
 
-`{"ids", "at", "version", "score" | "scores", "names", "numbers", "texts", "raw", "pictures", "given"}`: a predicted
+`{"ids", "at", "version", "score" | "scores", "names", "numbers", "texts", "raw", "pictures", "sent"}`: a predicted
 request. `numbers` are those of the inputs called `names`, one column after the other; the rest are columns by name.
 `raw` is as callers sent it; `pictures` are a server's own bytes. `given` is there while a version is a shadow: texts,
 or the windows of a series, float64, little-endian.
@@ -81,7 +81,7 @@ class PredictionRecorder:
         if pictures:
             record["pictures"] = pictures
         if whole:
-            record["given"] = self._given(rows)
+            record["sent"] = self._inputs(rows)
         return orjson.dumps(record, option=orjson.OPT_SERIALIZE_NUMPY)
 
     def _numbers_of(self, rows: InputRows) -> np.ndarray:
@@ -92,12 +92,12 @@ class PredictionRecorder:
             return (rows.numbers if self._takes_all else rows.numbers[self._places]).ravel()
         return np.concatenate([rows.feed[name] for name in self._numbers])
 
-    def _given(self, rows: InputRows) -> dict[str, list[Any]]:
+    def _inputs(self, rows: InputRows) -> dict[str, list[Any]]:
         feed = rows.feed
         if self._text is not None and self._text not in self._left_out:
             return {self._text: feed["text"].tolist()}
-        kept = [(at, name) for at, name in enumerate(self._series) if name not in self._redacted]
-        return {name: [_bytes(window[:, at]) for window in feed["series"]] for at, name in kept}
+        series = [(at, name) for at, name in enumerate(self._series) if name not in self._redacted]
+        return {name: [_bytes(window[:, at]) for window in feed["series"]] for at, name in series}
 
 
 def scores_of(outputs: Mapping[str, np.ndarray], *, is_binary: bool) -> np.ndarray:

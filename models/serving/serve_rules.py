@@ -13,7 +13,7 @@ from models.project_spec.serve import Serve
 SPEC_JSON = "spec.json"
 
 
-def asked_of(folder: Path) -> Serve:
+def serve_rules_of(folder: Path) -> Serve:
     """The `serve` block of a version's spec; the defaults where it has none that can be read.
 
     Versions from before the spec travelled with its hash have none; one that a later Loopline wrote may not be read.

@@ -47,15 +47,15 @@ def compare(version: str, metric: Metric, answered: Array, shadow: Array, label:
         shadow: The same of the shadow.
         label: (row,) class index or number; NaN while none is known. A text is its own: any number.
     """
-    found = ShadowComparison(version=version, num_rows=len(answered), metric=metric.name)
+    comparison = ShadowComparison(version=version, num_rows=len(answered), metric=metric.name)
     if not len(answered):
-        return found
+        return comparison
     numbers = not {"binary", "multiclass"} & set(metric.tasks)
     agreement = None if numbers else float(np.mean(predicted_class(answered) == predicted_class(shadow)))
     labelled = ~np.isnan(label)
-    told = {"agreement": agreement, "distance": float(np.mean(np.abs(answered - shadow)))}
+    measures = {"agreement": agreement, "distance": float(np.mean(np.abs(answered - shadow)))}
     judged = _judged(metric, answered[labelled], shadow[labelled], label[labelled], numbers)
-    return found.model_copy(update={**told, **judged, "num_labelled": int(labelled.sum())})
+    return comparison.model_copy(update={**measures, **judged, "num_labelled": int(labelled.sum())})
 
 
 def _judged(metric: Metric, answered: Array, shadow: Array, label: Array, numbers: bool) -> dict[str, object]:
@@ -66,8 +66,8 @@ def _judged(metric: Metric, answered: Array, shadow: Array, label: Array, number
     target = label if numbers else label.astype(np.int64)
     if "language" in metric.tasks:  # a text counts as one window, with what a character of it cost
         answered, shadow = answered[:, None], shadow[:, None]
-    found = resample_models(metric, target, {"challenger": shadow, "champion": answered}, RESAMPLES, SEED)
-    values = {"answered": found.values["champion"], "shadow": found.values["challenger"]}
+    resamples = resample_models(metric, target, {"challenger": shadow, "champion": answered}, RESAMPLES, SEED)
+    values = {"answered": resamples.values["champion"], "shadow": resamples.values["challenger"]}
     if any(math.isnan(value) for value in values.values()):
         return {}  # one class only so far
-    return {**values, "difference": found.difference("champion", Threshold(0.0, strict=True), CONFIDENCE)}
+    return {**values, "difference": resamples.difference("champion", Threshold(0.0, strict=True), CONFIDENCE)}

@@ -32,13 +32,13 @@ def read_r(path: Path) -> dict[str, Any]:
     try:
         if path.suffix.lower() == ".rdb":
             return _lazy_load(path)
-        found = _parsed(path.read_bytes())
+        objects = _parsed(path.read_bytes())
     except _NOT_WHOLE as error:
         raise DataError(
             f"{path}: cannot be read as R's data ({type(error).__name__}: {error}): it was cut short or is of another "
             "format; copy or make it again"
         ) from error
-    return _named(found) if path.suffix.lower() != ".rds" else {"": found}
+    return _named(objects) if path.suffix.lower() != ".rds" else {"": objects}
 
 
 def r_table(path: Path) -> Any:
@@ -56,9 +56,9 @@ def r_table(path: Path) -> Any:
         return frames[0]
     if objects and all(_is_lines(value) for value in objects.values()):
         return pa.concat_tables(table_of(name, value.tolist()) for name, value in objects.items())
-    told = ", ".join(f"{name} ({type(value).__name__})" for name, value in list(objects.items())[:10])
+    listing = ", ".join(f"{name} ({type(value).__name__})" for name, value in list(objects.items())[:10])
     raise DataError(
-        f"{path}: holds {told}, expected one data frame, or text vectors alone: choose in a source function, with "
+        f"{path}: holds {listing}, expected one data frame, or text vectors alone: choose in a source function, with "
         "`models.sources.r_data.read_r`"
     )
 
@@ -95,7 +95,7 @@ def _parsed(content: bytes) -> Any:
         return rdata.conversion.convert(rdata.parser.parse_data(content))
 
 
-def _named(found: Any) -> dict[str, Any]:
-    if not isinstance(found, dict):
-        raise ValueError(f"got one {type(found).__name__}, expected objects with names")
-    return {str(name): value for name, value in found.items()}
+def _named(element: Any) -> dict[str, Any]:
+    if not isinstance(element, dict):
+        raise ValueError(f"got one {type(element).__name__}, expected objects with names")
+    return {str(name): value for name, value in element.items()}

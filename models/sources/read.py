@@ -26,7 +26,7 @@ _ROW = re.compile(r"Row #(\d+)")
 _READABLE = "a .csv, .tsv, .txt (also .gz), .parquet, .rda or .rds file, or a folder of .parquet or of .txt files"
 
 
-def read_source(source: Any, told_as: str = "") -> pa.Table:
+def read_source(source: Any, display_name: str = "") -> pa.Table:
     """The raw table of a source.
 
     CSV: UTF-8 with a header, which shows what separates the values (`,`, `;`, tab or `|`); empty fields, NA, NaN and
@@ -34,19 +34,19 @@ def read_source(source: Any, told_as: str = "") -> pa.Table:
 
     Args:
         source: A path, a pandas DataFrame or an Arrow table.
-        told_as: What error messages call it; default: the path.
+        display_name: What error messages call it; default: the path.
 
     Raises:
         DataError: Missing, unreadable, not UTF-8, cut short, without rows, or with columns that share a name.
     """
-    told_as = told_as or (str(source) if isinstance(source, (str, Path)) else "the source's table")
+    display_name = display_name or (str(source) if isinstance(source, (str, Path)) else "the source's table")
     if isinstance(source, (str, Path)):
-        table = _read_path(Path(source), told_as)
+        table = _read_path(Path(source), display_name)
     elif isinstance(source, pa.Table):
         table = source
     else:
-        table = _from_frame(source, told_as)
-    return _checked(_without_views(table), told_as)
+        table = _from_frame(source, display_name)
+    return _checked(_without_views(table), display_name)
 
 
 def write_table(table: pa.Table, path: Path) -> None:
@@ -73,7 +73,7 @@ def read_table(path: Path, columns: list[str] | None = None) -> pa.Table:
         ) from error
 
 
-def _read_path(path: Path, told_as: str) -> pa.Table:
+def _read_path(path: Path, display_name: str) -> pa.Table:
     if not path.exists():
         raise DataError(f"{path}: no such file or folder: correct data.source, or put the data there")
     if path.is_dir():
@@ -85,8 +85,8 @@ def _read_path(path: Path, told_as: str) -> pa.Table:
     if is_text_file(path):
         return read_text(path)
     if path.suffix.lower() in r_data.SUFFIXES:
-        found = r_data.r_table(path)
-        return found if isinstance(found, pa.Table) else _from_frame(found, told_as)
+        table = r_data.r_table(path)
+        return table if isinstance(table, pa.Table) else _from_frame(table, display_name)
     raise DataError(f"{path}: got a {path.suffix or 'nameless'} file, expected {_READABLE}: convert it")
 
 
@@ -120,8 +120,8 @@ def _read_csv(path: Path) -> pa.Table:
         table = _parsed(path, delimiter)
     except (pa.ArrowInvalid, UnicodeDecodeError) as error:
         _refuse_if_not_utf8(path)
-        said = _numbered(path, delimiter) or _first_line(error)
-        raise DataError(f"{path}: not a readable CSV file: {said}: correct that line") from error
+        reason = _numbered(path, delimiter) or _first_line(error)
+        raise DataError(f"{path}: not a readable CSV file: {reason}: correct that line") from error
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({_first_line(error)}): copy or make it again") from error
     if any(pa.types.is_binary(kind) for kind in table.schema.types):
@@ -181,23 +181,23 @@ def _refuse_if_not_utf8(path: Path) -> None:
             offset += len(block)
 
 
-def _from_frame(source: Any, told_as: str) -> pa.Table:
+def _from_frame(source: Any, display_name: str) -> pa.Table:
     pandas = sys.modules.get("pandas")
     if pandas is None or not isinstance(source, pandas.DataFrame):
         raise DataError(
-            f"{told_as}: got a {type(source).__name__}, expected a pandas DataFrame, a pyarrow Table or a path"
+            f"{display_name}: got a {type(source).__name__}, expected a pandas DataFrame, a pyarrow Table or a path"
         )
-    _refuse_shared_names([str(name) for name in source.columns], told_as)
+    _refuse_shared_names([str(name) for name in source.columns], display_name)
     try:
         return pa.Table.from_pandas(source, preserve_index=False).replace_schema_metadata(None)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
         raise DataError(
-            f"{told_as}: a column mixes types: {_first_line(error)}: give each column one type, as in "
+            f"{display_name}: a column mixes types: {_first_line(error)}: give each column one type, as in "
             "frame['x'].astype(str)"
         ) from error
     except (TypeError, OverflowError) as error:
         raise DataError(
-            f"{told_as}: a column cannot be read: {_first_line(error)}: give it one plain type, as in "
+            f"{display_name}: a column cannot be read: {_first_line(error)}: give it one plain type, as in "
             "frame['x'].astype('float64')"
         ) from error
 
@@ -210,23 +210,23 @@ def _without_views(table: pa.Table) -> pa.Table:
     return table
 
 
-def _checked(table: pa.Table, told_as: str) -> pa.Table:
-    _refuse_shared_names(table.column_names, told_as)
+def _checked(table: pa.Table, display_name: str) -> pa.Table:
+    _refuse_shared_names(table.column_names, display_name)
     for position, name in enumerate(table.column_names, start=1):
         if not name.strip():
-            raise DataError(f"{told_as}: column {position} has no name: name it, or drop it, in the source")
+            raise DataError(f"{display_name}: column {position} has no name: name it, or drop it, in the source")
         if name in (IDENTITY_COLUMN, KEY_COLUMN, ROW_COLUMN, SPLIT_COLUMN) or name.startswith(SLICE_PREFIX):
-            raise DataError(f"{told_as}: column {name!r} has a name that Loopline uses itself: rename it")
+            raise DataError(f"{display_name}: column {name!r} has a name that Loopline uses itself: rename it")
     if not table.num_rows:
-        raise DataError(f"{told_as}: the table has {table.num_columns} columns and no rows: expected at least ten")
+        raise DataError(f"{display_name}: the table has {table.num_columns} columns and no rows: expected at least ten")
     return table
 
 
-def _refuse_shared_names(names: list[str], told_as: str) -> None:
+def _refuse_shared_names(names: list[str], display_name: str) -> None:
     shared = sorted({name for name in names if names.count(name) > 1})
     if shared:
-        told = ", ".join(f"{name!r} (columns {_positions(names, name)})" for name in shared[:5])
-        raise DataError(f"{told_as}: several columns share a name: {told}: rename or drop one of each")
+        names_shown = ", ".join(f"{name!r} (columns {_positions(names, name)})" for name in shared[:5])
+        raise DataError(f"{display_name}: several columns share a name: {names_shown}: rename or drop one of each")
 
 
 def _positions(names: list[str], name: str) -> str:

@@ -35,10 +35,10 @@ def data_files(source: Path) -> list[Path]:
         if suffix_of(source) not in (*SUFFIXES, *_PARQUET, ".txt"):
             raise DataError(f"{source}: got a {source.suffix or 'nameless'} file, expected {_EXPECTED}: convert it")
         return [source]
-    found = [path for path in source.rglob("*") if suffix_of(path) in (*SUFFIXES, *_PARQUET) and path.is_file()]
-    if not found:
+    files = [path for path in source.rglob("*") if suffix_of(path) in (*SUFFIXES, *_PARQUET) and path.is_file()]
+    if not files:
         raise DataError(f"{source}: got no file to read in it, expected {_EXPECTED}")
-    return sorted(found)
+    return sorted(files)
 
 
 def column_names(path: Path) -> list[str]:
@@ -176,13 +176,13 @@ def _csv(path: Path, types: Mapping[str, pa.DataType]) -> pyarrow.csv.CSVStreami
 
 def _complaint(path: Path, error: Exception) -> str:
     """What pyarrow says, with the column's name instead of its number."""
-    said = _first_line(error)
-    place = _CSV_PLACE.match(said)
+    reason = _first_line(error)
+    place = _CSV_PLACE.match(reason)
     if not place:
-        return f"cannot be read ({said}): correct that line, or copy or make the file again"
+        return f"cannot be read ({reason}): correct that line, or copy or make the file again"
     name = _names(path)[int(place.group(1))]
     row = f"line {place.group(2)}, " if place.group(2) else ""
-    return f"{row}column {name!r}: expected {said[place.end() :]}: correct the value, or leave it empty for missing"
+    return f"{row}column {name!r}: expected {reason[place.end() :]}: correct the value, or leave it empty for missing"
 
 
 def _first_line(error: BaseException) -> str:

@@ -128,8 +128,8 @@ def _rank(job: TrainingJob, connections: list[Connection], agent: int, meeting: 
     connection = connections[1 + local_rank()]
     with _quiet():
         world = join_world(job, functools.partial(_hung, job, connection, meeting))
-    told = world.gather((meeting.address, agent, os.getpid()))
-    peers = [pid for *node, pid in told if node == [meeting.address, agent]]
+    hellos = world.gather((meeting.address, agent, os.getpid()))
+    peers = [pid for *node, pid in hellos if node == [meeting.address, agent]]
     try:
         restarts = _announce(connection) if world.is_first else 0
         result = run_job(job, _asking(connection, world), world, restarts)
@@ -217,13 +217,13 @@ def _cause(error: ChildFailedError) -> str:
 def _quiet() -> Iterator[None]:
     """Keep gloo's greeting, printed from C++, off the terminal."""
     sys.stderr.flush()
-    kept = os.dup(2)
+    stderr_copy = os.dup(2)
     with Path(os.devnull).open("w") as nowhere:
         os.dup2(nowhere.fileno(), 1)
         os.dup2(nowhere.fileno(), 2)
     try:
         yield
     finally:
-        os.dup2(kept, 2)
-        os.dup2(kept, 1)
-        os.close(kept)
+        os.dup2(stderr_copy, 2)
+        os.dup2(stderr_copy, 1)
+        os.close(stderr_copy)

@@ -26,7 +26,7 @@ _MOST_MEMORY = 0.25
 _MOST_GPU_MEMORY = 0.9
 # Fewer steps an epoch than this learn little from it.
 _LEAST_STEPS = 16
-_SAID = ("can't allocate memory", "DefaultCPUAllocator", "out of memory")
+_MESSAGES = ("can't allocate memory", "DefaultCPUAllocator", "out of memory")
 
 Try = Callable[[int], float | None]
 
@@ -83,7 +83,7 @@ def is_out_of_memory(error: BaseException) -> bool:
     """True when an allocation failed, on whichever device."""
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         return True
-    return isinstance(error, RuntimeError) and any(words in str(error) for words in _SAID)
+    return isinstance(error, RuntimeError) and any(words in str(error) for words in _MESSAGES)
 
 
 def _trial(job: TrainingJob, size: int) -> TrainingJob:

@@ -50,8 +50,8 @@ def _outputs(session: TrainingSession, start: int, stop: int) -> torch.Tensor:
     parts = []
     for rows, count in _stretches(session, start, stop):
         output = session.plan.outputs(session.validation.gather(rows))
-        kept = settle(output, session.validation.gather_target(rows), session.preparation)
-        parts.append(kept[:count])
+        settled = settle(output, session.validation.gather_target(rows), session.preparation)
+        parts.append(settled[:count])
         session.world.beat()
     return torch.cat(parts)
 

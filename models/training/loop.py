@@ -49,7 +49,7 @@ def train(session: TrainingSession, report: Report) -> bool:
         session.meter.open_epoch(progress.spent)
         _run_epoch(session, step)
         session.meter.trained()
-        said = [0.0] * 5
+        progress_values = [0.0] * 5
         with session.averaged():
             scores = evaluate(session)
             session.world.beat()
@@ -61,13 +61,13 @@ def train(session: TrainingSession, report: Report) -> bool:
                 progress.seconds += time.perf_counter() - start
                 stopped = pruned or is_patience_out(session) or progress.epoch == epochs
                 due = not stopped and session.is_checkpoint_due()
-                said = [*map(float, (improved, stopped, due, progress.drops, progress.last_drop))]
+                progress_values = [*map(float, (improved, stopped, due, progress.drops, progress.last_drop))]
             else:
                 progress.epoch += 1
                 progress.loss_sum, progress.loss_count = 0.0, 0
-            said = session.world.from_first(said)
-            improved, stopped, due = map(bool, said[:3])
-            progress.drops, progress.last_drop = map(int, said[3:])
+            progress_values = session.world.from_first(progress_values)
+            improved, stopped, due = map(bool, progress_values[:3])
+            progress.drops, progress.last_drop = map(int, progress_values[3:])
             if improved:
                 session.keep_best()
         if due:
@@ -117,11 +117,11 @@ def make_update(session: TrainingSession) -> Callable[[], None]:
     parameters = [parameter for parameter in plan.net.parameters() if parameter.requires_grad]
 
     def update() -> None:
-        found = [parameter.grad for parameter in parameters if parameter.grad is not None]
+        present = [parameter.grad for parameter in parameters if parameter.grad is not None]
         good = True
         if train.clip_norm is not None or scaler is not None:
-            norm = total_norm(found, plan.mesh)
-            gradients = [local(gradient) for gradient in found]
+            norm = total_norm(present, plan.mesh)
+            gradients = [local(gradient) for gradient in present]
             if scaler is not None:
                 norm, good = norm / scaler.scale, scaler.unscale(gradients, norm)
             if train.clip_norm is not None:
@@ -138,9 +138,9 @@ def _criterion(batch: Batch, loss: Loss) -> Criterion:
     """The summed loss of any stretch of a batch."""
     if batch.mixed is None:
         return lambda output, part: loss(output, batch.target[part])
-    kept, other = batch.mixed
+    share, other = batch.mixed
     second = batch.target[other]
-    return lambda output, part: kept * loss(output, batch.target[part]) + (1 - kept) * loss(output, second[part])
+    return lambda output, part: share * loss(output, batch.target[part]) + (1 - share) * loss(output, second[part])
 
 
 def is_patience_out(session: TrainingSession) -> bool:

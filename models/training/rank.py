@@ -199,7 +199,7 @@ def _settle(job: TrainingJob, world: World) -> None:
 
 
 def _finish(
-    session: TrainingSession, best: Tensors, pruned: bool, restarts: int, asked: TrainingJob, before: dict[str, Any]
+    session: TrainingSession, best: Tensors, pruned: bool, restarts: int, request: TrainingJob, before: dict[str, Any]
 ) -> TrainingResult:
     """The result of the job as asked for; what was trained is that job with its earlier stages done."""
     job, progress = session.job, session.progress
@@ -219,7 +219,7 @@ def _finish(
         pruned=pruned,
         costs=of_epochs(progress.history, device_name(session.world.device), session.meter.peak),
         before=before,
-        environment={**environment(session), "job": identity(asked)},
+        environment={**environment(session), "job": identity(request)},
     )
     write_result(job, result)
     shutil.rmtree(checkpoint_folder(job), ignore_errors=True)

@@ -79,12 +79,12 @@ def usual_space(spec: Spec, fixed: bool) -> dict[str, Dimension]:
         spec: The project's.
         fixed: The net takes weights over, so that it keeps its shape.
     """
-    said = {f"train.{name}" for name in spec.train.model_fields_set}
-    said |= {f"model.{name}" for name in spec.model.arguments}
+    fixed_paths = {f"train.{name}" for name in spec.train.model_fields_set}
+    fixed_paths |= {f"model.{name}" for name in spec.model.arguments}
     space = default_space(net_name(spec.model.net, spec.data.kind))
     if fixed:
-        said |= {path for path in space if path.startswith("model.") and path != "model.dropout"}
-    return {path: dimension for path, dimension in space.items() if path not in said}
+        fixed_paths |= {path for path in space if path.startswith("model.") and path != "model.dropout"}
+    return {path: dimension for path, dimension in space.items() if path not in fixed_paths}
 
 
 def with_params(model: Model, train: Train, params: Mapping[str, Any]) -> tuple[Model, Train]:
@@ -136,10 +136,10 @@ def best_of(trials: Sequence[Trial], direction: str) -> Trial:
         TrainingError: All failed; says the commonest cause.
     """
     for state in ("complete", "pruned"):
-        found = [trial for trial in trials if trial.state == state and trial.value is not None]
-        if found:
+        candidates = [trial for trial in trials if trial.state == state and trial.value is not None]
+        if candidates:
             sign = 1 if direction == "minimize" else -1
-            return min(found, key=lambda trial: (sign * (trial.value or 0.0), trial.number))
+            return min(candidates, key=lambda trial: (sign * (trial.value or 0.0), trial.number))
     causes = Counter(trial.reason or "unknown" for trial in trials)
     cause, count = causes.most_common(1)[0] if causes else ("no trial ran", 0)
     raise TrainingError(f"search: all {len(trials)} trials failed; {count} of them so: {cause}")

@@ -180,8 +180,8 @@ def open_session(job: TrainingJob, world: World) -> TrainingSession:
         scaler=make_scaler(job.train),
         ema=Ema(plan.net, job.train.ema) if job.train.ema else None,
     )
-    kept = {"scaler": session.scaler, "ema": session.ema}
-    session.extra = {name: one for name, one in kept.items() if one is not None}
+    extra = {"scaler": session.scaler, "ema": session.ema}
+    session.extra = {name: one for name, one in extra.items() if one is not None}
     _resume(session)
     if [world.size, job.threads] not in [entry[1:] for entry in session.progress.worlds[-1:]]:
         session.progress.worlds.append([session.progress.step, world.size, job.threads])
@@ -202,18 +202,19 @@ def _seed_rank(job: TrainingJob, world: World) -> None:
 def _resume(session: TrainingSession) -> None:
     """Go to where the newest whole checkpoint stands, whatever ranks wrote it."""
     job, world = session.job, session.world
-    found = newest(checkpoint_folder(job), world) if job.checkpoints else None
-    if found is None:
+    checkpoint = newest(checkpoint_folder(job), world) if job.checkpoints else None
+    if checkpoint is None:
         return
-    meta = read_meta(found)
+    meta = read_meta(checkpoint)
     differs = difference(meta["job"], identity(job))
     if differs:
         raise TrainingError(
-            f"{found.parent}: holds checkpoints of another job ({differs}): remove the folder, or give this job another"
+            f"{checkpoint.parent}: holds checkpoints of another job ({differs}): remove the folder, or give this "
+            "job another"
         )
-    stored, scalars = StoredCheckpoint(found), meta["scalars"]
+    stored, scalars = StoredCheckpoint(checkpoint), meta["scalars"]
     weights, _ = take_tensors(session.net, session.optimiser)
-    _refuse_another_net(found, stored, weights, world)
+    _refuse_another_net(checkpoint, stored, weights, world)
     stored.load(weights)
     put_optimiser(stored, scalars, session.net, session.optimiser)
     put_extra(stored, scalars, session.extra)
@@ -227,7 +228,7 @@ def _resume(session: TrainingSession) -> None:
         session.keep_best()
         stored.load({f"best/{name}": tensor for name, tensor in session.best.items()})
         session._best_is_written = True
-    session.saver.last = found
+    session.saver.last = checkpoint
 
 
 def _refuse_another_net(path: Path, stored: StoredCheckpoint, weights: Tensors, world: World) -> None:
@@ -239,12 +240,12 @@ def _refuse_another_net(path: Path, stored: StoredCheckpoint, weights: Tensors, 
         for name, tensor in weights.items()
         if name in stored.shapes and stored.shapes[name] != tuple(tensor.shape)
     ]
-    said = [f"lacks {name.removeprefix('net/')}" for name in lacks]
-    said += [f"holds {name.removeprefix('net/')}" for name in extra]
-    told = next((one for one in world.gather([*others, *said][:3]) if one), None)
-    if told:
+    differences = [f"lacks {name.removeprefix('net/')}" for name in lacks]
+    differences += [f"holds {name.removeprefix('net/')}" for name in extra]
+    difference = next((one for one in world.gather([*others, *differences][:3]) if one), None)
+    if difference:
         raise TrainingError(
-            f"{path}: is a checkpoint of another net ({'; '.join(told)}): remove the folder {path.parent}, "
+            f"{path}: is a checkpoint of another net ({'; '.join(difference)}): remove the folder {path.parent}, "
             "or give this job another"
         )
 

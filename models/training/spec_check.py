@@ -86,10 +86,10 @@ def _check_arguments(net: str, key: str, arguments: Iterable[tuple[str, Any]]) -
 def _parameters(reference: str) -> dict[str, Any] | None:
     """What a factory takes beside the sizes, and of which type; None where it takes any, or cannot be seen."""
     module, _, name = reference.partition(":")
-    found = importlib.util.find_spec(module)
-    if found is None or found.origin is None:
+    module_spec = importlib.util.find_spec(module)
+    if module_spec is None or module_spec.origin is None:
         return None
-    for node in ast.parse(Path(found.origin).read_bytes()).body:
+    for node in ast.parse(Path(module_spec.origin).read_bytes()).body:
         if isinstance(node, ast.FunctionDef) and node.name == name:
             arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
             return None if node.args.kwarg else {one.arg: _type(one) for one in arguments if one.arg != "sizes"}

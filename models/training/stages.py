@@ -48,7 +48,7 @@ def make_ready(job: TrainingJob, world: World, report: Report, run: Run) -> tupl
         job = _with(job, start=None)  # the first of its line: nothing to freeze, nothing to slow down
     if job.train.pretrain is not None:
         stage = _pretraining(job)
-        run(stage, _told(report, "pretrain"), world)
+        run(stage, _with_prefix(report, "pretrain"), world)
         job = _with(job, pretrain=None).model_copy(
             update={"start": origin_of(stage.folder / WEIGHTS_FILE, "the pretrained net")}
         )
@@ -63,26 +63,26 @@ def _with(job: TrainingJob, **train: Any) -> TrainingJob:
 
 
 def _pretraining(job: TrainingJob) -> TrainingJob:
-    asked = job.train.pretrain
-    assert asked is not None
-    changed = {"epochs": asked.epochs, "lr": asked.lr or job.train.lr, "augment": Augment(), "patience": None}
+    pretrain = job.train.pretrain
+    assert pretrain is not None
+    changed = {"epochs": pretrain.epochs, "lr": pretrain.lr or job.train.lr, "augment": Augment(), "patience": None}
     changed |= {"start": None, "pseudo_labels": None, "recent": None}
     stage = {"stage": "pretrain", "folder": job.folder / "pretrain", "direction": "minimize"}
     return _with(job, **changed).model_copy(update=stage)
 
 
-def _taught(job: TrainingJob, world: World, report: Report, run: Run, told: list[dict[str, int]]) -> TrainingJob:
+def _taught(job: TrainingJob, world: World, report: Report, run: Run, history: list[dict[str, int]]) -> TrainingJob:
     """The student's job: with the labels of the last of its teachers, each a student of the one before."""
-    asked = job.train.pseudo_labels
-    assert asked is not None
+    pseudo_labels = job.train.pseudo_labels
+    assert pseudo_labels is not None
     student = job = _with(job, pseudo_labels=None)
-    for index in range(asked.rounds):
+    for index in range(pseudo_labels.rounds):
         stage = {"stage": "teacher", "folder": job.folder / f"teacher-{index + 1}"}
         teacher = student.model_copy(update=stage)
-        run(teacher, _told(report, f"teacher-{index + 1}"), world)
+        run(teacher, _with_prefix(report, f"teacher-{index + 1}"), world)
         with world.excused():
-            labels = give_labels(teacher, asked.confidence, world)
-        told.append(labels.counts)
+            labels = give_labels(teacher, pseudo_labels.confidence, world)
+        history.append(labels.counts)
         taken = {"tensors": {**job.tensors, TAKEN: labels.path}, "pseudo": labels.sha256}
         student = job.model_copy(update=taken) if labels.counts["taken"] else job
     return student
@@ -95,11 +95,11 @@ def _batch(job: TrainingJob, world: World) -> dict[str, int]:
         with world.excused():
             write_json(path, find_batch(job, world))
     world.gather(None)
-    found: dict[str, int] = json.loads(path.read_text())
-    return found
+    measured: dict[str, int] = json.loads(path.read_text())
+    return measured
 
 
-def _told(report: Report, stage: str) -> Report:
+def _with_prefix(report: Report, stage: str) -> Report:
     """The same ear, hearing the values of another stage by names of their own."""
     prefix = stage.partition("-")[0]
 

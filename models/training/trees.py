@@ -304,9 +304,9 @@ def _checkpoint(job: TrainingJob, progress: Progress, text: str) -> None:
 def _resume(job: TrainingJob) -> tuple[Progress, str]:
     for path in sorted(checkpoint_folder(job).glob("rounds-*.json"), reverse=True):
         try:
-            found = json.loads(path.read_text())
-            content = found["content"]
-            whole = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest() == found["sha256"]
+            state = json.loads(path.read_text())
+            content = state["content"]
+            whole = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest() == state["sha256"]
         except (OSError, ValueError, KeyError, TypeError):
             continue
         if whole and job.checkpoints:

@@ -16,11 +16,11 @@ def overrides(spec: Spec, champion: Mapping[str, Any] | None) -> list[str]:
         spec: The project's spec; its `retrain` block says where to begin, whether to search again, on which rows.
         champion: The settings that the champion's own search found; None when there is no champion or it says none.
     """
-    found = []
+    settings = []
     if spec.retrain.start == "champion" and spec.train.start is None:
-        found.append("train.start.weights=champion")
+        settings.append("train.start.weights=champion")
     if spec.retrain.search == "reuse" and champion is not None:
-        found += ["search.trials=0", f"search.settings={json.dumps(dict(champion), sort_keys=True)}"]
+        settings += ["search.trials=0", f"search.settings={json.dumps(dict(champion), sort_keys=True)}"]
     if spec.retrain.rows is not None:
-        found.append(f"data.newest={spec.retrain.rows}")
-    return found
+        settings.append(f"data.newest={spec.retrain.rows}")
+    return settings

@@ -40,7 +40,7 @@ def label_column(names: Sequence[str], preparation: Preparation) -> str:
     raise DataError(f"expected a column {target!r} or {LABEL!r}: {no_such_column(target, list(names))}")
 
 
-def checked_labels(rows: pa.Table, id_column: str, preparation: Preparation, told_as: str) -> pa.Table:
+def checked_labels(rows: pa.Table, id_column: str, preparation: Preparation, display_name: str) -> pa.Table:
     """`id` and `label`, both text, one row an id; rows whose label is empty are left out.
 
     A class is as the target's classes are written, a number in digits that read back exactly.
@@ -49,45 +49,45 @@ def checked_labels(rows: pa.Table, id_column: str, preparation: Preparation, tol
         rows: With the id column and one of labels; others are passed over.
         id_column: Names the row that was predicted.
         preparation: Of the model or the project: its target says what a label may be.
-        told_as: What messages call the rows.
+        display_name: What messages call the rows.
 
     Raises:
         DataError: A label is no class or number, an id is missing, or an id has two labels; names the row.
     """
     if id_column not in rows.column_names:
-        raise DataError(f"{told_as}: {no_such_column(id_column, rows.column_names)}")
+        raise DataError(f"{display_name}: {no_such_column(id_column, rows.column_names)}")
     try:
         column = rows.column(label_column(rows.column_names, preparation))
     except DataError as error:
-        raise DataError(f"{told_as}: {error}") from error
+        raise DataError(f"{display_name}: {error}") from error
     for one in (rows.column(id_column), column):
-        _refuse_unfit(one.type, told_as)
+        _refuse_unfit(one.type, display_name)
     ids = as_text(rows.column(id_column))
-    given = pc.invert(pc.is_null(as_text(column), nan_is_null=True)).to_numpy(zero_copy_only=False)
-    numbers = np.flatnonzero(given) + 1
-    ids, column = ids.filter(pa.array(given)), column.filter(pa.array(given))
+    is_set = pc.invert(pc.is_null(as_text(column), nan_is_null=True)).to_numpy(zero_copy_only=False)
+    numbers = np.flatnonzero(is_set) + 1
+    ids, column = ids.filter(pa.array(is_set)), column.filter(pa.array(is_set))
     if ids.null_count:
         row = numbers[np.flatnonzero(pc.is_null(ids).to_numpy())[0]]
-        raise DataError(f"{told_as}, row {row}, column {id_column!r}: no id: say which prediction the label is of")
+        raise DataError(f"{display_name}, row {row}, column {id_column!r}: no id: say which prediction the label is of")
     target = preparation.target
     labels = (
-        _numbers(column, target, numbers, told_as)
+        _numbers(column, target, numbers, display_name)
         if target.classes is None
-        else _classes(column, target, numbers, told_as)
+        else _classes(column, target, numbers, display_name)
     )
-    return _one_each(pa.table({"id": ids, LABEL: labels}), numbers, told_as)
+    return _one_each(pa.table({"id": ids, LABEL: labels}), numbers, display_name)
 
 
-def _refuse_unfit(kind: pa.DataType, told_as: str) -> None:
+def _refuse_unfit(kind: pa.DataType, display_name: str) -> None:
     if not (is_text(kind) or is_number(kind) or pa.types.is_boolean(kind) or pa.types.is_null(kind)):
         raise DataError(
-            f"{told_as}: got ids or labels of type {kind}, expected text, numbers or booleans: convert them"
+            f"{display_name}: got ids or labels of type {kind}, expected text, numbers or booleans: convert them"
         )
 
 
-def _numbers(column: pa.ChunkedArray, target: TargetEncoding, numbers: np.ndarray, told_as: str) -> pa.Array:
+def _numbers(column: pa.ChunkedArray, target: TargetEncoding, numbers: np.ndarray, display_name: str) -> pa.Array:
     texts = as_text(column).to_pylist() if is_text(column.type) else column.cast(pa.float64(), safe=False).to_pylist()
-    found = []
+    parts = []
     for row, text in zip(numbers, texts, strict=True):
         try:
             value = float(text)
@@ -95,13 +95,15 @@ def _numbers(column: pa.ChunkedArray, target: TargetEncoding, numbers: np.ndarra
             value = float("nan")
         if not np.isfinite(value):
             raise DataError(
-                f"{told_as}, row {row}: got label {text!r} of {target.name!r}, expected a number: correct it"
+                f"{display_name}, row {row}: got label {text!r} of {target.name!r}, expected a number: correct it"
             )
-        found.append(repr(value))
-    return pa.array(found, pa.string())
+        parts.append(repr(value))
+    return pa.array(parts, pa.string())
 
 
-def _classes(column: pa.ChunkedArray, target: TargetEncoding, numbers: np.ndarray, told_as: str) -> pa.ChunkedArray:
+def _classes(
+    column: pa.ChunkedArray, target: TargetEncoding, numbers: np.ndarray, display_name: str
+) -> pa.ChunkedArray:
     texts = _as_written(column, target)
     classes = target.classes or []
     strange = np.flatnonzero(pc.is_null(pc.index_in(texts, pa.array(classes, pa.string()))).to_numpy())
@@ -109,7 +111,7 @@ def _classes(column: pa.ChunkedArray, target: TargetEncoding, numbers: np.ndarra
         got = str(as_text(column)[int(strange[0])].as_py())
         cure = did_you_mean(got, classes, "correct it; a new class comes by rows at the source")
         raise DataError(
-            f"{told_as}, row {numbers[strange[0]]}: got label {got!r} of {target.name!r}, expected one of "
+            f"{display_name}, row {numbers[strange[0]]}: got label {got!r} of {target.name!r}, expected one of "
             f"{', '.join(classes[:_SHOWN])}: {cure}"
         )
     return texts
@@ -128,22 +130,22 @@ def _as_written(column: pa.ChunkedArray, target: TargetEncoding) -> pa.ChunkedAr
     return texts
 
 
-def _one_each(table: pa.Table, numbers: np.ndarray, told_as: str) -> pa.Table:
+def _one_each(table: pa.Table, numbers: np.ndarray, display_name: str) -> pa.Table:
     ids = table.column("id").combine_chunks()
     if not len(ids):
         return table
     first = np.sort(np.unique(ids.to_numpy(zero_copy_only=False).astype(str), return_index=True)[1])
     if len(first) == len(ids):
         return table
-    kept = table.take(first)
-    place = pc.index_in(ids, kept.column("id"))
-    differs = pc.not_equal(kept.column(LABEL).take(place), table.column(LABEL)).to_numpy()
+    rows = table.take(first)
+    place = pc.index_in(ids, rows.column("id"))
+    differs = pc.not_equal(rows.column(LABEL).take(place), table.column(LABEL)).to_numpy()
     if differs.any():
         row = int(np.flatnonzero(differs)[0])
         earlier = int(first[place[row].as_py()])
         here, there = (table.column(LABEL)[one].as_py() for one in (row, earlier))
         raise DataError(
-            f"{told_as}, row {numbers[row]}: id {ids[row].as_py()!r} has label {here!r} here and {there!r} in row "
+            f"{display_name}, row {numbers[row]}: id {ids[row].as_py()!r} has label {here!r} here and {there!r} in row "
             f"{numbers[earlier]}: keep one"
         )
-    return kept
+    return rows

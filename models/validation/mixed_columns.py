@@ -24,8 +24,8 @@ def odd_cells(table: pa.Table, data: Data) -> list[str]:
     left_alone = {data.target, *data.features.drop, *data.features.kinds}
     there = dict.fromkeys(table.column_names)
     names = [name for name in data.features.columns or there if name in there and name not in left_alone]
-    found = [_odd(table.column(name).slice(0, LOOKED_AT), name) for name in names]
-    return [text for text in found if text]
+    findings = [_odd(table.column(name).slice(0, LOOKED_AT), name) for name in names]
+    return [text for text in findings if text]
 
 
 def _odd(values: pa.ChunkedArray, name: str) -> str:
@@ -36,5 +36,5 @@ def _odd(values: pa.ChunkedArray, name: str) -> str:
     if numbers == there or numbers < LEAST_SHARE * there:
         return ""
     row = pc.index(pc.fill_null(is_number, True), False).as_py()
-    told = f"column {name!r}: {numbers:,} of {there:,} values are numbers, row {row} is {values[row].as_py()[:40]!r}"
-    return f"{told}: read as text; correct it or leave it empty, or name the kind in data.features.kinds"
+    message = f"column {name!r}: {numbers:,} of {there:,} values are numbers, row {row} is {values[row].as_py()[:40]!r}"
+    return f"{message}: read as text; correct it or leave it empty, or name the kind in data.features.kinds"

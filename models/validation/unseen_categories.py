@@ -25,15 +25,15 @@ def unseen_categories(prepared: Path, preparation: Preparation) -> list[str]:
         return []
     path = prepared / ROWS_FILE
     splits = pq.read_table(path, columns=[SPLIT_COLUMN]).column(0)
-    found = []
+    messages = []
     for part in preparation.categorical:
         texts = pq.read_table(path, columns=[part.name]).column(0)
         for code, split in list(enumerate(SPLITS))[1:]:
-            found.append(_told(part, texts.filter(pc.equal(splits, code)).drop_null(), split))
-    return [text for text in found if text]
+            messages.append(_message(part, texts.filter(pc.equal(splits, code)).drop_null(), split))
+    return [text for text in messages if text]
 
 
-def _told(part: CategoricalInput, values: pa.ChunkedArray, split: str) -> str:
+def _message(part: CategoricalInput, values: pa.ChunkedArray, split: str) -> str:
     known = pc.sum(pc.is_in(values, value_set=pa.array(part.categories, values.type))).as_py() or 0
     unknown = len(values) - known
     if unknown <= MOST_SHARE * len(values):

@@ -26,15 +26,15 @@ def main() -> None:
     parser.add_argument("--port", type=int, required=True)
     names = [name.strip() for name in os.environ.get(NAMES, "").split(",") if name.strip()]
     parser.add_argument("--name", action="append", default=names, help="A further Host name, such as a proxy's.")
-    given = parser.parse_args()
-    workspace = Workspace(given.root.resolve())
+    args = parser.parse_args()
+    workspace = Workspace(args.root.resolve())
     workspace.make()
     stores.configure(workspace)
-    app = application(workspace, gate(workspace, given.host, given.name))
+    app = application(workspace, gate(workspace, args.host, args.name))
     uvicorn.run(
         app,
-        host=given.host,
-        port=given.port,
+        host=args.host,
+        port=args.port,
         log_level="warning",
         access_log=False,
         server_header=False,

@@ -40,13 +40,13 @@ class ActionResult(BaseModel):
     text: str
 
 
-def act(workspace: Workspace, asked: ActionRequest) -> ActionResult:
+def act(workspace: Workspace, request: ActionRequest) -> ActionResult:
     """Have it done, and wait. A refusal is an outcome, not an error."""
     command = [sys.executable, "-m", __name__, str(workspace.root)]
     try:
         ended = subprocess.run(
             command,
-            input=asked.model_dump_json(),
+            input=request.model_dump_json(),
             capture_output=True,
             text=True,
             timeout=TIMEOUT_S,
@@ -63,20 +63,20 @@ def act(workspace: Workspace, asked: ActionRequest) -> ActionResult:
         return ActionResult(done=False, text="it failed; the log of this page's service says why")
 
 
-def carry_out(workspace: Workspace, asked: ActionRequest) -> ActionResult:
+def carry_out(workspace: Workspace, request: ActionRequest) -> ActionResult:
     """Move the champion by compare-and-swap."""
     from tasks.loop.champion import open_registry
 
     try:
-        registry = open_registry(workspace, asked.model)
-        if asked.action == "rollback":
-            entry = registry.rollback(asked.reason, asked.expected)
+        registry = open_registry(workspace, request.model)
+        if request.action == "rollback":
+            entry = registry.rollback(request.reason, request.expected)
             return ActionResult(
                 done=True, text=f"Version {entry.after} is the champion again, version {entry.before} is not."
             )
-        version = asked.version or ""
+        version = request.version or ""
         registry.tags(version)  # a version that is not there is refused before anything moves
-        entry = registry.promote(version, asked.expected, reason=asked.reason)
+        entry = registry.promote(version, request.expected, reason=request.reason)
         before = f", in the place of version {entry.before}" if entry.before else ""
         return ActionResult(done=True, text=f"Version {entry.after} is the champion{before}.")
     except LooplineError as error:

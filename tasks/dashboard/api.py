@@ -21,7 +21,7 @@ from models.errors import LooplineError, StoreError
 from models.project_spec.reader import read_spec
 from tasks.dashboard.approvals import wish
 from tasks.host.workspace import Project, Workspace
-from tasks.operations import overview as gathering
+from tasks.operations import overview
 
 MOST_CHARACTERS = 500
 BY = "http"
@@ -32,10 +32,10 @@ async def labels(request: Request) -> Response:
     body = await request.body()
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     take = _labels_of_csv if kind == "text/csv" else _labels_of_json
-    return await run_in_threadpool(_told, take, project_of(request), body)
+    return await run_in_threadpool(_respond, take, project_of(request), body)
 
 
-def _told(take: Callable[[Project, bytes], dict[str, int]], project: Project, body: bytes) -> Response:
+def _respond(take: Callable[[Project, bytes], dict[str, int]], project: Project, body: bytes) -> Response:
     try:
         return JSONResponse(take(project, body))
     except StoreError as error:
@@ -72,16 +72,16 @@ def _labels_of_json(project: Project, body: bytes) -> dict[str, int]:
 
 async def trigger(request: Request) -> Response:
     """Wish that a project is retrained: `{"reason": "...", "id": "..."}`, both optional; an id counts once."""
-    given = _object(await request.body())
-    return await run_in_threadpool(_trigger, request, given)
+    payload = _object(await request.body())
+    return await run_in_threadpool(_trigger, request, payload)
 
 
-def _trigger(request: Request, given: dict[str, Any]) -> Response:
+def _trigger(request: Request, payload: dict[str, Any]) -> Response:
     workspace: Workspace = request.app.state.workspace
-    name = gathering.name_of(project_of(request))
-    reason = _text(given, "reason") or "a program asked over HTTP"
+    name = overview.name_of(project_of(request))
+    reason = _text(payload, "reason") or "a program asked over HTTP"
     try:
-        signal, taken = wish(workspace, name, reason, _text(given, "id") or None)
+        signal, taken = wish(workspace, name, reason, _text(payload, "id") or None)
     except LooplineError as error:
         raise HTTPException(503, str(error)) from error
     return JSONResponse({"project": name, "signal": signal.id, "delivered": taken}, 202)
@@ -93,10 +93,10 @@ def project_of(request: Request) -> Project:
     Raises:
         HTTPException: 404, there is none.
     """
-    found = gathering.project_named(request.app.state.workspace, request.path_params["name"])
-    if found is None:
+    project = overview.project_named(request.app.state.workspace, request.path_params["name"])
+    if project is None:
         raise HTTPException(404, "There is no project of that name.")
-    return found
+    return project
 
 
 def _json(body: bytes) -> Any:
@@ -107,14 +107,14 @@ def _json(body: bytes) -> Any:
 
 
 def _object(body: bytes) -> dict[str, Any]:
-    given = _json(body or b"{}")
-    if not isinstance(given, dict):
+    value = _json(body or b"{}")
+    if not isinstance(value, dict):
         raise HTTPException(400, 'The body is not a JSON object such as {"reason": "a new batch came"}.')
-    return given
+    return value
 
 
-def _text(given: dict[str, Any], name: str) -> str:
-    value = given.get(name, "")
+def _text(payload: dict[str, Any], name: str) -> str:
+    value = payload.get(name, "")
     if not isinstance(value, str) or len(value) > MOST_CHARACTERS:
         raise HTTPException(400, f"{name}: expected a text of at most {MOST_CHARACTERS} characters.")
     return " ".join(value.split())

@@ -76,27 +76,29 @@ def style(_: Request) -> Response:
 
 def index(request: Request) -> Response:
     """All projects at one glance."""
-    told = gathering.overview(request.app.state.workspace)
-    return html(request, overview_page.render_index(told, logout_token(request)))
+    overview = gathering.overview(request.app.state.workspace)
+    return html(request, overview_page.render_index(overview, logout_token(request)))
 
 
 def project(request: Request) -> Response:
     """One project with its history."""
     workspace: Workspace = request.app.state.workspace
-    found = gathering.project_named(workspace, request.path_params["name"])
-    if found is None:
+    project = gathering.project_named(workspace, request.path_params["name"])
+    if project is None:
         raise HTTPException(404, "There is no project of that name.")
-    told = gathering.overview(workspace, [found])
-    facts = told.projects[0]
-    return html(request, overview_page.render_project(facts, told.at, _links(told, facts), logout_token(request)))
+    overview = gathering.overview(workspace, [project])
+    facts = overview.projects[0]
+    return html(
+        request, overview_page.render_project(facts, overview.at, _links(overview, facts), logout_token(request))
+    )
 
 
 def report(request: Request) -> Response:
     """A page that a step left behind: one of a known list, so that no request names a file."""
     workspace: Workspace = request.app.state.workspace
     name = request.path_params["name"]
-    found = gathering.project_named(workspace, name)
-    pages = known_pages(found.state(gathering.name_of(found))) if found else {}
+    project = gathering.project_named(workspace, name)
+    pages = known_pages(project.state(gathering.name_of(project))) if project else {}
     path = pages.get(request.path_params["page"])
     if path is None:
         raise HTTPException(404, "There is no such page.")
@@ -108,9 +110,9 @@ def report(request: Request) -> Response:
     return HTMLResponse(text, headers={"Content-Security-Policy": REPORT_POLICY})
 
 
-def _links(told: Overview, facts: ProjectFacts) -> list[Link]:
+def _links(overview: Overview, facts: ProjectFacts) -> list[Link]:
     links = [Link(PAGE_NAMES[page], path_of(facts.name, page)) for page in facts.pages]
-    where = {name: service.url.rstrip("/") for name, service in told.services.items() if service.url}
+    where = {name: service.url.rstrip("/") for name, service in overview.services.items() if service.url}
     return [*links, *overview_page.tool_links(facts, where)]
 
 

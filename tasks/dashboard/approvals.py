@@ -36,9 +36,9 @@ def answer(workspace: Workspace, waiting: PendingApproval, approved: bool, comme
     api = PrefectServer(workspace).api()
     if api is None:
         return ActionResult(done=False, text="Prefect's server is not up: `loopline up`, then answer.")
-    said = {"approve": approved, "name": "a person on the overview page", "comment": comment}
+    values = {"approve": approved, "name": "a person on the overview page", "comment": comment}
     try:
-        result = ask(api, f"flow_runs/{uuid.UUID(waiting.flow_run)}/resume", {"run_input": said})
+        result = ask(api, f"flow_runs/{uuid.UUID(waiting.flow_run)}/resume", {"run_input": values})
     except (StoreError, ValueError) as error:
         return ActionResult(done=False, text=f"the answer did not reach the run: {error}")
     if result.get("status") != "ACCEPT":

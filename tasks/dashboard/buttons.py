@@ -23,7 +23,7 @@ from tasks.dashboard.acting import ActionRequest, ActionResult, act
 from tasks.dashboard.approvals import answer, wish
 from tasks.dashboard.session import checked_form, form_token, html, logout_token, text_of
 from tasks.host.workspace import Workspace
-from tasks.operations import overview as gathering
+from tasks.operations import overview
 
 REASON = "a person asked on the overview page"
 
@@ -142,21 +142,21 @@ BUTTONS = {
 
 def confirm(request: Request) -> Response:
     """Ask again."""
-    button, project = _found(request)
-    asked = button.ask(project)
+    button, project = _target(request)
+    question = button.ask(project)
     back = _address(project.name)
-    if asked is None:
+    if question is None:
         return html(
             request, render_message("There is nothing to do", ["It was done, or undone, meanwhile."], back), 409
         )
     form = {
         "action": request.url.path,
         "token": form_token(request, request.url.path),
-        "word": asked.word,
-        "fields": asked.shown,
+        "word": question.word,
+        "fields": question.shown,
         "back": back,
     }
-    return html(request, render_confirm(project.name, asked.question, asked.lines, form, logout_token(request)))
+    return html(request, render_confirm(project.name, question.question, question.lines, form, logout_token(request)))
 
 
 async def press(request: Request) -> Response:
@@ -166,19 +166,19 @@ async def press(request: Request) -> Response:
 
 
 def _press(request: Request, form: FormData) -> Response:
-    button, project = _found(request)
+    button, project = _target(request)
     outcome = button.act(request.app.state.workspace, project, form)
     title = "Done" if outcome.done else "It was refused"
     return html(request, render_message(title, [outcome.text], _address(project.name)), 200 if outcome.done else 409)
 
 
-def _found(request: Request) -> tuple[Action, ProjectFacts]:
+def _target(request: Request) -> tuple[Action, ProjectFacts]:
     workspace: Workspace = request.app.state.workspace
     button = BUTTONS.get(request.path_params["action"])
-    project = gathering.project_named(workspace, request.path_params["name"]) if button else None
+    project = overview.project_named(workspace, request.path_params["name"]) if button else None
     if button is None or project is None:
         raise HTTPException(404, "There is no such project, or nothing of that name to do with it.")
-    return button, gathering.overview(workspace, [project]).projects[0]
+    return button, overview.overview(workspace, [project]).projects[0]
 
 
 def _reason(form: FormData) -> str:

@@ -14,8 +14,8 @@ def cookie_of(request: Request) -> str:
     """The request's session; a new one where it has none that counts, the same however often it is asked for."""
     gate: AccessRules = request.app.state.gate
     if not hasattr(request.state, "session"):
-        given = request.cookies.get(gate.cookie, "")
-        request.state.session = given if gate.knows_session(given) else gate.begin(logged_in=False)
+        cookie = request.cookies.get(gate.cookie, "")
+        request.state.session = cookie if gate.knows_session(cookie) else gate.begin(logged_in=False)
     session: str = request.state.session
     return session
 

@@ -11,7 +11,7 @@ import orjson
 
 
 class JsonLines(logging.Formatter):
-    """A record as one line of JSON: `at`, `level`, `logger`, `message`, what `extra={"told": ...}` holds, `trace`."""
+    """A record as one line of JSON: `at`, `level`, `logger`, `message`, what `extra={"fields": ...}` holds, `trace`."""
 
     def format(self, record: logging.LogRecord) -> str:
         """The line."""
@@ -20,7 +20,7 @@ class JsonLines(logging.Formatter):
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
-            **getattr(record, "told", {}),
+            **getattr(record, "fields", {}),
         }
         if record.exc_info:
             line["trace"] = self.formatException(record.exc_info)
@@ -58,5 +58,5 @@ class Repeated:
         self._logged[where] = now
         count = self._passed_over.pop(where, 0)
         self._log.log(
-            level, "%s: %s", where, why, exc_info=exc_info, extra={"told": {"passed_over": count} if count else {}}
+            level, "%s: %s", where, why, exc_info=exc_info, extra={"fields": {"passed_over": count} if count else {}}
         )

@@ -13,31 +13,31 @@ from models.files import read_json, write_json
 HIGHEST = 65535
 
 
-def choose(memory: Path, usual: Mapping[str, int], asked: Mapping[str, int]) -> tuple[dict[str, int], list[str]]:
+def choose(memory: Path, usual: Mapping[str, int], requested: Mapping[str, int]) -> tuple[dict[str, int], list[str]]:
     """A free port for each service, remembered in `memory`; and in words which one is not that of last time.
 
     Args:
         memory: The file that remembers.
         usual: Each service's own port.
-        asked: Ports that a person wants, kept from then on; 0 forgets the wish, and asks for any but the usual one.
+        requested: Ports that a person wants, kept from then on; 0 forgets the wish, and asks for any but the usual one.
 
     Raises:
         UsageError: A port asked for is no port, is asked for twice, or for a service that has none.
         StoreError: A port that a person wants is taken; says by whom.
     """
     known = read_json(memory)
-    wanted = _wanted(usual, {**known.get("asked", {}), **asked})
+    wanted = _wanted(usual, {**known.get("requested", {}), **requested})
     before, chosen, notes = known.get("ports", {}), {}, []
     for name in usual:
         if name in wanted:
             chosen[name] = _claim(name, wanted[name])
     for name in usual:
         if name not in wanted:
-            own = None if asked.get(name) == 0 else usual[name]
+            own = None if requested.get(name) == 0 else usual[name]
             chosen[name] = any_free([before.get(name), own], chosen.values())
             if name in before and chosen[name] != before[name]:
                 notes.append(f"{name}: port {before[name]} is taken by {holder(before[name])}; now at {chosen[name]}")
-    write_json(memory, {"asked": wanted, "ports": chosen})
+    write_json(memory, {"requested": wanted, "ports": chosen})
     return chosen, notes
 
 
@@ -59,13 +59,13 @@ def holder(port: int) -> str:
     return "another program"
 
 
-def _wanted(usual: Mapping[str, int], asked: Mapping[str, int]) -> dict[str, int]:
-    for name, port in asked.items():
+def _wanted(usual: Mapping[str, int], requested: Mapping[str, int]) -> dict[str, int]:
+    for name, port in requested.items():
         if name not in usual:
             raise UsageError(f"got a port for {name!r}, expected one of {', '.join(usual)}")
         if not 0 <= port <= HIGHEST:
             raise UsageError(f"got port {port} for {name}, expected 1 to {HIGHEST}, or 0 for any")
-    wanted = {name: port for name, port in asked.items() if port}
+    wanted = {name: port for name, port in requested.items() if port}
     if len(set(wanted.values())) < len(wanted):
         raise UsageError(f"got one port for two services: {', '.join(f'{k}={v}' for k, v in sorted(wanted.items()))}")
     return wanted

@@ -68,12 +68,12 @@ def credentials(workspace: Workspace, environ: Mapping[str, str]) -> dict[str, s
         return {}
     secret = path.read_text().strip()
     api, store = environ.get(API, ""), _on_loopback(environ.get("MLFLOW_TRACKING_URI", ""))
-    found = {CLIENT: secret} if not api or is_own(workspace, api) else {}
+    headers = {CLIENT: secret} if not api or is_own(workspace, api) else {}
     port = read_json(workspace.platform / "ports.json").get("ports", {}).get("mlflow")
     is_elsewhere = store.startswith(("http://", "https://")) and store != f"http://127.0.0.1:{port}"
     if is_elsewhere or (environ.get(MLFLOW_USER) or USER) != USER or environ.get(MLFLOW_TOKEN):
-        return found
-    return {**found, MLFLOW_USER: USER, MLFLOW_PASSWORD: secret.removeprefix(f"{USER}:")}
+        return headers
+    return {**headers, MLFLOW_USER: USER, MLFLOW_PASSWORD: secret.removeprefix(f"{USER}:")}
 
 
 def use(workspace: Workspace, api: str) -> None:

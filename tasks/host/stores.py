@@ -81,8 +81,8 @@ def _past_proxies() -> dict[str, str]:
     """Where a proxy leads out of this machine: its own servers are still spoken to directly."""
     if not _proxies():
         return {}
-    given = (os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or "").split(",")
-    spared = ",".join(dict.fromkeys(name.strip() for name in (*given, *LOOPBACK) if name.strip()))
+    hosts = (os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or "").split(",")
+    spared = ",".join(dict.fromkeys(name.strip() for name in (*hosts, *LOOPBACK) if name.strip()))
     return {"no_proxy": spared, "NO_PROXY": spared}
 
 

@@ -21,7 +21,7 @@ from models.files import SPEC_FILE, read_json, storing
 HOME = "LOOPLINE_HOME"
 STATE = ".loopline"
 LAYOUT_FILE = "layout"
-LAYOUT = "2"
+LAYOUT = "3"
 """Raised whenever files of the state folder change their names or meaning: there is no other way between versions."""
 IGNORE_FILE = ".gitignore"
 CLONE = Path(__file__).resolve().parents[2]
@@ -103,8 +103,8 @@ class Workspace:
         Raises:
             UsageError: There is none; names the nearest.
         """
-        given = Path(name_or_path).expanduser()
-        for folder in (self.root / "projects" / name_or_path, given.parent if given.name == SPEC_FILE else given):
+        path = Path(name_or_path).expanduser()
+        for folder in (self.root / "projects" / name_or_path, path.parent if path.name == SPEC_FILE else path):
             if (folder / SPEC_FILE).is_file():
                 return Project(self, folder.resolve())
         elsewhere = self.elsewhere()
@@ -127,12 +127,12 @@ class Workspace:
     def elsewhere(self) -> dict[str, Project]:
         """The projects in other folders that a loop was run of here and that are still there, by their specs' names."""
         here = {project.folder.name for project in self.projects()}
-        found = {}
+        urls = {}
         for path in sorted((self.state / "projects").glob("*/loop.json")):
             project = Project(self, Path(read_json(path).get("folder", path.parent)))
             if path.parent.name not in here and not project.inside and project.spec_path.is_file():
-                found[path.parent.name] = project
-        return found
+                urls[path.parent.name] = project
+        return urls
 
 
 @dataclass(frozen=True)

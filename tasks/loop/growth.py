@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict
 
 from models.pipeline.keys import key_of
 from models.pipeline.records import StepRecord
-from models.project_spec import references as refs
+from models.project_spec import references
 from models.project_spec.blocks import Spec
 from tasks.host.workspace import Project
 from tasks.loop.ledger import StepCache
@@ -49,23 +49,25 @@ def growth(project: Project, spec: Spec, now: float | None = None) -> SourceGrow
     before = ledger.records.latest("ingest")
     if before is None or before.result.get("source") != spec.data.source:
         return None
-    if refs.is_own_code(spec.data.source):
+    if references.is_own_code(spec.data.source):
         return _of_function(project, spec, before)
-    path = refs.local_source(spec.data.source, project.folder)
+    path = references.local_source(spec.data.source, project.folder)
     if path is None:
         return None
-    found = _of_files(path.resolve(), spec, ledger, before, time.time() if now is None else now)
+    growth = _of_files(path.resolve(), spec, ledger, before, time.time() if now is None else now)
     ledger.hashes.save()
-    return found
+    return growth
 
 
 def _of_function(project: Project, spec: Spec, before: StepRecord) -> SourceGrowth | None:
-    said, known = sources.arrived(spec, project.folder), before.result.get(sources.ARRIVED)
-    if said is None or known is None or said == known:
+    arrival, known = sources.arrived(spec, project.folder), before.result.get(sources.ARRIVED)
+    if arrival is None or known is None or arrival == known:
         return None
-    new = [part for part in said if part not in known] if isinstance(said, list) and isinstance(known, list) else []
+    new = (
+        [part for part in arrival if part not in known] if isinstance(arrival, list) and isinstance(known, list) else []
+    )
     text = f"came at {spec.data.source}: {', '.join(map(str, new[:5]))}" if new else f"{spec.data.source} has changed"
-    return SourceGrowth(key=key_of({"before": before.key, "now": said}), text=text)
+    return SourceGrowth(key=key_of({"before": before.key, "now": arrival}), text=text)
 
 
 def _of_files(path: Path, spec: Spec, ledger: StepCache, before: StepRecord, now: float) -> SourceGrowth | None:

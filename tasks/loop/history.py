@@ -51,19 +51,19 @@ def record_loop(state: Path, loop: PastLoop) -> None:
 
 def read_loops(state: Path) -> list[PastLoop]:
     """The project's loops in the order in which they ended."""
-    found: dict[str, PastLoop] = {}
+    loops: dict[str, PastLoop] = {}
     for loop in _understood(journal.read(state / LOOPS)[0]):
-        found.pop(loop.loop_id, None)
-        found[loop.loop_id] = loop
-    return list(found.values())
+        loops.pop(loop.loop_id, None)
+        loops[loop.loop_id] = loop
+    return list(loops.values())
 
 
 def newest_loops(state: Path) -> list[PastLoop]:
     """The last loops, newest first, without reading all; one that was gone on with is told by its last end."""
-    found: dict[str, PastLoop] = {}
+    loops: dict[str, PastLoop] = {}
     for loop in _understood(journal.newest(state / LOOPS)):
-        found.setdefault(loop.loop_id, loop)
-    return list(found.values())
+        loops.setdefault(loop.loop_id, loop)
+    return list(loops.values())
 
 
 def _understood(lines: Iterable[dict[str, Any]]) -> Iterator[PastLoop]:
@@ -98,10 +98,10 @@ def _new_labels(state: Path, loops: list[PastLoop]) -> int:
     return new_labels(state, trained[-1] if trained else 0.0)
 
 
-def _decided(state: Path, asked_since: float) -> dict[str, Any]:
+def _decided(state: Path, since: float) -> dict[str, Any]:
     """Signals decided for good, and the one that waits for a person's word unless it was asked too long ago."""
     last = {line["signal"]["id"]: line for line in journal.read(state / decisions.FILE)[0] if "signal" in line}
-    asking = [name for name, line in last.items() if line["action"] == "ask" and line["at"] > asked_since]
+    asking = [name for name, line in last.items() if line["action"] == "ask" and line["at"] > since]
     settled = frozenset(name for name, line in last.items() if not _weighed_again(line))
     return {"signals": settled, "asking": asking[-1] if asking else None}
 

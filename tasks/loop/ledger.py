@@ -19,7 +19,7 @@ from models.project_spec.blocks import Spec
 from models.project_spec.references import local_source, source_file
 from tasks.host.workspace import Project
 from tasks.loop.inputs import Input, Inputs
-from tasks.mlflow import registry_reader as registry_view
+from tasks.mlflow import registry_reader
 from tasks.mlflow.registry_reader import RegisteredVersion
 from tasks.state.feedback import FeedbackSummary, feedback_of
 from tasks.state.ingest_segments import move
@@ -68,7 +68,7 @@ class StepCache:
 
     def champion(self) -> RegisteredVersion | None:
         """The registry's champion now."""
-        return registry_view.aliased(self.spec.name)
+        return registry_reader.aliased(self.spec.name)
 
     def rival(self, done: Mapping[str, StepRecord]) -> str:
         """Identity of the version that the trained model is compared with; empty for none.
@@ -100,17 +100,17 @@ class StepCache:
             return str(before.parts[ORIGIN])
         assert self.spec.train.start is not None
         weights = self.spec.train.start.weights
-        if weights in registry_view.ALIASES:
-            version = registry_view.aliased(self.spec.name, weights)
+        if weights in registry_reader.ALIASES:
+            version = registry_reader.aliased(self.spec.name, weights)
             return version.identity if version else FRESH
         if weights.isdecimal():
-            version = registry_view.numbered(self.spec.name, weights)
+            version = registry_reader.numbered(self.spec.name, weights)
             if version is None:
                 raise UsageError(f"train.start.weights: {self.spec.name} has no version {weights}: name another")
             return version.identity
         path = (self.project.folder / Path(weights).expanduser()).resolve()
         if not path.is_file():
-            expected = f"one of {', '.join(registry_view.ALIASES)}, a version number or a safetensors file"
+            expected = f"one of {', '.join(registry_reader.ALIASES)}, a version number or a safetensors file"
             raise UsageError(f"train.start.weights: got {weights!r}, and there is no {path}: expected {expected}")
         return f"file:{self.hashes.of(path)}"
 
@@ -180,7 +180,7 @@ class StepCache:
         """Why a record of what lies in a store elsewhere no longer counts: that holds it no more."""
         result = record.result
         if record.step == "register" and "key" in result:
-            version = registry_view.numbered(self.spec.name, str(result["version"]))
+            version = registry_reader.numbered(self.spec.name, str(result["version"]))
             if version is None or version.key != result["key"]:
                 return f"the registry has no version {result['version']} of this work"
         if record.step == "version" and "prepared" in result:
@@ -195,19 +195,19 @@ class StepCache:
         Raises:
             StoreError: The registry has lost what the records say was registered there.
         """
-        registry_view.refuse_lost(self.project.workspace, self.spec.name)
-        found: dict[str, tuple[StepRecord | None, str | None]] = {}
+        registry_reader.refuse_lost(self.project.workspace, self.spec.name)
+        records: dict[str, tuple[StepRecord | None, str | None]] = {}
 
         def parts_of(step: Step, done: Mapping[str, StepRecord]) -> Parts:
             parts, record, trouble = self.current(step, done)
-            found[step.name] = (record, trouble)
+            records[step.name] = (record, trouble)
             return parts
 
         planned = plan(
             steps,
             parts_of,
-            lambda step, key: found[step][0] or self.records.find(step, key),
-            lambda record: found[record.step][1],
+            lambda step, key: records[step][0] or self.records.find(step, key),
+            lambda record: records[record.step][1],
             self.records.latest,
         )
         self.save()
@@ -285,8 +285,8 @@ class StepCache:
             return None
         with contextlib.suppress(StoreError):  # busy or full: what waits counts the next time
             move(self.state)
-        found = feedback_of(self.state)
-        return found if found.rows else None
+        feedback = feedback_of(self.state)
+        return feedback if feedback.rows else None
 
     def _labelled(self, *_: Any) -> Parts:
         """Labelled predictions count by what they say, and by what makes rows of them: a new label makes new data."""

@@ -25,13 +25,13 @@ from tasks.host import processes
 from tasks.host.locks import held
 from tasks.host.processes import OWNER as OWNER
 from tasks.host.workspace import Project, Workspace
-from tasks.loop import work_gc as old_work
+from tasks.loop import work_gc
 from tasks.loop.history import LOOP_LOCK, OVER
 from tasks.loop.history import read_book as read_book
 from tasks.loop.inputs import Inputs as Inputs
 from tasks.loop.ledger import StepCache
 from tasks.loop.outcome import conclude, conclude_killed, outcome_of
-from tasks.mlflow import registry_reader as registry_view
+from tasks.mlflow import registry_reader
 from tasks.mlflow.delivery import BackgroundExporter, MlflowExporter
 from tasks.ranks.rank_pool import RankPool
 from tasks.state.outbox import LOOP_RUN, Outbox
@@ -175,10 +175,10 @@ def open_loop(
         StoreError: Another loop of the project runs, or the registry was lost.
     """
     spec = read_checked(project.spec_path, overrides, project.shown_spec)
-    days = old_work.keep_days()
+    days = work_gc.keep_days()
     project.workspace.make()
     state = project.state(spec.name)
-    registry_view.refuse_lost(project.workspace, spec.name)
+    registry_reader.refuse_lost(project.workspace, spec.name)
     with _only_loop(state, spec.name), _marked(project.workspace, state, flow_run_id):
         book = _open_book(state, project, spec, loop_id or name_loop(project, overrides), trigger, flow_run_id or "")
         loop = Loop(project, spec, book["loop_id"], trigger, reporter or SilentReporter())
@@ -216,7 +216,7 @@ def _begin_run(loop: Loop) -> None:
 
 
 def _forget(loop: Loop, days: float) -> None:
-    freed = old_work.sweep(loop.state, map(loop.place, loop.done.values()), days)
+    freed = work_gc.sweep(loop.state, map(loop.place, loop.done.values()), days)
     if freed:
         loop.report.note(f"work that no loop used for {days:g} days is gone: {freed / 1e6:,.1f} MB")
 

@@ -43,15 +43,15 @@ def begin(loop: Loop, inputs: Inputs) -> TrainingStart:
         UsageError: The version holds no net.
         StoreError: Its files cannot be had, or are not those that were registered.
     """
-    asked = loop.spec.train.start
-    if asked is None:
+    start = loop.spec.train.start
+    if start is None:
         return TrainingStart()
     step, identity = inputs.step.name, str(inputs.external("start"))
     if identity == FRESH:
-        loop.report.note(f"{step}: there is no {asked.weights} to begin with yet: training begins fresh")
+        loop.report.note(f"{step}: there is no {start.weights} to begin with yet: training begins fresh")
         return TrainingStart()
     if identity.startswith("file:"):
-        path = (loop.project.folder / Path(asked.weights).expanduser()).resolve()
+        path = (loop.project.folder / Path(start.weights).expanduser()).resolve()
         return TrainingStart(InitialWeights(weights=path, sha256=weights_sha256(path), label=str(path)))
     number = identity.partition(":")[0]
     folder = _brought(loop, number, identity)
@@ -66,13 +66,13 @@ def _brought(loop: Loop, number: str, identity: str) -> Path:
     if folder.exists():
         return folder
     with tempfile.TemporaryDirectory(dir=loop.workspace.cache) as place:
-        found = download_version(loop.workspace, loop.spec.name, number, Path(place))
-        if not (found / WEIGHTS_FILE).exists():
+        version = download_version(loop.workspace, loop.spec.name, number, Path(place))
+        if not (version / WEIGHTS_FILE).exists():
             raise UsageError(
                 f"train.start.weights: {loop.spec.name} version {number} is no net (it has no {WEIGHTS_FILE}): "
                 "begin from another version, or leave train.start out"
             )
         with replacing_folder(folder) as temporary:
             for name in (WEIGHTS_FILE, PREPARATION_FILE, JOB_FILE):
-                shutil.copyfile(found / name, temporary / name)
+                shutil.copyfile(version / name, temporary / name)
     return folder

@@ -26,11 +26,11 @@ def keep_days() -> float:
     Raises:
         UsageError: The environment says something that is no number of days.
     """
-    given = os.environ.get(KEEP) or str(USUAL_DAYS)
+    setting = os.environ.get(KEEP) or str(USUAL_DAYS)
     with contextlib.suppress(ValueError):
-        if float(given) >= 0:
-            return float(given)
-    raise UsageError(f"{KEEP}: got {given!r}, expected a number of days, such as {USUAL_DAYS:g}")
+        if float(setting) >= 0:
+            return float(setting)
+    raise UsageError(f"{KEEP}: got {setting!r}, expected a number of days, such as {USUAL_DAYS:g}")
 
 
 def sweep(state: Path, used: Iterable[Path], days: float, now: float | None = None) -> int:

@@ -16,8 +16,7 @@ from typing import Literal
 from models.errors import StoreError
 from models.files import sha256
 from tasks.host.workspace import Workspace
-from tasks.mlflow import embedded_store
-from tasks.mlflow import registry_reader as registry_view
+from tasks.mlflow import embedded_store, registry_reader
 from tasks.mlflow.delivery import client, reaching_store
 
 FILES = "loopline.files"
@@ -40,9 +39,9 @@ def download_version(workspace: Workspace, model: str, version: str, to: Path) -
 
     embedded_store.initialise(workspace)
     with reaching_store():
-        found = client().get_model_version(model, version)
+        model_version = client().get_model_version(model, version)
         folder = Path(mlflow.artifacts.download_artifacts(f"models:/{model}/{version}", dst_path=str(to)))
-    refuse_damage(model, version, folder, json.loads(dict(found.tags).get(FILES, "{}")))
+    refuse_damage(model, version, folder, json.loads(dict(model_version.tags).get(FILES, "{}")))
     return folder
 
 
@@ -55,7 +54,7 @@ def bring_files(model: str, version: str, names: Iterable[str], to: Path) -> boo
     Raises:
         StoreError: They cannot be had now. Whether they are the ones that were registered is not looked at.
     """
-    place = registry_view.files_at(model, version)
+    place = registry_reader.files_at(model, version)
     wanted = [_inside(to, name) for name in names]
     try:
         if place is not None and place.startswith(SERVED):
@@ -91,7 +90,7 @@ def _address(place: str, name: str) -> str:
 
 
 def _download(address: str, to: Path) -> None:
-    request = urllib.request.Request(address, headers=registry_view.authorization())  # noqa: S310 - the user's own
+    request = urllib.request.Request(address, headers=registry_reader.authorization())  # noqa: S310 - the user's own
     try:
         with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer, to.open("wb") as file:  # noqa: S310
             shutil.copyfileobj(answer, file)

@@ -17,8 +17,7 @@ from models.files import write_json
 from tasks.host import stores
 from tasks.host.store_addresses import without_password
 from tasks.host.workspace import Workspace
-from tasks.mlflow import embedded_store
-from tasks.mlflow import registry_reader as registry_view
+from tasks.mlflow import embedded_store, registry_reader
 from tasks.state import journal
 
 if TYPE_CHECKING:
@@ -68,9 +67,9 @@ def reaching_store() -> Iterator[None]:
         kinds = {kind.__name__ for kind in type(error).__mro__}
         if kinds & _UNREACHABLE:
             where = os.environ.get("MLFLOW_TRACKING_URI", "")
-            said = " ".join(str(error).split())[:300]
+            reason = " ".join(str(error).split())[:300]
             raise StoreError(
-                f"the tracking store {without_password(where)} cannot be used: {said}. What was to be logged is kept "
+                f"the tracking store {without_password(where)} cannot be used: {reason}. What was to be logged is kept "
                 "under .loopline/ and delivered by the next run, or by `loopline reap`"
             ) from error
         raise
@@ -154,18 +153,18 @@ def experiment_id(store: MlflowClient, workspace: Workspace, project: str) -> st
     Raises:
         StoreError: The store has lost what the project had there.
     """
-    found = store.get_experiment_by_name(project)
-    if found:
-        return str(found.experiment_id)
-    registry_view.refuse_lost(workspace, project)
+    experiment = store.get_experiment_by_name(project)
+    if experiment:
+        return str(experiment.experiment_id)
+    registry_reader.refuse_lost(workspace, project)
     uri = os.environ["MLFLOW_TRACKING_URI"]
     location = (stores.artifact_root(workspace) / project).as_uri() if stores.is_embedded(uri) else None
     try:
         return str(store.create_experiment(project, artifact_location=location))
     except Exception:
-        found = store.get_experiment_by_name(project)  # another loop was first
-        if found:
-            return str(found.experiment_id)
+        experiment = store.get_experiment_by_name(project)  # another loop was first
+        if experiment:
+            return str(experiment.experiment_id)
         raise
 
 
@@ -191,8 +190,8 @@ def _standing(store: MlflowClient, run_id: str | None) -> str | None:
 
 
 def _find_run(store: MlflowClient, experiment: str, key: str) -> str | None:
-    found = store.search_runs([experiment], f"tags.`{RUN_KEY}` = '{key}'", max_results=1)
-    return str(found[0].info.run_id) if found else None
+    runs = store.search_runs([experiment], f"tags.`{RUN_KEY}` = '{key}'", max_results=1)
+    return str(runs[0].info.run_id) if runs else None
 
 
 def _send(items: list[Any], send: Callable[[list[Any]], None], most: int) -> list[str]:

@@ -67,7 +67,7 @@ def _migrate(path: Path) -> None:
         _initialize_tables(engine)
         engine.dispose()
     except SQLAlchemyError as error:
-        said = str(error).splitlines()[0]
-        if "disk is full" in said:
+        reason = str(error).splitlines()[0]
+        if "disk is full" in reason:
             raise StoreError(f"{path}: {DISK_IS_FULL}") from error
-        raise StoreError(f"{path}: cannot be used as the tracking store: {said}: move the file away") from error
+        raise StoreError(f"{path}: cannot be used as the tracking store: {reason}: move the file away") from error

@@ -21,8 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from models.errors import StoreError
 from models.parent_death import tied
-from tasks.host import server_access as prefect_access
-from tasks.host import stores
+from tasks.host import server_access, stores
 from tasks.host.http_guard import CHALLENGE, bears_secret
 from tasks.host.workspace import Workspace
 from tasks.mlflow import embedded_store
@@ -50,7 +49,7 @@ class SecretMiddleware:
         if scope["type"] != "lifespan" and scope["path"] != HEALTH:
             authorization = Headers(scope=scope).get("authorization", "")
             if not bears_secret(authorization, self._secret):
-                app = PlainTextResponse(prefect_access.MISSING, 401, {"WWW-Authenticate": CHALLENGE})
+                app = PlainTextResponse(server_access.MISSING, 401, {"WWW-Authenticate": CHALLENGE})
         await app(scope, receive, send)
 
 
@@ -102,7 +101,7 @@ def _serve_here(command: list[str], extra_env: dict[str, str], **_: Any) -> None
     os.environ.update(extra_env)
     from mlflow.server.fastapi_app import app  # which reads that environment
 
-    app.add_middleware(SecretMiddleware, secret=prefect_access.make_secret(Workspace(Path(sys.argv[1]))))
+    app.add_middleware(SecretMiddleware, secret=server_access.make_secret(Workspace(Path(sys.argv[1]))))
     uvicorn(command[command.index("uvicorn") + 1 :])
 
 

@@ -14,7 +14,7 @@ from models.errors import StoreError, UsageError
 from models.files import read_json, replacing_folder, write_json
 from tasks.host.locks import FOREVER_S, held
 from tasks.host.workspace import Workspace
-from tasks.mlflow import registry_reader as registry_view
+from tasks.mlflow import registry_reader
 from tasks.mlflow.artifacts import FILES, bring_files, damage, download_version, refuse_damage
 from tasks.mlflow.registry_reader import RegisteredVersion
 
@@ -49,16 +49,16 @@ def cached_version(workspace: Workspace, model: str, wanted: str = "champion") -
     """
     place = workspace.cache / "models" / model
     try:
-        version = _found(model, wanted)
+        version = _look_up(model, wanted)
     except StoreError as error:
         return _without_registry(place, model, wanted, error)
     if version is None:
         cure = f"`loopline run {model}` makes one" if wanted == "champion" else "name another"
         raise UsageError(f"{model}: there is no version {wanted!r}: {cure}")
-    return kept(workspace, model, version, fetch, wanted)
+    return cached_copy(workspace, model, version, fetch, wanted)
 
 
-def kept(
+def cached_copy(
     workspace: Workspace,
     model: str,
     version: RegisteredVersion,
@@ -84,7 +84,7 @@ def kept(
         whole = hashes and not any(damage(folder, hashes))
         if not whole and not (hashes and _copied(model, version.number, folder, hashes)):
             fetched(workspace, model, version.number, folder)
-        if alias in registry_view.ALIASES:
+        if alias in registry_reader.ALIASES:
             write_json(place / _LAST, {**read_json(place / _LAST), alias: version.number})
         write_json(folder.with_suffix(".json"), hashes)
     return CachedModel(version.number, folder, hashes)
@@ -104,10 +104,10 @@ class _RemoteStore(Exception):  # noqa: N818 - it says where, nothing went wrong
     pass
 
 
-def _found(model: str, wanted: str) -> RegisteredVersion | None:
-    if wanted in registry_view.ALIASES:
-        return registry_view.aliased(model, wanted)
-    return registry_view.numbered(model, wanted) if wanted.isdecimal() else None
+def _look_up(model: str, wanted: str) -> RegisteredVersion | None:
+    if wanted in registry_reader.ALIASES:
+        return registry_reader.aliased(model, wanted)
+    return registry_reader.numbered(model, wanted) if wanted.isdecimal() else None
 
 
 def _without_registry(place: Path, model: str, wanted: str, error: StoreError) -> CachedModel:
@@ -131,6 +131,6 @@ def fetch(workspace: Workspace, model: str, number: str, folder: Path) -> None:
         StoreError: It cannot be had, or is not what was registered.
     """
     with replacing_folder(folder) as place, tempfile.TemporaryDirectory(dir=place.parent) as temporary:
-        found = download_version(workspace, model, number, Path(temporary))
-        for path in found.iterdir():
+        version = download_version(workspace, model, number, Path(temporary))
+        for path in version.iterdir():
             shutil.move(path, place / path.name)

@@ -68,8 +68,8 @@ class Registry:
     def find(self, key: str) -> str | None:
         """The version that holds this work, if it was registered."""
         with reaching_store():
-            found = self._store.search_model_versions(f"name = '{self.model}' and tags.`{KEY}` = '{key}'")
-        return str(found[0].version) if found else None
+            versions = self._store.search_model_versions(f"name = '{self.model}' and tags.`{KEY}` = '{key}'")
+        return str(versions[0].version) if versions else None
 
     def create(
         self,
@@ -178,16 +178,16 @@ class Registry:
         with self.locked():
             champion = self._champion()
             journal = self.journal()
-            told = next((entry for entry in reversed(journal) if entry.after == version), None)
-            if champion == version and told and (loop_id or expected == version):
-                return told
+            entry_before = next((entry for entry in reversed(journal) if entry.after == version), None)
+            if champion == version and entry_before and (loop_id or expected == version):
+                return entry_before
             mine = [entry for entry in journal if loop_id and (entry.loop_id, entry.after) == (loop_id, version)]
             if mine:
                 return mine[-1]  # the loop was killed after it had moved: what a person did since then stands
             if champion != expected:
                 raise GateRefused(_moved(self.model, champion, expected, bool(loop_id)))
             entry = self._move("promote", champion, version, loop_id, reason)
-        return self._told(entry)
+        return self._announced(entry)
 
     def rollback(self, reason: str = "", expected: str | None = None) -> PromotionEntry:
         """Give the champion's place back to the version that held it before; again and again goes further back.
@@ -210,9 +210,9 @@ class Registry:
                     f"{self.model}: the champion is version {held[-1]}, not {expected}: look again, then roll back"
                 )
             entry = self._move("rollback", held[-1], back, "", reason)
-        return self._told(entry)
+        return self._announced(entry)
 
-    def _told(self, entry: PromotionEntry) -> PromotionEntry:
+    def _announced(self, entry: PromotionEntry) -> PromotionEntry:
         self._on_move(entry)
         return entry
 
@@ -264,7 +264,7 @@ class Registry:
         journal, alias = self.journal(), self.alias("champion")
         held = standing(journal)
         if held and alias is not None and alias != held[-1] and not self._is_cut_short(journal, alias):
-            self._told(self._entry("promote", held[-1], alias, "", "the alias was moved in MLflow"))
+            self._announced(self._entry("promote", held[-1], alias, "", "the alias was moved in MLflow"))
         self._settle()
         return self.alias("champion")
 

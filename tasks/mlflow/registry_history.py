@@ -59,14 +59,14 @@ def _from_file(path: Path, model: str, most_moves: int) -> RegistryHistory:
         with contextlib.closing(
             sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=10)
         ) as connection:
-            return _told(connection, model, most_moves)
+            return _read(connection, model, most_moves)
     except sqlite3.DatabaseError as error:
         if "no such table" in str(error):
             return RegistryHistory()
         raise StoreError(f"{path}: the registry cannot be read: {error}") from error
 
 
-def _told(connection: sqlite3.Connection, model: str, most_moves: int) -> RegistryHistory:
+def _read(connection: sqlite3.Connection, model: str, most_moves: int) -> RegistryHistory:
     aliases = dict(
         connection.execute("select alias, version from registered_model_aliases where name = ?", (model,)).fetchall()
     )
@@ -94,10 +94,10 @@ def _told(connection: sqlite3.Connection, model: str, most_moves: int) -> Regist
 
 
 def _over_rest(uri: str, model: str, most_moves: int) -> RegistryHistory:
-    found = _get(uri, "registered-models/get", name=model)
-    if found is None:
+    answer = _get(uri, "registered-models/get", name=model)
+    if answer is None:
         return RegistryHistory()
-    registered = found["registered_model"]
+    registered = answer["registered_model"]
     aliases = {pair["alias"]: str(pair["version"]) for pair in registered.get("aliases", [])}
     journal = {tag["key"]: tag["value"] for tag in registered.get("tags", []) if tag["key"].startswith(JOURNAL)}
     moves = _moves(journal[key] for key in sorted(journal, reverse=True)[:most_moves])
@@ -165,8 +165,8 @@ def _local(place: str) -> str | None:
 
 def _served(uri: str, model: str, number: str) -> str | None:
     """The verdict of a version whose files an MLflow server serves, or that lie where we can read them too."""
-    found = _get(uri, "model-versions/get-download-uri", name=model, version=number) or {}
-    place = str(found.get("artifact_uri", ""))
+    reply = _get(uri, "model-versions/get-download-uri", name=model, version=number) or {}
+    place = str(reply.get("artifact_uri", ""))
     if not place.startswith(SERVED):
         return _local(place)
     path = urllib.parse.quote(place.removeprefix(SERVED).strip("/"))
@@ -183,14 +183,14 @@ def _get(uri: str, what: str, **query: str) -> dict[str, Any] | None:
         StoreError: It is away.
     """
     try:
-        found: Mapping[str, Any] = json.loads(_open(f"{uri}/api/2.0/mlflow/{what}?{urllib.parse.urlencode(query)}"))
+        answer: Mapping[str, Any] = json.loads(_open(f"{uri}/api/2.0/mlflow/{what}?{urllib.parse.urlencode(query)}"))
     except urllib.error.HTTPError as error:
         if error.code in (400, 404):
             return None
         raise StoreError(f"the registry at {uri} answered {error.code}") from error
     except (urllib.error.URLError, OSError, ValueError) as error:
         raise StoreError(f"the registry at {uri} cannot be reached: {error}") from error
-    return dict(found)
+    return dict(answer)
 
 
 def _open(address: str) -> bytes:

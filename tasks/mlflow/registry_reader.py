@@ -74,8 +74,8 @@ def numbered(model: str, number: str) -> RegisteredVersion | None:
     if stores.is_embedded(uri):
         return _numbered_in_file(stores.database_file(uri), model, number)
     if uri.startswith(("http://", "https://")):
-        found = _asked(uri, "model-versions/get", name=model, version=number)
-        return None if found is None else _version(uri, found)
+        answer = _get(uri, "model-versions/get", name=model, version=number)
+        return None if answer is None else _version(uri, answer)
     return _through_mlflow("get_model_version", model, number)
 
 
@@ -91,8 +91,8 @@ def files_at(model: str, number: str) -> str | None:
         rows = _rows(stores.database_file(uri), sql, model, number)
         return str(rows[0][0]) if rows and rows[0][0] else None
     if uri.startswith(("http://", "https://")):
-        found = _asked(uri, "model-versions/get-download-uri", name=model, version=number)
-        return str(found["artifact_uri"]) if found and found.get("artifact_uri") else None
+        answer = _get(uri, "model-versions/get-download-uri", name=model, version=number)
+        return str(answer["artifact_uri"]) if answer and answer.get("artifact_uri") else None
     return None
 
 
@@ -129,7 +129,7 @@ def _has_experiment(uri: str, name: str) -> bool:
     if stores.is_embedded(uri):
         return bool(_rows(stores.database_file(uri), "select 1 from experiments where name = ?", name))
     if uri.startswith(("http://", "https://")):
-        return _asked(uri, "experiments/get-by-name", experiment_name=name) is not None
+        return _get(uri, "experiments/get-by-name", experiment_name=name) is not None
     from tasks.mlflow.delivery import client, reaching_store
 
     with reaching_store():
@@ -166,11 +166,11 @@ def _rows(path: Path, sql: str, *values: str) -> list[Any]:
 
 
 def _over_rest(uri: str, model: str, alias: str) -> RegisteredVersion | None:
-    found = _asked(uri, "registered-models/alias", name=model, alias=alias)
-    return None if found is None else _version(uri, found)
+    answer = _get(uri, "registered-models/alias", name=model, alias=alias)
+    return None if answer is None else _version(uri, answer)
 
 
-def _asked(uri: str, what: str, **query: str) -> dict[str, Any] | None:
+def _get(uri: str, what: str, **query: str) -> dict[str, Any] | None:
     """The answer of the registry's REST API; None for what it does not know."""
     request = urllib.request.Request(  # noqa: S310 - the address the user configured
         f"{uri.rstrip('/')}/api/2.0/mlflow/{what}?{urllib.parse.urlencode(query)}", headers=authorization()
@@ -186,11 +186,11 @@ def _asked(uri: str, what: str, **query: str) -> dict[str, Any] | None:
         raise StoreError(f"the registry at {uri} cannot be reached: {error}") from error
 
 
-def _version(uri: str, found: dict[str, Any]) -> RegisteredVersion:
-    told = found.get("model_version", {})
-    if "version" not in told:
+def _version(uri: str, answer: dict[str, Any]) -> RegisteredVersion:
+    fields = answer.get("model_version", {})
+    if "version" not in fields:
         raise StoreError(f"the registry at {uri} cannot be reached: what answers there is no registry")
-    return RegisteredVersion(number=str(told["version"]), tags=_tags(told.get("tags", [])))
+    return RegisteredVersion(number=str(fields["version"]), tags=_tags(fields.get("tags", [])))
 
 
 def _through_mlflow(
@@ -202,12 +202,12 @@ def _through_mlflow(
 
     with reaching_store():
         try:
-            found = getattr(client(), what)(*which)
+            entity = getattr(client(), what)(*which)
         except MlflowException as error:
             if error.error_code in ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE"):
                 return None
             raise
-    return RegisteredVersion(number=str(found.version), tags=dict(found.tags))
+    return RegisteredVersion(number=str(entity.version), tags=dict(entity.tags))
 
 
 def _tags(pairs: list[dict[str, Any]]) -> dict[str, str]:

@@ -15,8 +15,7 @@ from models.files import replacing_folder
 from models.judge.verdict import Verdict
 from models.monitoring.reference import REFERENCE_FILE, Reference
 from tasks.host.workspace import Workspace
-from tasks.mlflow import artifacts
-from tasks.mlflow import registry_reader as registry_view
+from tasks.mlflow import artifacts, registry_reader
 from tasks.mlflow.delivery import client, reaching_store
 
 VERDICT_FILE = "verdict.json"
@@ -31,15 +30,15 @@ class VersionFacts:
     verdict: Verdict | None = None
 
 
-def facts(workspace: Workspace, model: str, version: str, kept: Path) -> VersionFacts:
-    """Those of a version, from `kept` if they were fetched before, else from the registry, hashes checked.
+def facts(workspace: Workspace, model: str, version: str, cache: Path) -> VersionFacts:
+    """Those of a version, from `cache` if they were fetched before, else from the registry, hashes checked.
 
     Raises:
         StoreError: The registry is away, or a file is not the one that was registered.
     """
-    folder = kept / version
+    folder = cache / version
     if not folder.is_dir():
-        if registry_view.numbered(model, version) is None:
+        if registry_reader.numbered(model, version) is None:
             return VersionFacts()
         _fetch(workspace, model, version, folder)
     verdict = folder / VERDICT_FILE
@@ -52,10 +51,10 @@ def facts(workspace: Workspace, model: str, version: str, kept: Path) -> Version
 
 def _fetch(workspace: Workspace, model: str, version: str, folder: Path) -> None:
     with tempfile.TemporaryDirectory(dir=workspace.cache) as place, replacing_folder(folder) as new:
-        found = artifacts.download_version(workspace, model, version, Path(place))
+        model_version = artifacts.download_version(workspace, model, version, Path(place))
         for name in (PREPARATION_FILE, REFERENCE_FILE, VERDICT_FILE):
-            if (found / name).is_file():
-                shutil.copyfile(found / name, new / name)
+            if (model_version / name).is_file():
+                shutil.copyfile(model_version / name, new / name)
 
 
 def log_metrics(model: str, version: str, batches: Mapping[int, tuple[float, Mapping[str, float]]]) -> None:
@@ -73,10 +72,12 @@ def log_metrics(model: str, version: str, batches: Mapping[int, tuple[float, Map
         from mlflow.entities import Metric
 
         store = client()
-        found = store.get_model_version(model, version)
-        if not found.run_id:
+        model_version = store.get_model_version(model, version)
+        if not model_version.run_id:
             raise StoreError(f"{model} version {version} has no run to log metrics on")
-        linked: dict[str, Any] = {"model_id": found.model_id} if getattr(found, "model_id", None) else {}
+        linked: dict[str, Any] = (
+            {"model_id": model_version.model_id} if getattr(model_version, "model_id", None) else {}
+        )
         for step, (at, metrics) in batches.items():
             batch = [Metric(name, value, int(at * 1000), step, **linked) for name, value in metrics.items()]
-            store.log_batch(found.run_id, metrics=batch)
+            store.log_batch(model_version.run_id, metrics=batch)

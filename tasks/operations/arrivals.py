@@ -20,19 +20,19 @@ def announce(project: Project) -> list[Signal]:
         StoreError: The event cannot be kept.
     """
     spec = read_spec(project.spec_path, (), project.shown_spec)
-    now, found = time.time(), []
+    now, announced = time.time(), []
     grown = growth(project, spec, now)
     if grown is not None:
         evidence = {} if grown.rows is None else {"rows": grown.rows}
-        found.append(_signal(f"data-{grown.key[:16]}", now, grown.text, evidence))
+        announced.append(_signal(f"data-{grown.key[:16]}", now, grown.text, evidence))
     wanted = spec.retrain.min_new_labels
     past = history.past(project, spec, now)
     if wanted and spec.retrain.feedback and past.loops and past.new_labels >= wanted:
         text = f"{past.new_labels:,} predictions were labelled since the last loop"
-        found.append(_signal(f"labels-{past.loops[-1].loop_id}", now, text, {"labels": past.new_labels}))
-    for signal in found:
+        announced.append(_signal(f"labels-{past.loops[-1].loop_id}", now, text, {"labels": past.new_labels}))
+    for signal in announced:
         events.send(project.workspace, events.of_signal(spec.name, signal))
-    return found
+    return announced
 
 
 def _signal(name: str, at: float, reason: str, evidence: dict[str, int]) -> Signal:

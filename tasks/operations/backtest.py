@@ -46,7 +46,7 @@ class BacktestRequest:
     label_delay: str = "0"
 
 
-def backtest(project: Project, overrides: Sequence[str], asked: BacktestRequest, report: Reporter) -> Backtest:
+def backtest(project: Project, overrides: Sequence[str], request: BacktestRequest, report: Reporter) -> Backtest:
     """Replay the project's past under each policy; the result is kept as JSON and as a page.
 
     What was trained, predicted or judged before is found again; a replay that was killed goes on.
@@ -63,32 +63,32 @@ def backtest(project: Project, overrides: Sequence[str], asked: BacktestRequest,
     begins = train.start is not None and train.start.weights == "champion"
     train = train.model_copy(update={"nodes": "1", "start": train.start if begins else None})
     rules = spec.retrain.model_copy(update={"start": "champion"} if begins else {})
-    told = [] if begins or spec.train.start is None else [_FRESH]
+    notes = [] if begins or spec.train.start is None else [_FRESH]
     spec = spec.model_copy(update={"model": model, "train": train, "retrain": rules})
-    cut = cutting.parse_cut(asked.period)
+    cut = cutting.parse_cut(request.period)
     project.workspace.make()
     busy = f"a backtest of {spec.name} runs already: wait for it, or end it"
     with held(project.state(spec.name) / FOLDER / "backtest.lock", lambda: busy), RankPool() as gang:
         report.step(STEP, "run")
-        past = _past(project, spec, cut, cutting.parse_delay(asked.label_delay))
-        policies = _policies(asked.policies, spec, past.clock)
-        plan = _plan(past, cut, asked, spec)
+        past = _past(project, spec, cut, cutting.parse_delay(request.label_delay))
+        policies = _policies(request.policies, spec, past.clock)
+        plan = _plan(past, cut, request, spec)
         progress = ReplayProgress(report, plan.moments(past.clock), len(policies), len(plan.replayed))
         world = BacktestCache(project, spec, past, gang, progress)
         courses = _replayed(policies, plan, past.clock, world, progress)
-        found = _weighed(spec, world, past, plan, courses)
-        found = found.model_copy(
+        result = _weighed(spec, world, past, plan, courses)
+        result = result.model_copy(
             update={
                 "settings": settings,
-                "notes": [*_told_settings(spec, settings), *told, *found.notes],
+                "notes": [*_settings_note(spec, settings), *notes, *result.notes],
                 "seconds": round(time.perf_counter() - began, 3),
                 "made_at": time.time(),
             }
         )
-        _keep(project, spec, found)
+        _keep(project, spec, result)
         world.prune(KEEP_S)
-        report.step(STEP, "ok", f"{found.seconds:.1f} s")
-    return found
+        report.step(STEP, "ok", f"{result.seconds:.1f} s")
+    return result
 
 
 def latest(project: Project, name: str) -> dict[str, Any] | None:
@@ -118,9 +118,9 @@ class _Plan:
         return [clock.labelled(period.end) for period in self.periods[self.num_first - 1 : -1]]
 
 
-def _plan(past: TimeOrderedRows, cut: PeriodRule, asked: BacktestRequest, spec: Spec) -> _Plan:
+def _plan(past: TimeOrderedRows, cut: PeriodRule, request: BacktestRequest, spec: Spec) -> _Plan:
     periods = cutting.without_stub(cutting.cut_periods(past.clock, cut))
-    begin = cutting.parse_date(asked.begin) if asked.begin else None
+    begin = cutting.parse_date(request.begin) if request.begin else None
     return _Plan(cut, periods, cutting.num_training(periods, least_rows(spec), begin))
 
 
@@ -157,16 +157,16 @@ def _weighed(
         direction=metric.direction,
         confidence=confidence,
         margin=spec.judge.margin,
-        cut=plan.cut.told,
+        cut=plan.cut.text,
         label_delay_s=past.clock.delay_s,
         first_rows=plan.periods[plan.num_first - 1].stop,
         periods=[BacktestPeriod(name=p.name, begin=p.begin, end=p.end, rows=p.num_rows) for p in plan.replayed],
         courses=courses,
         standings=standing,
         advice=advise(standing, metric.name, spec.judge.margin, confidence),
-        notes=[*past.notes, *_told_stub(past, plan), *world.notes, *_told_first(courses[0])],
+        notes=[*past.notes, *_remainder_note(past, plan), *world.notes, *_first_champion_note(courses[0])],
         trained=world.counts.trained,
-        found=world.counts.found,
+        reused=world.counts.reused,
     )
 
 
@@ -186,31 +186,31 @@ def _settings(project: Project, spec: Spec) -> dict[str, Any]:
     return params
 
 
-def _told_settings(spec: Spec, settings: dict[str, Any]) -> list[str]:
+def _settings_note(spec: Spec, settings: dict[str, Any]) -> list[str]:
     if settings:
-        told = ", ".join(
+        listing = ", ".join(
             f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}" for name, value in settings.items()
         )
         words = (
-            f"every training took the settings of the last search ({told}), which has seen the whole past: the weights "
-            "know no future, these settings do; -s search.trials=0 takes the spec's own"
+            f"every training took the settings of the last search ({listing}), which has seen the whole past: the "
+            "weights know no future, these settings do; -s search.trials=0 takes the spec's own"
         )
-        return [words, *_told_search(spec)]
-    return ["every training took the spec's own settings", *(_told_search(spec) if spec.search.trials else [])]
+        return [words, *_search_note(spec)]
+    return ["every training took the spec's own settings", *(_search_note(spec) if spec.search.trials else [])]
 
 
-def _told_search(spec: Spec) -> list[str]:
+def _search_note(spec: Spec) -> list[str]:
     if spec.retrain.search == "reuse":
         return []
     return [f"device-seconds are of the trainings alone: a live loop searches again, {spec.search.trials} trials each"]
 
 
-def _told_stub(past: TimeOrderedRows, plan: _Plan) -> list[str]:
+def _remainder_note(past: TimeOrderedRows, plan: _Plan) -> list[str]:
     rest = past.table.num_rows - plan.periods[-1].stop
     return [f"{rest} rows after {plan.periods[-1].name} were left out: too few for a period"] if rest else []
 
 
-def _told_first(course: PolicyHistory) -> list[str]:
+def _first_champion_note(course: PolicyHistory) -> list[str]:
     if course.first.outcome == "promoted":
         return []
     return [f"the first champion serves though its verdict says: {course.first.reasons[0]}"]
@@ -223,11 +223,11 @@ def _policies(names: Sequence[str], spec: Spec, clock: LabelClock) -> list[Polic
         UsageError: No such policy or file, or two of one name.
     """
     chosen = list(dict.fromkeys([*(names or DEFAULT), EVERY]))
-    found = [_policy(name, spec, clock) for name in chosen]
-    twice = {one.name for one in found if sum(one.name == other.name for other in found) > 1}
+    policies = [_policy(name, spec, clock) for name in chosen]
+    twice = {one.name for one in policies if sum(one.name == other.name for other in policies) > 1}
     if twice:
         raise UsageError(f"--policy: two policies are called {', '.join(sorted(twice))}: rename a file")
-    return found
+    return policies
 
 
 def _policy(name: str, spec: Spec, clock: LabelClock) -> Policy:
@@ -244,9 +244,9 @@ def _past(project: Project, spec: Spec, cut: PeriodRule, delay_s: float) -> Time
     return in_time_order(read_table(project.raw), spec.data, cut, delay_s)
 
 
-def _keep(project: Project, spec: Spec, found: Backtest) -> None:
+def _keep(project: Project, spec: Spec, result: Backtest) -> None:
     from models.report.backtest import render_backtest
 
     folder = project.state(spec.name) / FOLDER
-    write_json(folder / RESULT_FILE, found.model_dump(mode="json"))
-    write_text(folder / PAGE_FILE, render_backtest(found))
+    write_json(folder / RESULT_FILE, result.model_dump(mode="json"))
+    write_text(folder / PAGE_FILE, render_backtest(result))

@@ -77,7 +77,7 @@ class TrainingCounts:
     """How many trainings were made anew, and how many were found."""
 
     trained: int = 0
-    found: int = 0
+    reused: int = 0
 
 
 class ReplayStart(NamedTuple):
@@ -102,11 +102,11 @@ class CachedWindows:
     """Windows of one model, oldest first, and the key of the last of them, which stands for those before it too."""
 
     key: str = ""
-    found: list[WindowReport] = field(default_factory=list)
+    reports: list[WindowReport] = field(default_factory=list)
 
     def after(self, key: str, window: WindowReport) -> CachedWindows:
         """With one more."""
-        return CachedWindows(key, [*self.found, window])
+        return CachedWindows(key, [*self.reports, window])
 
 
 class BacktestCache:
@@ -164,7 +164,7 @@ class BacktestCache:
             self.counts.trained += 1
             self._progress.trained(rows, time.perf_counter() - began)
         else:
-            self.counts.found += 1
+            self.counts.reused += 1
         return TrainingOutcome(key, float(done["device_seconds"]))
 
     def predict(self, model: str, period: Period) -> None:
@@ -183,7 +183,7 @@ class BacktestCache:
 
     def monitor(self, model: str, since: Period, now: Period, labelled: int) -> list[Signal]:
         """What live monitoring would find in all that the model has predicted, with the labels known by now."""
-        from models.backtest.monitor import PastPredictions, asked_by
+        from models.backtest.monitor import PastPredictions, signals_of
 
         periods = [rows for rows in self._periods if since.first <= rows.first < now.stop]
         parts = [self.predictions(model, rows) for rows in periods]
@@ -191,8 +191,8 @@ class BacktestCache:
         watched, windows = self._watched(model), CachedWindows()
         for part in served.windows(self._spec.monitor.window):
             key = self._key_of_window(model, served.row[part], labelled, windows.key)
-            windows = windows.after(key, self._window(key, model, served, part, labelled, windows.found))
-        return asked_by(self._spec.name, now.end, windows.found, watched)
+            windows = windows.after(key, self._window(key, model, served, part, labelled, windows.reports))
+        return signals_of(self._spec.name, now.end, windows.reports, watched)
 
     def _key_of_window(self, model: str, row: Array, labelled: int, before: str) -> str:
         parts = {
@@ -273,11 +273,11 @@ class BacktestCache:
         """What a model predicts of some rows and what came true, in time order."""
         key = key_of({**self._predicted_by, "model": model, "rows": self._digest_of_period(model, rows)})
         path = self._use(self._folder / "predictions" / f"{key[:_NAME_CHARACTERS]}.npz")
-        found = _read_arrays(path)
-        if found is None:
-            found = self._predict(model, rows)
-            _write_arrays(path, found)
-        return CachedPredictions(key, found["target"], found["prediction"], found["row"])
+        arrays = _read_arrays(path)
+        if arrays is None:
+            arrays = self._predict(model, rows)
+            _write_arrays(path, arrays)
+        return CachedPredictions(key, arrays["target"], arrays["prediction"], arrays["row"])
 
     def score(self, model: str, period: Period, metric: Metric) -> Score:
         """The goal's metric of a model in a period."""
@@ -287,12 +287,12 @@ class BacktestCache:
         seed = self._spec.train.seed
         parts = {**self._scored_by, "predictions": predicted.key, "resamples": RESAMPLES, "seed": seed}
         path = self._use(self._folder / "scores" / f"{key_of(parts)[:_NAME_CHARACTERS]}.npz")
-        found = _read_arrays(path)
-        if found is None:
+        arrays = _read_arrays(path)
+        if arrays is None:
             made = score(metric, predicted.target, predicted.prediction, self.preparation(model), seed)
-            found = {"value": np.array(made.value), "drawn": made.drawn}
-            _write_arrays(path, found)
-        return Score(float(found["value"]), found["drawn"], len(predicted.target))
+            arrays = {"value": np.array(made.value), "drawn": made.drawn}
+            _write_arrays(path, arrays)
+        return Score(float(arrays["value"]), arrays["drawn"], len(predicted.target))
 
     def preparation(self, model: str) -> Preparation:
         """The preparation of a trained model."""
@@ -336,12 +336,12 @@ class BacktestCache:
     def _done(self, folder: Path) -> dict[str, Any] | None:
         """What `trained.json` says, while the model is the one that it names."""
         try:
-            found: dict[str, Any] = json.loads((folder / TRAINED_FILE).read_text())
-            whole = sha256(folder / MODEL_FILE) == found["model_sha256"]
+            document: dict[str, Any] = json.loads((folder / TRAINED_FILE).read_text())
+            whole = sha256(folder / MODEL_FILE) == document["model_sha256"]
         except (OSError, ValueError, KeyError):
             return None
         self._use(folder)
-        return found if whole else None
+        return document if whole else None
 
     def _make(self, folder: Path, key: str, begun: ReplayStart) -> dict[str, Any]:
         """Prepare, train and export, each from where a kill left it; `trained.json` comes last."""
@@ -433,8 +433,8 @@ def _read_arrays(path: Path) -> dict[str, Any] | None:
     import numpy as np
 
     try:
-        with np.load(path, allow_pickle=False) as found:
-            return dict(found)
+        with np.load(path, allow_pickle=False) as arrays:
+            return dict(arrays)
     except (OSError, ValueError, zipfile.BadZipFile):
         return None
 

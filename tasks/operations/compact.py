@@ -37,7 +37,7 @@ PAUSE_S = 5.0
 HOUR_S = 3600
 NICE = 10
 ASK_AGAIN_S = 60.0
-SAID_AGAIN_S = 600.0
+SHOW_AGAIN_S = 600.0
 TROUBLE = (LooplineError, OSError, ValueError, TypeError, KeyError, NotImplementedError)
 """Arrow's errors are some of these. What could not be moved stays where it is; the other projects go on."""
 
@@ -53,8 +53,8 @@ class CompactionResult:
     forgotten: int = 0
 
     def __str__(self) -> str:
-        told = {"rows moved": self.moved, "parts merged": self.merged, "rows forgotten": self.forgotten}
-        return ", ".join(f"{count} {what}" for what, count in told.items() if count)
+        counts = {"rows moved": self.moved, "parts merged": self.merged, "rows forgotten": self.forgotten}
+        return ", ".join(f"{count} {what}" for what, count in counts.items() if count)
 
 
 @dataclass
@@ -63,7 +63,7 @@ class Compactor:
 
     workspace: Workspace
     _cuts: dict[str, int] = field(default_factory=dict)
-    _said: dict[str, tuple[str, float]] = field(default_factory=dict)
+    _messages: dict[str, tuple[str, float]] = field(default_factory=dict)
     _hour: int = -1
 
     def once(self, now: float | None = None) -> CompactionResult:
@@ -112,23 +112,23 @@ class Compactor:
 
     def _say(self, where: str, error: Exception) -> None:
         """The same trouble is said once in ten minutes, not at every pass."""
-        text, when = self._said.get(where, ("", float("-inf")))
-        if text != str(error) or time.monotonic() - when > SAID_AGAIN_S:
-            self._said[where] = str(error), time.monotonic()
+        text, when = self._messages.get(where, ("", float("-inf")))
+        if text != str(error) or time.monotonic() - when > SHOW_AGAIN_S:
+            self._messages[where] = str(error), time.monotonic()
             _log.error("%s: %s", where, error)
 
 
 def specs(workspace: Workspace) -> list[Spec]:
     """The spec of every project: as it is under `projects/`, else as it was with its newest version in the cache."""
-    found: dict[str, Spec] = {}
+    specs: dict[str, Spec] = {}
     for project in workspace.projects():
         with contextlib.suppress(LooplineError, OSError):
             own = read_spec(project.spec_path, (), project.shown_spec)
-            found[own.name] = own
+            specs[own.name] = own
     for state in sorted((workspace.state / "projects").glob("*/")):
-        if state.name not in found and (spec := _served_spec(workspace, state.name)) is not None:
-            found[state.name] = spec
-    return list(found.values())
+        if state.name not in specs and (spec := _served_spec(workspace, state.name)) is not None:
+            specs[state.name] = spec
+    return list(specs.values())
 
 
 def _served_spec(workspace: Workspace, name: str) -> Spec | None:
@@ -155,7 +155,7 @@ def run(workspace: Workspace, stop: StopRequest, pause_s: float = PAUSE_S, *, be
         pause_s: Between two passes.
         beside: Beside a server: leaves all to the platform's compactor while there is a platform, and the events to it.
     """
-    compactor, asked = Compactor(workspace), float("-inf")
+    compactor, asked_at = Compactor(workspace), float("-inf")
     while not stop.is_set():
         if not (beside and supervisor(workspace)):
             done = compactor.once()
@@ -163,8 +163,8 @@ def run(workspace: Workspace, stop: StopRequest, pause_s: float = PAUSE_S, *, be
                 _log.info("%s", done)
         if not beside:
             _deliver(workspace)
-            if time.monotonic() - asked >= ASK_AGAIN_S:
-                asked = time.monotonic()
+            if time.monotonic() - asked_at >= ASK_AGAIN_S:
+                asked_at = time.monotonic()
                 _ask_again(workspace)
         stop.wait(pause_s)
 
@@ -192,17 +192,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tasks.operations.compact", description=__doc__)
     parser.add_argument("root", type=Path, help="The workspace.")
     parser.add_argument("--beside", action="store_true", help="Beside a server that started it, and ends with it.")
-    given = parser.parse_args()
-    if given.beside:
+    args = parser.parse_args()
+    if args.beside:
         json_lines.to_stderr()
     else:
         logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-    workspace, stop = Workspace(given.root.resolve()), StopRequest()
+    workspace, stop = Workspace(args.root.resolve()), StopRequest()
     stores.configure(workspace)
     stop.on(signal.SIGTERM, signal.SIGINT)
-    if given.beside:
+    if args.beside:
         os.nice(NICE)  # answering goes first
-    run(workspace, stop, beside=given.beside)
+    run(workspace, stop, beside=args.beside)
 
 
 if __name__ == "__main__":

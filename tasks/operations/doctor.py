@@ -191,9 +191,9 @@ def _platform(workspace: Workspace) -> Finding:
     """The services of `loopline up`: each of them where it is up, who has their ports where it is not."""
     if supervisor(workspace):
         bad = [one for one in services_of(workspace) if one.state in ("failed", "backing off", "stopped", "unknown")]
-        told = "; ".join(f"{one.name} is {one.state} ({one.detail or 'no reason known'})" for one in bad)
+        states = "; ".join(f"{one.name} is {one.state} ({one.detail or 'no reason known'})" for one in bad)
         logs = f"see {workspace.platform / 'logs'}; `loopline up` starts what was given up"
-        return Finding(what="platform", state="warn" if bad else "ok", detail=told or "up", cure=logs if bad else "")
+        return Finding(what="platform", state="warn" if bad else "ok", detail=states or "up", cure=logs if bad else "")
     left = list(marked(workspace))
     if left:
         return Finding(
@@ -232,9 +232,9 @@ def _specs(workspace: Workspace) -> Finding:
 def _set_aside(workspace: Workspace) -> Finding:
     """Damaged files of the logs of predictions and labels, kept for a person when an empty part took their place."""
     projects = workspace.state / "projects"
-    found = sorted([*projects.rglob(f"{DAMAGED}/*.parquet"), *projects.rglob(f"*{segments.DAMAGED}")])
-    if not found:
+    files = sorted([*projects.rglob(f"{DAMAGED}/*.parquet"), *projects.rglob(f"*{segments.DAMAGED}")])
+    if not files:
         return Finding(what="logs", state="ok", detail="no damaged file was set aside")
-    named = ", ".join(str(path) for path in found[:SHOWN])
+    named = ", ".join(str(path) for path in files[:SHOWN])
     cure = "put their rows back with `loopline label`, or delete them: nothing reads them any more"
-    return Finding(what="logs", state="warn", detail=f"{len(found)} damaged files were set aside: {named}", cure=cure)
+    return Finding(what="logs", state="warn", detail=f"{len(files)} damaged files were set aside: {named}", cure=cure)

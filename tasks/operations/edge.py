@@ -43,8 +43,8 @@ def export_edge(workspace: Workspace, model: str, to: Path, wanted: str = "champ
     except OSError as error:
         raise StoreError(f"{to}: no folder can be made there ({error.strerror}): name another") from error
     size = (to / MODEL).stat().st_size
-    told = {"folder": str(to), "version": cached.number, "files": list(FILES), "sha256": hashed, "size_bytes": size}
-    return {**told, "note": cached.note}
+    summary = {"folder": str(to), "version": cached.number, "files": list(FILES), "sha256": hashed, "size_bytes": size}
+    return {**summary, "note": cached.note}
 
 
 def _refuse_strangers(to: Path) -> None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def accept(
-    project: Project, spec: Spec, rows: pa.Table, *, by: str, id_column: str = "id", told_as: str = "labels"
+    project: Project, spec: Spec, rows: pa.Table, *, by: str, id_column: str = "id", display_name: str = "labels"
 ) -> dict[str, int]:
     """Take labels in: all of them, durably, or none. What the command line and an HTTP endpoint both call.
 
@@ -33,7 +33,7 @@ def accept(
         rows: A column of ids, one called like the target or `label`; others are passed over, empty labels too.
         by: Who gives them.
         id_column: The column of ids.
-        told_as: What messages call the rows.
+        display_name: What messages call the rows.
 
     Raises:
         DataError: A label is no class or number, an id is missing, or has two labels; nothing was taken in.
@@ -48,12 +48,12 @@ def accept(
     import pyarrow as pa
 
     state, now = project.state(spec.name), datetime.fromtimestamp(time.time(), UTC)
-    table = checked_labels(rows, id_column, _preparation(project, spec), told_as)
+    table = checked_labels(rows, id_column, _preparation(project, spec), display_name)
     moments = pa.array([now] * table.num_rows, pa.timestamp("us", tz="UTC"))
-    given = table.append_column("at", moments).append_column("by", pa.array([by] * table.num_rows, pa.string()))
+    labels = table.append_column("at", moments).append_column("by", pa.array([by] * table.num_rows, pa.string()))
     with moving(state, PATIENCE_S):  # no correction may come between the look at what is known and what is added
         move_held(state)  # what came over HTTP came before
-        return {**take_in(state, given), "empty": rows.num_rows - table.num_rows}
+        return {**take_in(state, labels), "empty": rows.num_rows - table.num_rows}
 
 
 def accept_file(project: Project, spec: Spec, path: Path, *, by: str, id_column: str = "id") -> dict[str, int]:
@@ -64,7 +64,7 @@ def accept_file(project: Project, spec: Spec, path: Path, *, by: str, id_column:
     tables = list(row_batches(files, {}, 1 << 20))
     if not tables:
         return dict.fromkeys(("taken", "corrected", "repeated", "waiting", "empty"), 0)
-    return accept(project, spec, concatenated(tables), by=by, id_column=id_column, told_as=str(path))
+    return accept(project, spec, concatenated(tables), by=by, id_column=id_column, display_name=str(path))
 
 
 def forget(project: Project, spec: Spec, ids: Sequence[str], *, by: str) -> int:

@@ -27,8 +27,7 @@ from models.monitoring.windowing import OpenWindow, WindowingRules, fill
 from models.pipeline.keys import canonical, key_of
 from models.project_spec.blocks import Spec
 from tasks.host.workspace import Project
-from tasks.mlflow import registry_reader as registry_view
-from tasks.mlflow import watched_versions
+from tasks.mlflow import registry_reader, watched_versions
 from tasks.mlflow.watched_versions import VersionFacts
 from tasks.prefect import events
 from tasks.state import predictions
@@ -61,7 +60,7 @@ def look(project: Project, spec: Spec, now: float | None = None) -> MonitoringRe
     folder = state / FOLDER
     move(state)  # what servers wrote down and no compactor has taken yet
     with opened(folder) as store:
-        champion = registry_view.aliased(spec.name)
+        champion = registry_reader.aliased(spec.name)
         looking = _MonitoringRun(project, spec, state, store, champion.number if champion else None)
         looking.count_predictions()
         looking.count_labels()
@@ -120,8 +119,9 @@ class _MonitoringRun:
                 is_gone = pa.array(np.isin(keys_of(rows.column("id")), gone))
                 table = rows.filter(pc.and_not(rows.column(predictions.LABEL).is_valid(), is_gone))
                 keys, labels = keys_of(table.column("id")), table.column(predictions.LABEL)
-                found = self._give(keys, labels)
-                waits = ~found & sampled(keys, self._spec.monitor.window)  # the rest was predicted, and not kept
+                has_prediction = self._give(keys, labels)
+                # A sample holds the predictions: a label outside of it waits for nothing.
+                waits = ~has_prediction & sampled(keys, self._spec.monitor.window)
                 self._store.wait(keys[waits], labels.filter(pa.array(waits)).to_pylist())
             self._store.set_place("labels", end)
 
@@ -133,22 +133,22 @@ class _MonitoringRun:
                 changed = self._store.changed(version)
                 if not changed:
                     continue
-                past = {one.id: one for one in self._store.found(version)}
+                past = {one.id: one for one in self._store.reports(version)}
                 watched = self._watched(version)
                 for first in changed:
                     if watched is None:
                         continue
                     window = self._store.window(version, first)
                     before = [one for one in past.values() if _first(one) < first]
-                    found = assess(_predicted(window, watched.metric), watched, before)
-                    past[found.id] = found
-                    self._store.save_found(version, first, found)
+                    report = assess(_predicted(window, watched.metric), watched, before)
+                    past[report.id] = report
+                    self._store.save_report(version, first, report)
 
     def findings(self, at: float) -> MonitoringReport:
         """All that is known now."""
-        found = {version: self._store.found(version) for version in self._store.versions()}
-        others = [window for version in found if version != self._champion for window in found[version]]
-        windows = [*others[-SHOWN_OF_OTHERS:], *found.get(self._champion or "", [])]
+        reports = {version: self._store.reports(version) for version in self._store.versions()}
+        others = [window for version in reports if version != self._champion for window in reports[version]]
+        windows = [*others[-SHOWN_OF_OTHERS:], *reports.get(self._champion or "", [])]
         watched = self._watched(self._champion) if self._champion else None
         return sum_up(
             self._spec.name,
@@ -157,7 +157,7 @@ class _MonitoringRun:
             watched,
             num_predictions=self._store.num_predictions(),
             num_labels=self._store.num_forgotten_labels()
-            + sum(window.num_labels for each in found.values() for window in each),
+            + sum(window.num_labels for each in reports.values() for window in each),
             num_unknown_labels=self._store.num_waiting(),
             notes=self.notes,
         )
@@ -173,13 +173,13 @@ class _MonitoringRun:
 
     def _log_metrics(self, version: str, findings: MonitoringReport) -> None:
         batches: dict[int, tuple[float, dict[str, float]]] = {}
-        told = {}
-        for first, window, known in self._store.untold(version):
+        texts = {}
+        for first, window, known in self._store.unlogged(version):
             metrics = metrics_of(window, findings.metric or "metric")
             text = key_of(metrics)
             if text != known:
                 batches[first // max(1, window.num_predictions)] = window.end, metrics
-                told[first] = text
+                texts[first] = text
         if not batches or self._facts_of(version).preparation is None:
             return
         try:
@@ -188,8 +188,8 @@ class _MonitoringRun:
             self.notes.append(f"MLflow is told at the next look: {error}")
             return
         with self._store.transaction():
-            for first, text in told.items():
-                self._store.set_told(version, first, text)
+            for first, text in texts.items():
+                self._store.set_logged(version, first, text)
 
     def _count(self, version: str, rows: pa.Table) -> None:
         if not rows.num_rows:
@@ -211,21 +211,21 @@ class _MonitoringRun:
 
     def _give(self, keys: Keys, labels: pa.ChunkedArray) -> NDArray[np.bool_]:
         """Put labels to their predictions; which of them found one."""
-        found = np.zeros(len(keys), dtype=bool)
+        has_prediction = np.zeros(len(keys), dtype=bool)
         values: dict[str, NDArray[np.float64]] = {}
         strange = 0
         for version, first, examples in self._store.with_examples():
             if version not in values:
                 preparation = self._facts_of(version).preparation
                 values[version] = label_values(labels, preparation.target.classes if preparation else None)
-            told, here = examples.with_labels(keys, values[version])
+            labelled, here = examples.with_labels(keys, values[version])
             if here.any():
-                self._store.save_examples(version, first, told)
+                self._store.save_examples(version, first, labelled)
                 strange += int(np.isnan(values[version][here]).sum())
-            found |= here
+            has_prediction |= here
         if strange:
             self.notes.append(f"{strange} of the new labels are no class or number of the model: they do not count")
-        return found
+        return has_prediction
 
     def _columns(self, versions: Sequence[str]) -> list[str]:
         references = [self._facts_of(version).reference for version in versions]
@@ -253,14 +253,14 @@ class _MonitoringRun:
 
     def _facts_of(self, version: str) -> VersionFacts:
         if version not in self._facts:
-            kept = self._state / FOLDER / "versions"
-            found = watched_versions.facts(self._project.workspace, self._spec.name, version, kept)
-            if found.reference is not None:
-                found = replace(found, reference=found.reference.without(self._spec.serve.log.redact))
-            self._facts[version] = found
-            if found.preparation is None:
+            folder = self._state / FOLDER / "versions"
+            facts = watched_versions.facts(self._project.workspace, self._spec.name, version, folder)
+            if facts.reference is not None:
+                facts = replace(facts, reference=facts.reference.without(self._spec.serve.log.redact))
+            self._facts[version] = facts
+            if facts.preparation is None:
                 self.notes.append(f"version {version} is not in the registry: its predictions are counted, not judged")
-            elif found.reference is None:
+            elif facts.reference is None:
                 self.notes.append(
                     f"version {version} was registered before there were references: only labels tell how it does"
                 )
@@ -282,7 +282,7 @@ def metrics_of(window: WindowReport, metric: str) -> dict[str, float]:
     """What MLflow is told of a window: `monitor_` and a name."""
     name = "".join(character if character.isalnum() else "_" for character in metric)
     realised = window.realised
-    found: dict[str, float | None] = {
+    metrics: dict[str, float | None] = {
         "monitor_predictions": window.num_predictions,
         "monitor_labels": window.num_labels,
         f"monitor_{name}": realised.value if realised else None,
@@ -293,7 +293,7 @@ def metrics_of(window: WindowReport, metric: str) -> dict[str, float]:
         "monitor_drifted_features": sum(drift.level != "none" for drift in window.features),
         **{f"monitor_psi_{drift.name}": drift.psi for drift in window.predictions},
     }
-    return {key: float(value) for key, value in found.items() if value is not None}
+    return {key: float(value) for key, value in metrics.items() if value is not None}
 
 
 def _predicted(window: OpenWindow, metric: Metric) -> WindowPredictions:
@@ -322,18 +322,18 @@ def _first(window: WindowReport) -> int:
 def _withdrawn(log: PartLog, since: int, upto: int) -> Keys:
     """The ids of which a label was withdrawn meanwhile, and none was given again."""
     tables = log.scan(since, upto, ["id", predictions.LABEL], batch=1 << 18)
-    found = [table.column("id").filter(table.column(predictions.LABEL).is_null()) for table in tables]
-    ids = pa.chunked_array([chunk for column in found for chunk in column.chunks], pa.string())
+    columns = [table.column("id").filter(table.column(predictions.LABEL).is_null()) for table in tables]
+    ids = pa.chunked_array([chunk for column in columns for chunk in column.chunks], pa.string())
     if len(ids):
         ids = ids.filter(predictions.latest_labels(log, ids, upto).column(predictions.LABEL).is_null())
     return keys_of(ids)
 
 
 def _versions(tables: Iterator[pa.Table]) -> list[str]:
-    found: dict[str, None] = {}
+    versions: dict[str, None] = {}
     for table in tables:
-        found.update(dict.fromkeys(pc.unique(table.column("version")).drop_null().to_pylist()))
-    return list(found)
+        versions.update(dict.fromkeys(pc.unique(table.column("version")).drop_null().to_pylist()))
+    return list(versions)
 
 
 def _write_page(path: Path, findings: MonitoringReport, spec: Spec) -> None:

@@ -31,7 +31,7 @@ from tasks.host.workspace import Project, Workspace
 from tasks.loop import decisions
 from tasks.loop.history import is_running, newest_loops, read_book
 from tasks.loop.ledger import StepCache
-from tasks.mlflow import registry_history as registry_story
+from tasks.mlflow import registry_history
 from tasks.mlflow.registry_history import RegistryHistory
 from tasks.platform import open_signals
 from tasks.platform.report_pages import known_pages
@@ -54,20 +54,20 @@ def overview(workspace: Workspace, chosen: Sequence[Project] | None = None, now:
     Cost: 0.1 s a project, whatever its history; 10,000 loops add the listing of their records.
     """
     now = time.time() if now is None else now
-    told = [project_facts(project, now) for project in (known_projects(workspace) if chosen is None else chosen)]
+    projects = [project_facts(project, now) for project in (known_projects(workspace) if chosen is None else chosen)]
     usage = shutil.disk_usage(workspace.state if workspace.state.exists() else workspace.root)
     disk = facts.DiskUsage(free_bytes=usage.free, total_bytes=usage.total)
-    services = {found.name: _service(found) for found in services_of(workspace)}
+    services = {state.name: _service(state) for state in services_of(workspace)}
     sizes = measured(workspace)
     return facts.Overview(
         workspace=str(workspace.root),
         at=now,
-        light=workspace_light(told, services, disk),
+        light=workspace_light(projects, services, disk),
         services=services,
         disk=disk,
         stores=[facts.StoreUsage(name=name, size_bytes=size) for name, size in sizes.stores.items()],
         sized=sizes.at,
-        projects=told,
+        projects=projects,
     )
 
 
@@ -76,14 +76,14 @@ def known_projects(workspace: Workspace) -> list[Project]:
     return [*workspace.projects(), *workspace.elsewhere().values()]
 
 
-def _service(found: ServiceState) -> facts.ServiceSummary:
-    return facts.ServiceSummary(state=found.state, url=found.url, restarts=found.restarts, detail=found.detail)
+def _service(state: ServiceState) -> facts.ServiceSummary:
+    return facts.ServiceSummary(state=state.state, url=state.url, restarts=state.restarts, detail=state.detail)
 
 
 def project_named(workspace: Workspace, name: str) -> Project | None:
     """The known project whose spec has that name; the name is compared, never made into a path."""
-    found = sorted(known_projects(workspace), key=lambda project: project.folder.name != name)
-    return next((project for project in found if name_of(project) == name), None)
+    matches = sorted(known_projects(workspace), key=lambda project: project.folder.name != name)
+    return next((project for project in matches if name_of(project) == name), None)
 
 
 def name_of(project: Project) -> str:
@@ -97,10 +97,10 @@ def name_of(project: Project) -> str:
 def project_facts(project: Project, now: float) -> facts.ProjectFacts:
     """All that is known of a project, its light on top; what cannot be read is said, not raised."""
     try:
-        told = _facts(project, _spec(project), now)
+        result = _facts(project, _spec(project), now)
     except LooplineError as error:
-        told = facts.ProjectFacts(name=project.folder.name, folder=str(project.folder), error=str(error))
-    return told.model_copy(update={"light": light(told)})
+        result = facts.ProjectFacts(name=project.folder.name, folder=str(project.folder), error=str(error))
+    return result.model_copy(update={"light": light(result)})
 
 
 def _spec(project: Project) -> Spec:
@@ -122,7 +122,7 @@ def _facts(project: Project, spec: Spec, now: float) -> facts.ProjectFacts:
     owed = [item.step for item in planned if item.state != "done"]
     records = {item.step: item.record for item in planned if item.record and item.state == "done"}
     history = list(itertools.islice(ledger.records.newest("promote"), MOST_LOOPS))
-    told = registry_story.story(spec.name)
+    registry_facts = registry_history.story(spec.name)
     book = read_book(ledger.state) or {}
     made = decisions.newest(ledger.state)
     loops = newest_loops(ledger.state)[:MOST_LOOPS]
@@ -130,10 +130,10 @@ def _facts(project: Project, spec: Spec, now: float) -> facts.ProjectFacts:
         name=spec.name,
         folder=str(project.folder),
         description=spec.description,
-        champion=_standing(told, "champion"),
-        challenger=_standing(told, "challenger"),
-        previous=previous.number if (previous := told.versions.get("previous")) else None,
-        moves=told.moves,
+        champion=_standing(registry_facts, "champion"),
+        challenger=_standing(registry_facts, "challenger"),
+        previous=previous.number if (previous := registry_facts.versions.get("previous")) else None,
+        moves=registry_facts.moves,
         loop=_loop(ledger.state, book, owed, history),
         history=_history(loops, history),
         owed=owed,
@@ -173,8 +173,8 @@ def _backtest(state: Path) -> str:
     return str(next(iter(advice.get("words", [])), ""))
 
 
-def _standing(told: RegistryHistory, alias: str) -> facts.VersionSummary | None:
-    version = told.versions.get(alias)
+def _standing(history: RegistryHistory, alias: str) -> facts.VersionSummary | None:
+    version = history.versions.get(alias)
     if version is None:
         return None
     tags = version.tags
@@ -184,7 +184,7 @@ def _standing(told: RegistryHistory, alias: str) -> facts.VersionSummary | None:
         metric=tags.get("loopline.metric", ""),
         dataset=tags.get("loopline.dataset", ""),
         code=tags.get("loopline.code", ""),
-        verdict=told.verdicts.get(version.number),
+        verdict=history.verdicts.get(version.number),
     )
 
 
@@ -216,8 +216,8 @@ def _data(ledger: StepCache, book: dict[str, Any], records: dict[str, StepRecord
 
     ingest, version = of("ingest"), of("version")
     checks = [record for step in ("validate-raw", "validate-prepared") if (record := of(step))]
-    found = {str(check.result.get("status", "")) for check in checks}
-    status = next((status for status in STATUSES if status in found), "")
+    statuses = {str(check.result.get("status", "")) for check in checks}
+    status = next((status for status in STATUSES if status in statuses), "")
     reports = [read_json(_report(ledger, check)) for check in checks]
     for stage in ("raw", "prepared") if book.get("state") in ("failed", "rejected") else ():
         report = read_json(ledger.state / "quarantine" / str(book.get("loop_id")) / stage / "report.json")
@@ -243,12 +243,12 @@ def _search(ledger: StepCache, records: dict[str, StepRecord], spec: Spec) -> fa
     record = records.get("search") or ledger.records.latest("search")
     if record is None or not spec.search.trials:
         return facts.SearchSummary()
-    found = record.result
+    result = record.result
     return facts.SearchSummary(
-        study=str(found.get("study", "")),
-        trials=int(found.get("trials", 0)),
-        value=found.get("best_value"),
-        params=found.get("params", {}),
+        study=str(result.get("study", "")),
+        trials=int(result.get("trials", 0)),
+        value=result.get("best_value"),
+        params=result.get("params", {}),
     )
 
 
@@ -274,7 +274,7 @@ def _waiting(made: list[Decision], timeout_s: float, now: float) -> facts.Pendin
 def _history(loops: list[PastLoop], verdicts: list[StepRecord]) -> list[facts.FinishedLoop]:
     """The loops as they ended, each with its verdict; of loops from before their ends were kept, the verdicts alone."""
     by_loop = {record.loop_id: record for record in verdicts}
-    told = [
+    past = [
         facts.FinishedLoop(
             loop_id=loop.loop_id,
             ended=loop.ended,
@@ -287,8 +287,8 @@ def _history(loops: list[PastLoop], verdicts: list[StepRecord]) -> list[facts.Fi
         for loop in loops
     ]
     known = {loop.loop_id for loop in loops}
-    told += [_ended(record) for record in verdicts if record.loop_id not in known]
-    return sorted(told, key=lambda ended: ended.ended, reverse=True)[:MOST_LOOPS]
+    past += [_ended(record) for record in verdicts if record.loop_id not in known]
+    return sorted(past, key=lambda ended: ended.ended, reverse=True)[:MOST_LOOPS]
 
 
 def _verdict(record: StepRecord | None) -> dict[str, str]:

@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 
 OUTPUT = ".predictions.parquet"
 MADE_BY = b"loopline.work"
-KEPT_DAYS = 30.0
+KEEP_DAYS = 30.0
 _FORMAT = 1
-_TOLD = ("rows", "version", "work")
+_SUMMARY_KEYS = ("rows", "version", "work")
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class PredictionUnit:
     key: str
 
     @property
-    def told_as(self) -> str:
+    def display_name(self) -> str:
         """How errors name it."""
         return str(self.files[0]) if len(self.files) == 1 else f"{self.files[0].parent} ({len(self.files)} files)"
 
@@ -131,20 +131,20 @@ def predict(
     work = _work(project, spec, cached, files, id_column)
     busy = f"{source}: another process predicts it at this moment: wait for it, or end it"
     with storing(work.folder), held(work.folder / ".lock", lambda: busy):
-        told = _done_before(work, out)
-        report.step("predict", "done" if told else "run")
-        told = told or _carry_out(work, out, report)
+        summary = _done_before(work, out)
+        report.step("predict", "done" if summary else "run")
+        summary = summary or _carry_out(work, out, report)
     seconds = round(time.perf_counter() - began, 3)
-    if told.pop("new"):
-        report.step("predict", "ok", f"{told['rows']:,} rows in {seconds:.1f} s")
+    if summary.pop("new"):
+        report.step("predict", "ok", f"{summary['rows']:,} rows in {seconds:.1f} s")
     notes = [*([cached.note] if cached.note else []), *work.notes]
-    return {**told, "out": str(out), "seconds": seconds, "notes": notes}
+    return {**summary, "out": str(out), "seconds": seconds, "notes": notes}
 
 
 def forget_old(state: Path) -> None:
     """Remove the parts of work that nobody went on with."""
     for folder in (state / "batch").glob("*/"):
-        if not (folder / "done.json").exists() and time.time() - folder.stat().st_mtime > KEPT_DAYS * 86400:
+        if not (folder / "done.json").exists() and time.time() - folder.stat().st_mtime > KEEP_DAYS * 86400:
             shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -167,7 +167,9 @@ def _work(project: Project, spec: Spec, cached: CachedModel, files: list[Path], 
         unit = PredictionUnit(group, key_of({**same, "files": [hashes.of(path) for path in group]}))
         known = units.setdefault(unit.key, unit)
         if known is not unit:
-            work.notes.append(f"{unit.told_as} has the same content as {known.told_as}: it was predicted once")
+            work.notes.append(
+                f"{unit.display_name} has the same content as {known.display_name}: it was predicted once"
+            )
     hashes.save()
     work.units = list(units.values())
     return work
@@ -177,7 +179,7 @@ def _done_before(work: PredictionJob, out: Path) -> dict[str, Any]:
     """What was told when this very output was written; empty if it is not there as it was."""
     done = read_json(work.folder / "done.json")
     there = bool(done) and out.is_file() and sha256(out) == done["sha256"]
-    return {**{name: done[name] for name in _TOLD}, "logged": 0, "new": False} if there else {}
+    return {**{name: done[name] for name in _SUMMARY_KEYS}, "logged": 0, "new": False} if there else {}
 
 
 def _carry_out(work: PredictionJob, out: Path, report: Reporter) -> dict[str, Any]:
@@ -185,11 +187,11 @@ def _carry_out(work: PredictionJob, out: Path, report: Reporter) -> dict[str, An
     logged = _log(work, parts)
     _assemble(work, parts, out)
     rows = sum(part.rows for part in parts)
-    told = dict(zip(_TOLD, (rows, work.version.number, work.key), strict=True))
-    write_json(work.folder / "done.json", {**told, "sha256": sha256(out)})
+    document = dict(zip(_SUMMARY_KEYS, (rows, work.version.number, work.key), strict=True))
+    write_json(work.folder / "done.json", {**document, "sha256": sha256(out)})
     for part in parts:
         work.part(part.number).unlink()
-    return {**told, "logged": logged, "new": True}
+    return {**document, "logged": logged, "new": True}
 
 
 def _make_parts(work: PredictionJob, report: Reporter) -> list[PredictionPart]:
@@ -203,17 +205,17 @@ def _make_parts(work: PredictionJob, report: Reporter) -> list[PredictionPart]:
     total = sum(count_rows(path) for unit in work.units for path in unit.files)
     parts: list[PredictionPart] = []
     seen, done = SortedHashSet(), 0
-    for unit, place, before, given, feed in _examples(work, reading):
-        ids = _ids(work, unit, given, before, seen)
-        part = PredictionPart(len(parts), unit, place, given.num_rows)
+    for unit, place, before, rows, feed in _examples(work, reading):
+        ids = _ids(work, unit, rows, before, seen)
+        part = PredictionPart(len(parts), unit, place, rows.num_rows)
         if not work.part(part.number).exists():
-            _write_part(work, part, _scored(work, scorer, given, feed, ids))
+            _write_part(work, part, _scored(work, scorer, rows, feed, ids))
         parts.append(part)
         done += part.rows
         report.progress("predict", done, max(total, done), "rows")
     work.notes += reading.notes
     if not parts:
-        raise DataError(f"{work.units[0].told_as}: no rows to predict: expected some under the header")
+        raise DataError(f"{work.units[0].display_name}: no rows to predict: expected some under the header")
     return parts
 
 
@@ -248,17 +250,17 @@ def _examples(
 
     for unit in work.units:
         before = 0
-        for place, (given, feed) in enumerate(examples(reading, unit.files, unit.told_as)):
-            yield unit, place, before, given, feed
-            before += given.num_rows
+        for place, (rows, feed) in enumerate(examples(reading, unit.files, unit.display_name)):
+            yield unit, place, before, rows, feed
+            before += rows.num_rows
 
 
-def _ids(work: PredictionJob, unit: PredictionUnit, given: pa.Table, before: int, seen: Any) -> Any:
-    from models.data.row_ids import given_ids, row_ids
+def _ids(work: PredictionJob, unit: PredictionUnit, rows: pa.Table, before: int, seen: Any) -> Any:
+    from models.data.row_ids import own_ids, row_ids
 
     if work.id_column:
-        return given_ids(given.column(work.id_column), seen, before + 1, f"{unit.told_as}", work.id_column)
-    return row_ids(unit.key, _begun(work, unit), before, given.num_rows)
+        return own_ids(rows.column(work.id_column), seen, before + 1, f"{unit.display_name}", work.id_column)
+    return row_ids(unit.key, _begun(work, unit), before, rows.num_rows)
 
 
 def _begun(work: PredictionJob, unit: PredictionUnit) -> int:
@@ -271,10 +273,10 @@ def _begun(work: PredictionJob, unit: PredictionUnit) -> int:
     return int(known["began_ms"])
 
 
-def _scored(work: PredictionJob, scorer: Any, given: pa.Table, feed: Feed | None, ids: Any) -> pa.Table:
+def _scored(work: PredictionJob, scorer: Any, rows: pa.Table, feed: Feed | None, ids: Any) -> pa.Table:
     from models.inference.batch import part_of
 
-    return part_of(scorer, given, feed, ids, work.version.number, datetime.now(UTC), work.spec.data)
+    return part_of(scorer, rows, feed, ids, work.version.number, datetime.now(UTC), work.spec.data)
 
 
 def _write_part(work: PredictionJob, part: PredictionPart, table: pa.Table) -> None:

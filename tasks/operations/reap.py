@@ -140,8 +140,8 @@ def _task_runs(workspace: Workspace) -> Iterator[str]:
 
 def _of_the_dead(folder: Path) -> dict[Path, dict[str, Any]]:
     """Notes of processes that are gone; one of another host that keeps no loop may be about to begin one."""
-    found = {path: read_json(path) for path in folder.glob("*.json")}
-    return {path: process for path, process in found.items() if process and _is_over(path, process)}
+    notes = {path: read_json(path) for path in folder.glob("*.json")}
+    return {path: process for path, process in notes.items() if process and _is_over(path, process)}
 
 
 def _is_over(note: Path, process: dict[str, Any]) -> bool:
@@ -171,9 +171,9 @@ def _half_written(state: Path) -> Iterator[str]:
     book: dict[str, Any] = read_book(state) or {}
     of_loops = [state / "work", state / "records", *([Path(book["folder"]) / "data"] if "folder" in book else [])]
     logs = [state / "predictions", state / "labels", *(segments_folder(state, kind) for kind in KINDS)]
-    found = {path for folder in of_loops for path in folder.rglob(".*.tmp")}
-    found |= {path for path in state.rglob(".*.tmp") if _is_left(path, path.parent not in logs)}
-    for path in sorted(found):
+    files = {path for folder in of_loops for path in folder.rglob(".*.tmp")}
+    files |= {path for path in state.rglob(".*.tmp") if _is_left(path, path.parent not in logs)}
+    for path in sorted(files):
         shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
         yield f"{path.name}: half-written; removed"
 

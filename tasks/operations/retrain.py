@@ -6,7 +6,7 @@ import json
 import time
 from typing import Any
 
-from models.project_spec import references as refs
+from models.project_spec import references
 from models.project_spec.blocks import Spec
 from models.project_spec.reader import read_spec
 from models.triggers.overrides import overrides
@@ -14,7 +14,7 @@ from models.triggers.policy import decide
 from models.triggers.signal import Action, Decision, Kind, Signal
 from tasks.host.workspace import Project
 from tasks.loop import decisions, history
-from tasks.mlflow import registry_reader as registry_view
+from tasks.mlflow import registry_reader
 from tasks.prefect.events import DECISION_MADE, Event, send
 
 
@@ -27,7 +27,7 @@ def spec_of(project: Project) -> Spec:
     return read_spec(project.spec_path, (), project.shown_spec)
 
 
-def asked_by(kind: Kind, at: float, flow_run: str, reason: str = "") -> Signal:
+def run_signal(kind: Kind, at: float, flow_run: str, reason: str = "") -> Signal:
     """The signal that a run is which nobody sent a signal for: a schedule's, or a person's on Prefect's page."""
     words = {"person": "a person asked", "schedule": "the schedule says so"}
     return Signal(id=f"{kind}-{flow_run}", kind=kind, at=at, reason=reason or words.get(kind, kind))
@@ -52,7 +52,7 @@ def weigh(project: Project, signal: Signal, flow_run: str) -> Decision:
     if spec.retrain.min_new_labels:
         past = past.model_copy(update={"new_labels": past.new_labels + _new_rows(project, spec, now)})
     decision = decide(spec.retrain, signal, past, now).model_copy(update={"flow_run": flow_run})
-    return decision if signal.id in past.signals else _kept(project, spec.name, decision)
+    return decision if signal.id in past.signals else _recorded(project, spec.name, decision)
 
 
 def answered(project: Project, question: Decision, approved: bool, by: str, comment: str = "") -> Decision:
@@ -62,27 +62,31 @@ def answered(project: Project, question: Decision, approved: bool, by: str, comm
     before = decisions.of_flow_run(state, str(question.flow_run))
     if before is not None and before.action != "ask":
         return before
-    said = f"{'approved' if approved else 'refused'} by {by or 'a person'}" + (f": {comment}" if comment else "")
+    reason = f"{'approved' if approved else 'refused'} by {by or 'a person'}" + (f": {comment}" if comment else "")
     running = history.running(state)
     action: Action = "retrain" if approved and running is None else "wait"
-    reasons = [said, *([f"loop {running} runs now: one at a time"] if approved and running else []), *question.reasons]
+    reasons = [
+        reason,
+        *([f"loop {running} runs now: one at a time"] if approved and running else []),
+        *question.reasons,
+    ]
     answer = question.model_copy(update={"at": time.time(), "action": action, "reasons": reasons, "by": by or None})
-    return _kept(project, spec.name, answer)
+    return _recorded(project, spec.name, answer)
 
 
 def unanswered(project: Project, question: Decision, why: str) -> Decision:
     """A question that nobody will answer any more, so that it no longer keeps others waiting."""
     reasons = [f"nobody answered: {why}", *question.reasons]
     closed = question.model_copy(update={"at": time.time(), "action": "wait", "reasons": reasons, "until": None})
-    return _kept(project, spec_of(project).name, closed)
+    return _recorded(project, spec_of(project).name, closed)
 
 
 def open_question(project: Project) -> Decision | None:
     """The question of this project that waits for a person's word, if there is one."""
     spec = spec_of(project)
     asking = history.past(project, spec).asking
-    found = [made for made in decisions.read(project.state(spec.name)) if made.signal.id == asking]
-    return found[-1] if asking and found else None
+    questions = [made for made in decisions.read(project.state(spec.name)) if made.signal.id == asking]
+    return questions[-1] if asking and questions else None
 
 
 def loop_overrides(project: Project) -> tuple[list[str], list[str]]:
@@ -96,10 +100,10 @@ def loop_overrides(project: Project) -> tuple[list[str], list[str]]:
     spec = spec_of(project)
     settings = None
     if spec.retrain.search == "reuse":
-        champion = registry_view.aliased(spec.name)
+        champion = registry_reader.aliased(spec.name)
         known = champion.tags.get("loopline.params") if champion else None
         settings = json.loads(known) if known else None
-    return overrides(spec, settings), ["ingest"] if refs.is_own_code(spec.data.source) else []
+    return overrides(spec, settings), ["ingest"] if references.is_own_code(spec.data.source) else []
 
 
 def _new_rows(project: Project, spec: Spec, now: float) -> int:
@@ -110,7 +114,7 @@ def _new_rows(project: Project, spec: Spec, now: float) -> int:
     return max(0, grown.rows or 0) if grown is not None else 0
 
 
-def _kept(project: Project, name: str, decision: Decision) -> Decision:
+def _recorded(project: Project, name: str, decision: Decision) -> Decision:
     """Record and tell a decision; a loop has its id from here on, so that a run begun again goes on with it."""
     if decision.action == "retrain":
         from tasks.loop.loop import name_loop

@@ -18,7 +18,7 @@ from tasks.host.workspace import Project, Workspace
 MOST_COPIED_BYTES = 100 << 20
 README = """# {name}
 
-Data: `{source}`. {told}.
+Data: `{source}`. {target}.
 
     loopline run {name}
 
@@ -55,11 +55,11 @@ def make_project(workspace: Workspace, name: str, data: Path, target: str | None
     if is_text(data) and target:
         raise UsageError(f"--target: {data} is text, whose every character is predicted: leave it out")
     text = guess_text_spec(data, name, source) if is_text(data) else guess_spec(data, name, target, source)
-    told = f"Target: `{target}`" if target else "A language model of its characters"
+    target_line = f"Target: `{target}`" if target else "A language model of its characters"
     with replacing_folder(folder) as temporary:
         if copied:
             shutil.copyfile(data, temporary / data.name)
         write_text(temporary / SPEC_FILE, text)
-        write_text(temporary / "README.md", README.format(name=name, source=source, told=told))
+        write_text(temporary / "README.md", README.format(name=name, source=source, target=target_line))
         read_spec(temporary / SPEC_FILE, (), f"{folder / SPEC_FILE}")
     return Project(workspace, folder)

@@ -83,8 +83,8 @@ def _uncertain(
     of = 0
     for table in sized(_unlabelled(state, cached), PIECE):
         of += table.num_rows
-        found = table if best is None else concatenated([best, table])
-        best = found.take(thinned(uncertainty(_chances(found)), points(found))[: CANDIDATES * count])
+        candidates = table if best is None else concatenated([best, table])
+        best = candidates.take(thinned(uncertainty(_chances(candidates)), points(candidates))[: CANDIDATES * count])
     if best is None:
         raise _nothing(cached)
     return best, of, choose_uncertain(uncertainty(_chances(best)), points(best), count)
@@ -103,8 +103,8 @@ def _novel(
     of = 0
     for table in _unlabelled(state, cached):
         of += table.num_rows
-        found = table if pool is None else concatenated([pool, table])
-        pool = found.take(np.sort(np.argsort(hash_values(found.column("id"), "id"))[:POOL]))
+        rows = table if pool is None else concatenated([pool, table])
+        pool = rows.take(np.sort(np.argsort(hash_values(rows.column("id"), "id"))[:POOL]))
     if pool is None:
         raise _nothing(cached)
     known, values = _labelled(state, project, spec, preparation)

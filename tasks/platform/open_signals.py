@@ -29,8 +29,8 @@ _AGAIN = uuid.UUID("6c6f6f70-6c69-6e65-8000-61736b616765")
 
 def undecided(workspace: Workspace, project: str) -> list[Signal]:
     """The signals of a project that were asked and are in no decision yet, oldest first."""
-    found = [event for _, event in _open(workspace) if event.project == project]
-    signals = [Signal.model_validate(event.payload["signal"]) for event in found]
+    events = [event for _, event in _open(workspace) if event.project == project]
+    signals = [Signal.model_validate(event.payload["signal"]) for event in events]
     if not signals:
         return []
     decided = decisions.read(workspace.state / "projects" / project)

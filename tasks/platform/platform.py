@@ -13,8 +13,7 @@ from typing import Any
 
 from models.errors import StoreError, UsageError
 from models.files import write_text
-from tasks.host import ports, processes, stores
-from tasks.host import server_access as prefect_access
+from tasks.host import ports, processes, server_access, stores
 from tasks.host.locks import held
 from tasks.host.workspace import Workspace
 from tasks.loop.history import is_running, read_book
@@ -34,12 +33,12 @@ ANSWER_S = 2.0
 LEAST_FREE_BYTES = 2 << 30
 
 
-def start(workspace: Workspace, asked: dict[str, int]) -> list[str]:
+def start(workspace: Workspace, requested: dict[str, int]) -> list[str]:
     """Start what does not run yet; gives what there is to say. Whether it is healthy is for `healthy` to see.
 
     Args:
         workspace: Whose platform.
-        asked: Ports that a person wants, by service.
+        requested: Ports that a person wants, by service.
 
     Raises:
         UsageError: The platform is up with other ports than those asked for.
@@ -47,18 +46,18 @@ def start(workspace: Workspace, asked: dict[str, int]) -> list[str]:
     """
     with _alone(workspace):
         note = supervisor(workspace)
-        ours = [one for one in services.wanted(workspace) if one.name not in prefect_access.elsewhere(workspace)]
+        ours = [one for one in services.wanted(workspace) if one.name not in server_access.elsewhere(workspace)]
         if note:
-            _refuse_other_ports(workspace, asked)
+            _refuse_other_ports(workspace, requested)
             return _start_again(note, {service.name for service in ours})
         end(list(marked(workspace)))  # left by a killed supervisord
         _adopt(workspace)
         usual = {service.name: service.port for service in ours if service.port}
         memory = workspace.platform / "ports.json"
-        chosen, notes = ports.choose(memory, {k: v for k, v in usual.items() if not _serves(workspace, k)}, asked)
+        chosen, notes = ports.choose(memory, {k: v for k, v in usual.items() if not _serves(workspace, k)}, requested)
         if "prefect" in chosen:
             PrefectServer(workspace).want_port(chosen["prefect"])
-        prefect_access.make_secret(workspace)
+        server_access.make_secret(workspace)
         write_text(workspace.platform / FRESH, "")
         environ = {**processes.unmarked(os.environ), **stores.environment(workspace), **pool_environment(workspace)}
         supervision.start(workspace, workspace.platform, [service.name for service in ours], environ)
@@ -122,14 +121,16 @@ def stop(workspace: Workspace) -> bool:
 
 def flow_runs(workspace: Workspace) -> list[str]:
     """The flow runs in progress in the worker's care: loops by their id, others by Prefect's."""
-    found: dict[str, set[int]] = {}
+    flow_run_pids: dict[str, set[int]] = {}
     for process in marked(workspace, WORKER):
         with contextlib.suppress(Exception):
             run = process.environ().get(FLOW_RUN)
             if run:
-                found.setdefault(run, set()).add(process.pid)
+                flow_run_pids.setdefault(run, set()).add(process.pid)
     loops = {book["process"]["pid"]: book["loop_id"] for book in _running_books(workspace)}
-    return [next((loops[pid] for pid in pids if pid in loops), f"flow run {run}") for run, pids in found.items()]
+    return [
+        next((loops[pid] for pid in pids if pid in loops), f"flow run {run}") for run, pids in flow_run_pids.items()
+    ]
 
 
 def loops(workspace: Workspace) -> list[str]:
@@ -163,31 +164,31 @@ def _alone(workspace: Workspace) -> AbstractContextManager[None]:
     return held(workspace.locks / "platform.lock", lambda: busy, LOCK_TIMEOUT_S)
 
 
-def _refuse_other_ports(workspace: Workspace, asked: dict[str, int]) -> None:
+def _refuse_other_ports(workspace: Workspace, requested: dict[str, int]) -> None:
     now, usual = services.ports(workspace), {service.name: service.port for service in services.wanted(workspace)}
-    kept = [name for name, port in asked.items() if now.get(name) == port]
-    kept += [name for name, port in asked.items() if port == 0 and now.get(name) != usual.get(name)]
-    other = [f"{name}={now.get(name)}" for name in asked if name not in kept]
+    unchanged = [name for name, port in requested.items() if now.get(name) == port]
+    unchanged += [name for name, port in requested.items() if port == 0 and now.get(name) != usual.get(name)]
+    other = [f"{name}={now.get(name)}" for name in requested if name not in unchanged]
     if other:
         raise UsageError(f"the platform is up with {', '.join(other)}: `loopline down` first, then up with other ports")
 
 
 def _start_again(note: dict[str, Any], wanted: set[str]) -> list[str]:
     """Start the services that were given up or stopped."""
-    said = []
+    messages = []
     try:
         with supervision.asking(note["socket"]) as supervised:
-            found = supervised.getAllProcessInfo()
-            if {told["name"] for told in found} != wanted:
+            processes = supervised.getAllProcessInfo()
+            if {process["name"] for process in processes} != wanted:
                 raise UsageError("the platform is up with other services than are wanted now: `loopline down`, then up")
-            for told in found:
-                if told["statename"] in ("FATAL", "EXITED", "STOPPED"):
-                    supervision.start_service(supervised, told["name"])
-                    said.append(f"{told['name']} was {services.STATES[told['statename']]}: started again")
+            for process in processes:
+                if process["statename"] in ("FATAL", "EXITED", "STOPPED"):
+                    supervision.start_service(supervised, process["name"])
+                    messages.append(f"{process['name']} was {services.STATES[process['statename']]}: started again")
     except OSError as error:
         pid = note["process"]["pid"]
         raise StoreError(f"supervisord (pid {pid}) does not answer ({error}): `loopline down`, then up") from error
-    return said
+    return messages
 
 
 def _adopt(workspace: Workspace) -> None:
@@ -232,6 +233,6 @@ def _is_heard_of(workspace: Workspace, since: float) -> bool:
 
 def _trouble(workspace: Workspace, state: ServiceState) -> str:
     log = workspace.platform / "logs" / f"{state.name}.log"
-    said: Sequence[str] = log.read_text(errors="replace").strip().splitlines() if log.exists() else ()
-    last = f": {said[-1][:300]}" if said else ""
+    lines: Sequence[str] = log.read_text(errors="replace").strip().splitlines() if log.exists() else ()
+    last = f": {lines[-1][:300]}" if lines else ""
     return f"{state.name} is {state.state}, not healthy{last}: see {log}; `loopline down` ends the others"

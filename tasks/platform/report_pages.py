@@ -36,5 +36,5 @@ def address_of(workspace: Workspace, project: str, path: Path) -> str:
         path: The page's file.
     """
     name = next((name for name, inside in PAGES.items() if Path(inside).name == path.name), None)
-    url = next((found.url for found in services_of(workspace) if found.name == "overview"), None)
+    url = next((state.url for state in services_of(workspace) if state.name == "overview"), None)
     return f"{url}{path_of(project, name)}" if name and url else path.resolve().as_uri()

@@ -42,22 +42,22 @@ def marked(workspace: Workspace, name: str | None = None) -> Iterator[psutil.Pro
                 yield process
 
 
-def end(found: list[psutil.Process], grace_s: float = GRACE_S) -> list[int]:
+def end(processes: list[psutil.Process], grace_s: float = GRACE_S) -> list[int]:
     """End processes; gives their ids.
 
     Flow runs get no grace: so they stay open in Prefect's books, and the next worker takes them up again.
     """
     import psutil
 
-    for process in found:
+    for process in processes:
         with contextlib.suppress(psutil.Error):
             process.kill() if FLOW_RUN in process.environ() else process.terminate()
-    _, alive = psutil.wait_procs(found, grace_s)
+    _, alive = psutil.wait_procs(processes, grace_s)
     for process in alive:
         with contextlib.suppress(psutil.Error):
             process.kill()
     psutil.wait_procs(alive, grace_s)
-    return [process.pid for process in found]
+    return [process.pid for process in processes]
 
 
 def main() -> None:

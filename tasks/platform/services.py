@@ -89,7 +89,7 @@ class ServiceState:
     restarts: int = 0
     detail: str = ""
 
-    def told(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, Any]:
         """As JSON says it."""
         return {**self.__dict__}
 
@@ -103,12 +103,12 @@ def asking(workspace: Workspace) -> list[str]:
     """The projects whose specs ask to be served, `serve: {up: true}`; a spec that cannot be read asks for nothing."""
     from models.project_spec.reader import read_spec
 
-    found = []
+    names = []
     for project in workspace.projects():
         with contextlib.suppress(LooplineError):
             spec = read_spec(project.spec_path, (), project.shown_spec)
-            found += [spec.name] if spec.serve.up else []
-    return found
+            names += [spec.name] if spec.serve.up else []
+    return names
 
 
 def ports(workspace: Workspace) -> dict[str, int]:
@@ -130,40 +130,40 @@ def is_up(note: dict[str, Any]) -> bool:
 def services_of(workspace: Workspace) -> list[ServiceState]:
     """How each service is, by supervisord's word over its local socket; no network, and no answer costs a second."""
     note, named = supervisor(workspace), elsewhere(workspace)
-    told = _processes(note) if note else {}
+    processes = _processes(note) if note else {}
     exits = _exits(workspace.platform / "supervisord.log") if note else {}
     numbers = ports(workspace)
-    found = []
+    states = []
     for service in SERVICES:
-        if service.by_wish and service.name not in (told or ()):
+        if service.by_wish and service.name not in (processes or ()):
             continue
         if service.name in named:
-            found.append(ServiceState(service.name, "elsewhere", _page(service.name, named[service.name])))
-        elif told is None:
-            found.append(ServiceState(service.name, "unknown", detail="supervisord does not answer"))
-        elif service.name in told:
+            states.append(ServiceState(service.name, "elsewhere", _page(service.name, named[service.name])))
+        elif processes is None:
+            states.append(ServiceState(service.name, "unknown", detail="supervisord does not answer"))
+        elif service.name in processes:
             url = (
                 _page("prefect", PrefectServer(workspace).url() or "")
                 if service.name == "prefect"
                 else _local(numbers, service.name)
             )
-            found.append(_state(service.name, told[service.name], url, exits.get(service.name, [])))
+            states.append(_state(service.name, processes[service.name], url, exits.get(service.name, [])))
         else:
-            found.append(_alone(workspace, service.name))
-    return found
+            states.append(_alone(workspace, service.name))
+    return states
 
 
-def _state(name: str, told: dict[str, Any], url: str | None, exits: list[str]) -> ServiceState:
-    state = STATES.get(told["statename"], "unknown")
+def _state(name: str, process: dict[str, Any], url: str | None, exits: list[str]) -> ServiceState:
+    state = STATES.get(process["statename"], "unknown")
     up = state in ("running", "starting")
-    last = told.get("spawnerr") or (exits[-1] if exits else "")
+    last = process.get("spawnerr") or (exits[-1] if exits else "")
     detail = f"started again after: {last}" if last and state == "running" else last
     return ServiceState(
         name,
         state,
         (url or None) if up else None,
-        told["pid"] or None,
-        float(told["start"]) if up else None,
+        process["pid"] or None,
+        float(process["start"]) if up else None,
         len(exits),
         detail,
     )
@@ -187,16 +187,16 @@ def _processes(note: dict[str, Any]) -> dict[str, dict[str, Any]] | None:
     from tasks.platform.supervision import asking
 
     with contextlib.suppress(OSError), asking(note["socket"]) as supervised:
-        return {told["name"]: told for told in supervised.getAllProcessInfo()}
+        return {process["name"]: process for process in supervised.getAllProcessInfo()}
     return None
 
 
 def _exits(log: Path) -> dict[str, list[str]]:
     """Each service's ends that nobody asked for, in words, oldest first: `terminated by SIGKILL`."""
-    found: dict[str, list[str]] = {}
+    exits: dict[str, list[str]] = {}
     with contextlib.suppress(OSError):
         for line in log.read_text(errors="replace").splitlines():
             exited = EXITED.search(line)
             if exited:
-                found.setdefault(exited[1], []).append(exited[2].partition(";")[0])
-    return found
+                exits.setdefault(exited[1], []).append(exited[2].partition(";")[0])
+    return exits

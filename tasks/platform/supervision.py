@@ -138,8 +138,8 @@ def start(workspace: Workspace, folder: Path, names: Sequence[str], environ: dic
             return note
         time.sleep(POLL_S)
     process.kill()
-    said = (folder / "supervisord.out").read_text(errors="replace").strip().splitlines()
-    raise StoreError(f"supervisord did not start: {said[0] if said else 'it said nothing'}: see {folder}")
+    lines = (folder / "supervisord.out").read_text(errors="replace").strip().splitlines()
+    raise StoreError(f"supervisord did not start: {lines[0] if lines else 'it said nothing'}: see {folder}")
 
 
 def _refuse_comments(*folders: Path) -> None:

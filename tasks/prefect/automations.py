@@ -98,15 +98,15 @@ def apply(client: SyncPrefectClient, pool: str, wanted: Sequence[AutomationSpec]
         wanted: The automations.
         keep: Owners that were not asked about: theirs stay as they are.
     """
-    before = [found for found in _existing(client, pool) if _owner(found) not in keep]
-    for found in before:
-        same = [one for one in wanted if one.name == found.name]
+    before = [automations for automations in _existing(client, pool) if _owner(automations) not in keep]
+    for automations in before:
+        same = [one for one in wanted if one.name == automations.name]
         if not same:
-            client.delete_automation(found.id)
-        elif same[0].key not in found.tags:
-            client.update_automation(found.id, _core(same[0], pool, found.enabled))
+            client.delete_automation(automations.id)
+        elif same[0].key not in automations.tags:
+            client.update_automation(automations.id, _core(same[0], pool, automations.enabled))
     for one in wanted:
-        if one.name not in {found.name for found in before}:
+        if one.name not in {automations.name for automations in before}:
             client.create_automation(_core(one, pool, True))
 
 
@@ -184,10 +184,10 @@ def _core(wanted: AutomationSpec, pool: str, is_enabled: bool) -> Any:
 
 
 def _existing(client: SyncPrefectClient, pool: str) -> Iterator[Automation]:
-    found: list[Automation] = []
-    while page := client.read_automations(limit=200, offset=len(found)):
-        found += page
-    return (one for one in found if TAG in one.tags and f"pool:{pool}" in one.tags)
+    automations: list[Automation] = []
+    while page := client.read_automations(limit=200, offset=len(automations)):
+        automations += page
+    return (one for one in automations if TAG in one.tags and f"pool:{pool}" in one.tags)
 
 
 def _owner(automation: Automation) -> str:

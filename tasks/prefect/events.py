@@ -46,7 +46,7 @@ OPEN = "open"
 """The folder of the signals that no decision holds yet (`tasks/platform/open_signals.py`)."""
 BATCH = 50
 TIMEOUT_S = 10.0
-KEPT_SENT = 20_000
+MOST_SENT_MARKS = 20_000
 _NAMESPACE = uuid.UUID("6c6f6f70-6c69-6e65-8000-6576656e7473")
 
 
@@ -71,8 +71,8 @@ class Event(BaseModel):
     def id(self) -> str:
         """The same for the same thing told again: of a signal its id decides, else all but the time."""
         signal = self.payload.get("signal")
-        said = {"signal": signal["id"]} if signal else {"text": self.text, "payload": self.payload}
-        content = {"name": self.name, "project": self.project, **said}
+        identity = {"signal": signal["id"]} if signal else {"text": self.text, "payload": self.payload}
+        content = {"name": self.name, "project": self.project, **identity}
         return str(uuid.uuid5(_NAMESPACE, key_of(content)))
 
 
@@ -154,8 +154,8 @@ def _is_deaf(address: str, project: str) -> bool:
 def automations_of(address: str, project: str) -> list[dict[str, Any]]:
     """The automations that `loopline deploy` made for a project."""
     owned = {"automations": {"tags": {"all_": [TAG, owner_tag(project)]}}}
-    found: list[dict[str, Any]] = ask(address, "automations/filter", owned, timeout_s=TIMEOUT_S)
-    return found
+    automations: list[dict[str, Any]] = ask(address, "automations/filter", owned, timeout_s=TIMEOUT_S)
+    return automations
 
 
 def _unsent(folder: Path, paths: list[Path]) -> Iterator[tuple[Path, Event]]:
@@ -226,7 +226,7 @@ def posted(event: Event) -> dict[str, Any]:
 def _forget(sent: Path) -> None:
     """Let go of the oldest marks; a signal that came again after so many is still known by its decision."""
     marks = list(sent.iterdir()) if sent.exists() else []
-    if len(marks) > KEPT_SENT:
+    if len(marks) > MOST_SENT_MARKS:
         with contextlib.suppress(OSError):
             for mark in sorted(marks, key=lambda mark: mark.stat().st_mtime)[: len(marks) // 2]:
                 mark.unlink()

@@ -41,11 +41,11 @@ def take_up(api: str, pool: str) -> list[str]:
         StoreError: The server does not answer.
     """
     living = set(_living())
-    asked = {
+    query = {
         "work_pools": {"name": {"any_": [pool]}},
         "flow_runs": {"state": {"type": {"any_": OPEN}}},
     }
-    return [_settle(api, run) for run in all_runs(api, asked) if run["id"] not in living]
+    return [_settle(api, run) for run in all_runs(api, query) if run["id"] not in living]
 
 
 def pass_over(api: str, pool: str) -> list[str]:
@@ -55,14 +55,14 @@ def pass_over(api: str, pool: str) -> list[str]:
         StoreError: The server does not answer.
     """
     now = datetime.now(UTC)
-    asked = {
+    query = {
         "work_pools": {"name": {"any_": [pool]}},
         "flow_runs": {
             "state": {"type": {"any_": ["SCHEDULED"]}},
             "expected_start_time": {"before_": (now - timedelta(seconds=LATE_S)).isoformat()},
         },
     }
-    missed = [run for run in all_runs(api, asked) if is_missed(run)]
+    missed = [run for run in all_runs(api, query) if is_missed(run)]
     state = {"type": "CANCELLED", "name": "Missed", "message": "the platform was down when it was due"}
     for run in missed:
         ask(api, f"flow_runs/{run['id']}/set_state", {"state": state, "force": True})
@@ -77,14 +77,14 @@ def begin_again(api: str, pool: str, now: float) -> list[str]:
     Raises:
         StoreError: The server does not answer.
     """
-    asked = {
+    query = {
         "work_pools": {"name": {"any_": [pool]}},
         "flow_runs": {
             "state": {"type": {"any_": ["CRASHED"]}},
             "expected_start_time": {"after_": datetime.fromtimestamp(now - MOST_WAIT_S, UTC).isoformat()},
         },
     }
-    lost = [run for run in all_runs(api, asked) if not run["run_count"] and _is_due(run, now)]
+    lost = [run for run in all_runs(api, query) if not run["run_count"] and _is_due(run, now)]
     for run in lost:
         state = _in_its_turn(run, "it crashed before it began: it is begun again")
         ask(api, f"flow_runs/{run['id']}/set_state", {"state": state, "force": True})
@@ -118,16 +118,16 @@ def ended_with_open_tasks(api: str, pool: str | None, now: float) -> list[str]:
         "state": {"type": {"any_": ENDED}},
         "end_time": {"before_": datetime.fromtimestamp(now - BEGIN_AGAIN_S, UTC).isoformat()},
     }
-    found = sorted({task["flow_run_id"] for task in _open_task_runs(api, ended)})
-    if not found or pool is None:
-        return found
-    of_pool = all_runs(api, {"flow_runs": {"id": {"any_": found}}, "work_pools": {"name": {"any_": [pool]}}})
+    ids = sorted({task["flow_run_id"] for task in _open_task_runs(api, ended)})
+    if not ids or pool is None:
+        return ids
+    of_pool = all_runs(api, {"flow_runs": {"id": {"any_": ids}}, "work_pools": {"name": {"any_": [pool]}}})
     return [run["id"] for run in of_pool]
 
 
 def _open_task_runs(api: str, flow_runs: dict[str, Any]) -> list[dict[str, Any]]:
-    asked = {"flow_runs": flow_runs, "task_runs": {"state": {"type": {"any_": [*OPEN, "SCHEDULED", "PAUSED"]}}}}
-    return _every(api, "task_runs", asked)
+    query = {"flow_runs": flow_runs, "task_runs": {"state": {"type": {"any_": [*OPEN, "SCHEDULED", "PAUSED"]}}}}
+    return _every(api, "task_runs", query)
 
 
 def is_due_again(first: float, last: float, now: float, wait_s: float) -> bool:
@@ -196,18 +196,18 @@ def _authorization() -> dict[str, str]:
     return {}
 
 
-def all_runs(api: str, asked: dict[str, Any]) -> list[dict[str, Any]]:
+def all_runs(api: str, query: dict[str, Any]) -> list[dict[str, Any]]:
     """All flow runs that a filter lets through, read before any of them changes."""
-    return _every(api, "flow_runs", asked)
+    return _every(api, "flow_runs", query)
 
 
-def _every(api: str, kind: str, asked: dict[str, Any]) -> list[dict[str, Any]]:
+def _every(api: str, kind: str, query: dict[str, Any]) -> list[dict[str, Any]]:
     """The server gives a page at a time."""
-    found: list[dict[str, Any]] = []
+    collected: list[dict[str, Any]] = []
     page = {"sort": "ID_DESC", "limit": PAGE}
-    while runs := ask(api, f"{kind}/filter", {**asked, **page, "offset": len(found)}):
-        found += runs
-    return found
+    while runs := ask(api, f"{kind}/filter", {**query, **page, "offset": len(collected)}):
+        collected += runs
+    return collected
 
 
 def _settle(api: str, run: dict[str, Any]) -> str:

@@ -82,12 +82,12 @@ def wanted(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     Raises:
         UsageError: One is of another kind than its name says; the address itself is not repeated.
     """
-    found = {name: environ[name] for name in SCHEMES if environ.get(name)}
-    for name, address in found.items():
+    urls = {name: environ[name] for name in SCHEMES if environ.get(name)}
+    for name, address in urls.items():
         if not address.startswith(SCHEMES[name]):
             expected = " or ".join(SCHEMES[name])
             raise UsageError(f"{name}: got another kind of address, expected one that begins with {expected}")
-    return found
+    return urls
 
 
 def make_blocks(client: SyncPrefectClient, pool: str, environ: Mapping[str, str] = os.environ) -> dict[str, UUID]:

@@ -25,8 +25,7 @@ from typing import Any
 from models.errors import StoreError
 from models.files import write_json, write_text
 from models.parent_death import tied
-from tasks.host import processes, stores
-from tasks.host import server_access as prefect_access
+from tasks.host import processes, server_access, stores
 from tasks.host.ports import any_free
 from tasks.host.signals import exit_on
 from tasks.host.workspace import Workspace
@@ -57,7 +56,7 @@ class PrefectServer:
     def start(self) -> None:
         """Start it in the background unless it runs; returns at once."""
         if self.url() is None:
-            prefect_access.make_secret(self._workspace)
+            server_access.make_secret(self._workspace)
             with (self._folder / "server.log").open("ab") as log:
                 keeper = subprocess.Popen(
                     [sys.executable, "-m", __name__, str(self._workspace.root)],
@@ -77,14 +76,14 @@ class PrefectServer:
             StoreError: No keeper came up in time; names its log.
         """
         deadline = time.monotonic() + timeout_s
-        asked = time.monotonic()
+        asked_at = time.monotonic()
         while time.monotonic() < deadline:
             url = self.url()
             if url:
                 return url
-            if time.monotonic() - asked > KEEPER_START_S:
+            if time.monotonic() - asked_at > KEEPER_START_S:
                 self.start()  # the keeper we counted on went away as we came
-                asked = time.monotonic()
+                asked_at = time.monotonic()
             time.sleep(POLL_S)
         raise StoreError(f"Prefect's server did not start within {timeout_s:g} s: see {self._folder / 'server.log'}")
 
@@ -135,7 +134,7 @@ class PrefectServer:
             path.unlink(missing_ok=True)
 
     @contextlib.contextmanager
-    def kept_up(self) -> Iterator[str]:
+    def running(self) -> Iterator[str]:
         """Have it run while in the block, started again at its address should it die; gives that address.
 
         Prefect's client tries a request again for about a minute, so that a flow under way gets over it.
@@ -234,7 +233,7 @@ def _launch(workspace: Workspace, port: int, settings: Mapping[str, str]) -> sub
         "PREFECT_UI_API_URL": f"http://127.0.0.1:{port}/api",
         "PREFECT_SERVER_UI_API_URL": f"http://127.0.0.1:{port}/api",
         "PREFECT_LOGGING_LEVEL": "WARNING",
-        **prefect_access.server_environment(workspace, port),
+        **server_access.server_environment(workspace, port),
     }
     return subprocess.Popen(tied(["-m", "tasks.prefect.secured_server", str(port)]), env=environment)
 

@@ -10,7 +10,7 @@ import sys
 import time
 from pathlib import Path
 
-from tasks.host import server_access as prefect_access
+from tasks.host import server_access
 from tasks.host.server_access import elsewhere
 from tasks.host.workspace import Workspace
 from tasks.prefect.flow_runs import pass_over, take_up
@@ -38,15 +38,15 @@ def pool_environment(workspace: Workspace) -> dict[str, str]:
 def main() -> None:
     """Be the worker of Prefect's server. Prefect is imported, for a second or two, while the server does so too."""
     workspace = Workspace(Path(sys.argv[1]))
-    given, pool, url = dict(os.environ), pool_of(workspace), _address(workspace)
+    environment, pool, url = dict(os.environ), pool_of(workspace), _address(workspace)
     os.environ.update(pool_environment(workspace))
-    prefect_access.use(workspace, url)
+    server_access.use(workspace, url)
     import prefect.workers.process  # noqa: F401
     from prefect.cli import app
 
     while not is_healthy(url):
-        if PrefectServer(workspace).url() not in (None, url) and "PREFECT_API_URL" not in given:
-            os.execve(sys.executable, sys.orig_argv, given)  # noqa: S606 - anew: it came up elsewhere
+        if PrefectServer(workspace).url() not in (None, url) and "PREFECT_API_URL" not in environment:
+            os.execve(sys.executable, sys.orig_argv, environment)  # noqa: S606 - anew: it came up elsewhere
         time.sleep(POLL_S)
     fresh = workspace.platform / FRESH
     missed = pass_over(url, pool) if fresh.exists() else []

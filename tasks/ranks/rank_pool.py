@@ -22,7 +22,7 @@ from models.errors import LooplineError, TrainingError
 from models.nets.catalogue import is_trees
 from models.training.checkpoints.finished import read_finished
 from models.training.job import EpochReport, Rendezvous, TrainingJob, TrainingResult
-from tasks.ranks import rendezvous as nodes
+from tasks.ranks import rendezvous
 from tasks.ranks.rendezvous import RendezvousServer
 
 OnEpoch = Callable[[EpochReport], bool]
@@ -89,7 +89,7 @@ class RankPool:
 
     def __init__(self, threads: int | None = None, address: str | None = None) -> None:
         self._threads = threads
-        self._address = address or nodes.endpoint()[0]
+        self._address = address or rendezvous.endpoint()[0]
         self._lock = threading.Lock()
         self._nursery: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
@@ -162,7 +162,7 @@ class RankPool:
         """
         child = self._start("models.training.agent:run_gang", (job, meeting), 1 + job.train.ranks)
         try:
-            return nodes.attend(child.connections, host)
+            return rendezvous.attend(child.connections, host)
         finally:
             self._end(child)
 
@@ -260,7 +260,12 @@ class RankPool:
                 [sys.executable, "-c", start],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
-                env={"GLOO_SOCKET_IFNAME": nodes.interface(self._address), **_WAITING, **os.environ, **_ENVIRONMENT},
+                env={
+                    "GLOO_SOCKET_IFNAME": rendezvous.interface(self._address),
+                    **_WAITING,
+                    **os.environ,
+                    **_ENVIRONMENT,
+                },
                 start_new_session=True,
             )
             theirs.close()
@@ -300,11 +305,11 @@ def _follow(child: _RankProcess, run: _JobRun, others: Connection | None) -> Tra
                     run.starts += 1
                 case ("epoch", pid, epoch):
                     _answer(ready, pid, run.answer(epoch))
-                case ("result", TrainingResult() as given):
+                case ("result", TrainingResult() as finished):
                     # Agents of several nodes wait for each other at the end; nobody need wait for them.
                     if len(child.connections) == 1 or others:
-                        return given
-                    result = given
+                        return finished
+                    result = finished
                 case ("failed", text):
                     raise TrainingError(f"{run.job.folder}: {text} ({run.starts} start(s)); run again to go on")
                 case ("error", name, text, trace):

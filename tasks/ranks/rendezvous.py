@@ -87,7 +87,7 @@ class RendezvousServer:
         write_text(self._proof, secrets.token_hex())
         self._meeting = Rendezvous()
         self._nodes: list[Connection] = []
-        self.heard, self._told = multiprocessing.Pipe(duplex=False)
+        self.heard, self._address_pipe = multiprocessing.Pipe(duplex=False)
         self._lock = threading.Lock()
         threading.Thread(target=self._admit, daemon=True).start()
         shown = "" if own else f"{NODES_TOKEN}={token} "
@@ -133,14 +133,14 @@ class RendezvousServer:
         with contextlib.suppress(OSError, EOFError, multiprocessing.AuthenticationError), node:
             deliver_challenge(node, self._key)
             answer_challenge(node, self._key)
-            told = {
+            message = {
                 "job": self._job.model_dump(mode="json"),
                 "host": self._meeting.host,
                 "port": self._meeting.port,
                 "versions": versions(),
                 "proof": self._proof.read_text(),
             }
-            node.send_bytes(json.dumps(told).encode())
+            node.send_bytes(json.dumps(message).encode())
             with self._lock:
                 self._nodes.append(node)
             self._hear(node)
@@ -153,7 +153,7 @@ class RendezvousServer:
             while True:
                 name, text, trace = json.loads(node.recv_bytes())
                 with self._lock:
-                    self._told.send(("error", name, text, trace))
+                    self._address_pipe.send(("error", name, text, trace))
 
 
 def join(text: str, token: str, wait_s: float, say: Callable[[str], None]) -> None:
@@ -177,13 +177,13 @@ def join(text: str, token: str, wait_s: float, say: Callable[[str], None]) -> No
         host = _knock(where, token, wait_s)
         address = _own_address(host)
         try:
-            told = json.loads(host.recv_bytes())
+            message = json.loads(host.recv_bytes())
         except (EOFError, OSError):
             continue  # the training ended just now: perhaps another one begins
-        job = TrainingJob.model_validate_json(json.dumps(told["job"]), strict=False)
-        _check(told, job)
+        job = TrainingJob.model_validate_json(json.dumps(message["job"]), strict=False)
+        _check(message, job)
         say(f"training {job.folder.name} with {job.train.ranks} rank(s) from {address}")
-        meeting = Rendezvous(host=told["host"], port=told["port"], address=address, is_host=False)
+        meeting = Rendezvous(host=message["host"], port=message["port"], address=address, is_host=False)
         with RankPool(address=address) as gang, contextlib.closing(host):
             if gang.serve(job, meeting, host):
                 say("done")
@@ -210,8 +210,8 @@ def attend(ranks: Iterable[Connection], host: Connection) -> bool:
             match message:
                 case {"done": True}:
                     return True
-                case ("error", name, said, trace):
-                    host.send_bytes(json.dumps([name, said, trace]).encode())
+                case ("error", name, text, trace):
+                    host.send_bytes(json.dumps([name, text, trace]).encode())
     return False
 
 
@@ -242,15 +242,15 @@ def _own_address(connection: Connection) -> str:
         return str(sock.getsockname()[0])
 
 
-def _check(told: dict[str, Any], job: TrainingJob) -> None:
-    expected = told["versions"]
+def _check(message: dict[str, Any], job: TrainingJob) -> None:
+    expected = message["versions"]
     differs = [
         f"{name}: got {got}, expected {expected[name]}" for name, got in versions().items() if got != expected[name]
     ]
     if differs:
         raise UsageError(f"this machine is not as the one that leads ({'; '.join(differs)}): install the same")
     proof = job.folder / _PROOF
-    if not proof.exists() or proof.read_text() != told["proof"]:
+    if not proof.exists() or proof.read_text() != message["proof"]:
         raise UsageError(f"{job.folder}: not shared with the machine that leads: mount the workspace at the same path")
     for path in (job.prepared, *job.tensors.values()):
         if not path.exists():

@@ -26,7 +26,7 @@ class Background:
         self._shadowed: str | None = None
         self._shadow_again = 0.0
         self._giving: subprocess.Popen[bytes] | None = None
-        self._given: dict[str, float] = {}
+        self._retry_at: dict[str, float] = {}
 
     def give_back(self, version: str, why: str) -> None:
         """Have the registry give the version's place back too; until it did, asked now and then."""
@@ -36,14 +36,14 @@ class Background:
                 return
             self._giving = None
             if code == REFUSED:
-                self._given[version] = float("inf")
-        if time.monotonic() >= self._given.get(version, 0.0):
-            self._given[version] = time.monotonic() + AGAIN_S
+                self._retry_at[version] = float("inf")
+        if time.monotonic() >= self._retry_at.get(version, 0.0):
+            self._retry_at[version] = time.monotonic() + AGAIN_S
             self._giving = self._start("tasks.release.rollback_main", version, why)
 
     def forget(self, versions: set[str]) -> None:
         """Versions whose place was given back for good: should one fail again, the registry is told again."""
-        self._given = {version: at for version, at in self._given.items() if version in versions}
+        self._retry_at = {version: at for version, at in self._retry_at.items() if version in versions}
 
     def shadow(self, version: str | None) -> None:
         """See that this version answers as a shadow, and no other."""

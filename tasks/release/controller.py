@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 from models.errors import LooplineError, StoreError
 from models.serving.releases import Release, ReleasePlan, taken_back, wanted
-from models.serving.serve_rules import asked_of
+from models.serving.serve_rules import serve_rules_of
 from tasks.host.logs import Repeated
-from tasks.mlflow import registry_reader as registry_view
+from tasks.mlflow import registry_reader
 from tasks.mlflow.registry_reader import RegisteredVersion
 from tasks.release.background import Background
 from tasks.release.fetch_and_verify import bring, from_cache, try_out
@@ -69,7 +69,7 @@ class ReleaseController:
         self._checked: set[str] = set()
         self._tried: set[str] = set()
         self._leads = False
-        self._said = ""
+        self._last_message = ""
 
     def step(self) -> None:
         """One look, and whatever follows from it."""
@@ -77,15 +77,15 @@ class ReleaseController:
             return
         release = self._guarded(self.board.release() or Release())
         try:
-            asked = self._ask(release)
+            registry = self._ask(release)
         except StoreError as error:
             self._say(f"{self.project}: {error}: what answers goes on")
             return
-        if asked.champion is None:
+        if registry.champion is None:
             self._say(f"{self.project}: the registry has no champion: waiting for one")
         else:
             self._say("")
-        self._follow(release, asked)
+        self._follow(release, registry)
 
     def end(self) -> None:
         """End what works in the background."""
@@ -116,22 +116,22 @@ class ReleaseController:
             self.board.publish(wanted(release, number, ReleasePlan(), {}, None, time.time()))
             raise
         plan = ReleasePlan.of_tags(champion.tags) if champion else ReleasePlan()
-        if champion and plan.shadow is None and asked_of(self._versions / champion.number).shadow:
-            challenger = registry_view.aliased(self.project, "challenger")
+        if champion and plan.shadow is None and serve_rules_of(self._versions / champion.number).shadow:
+            challenger = registry_reader.aliased(self.project, "challenger")
             plan = plan.model_copy(update={"shadow": challenger.number if challenger else None})
         return _RegistryState(champion, plan)
 
-    def _follow(self, release: Release, asked: _RegistryState) -> None:
-        champion = asked.champion
+    def _follow(self, release: Release, registry: _RegistryState) -> None:
+        champion = registry.champion
         versions = {champion.number: champion} if champion else {}
-        for number in dict.fromkeys([*versions, *asked.plan.versions]):
+        for number in dict.fromkeys([*versions, *registry.plan.versions]):
             if not self._is_at_hand(number, release):
                 self._let_in(number, versions.get(number), release)
-        named = {*versions, *asked.plan.versions}
-        self._refused = {number: told for number, told in self._refused.items() if number in named}
-        rule = asked_of(self._versions / champion.number).canary if champion else None
-        refused = {number: told.why for number, told in self._refused.items()}
-        new = wanted(release, champion.number if champion else None, asked.plan, refused, rule, time.time())
+        named = {*versions, *registry.plan.versions}
+        self._refused = {number: refusal for number, refusal in self._refused.items() if number in named}
+        rule = serve_rules_of(self._versions / champion.number).canary if champion else None
+        refused = {number: refusal.why for number, refusal in self._refused.items()}
+        new = wanted(release, champion.number if champion else None, registry.plan, refused, rule, time.time())
         if new.generation != release.generation:
             self._swap(release, new)
         elif new != release:
@@ -148,7 +148,7 @@ class ReleaseController:
         if known is not None and time.monotonic() < known.until:
             return
         try:
-            version = version or registry_view.numbered(self.project, number)
+            version = version or registry_reader.numbered(self.project, number)
             if version is None:
                 raise StoreError(f"{self.project}: there is no version {number}")
             folder = bring(self._workspace, self.project, version)
@@ -205,8 +205,8 @@ class ReleaseController:
     def _publish(self, release: Release, new: Release, why: str) -> None:
         self.board.publish(new)
         canary = f", {new.canary.share:g} by version {new.canary.version}" if new.canary else ""
-        said = f": {why}" if why else ""
-        _log.info("%s: version %s answers (before: %s)%s%s", self.project, new.stable, release.stable, canary, said)
+        reason = f": {why}" if why else ""
+        _log.info("%s: version %s answers (before: %s)%s%s", self.project, new.stable, release.stable, canary, reason)
         line = {"at": new.since, "before": release.stable, "why": why, **new.model_dump(exclude={"since"})}
         with contextlib.suppress(StoreError):  # a full disk: what answers has changed all the same
             journal.append(self.board.folder / SWAPS_FILE, line)
@@ -216,11 +216,11 @@ class ReleaseController:
         reports = self.board.reports()
         for number in {number for one in reports for number in one.failed} & {release.stable}:
             self._checked.discard(str(number))  # its files here are damaged: they are brought again
-        found = self._guard.look(release, reports)
-        new = taken_back(release, *found, time.time()) if found else None
-        if found and new:
-            _log.error("%s: version %s gives its place back: %s", self.project, *found)
-            self._publish(release, new, f"version {found[0]}: {found[1]}")
+        trip = self._guard.look(release, reports)
+        new = taken_back(release, *trip, time.time()) if trip else None
+        if trip and new:
+            _log.error("%s: version %s gives its place back: %s", self.project, *trip)
+            self._publish(release, new, f"version {trip[0]}: {trip[1]}")
             release = new
         for number, why in release.returned.items():
             self._background.give_back(number, why)
@@ -228,11 +228,11 @@ class ReleaseController:
 
     def _say(self, text: str) -> None:
         """Log what is in the way, once."""
-        if text and text != self._said:
+        if text and text != self._last_message:
             _log.warning("%s", text)
-        elif self._said and not text:
+        elif self._last_message and not text:
             _log.info("%s: the registry answers", self.project)
-        self._said = text
+        self._last_message = text
 
 
 def follow(lead: ReleaseController, stop: threading.Event) -> None:

@@ -16,7 +16,7 @@ from models.files import read_json
 from models.sealing import TAG, is_signed
 from tasks.host.workspace import CLONE, Workspace
 from tasks.mlflow.artifacts import FILES, damage, signing_key
-from tasks.mlflow.model_cache import kept
+from tasks.mlflow.model_cache import cached_copy
 from tasks.mlflow.registry_reader import RegisteredVersion
 
 FETCH_S = 600.0
@@ -35,7 +35,7 @@ def bring(workspace: Workspace, model: str, version: RegisteredVersion) -> Path:
         raise StoreError(f"{name}: nothing says what its files should be: register it by `loopline run {model}`")
     if key and not is_signed(key, model, hashes, version.tags.get(TAG, "")):
         raise StoreError(f"{name}: is not signed with this server's key: register it where LOOPLINE_SIGNING_KEY is set")
-    return kept(workspace, model, version, _fetched_elsewhere).folder
+    return cached_copy(workspace, model, version, _fetched_elsewhere).folder
 
 
 def from_cache(workspace: Workspace, model: str) -> str | None:
@@ -71,5 +71,5 @@ def _run(module: str, longest_s: float, *arguments: str) -> None:
     if done.returncode < 0:
         raise StoreError(f"it crashed the process that tried it (signal {-done.returncode})")
     if done.returncode:
-        said = done.stderr.strip().splitlines()
-        raise StoreError(said[-1] if said else f"{module} failed and said nothing")
+        lines = done.stderr.strip().splitlines()
+        raise StoreError(lines[-1] if lines else f"{module} failed and said nothing")

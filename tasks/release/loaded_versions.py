@@ -13,7 +13,7 @@ from models.errors import LooplineError, StoreError
 from models.files import read_json
 from models.inference.loaded_model import LoadedModel
 from models.serving.releases import Release
-from models.serving.serve_rules import asked_of
+from models.serving.serve_rules import serve_rules_of
 from tasks.host import processes
 from tasks.host.logs import Repeated
 from tasks.mlflow.artifacts import damage
@@ -49,7 +49,7 @@ class LoadedVersions:
         self._counts: dict[str, dict[str, int]] = {}
         self._me = processes.identity()
         self._seen: tuple[object, object] = (None, None)
-        self._said: WorkerReport | None = None
+        self._last_report: WorkerReport | None = None
         self._trouble = Repeated(_log)
 
     @property
@@ -111,8 +111,8 @@ class LoadedVersions:
         self._failed = {}
         for version in coming.loaded if coming else ():
             await self._prepare(version)
-        kept = {*(self.release.loaded if self.release else ()), *(coming.loaded if coming else ())}
-        self._held = {version: served for version, served in self._held.items() if version in kept}
+        wanted = {*(self.release.loaded if self.release else ()), *(coming.loaded if coming else ())}
+        self._held = {version: served for version, served in self._held.items() if version in wanted}
         self._seen = seen
         self._report()
 
@@ -137,8 +137,8 @@ class LoadedVersions:
                     self._failed[version] = str(error)
         if release is not None and (release.stable in self._held or not self.is_ready):
             self._answer_by(release)
-            for told in self.on_swap:
-                told(release)
+            for notify in self.on_swap:
+                notify(release)
 
     def _answer_by(self, release: Release) -> None:
         self.release, self._loaded, self.has_shadow = release, frozenset(release.loaded), release.shadow is not None
@@ -152,7 +152,7 @@ class LoadedVersions:
         folder = self._place / version
         for name, got in damage(folder, _hashes(folder)):
             raise StoreError(f"version {version}: {name} is {got}: it is not what was registered")
-        limit = asked_of(folder).return_on.latency_ms
+        limit = serve_rules_of(folder).return_on.latency_ms
         if limit is not None:
             self._limits[version] = limit
         return LoadedModel(self.project, version, folder)
@@ -160,9 +160,9 @@ class LoadedVersions:
     def _report(self) -> None:
         tallies = {version: VersionOutcomes(**counts) for version, counts in self._counts.items()}
         report = WorkerReport(process=self._me, loaded=list(self._held), failed=dict(self._failed), tallies=tallies)
-        if report != self._said:
+        if report != self._last_report:
             self._board.report(report)
-            self._said = report
+            self._last_report = report
 
 
 def _hashes(folder: Path) -> dict[str, str]:

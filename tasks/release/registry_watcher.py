@@ -9,7 +9,7 @@ from pathlib import Path
 
 from models.errors import StoreError, UsageError
 from tasks.host import stores
-from tasks.mlflow import registry_reader as registry_view
+from tasks.mlflow import registry_reader
 from tasks.mlflow.registry_reader import RegisteredVersion
 
 EMBEDDED_S, SERVER_S = 0.25, 1.0
@@ -49,12 +49,12 @@ class RegistryWatcher:
             StoreError: The registry is away, or was never made.
         """
         if self._file is None:
-            return registry_view.aliased(self._model)
+            return registry_reader.aliased(self._model)
         stamps = _stamps(self._file)
         if not stamps:
             raise StoreError("there is no registry yet")
         if stamps != self._seen:
-            self._known = registry_view.aliased(self._model)
+            self._known = registry_reader.aliased(self._model)
             settled = max(changed for _, changed in stamps) < time.time_ns() - SETTLED_S * 1e9
             self._seen = stamps if settled else None
         return self._known
@@ -62,9 +62,9 @@ class RegistryWatcher:
 
 def _stamps(path: Path) -> Stamps:
     """Size and time of change of the database and of its write-ahead log; empty for no database."""
-    found = []
+    stamps = []
     for file in (path, path.with_name(f"{path.name}-wal")):
         with contextlib.suppress(FileNotFoundError):
             stat = file.stat()
-            found.append((stat.st_size, stat.st_mtime_ns))
-    return tuple(found) if path.exists() else ()
+            stamps.append((stat.st_size, stat.st_mtime_ns))
+    return tuple(stamps) if path.exists() else ()

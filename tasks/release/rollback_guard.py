@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from models.serving.auto_rollback import fallen, trouble_of
 from models.serving.releases import Release
-from models.serving.serve_rules import asked_of
+from models.serving.serve_rules import serve_rules_of
 from tasks.release.shared_state import VersionOutcomes, WorkerReport
 
 if TYPE_CHECKING:
@@ -58,18 +58,18 @@ class RollbackGuard:
         return None
 
     def _trouble(self, version: str, before: str, since: float) -> str | None:
-        rule = asked_of(self._versions / version).return_on
+        rule = serve_rules_of(self._versions / version).return_on
         why = trouble_of(self.tallies().get(version, VersionOutcomes()), rule)
         if why is None and rule.metric and self._findings is not None:
             why = fallen(self._findings, version, before, since)
         return why
 
     def _totals(self) -> dict[str, VersionOutcomes]:
-        found: dict[str, VersionOutcomes] = {}
+        totals: dict[str, VersionOutcomes] = {}
         for tallies in self._by_worker.values():
             for version, tally in tallies.items():
-                found[version] = found.get(version, VersionOutcomes()).plus(tally)
-        return found
+                totals[version] = totals.get(version, VersionOutcomes()).plus(tally)
+        return totals
 
     def _read_findings(self) -> None:
         try:

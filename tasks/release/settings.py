@@ -80,5 +80,5 @@ class ServerSettings:
     @classmethod
     def handed(cls) -> ServerSettings:
         """Those that `hand_on` left."""
-        given = json.loads(os.environ[VARIABLE])
-        return cls(**{**given, "projects": tuple(given["projects"]), "names": tuple(given["names"])})
+        document = json.loads(os.environ[VARIABLE])
+        return cls(**{**document, "projects": tuple(document["projects"]), "names": tuple(document["names"])})

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from models.errors import DataError, LooplineError
-from models.feedback.columns import GIVEN, INPUT, RAW
+from models.feedback.columns import INPUT, RAW, SENT
 from models.inference.loaded_model import LoadedModel
 from models.inference.rows import InputRows
 from models.serving.records import scores_of
@@ -43,8 +43,8 @@ def answer_new(state: Path, served: LoadedModel) -> int:
         StoreError: The log cannot be read or written.
     """
     log, version = prediction_log(state), served.version
-    said, place = shadow_log(state, version), place_of(state, version)
-    place = max(_beginning(log) if place is None else place, said.offsets().get(PREDICTIONS, 0))
+    shadow_answers, place = shadow_log(state, version), place_of(state, version)
+    place = max(_beginning(log) if place is None else place, shadow_answers.offsets().get(PREDICTIONS, 0))
     upto = min(log.cursor(), place + APPENDS_AT_ONCE)
     if upto <= place:
         return 0
@@ -59,8 +59,8 @@ def answer_new(state: Path, served: LoadedModel) -> int:
             except DataError as error:
                 notes.append(f"{mine.num_rows} rows could not be answered: {error}")
     if tables:
-        said.append(pa.concat_tables(tables).sort_by("at"), offsets={PREDICTIONS: upto})
-        tidy(said)
+        shadow_answers.append(pa.concat_tables(tables).sort_by("at"), offsets={PREDICTIONS: upto})
+        tidy(shadow_answers)
     set_place(state, version, upto, notes[-1] if notes else "")
     return sum(table.num_rows for table in tables)
 
@@ -76,14 +76,14 @@ def _beginning(log: PartLog) -> int:
 
 
 def _answered(table: pa.Table, served: LoadedModel) -> pa.Table:
-    table, rows = _asked(table, served)
+    table, rows = _loggable(table, served)
     scores = scores_of(served.answer(rows.feed).outputs, is_binary=served.preparation.task == "binary")
     many = scores.ndim == 2
     nothing = pa.nulls(table.num_rows)
-    told = {name: table.column(name) for name in ("id", "at", "version", "score", "scores")}
+    columns = {name: table.column(name) for name in ("id", "at", "version", "score", "scores")}
     return pa.table(
         {
-            **told,
+            **columns,
             "shadow.score": nothing.cast(pa.float64()) if many else pa.array(scores),
             "shadow.scores": pa.array(scores.tolist(), pa.list_(pa.float64()))
             if many
@@ -92,7 +92,7 @@ def _answered(table: pa.Table, served: LoadedModel) -> pa.Table:
     )
 
 
-def _asked(table: pa.Table, served: LoadedModel) -> tuple[pa.Table, InputRows]:
+def _loggable(table: pa.Table, served: LoadedModel) -> tuple[pa.Table, InputRows]:
     """The rows that the log holds all of, and what was asked with them.
 
     Raises:
@@ -100,11 +100,11 @@ def _asked(table: pa.Table, served: LoadedModel) -> tuple[pa.Table, InputRows]:
     """
     preparation, reader = served.preparation, served.reader
     if preparation.window is not None:
-        names = [f"{GIVEN}{part.name}" for part in preparation.numeric]
+        names = [f"{SENT}{part.name}" for part in preparation.numeric]
         table = _whole(table, names)
         return table, reader.of_tensors({"series": _windows(table, names, preparation.window.length)})
     if preparation.characters is not None:
-        name = f"{GIVEN}{preparation.characters.column}"
+        name = f"{SENT}{preparation.characters.column}"
         table = _whole(table, [name])
         return table, reader.of_array(table.column(name).to_pylist())
     if preparation.pixels is not None:

@@ -132,15 +132,15 @@ class SharedReleaseState:
 
     def reports(self) -> list[WorkerReport]:
         """The word of every worker of this machine that lives; of dead ones it is cleared away."""
-        found = []
+        reports = []
         for path in self._workers.glob("*.json"):
             with contextlib.suppress(OSError, ValueError, KeyError):
                 report = WorkerReport.model_validate(json.loads(path.read_bytes()))
                 if processes.is_alive_here(report.process):
-                    found.append(report)
+                    reports.append(report)
                 else:
                     path.unlink(missing_ok=True)
-        return found
+        return reports
 
     def forget(self, pid: int) -> None:
         """A worker ends."""

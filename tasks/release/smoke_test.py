@@ -19,10 +19,10 @@ def check(served: LoadedModel) -> None:
         StoreError: It does not.
     """
     preparation = served.preparation
-    given = {port.name for port in served.outputs}
-    if preparation.kind != "text" and not set(output_names(preparation)) <= given:
+    names = {port.name for port in served.outputs}
+    if preparation.kind != "text" and not set(output_names(preparation)) <= names:
         expected = ", ".join(output_names(preparation))
-        raise StoreError(f"its graph gives {', '.join(sorted(given))}, expected {expected}: export it again")
+        raise StoreError(f"its graph gives {', '.join(sorted(names))}, expected {expected}: export it again")
     if preparation.kind == "table":
         rows = served.reader.of_columns({port.name: [None] for port in served.inputs})
         try:

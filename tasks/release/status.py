@@ -16,7 +16,7 @@ from models.serving.releases import Release, ReleasePlan
 from models.serving.shadow_comparison import ShadowComparison, compare
 from tasks.host.workspace import Project
 from tasks.loop.champion import open_registry
-from tasks.mlflow import registry_reader as registry_view
+from tasks.mlflow import registry_reader
 from tasks.mlflow.release_plans import ReleasePlanEntry, entries
 from tasks.release.shared_state import SharedReleaseState, VersionOutcomes
 from tasks.state import shadows
@@ -54,7 +54,7 @@ def standing(project: Project, spec: Spec) -> ReleaseStatus:
     Raises:
         StoreError: The registry is away.
     """
-    champion = registry_view.aliased(spec.name)
+    champion = registry_reader.aliased(spec.name)
     state = project.state(spec.name)
     board = SharedReleaseState(state / "serving")
     release, reports = board.release(), board.reports()
@@ -83,17 +83,17 @@ def compared(project: Project, spec: Spec, version: str) -> ShadowComparison:
     folder = project.workspace.cache / "models" / spec.name / version
     preparation = Preparation.load(folder)
     metric = resolve_metric(spec.goal.metric, preparation.task, project.folder, spec.goal.direction)
-    ids, answered, shadow = shadows.said(state, version)
+    ids, answered, shadow = shadows.answers(state, version)
     label = np.full(len(ids), np.nan)
     if preparation.kind == "text":
         label = np.zeros(len(ids))  # it was right by what came next, which is in the text
     elif ids and (state / "labels").is_dir():
         import pyarrow as pa
 
-        found = latest_labels(label_store(state), pa.chunked_array([ids], pa.string()))
-        label = label_values(found.column("label"), preparation.target.classes)
-    told = compare(version, metric, answered, shadow, label)
-    return told.model_copy(update={"note": shadows.note_of(state, version)})
+        labels = latest_labels(label_store(state), pa.chunked_array([ids], pa.string()))
+        label = label_values(labels.column("label"), preparation.target.classes)
+    comparison = compare(version, metric, answered, shadow, label)
+    return comparison.model_copy(update={"note": shadows.note_of(state, version)})
 
 
 def _versions(
@@ -108,12 +108,12 @@ def _versions(
         *((version, "refused", 0.0, why) for version, why in release.refused.items()),
         *((version, "returned", 0.0, why) for version, why in release.returned.items()),
     ]
-    found: list[VersionStatus] = []
+    versions: list[VersionStatus] = []
     for version, role, share, why in roles:
-        if version is not None and not (role == "previous" and version in [one.version for one in found]):
+        if version is not None and not (role == "previous" and version in [one.version for one in versions]):
             windows = [one for one in findings.windows if one.version == version and one.whole] if findings else []
             last = windows[-1] if windows else None
-            found.append(
+            versions.append(
                 VersionStatus(
                     version=version,
                     role=role,
@@ -124,7 +124,7 @@ def _versions(
                     why=why,
                 )
             )
-    return found
+    return versions
 
 
 def _findings(state: Path) -> MonitoringReport | None:

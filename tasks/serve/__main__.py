@@ -78,13 +78,13 @@ def check(settings: ServerSettings) -> None:
     if settings.grpc_port == settings.port:
         raise UsageError(f"--grpc-port {settings.grpc_port}: HTTP listens there: name another")
     files = {"--tls-cert": settings.tls_cert, "--tls-key": settings.tls_key, "--tls-client-ca": settings.tls_client_ca}
-    given = {name for name, path in files.items() if path}
-    if given and not {"--tls-cert", "--tls-key"} <= given:
-        raise UsageError(f"got {', '.join(sorted(given))}: TLS needs both --tls-cert and --tls-key")
+    names = {name for name, path in files.items() if path}
+    if names and not {"--tls-cert", "--tls-key"} <= names:
+        raise UsageError(f"got {', '.join(sorted(names))}: TLS needs both --tls-cert and --tls-key")
     for name, path in files.items():
         if path and not Path(path).is_file():
             raise UsageError(f"{name}: got {path!r}, expected a file in PEM format")
-    if not given and not is_loopback(settings.host):
+    if not names and not is_loopback(settings.host):
         logging.getLogger("loopline.serve").warning(
             "%s is reached from elsewhere without TLS: tokens can be read on the way", settings.host
         )
@@ -129,12 +129,12 @@ def _options(settings: ServerSettings) -> dict[str, Any]:
 
 def _rules(settings: ServerSettings) -> dict[str, dict[str, Any]]:
     """What the specs in the workspace say now of the log of served predictions."""
-    found: dict[str, dict[str, Any]] = {}
+    rules: dict[str, dict[str, Any]] = {}
     for name in settings.projects:
         with contextlib.suppress(LooplineError):  # a spec that is not here, or is broken: the version has its own
             spec = read_spec(settings.workspace.project(name).spec_path, (), name)
-            found |= {name: spec.serve.log.model_dump()} if spec.name == name else {}
-    return found
+            rules |= {name: spec.serve.log.model_dump()} if spec.name == name else {}
+    return rules
 
 
 def main() -> None:
@@ -152,11 +152,11 @@ def main() -> None:
     parser.add_argument("--tls-client-ca", help="The authority of the clients' certificates; then no token is asked.")
     parser.add_argument("--needs-token", action="store_true", help="Ask for a token on loopback too.")
     parser.add_argument("--rate", type=float, help="Requests a second for each token.")
-    given = vars(parser.parse_args())
-    root, projects, names = given.pop("root").resolve(), tuple(given.pop("projects")), tuple(given.pop("name"))
+    args = vars(parser.parse_args())
+    root, projects, names = args.pop("root").resolve(), tuple(args.pop("projects")), tuple(args.pop("name"))
     projects = projects or _asking(root)
     try:
-        serve(ServerSettings(str(root), projects, names=names, **given))
+        serve(ServerSettings(str(root), projects, names=names, **args))
     except LooplineError as error:
         sys.stderr.write(f"{error}\n")
         sys.exit(error.exit_code)

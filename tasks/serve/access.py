@@ -134,7 +134,7 @@ def tokens_of(workspace: Workspace) -> list[str]:
         StoreError: The file cannot be read.
     """
     path = workspace.state / "serving" / "tokens"
-    found = [token_of(workspace, SERVE_TOKEN)]
+    tokens = [token_of(workspace, SERVE_TOKEN)]
     if path.exists():
         with storing(path):
             lines = path.read_text().splitlines()
@@ -144,8 +144,8 @@ def tokens_of(workspace: Workspace) -> list[str]:
                 raise UsageError(
                     f"{path}:{number}: got a token of {len(token[0])} characters, expected {LEAST_TOKEN} or more"
                 )
-            found += token
-    return found
+            tokens += token
+    return tokens
 
 
 def _digest(token: str) -> bytes:

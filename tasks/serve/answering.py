@@ -12,7 +12,7 @@ import orjson
 from models.errors import DataError, StoreError
 from models.inference.loaded_model import LoadedModel, Prediction
 from models.inference.rows import InputRows
-from models.serving import http_errors as refusals
+from models.serving import http_errors
 from models.serving.http_errors import RequestError
 from models.serving.mlflow_scoring import LONGEST_ID
 from tasks.serve.batcher import DEADLINE_S
@@ -78,28 +78,30 @@ async def answer(state: WorkerState, question: PredictRequest) -> PredictRespons
     passage.id, passage.model, passage.version = key, name, served.version
     rows = await off_loop(question.is_large, _read, question, served)
     ids = await off_loop(question.is_large, _ids, ids, key, rows.num_rows)
-    found = await _answered(state, name, served, rows, passage.until(question.deadline, DEADLINE_S))
-    await off_loop(question.is_large, _check, served, found)
+    prediction = await _answered(state, name, served, rows, passage.until(question.deadline, DEADLINE_S))
+    await off_loop(question.is_large, _check, served, prediction)
     passage.rows = rows.num_rows
-    state.metrics.answered(served, found)
-    is_recorded = await off_loop(question.is_large, _record, state, name, served, ids, rows, found)
+    state.metrics.answered(served, prediction)
+    is_recorded = await off_loop(question.is_large, _record, state, name, served, ids, rows, prediction)
     if not is_recorded:
         passage.unlogged = True
         state.metrics.unlogged(name, rows.num_rows)
-    return PredictResponse(served, rows, found, key, ids)
+    return PredictResponse(served, rows, prediction, key, ids)
 
 
 def _record(
-    state: WorkerState, name: str, served: LoadedModel, ids: Sequence[str], rows: InputRows, found: Prediction
+    state: WorkerState, name: str, served: LoadedModel, ids: Sequence[str], rows: InputRows, prediction: Prediction
 ) -> bool:
     """Write an answer into the prediction log; False: the spec says to answer without it."""
     try:
-        return state.books[name].enter(served, ids, rows, found, whole=state.shelves[name].has_shadow)
+        return state.books[name].enter(served, ids, rows, prediction, whole=state.shelves[name].has_shadow)
     except StoreError as error:
-        raise refusals.busy(f"{name}: the prediction log cannot be written: nothing is answered meanwhile") from error
+        raise http_errors.busy(
+            f"{name}: the prediction log cannot be written: nothing is answered meanwhile"
+        ) from error
     except orjson.JSONEncodeError as error:
         words = "a column that is no input is nested too deep to be written down: leave it out"
-        raise refusals.unreadable(words) from error
+        raise http_errors.unreadable(words) from error
 
 
 def model_name(state: WorkerState, name: str | None) -> str:
@@ -112,9 +114,9 @@ def model_name(state: WorkerState, name: str | None) -> str:
     if name is None:
         if len(known) == 1:
             return next(iter(known))
-        raise refusals.unknown(f"several models are served here: ask /models/NAME/... for one of {', '.join(known)}")
+        raise http_errors.unknown(f"several models are served here: ask /models/NAME/... for one of {', '.join(known)}")
     if name not in known:
-        raise refusals.unknown(f"no model {name[:60]!r} is served here: there is {', '.join(known)}")
+        raise http_errors.unknown(f"no model {name[:60]!r} is served here: there is {', '.join(known)}")
     return name
 
 
@@ -125,7 +127,7 @@ def checked_key(key: str) -> str:
         Refusal: It is too long.
     """
     if len(key) > LONGEST_ID:
-        raise refusals.unreadable(f"got an id of {len(key)} characters, expected {LONGEST_ID} at most")
+        raise http_errors.unreadable(f"got an id of {len(key)} characters, expected {LONGEST_ID} at most")
     return key
 
 
@@ -140,16 +142,16 @@ def picked(state: WorkerState, name: str, version: str | None, key: str) -> Load
     if served is not None:
         return served
     if not shelf.is_ready:
-        raise refusals.busy(f"{name}: no version is loaded yet")
+        raise http_errors.busy(f"{name}: no version is loaded yet")
     loaded = ", ".join(shelf.versions)
-    raise refusals.unknown(f"{name}: version {str(version)[:60]!r} is not loaded: there is {loaded}")
+    raise http_errors.unknown(f"{name}: version {str(version)[:60]!r} is not loaded: there is {loaded}")
 
 
 def _read(question: PredictRequest, served: LoadedModel) -> InputRows:
     try:
         return question.rows(served)
     except DataError as error:
-        raise refusals.unreadable(str(error)) from error
+        raise http_errors.unreadable(str(error)) from error
 
 
 async def _answered(state: WorkerState, name: str, served: LoadedModel, rows: InputRows, deadline: float) -> Prediction:
@@ -159,32 +161,32 @@ async def _answered(state: WorkerState, name: str, served: LoadedModel, rows: In
     was answered in the same batch costs a version its place.
     """
     try:
-        found = await state.engine.answer(served, rows.feed, deadline)
+        prediction = await state.engine.answer(served, rows.feed, deadline)
     except RequestError:
         raise
     except Exception:
         state.shelves[name].count(served.version, 0.0, failed=True)
         raise
-    state.shelves[name].count(served.version, found.row_s)
-    return found
+    state.shelves[name].count(served.version, prediction.row_s)
+    return prediction
 
 
 def _check(served: LoadedModel, answer: Prediction) -> None:
     """Say no where the model has no answer: it would be a label with chances that are no numbers.
 
-    A text of one character costs nothing that could be told, and still has a next one.
+    A text of one character costs nothing that could be json_response, and still has a next one.
     """
     for values in answer.outputs.values() if served.preparation.characters is None else ():
         if values.dtype.kind == "f" and not np.vdot(values, values) < np.inf and not np.isfinite(values).all():
             row = int(np.argwhere(~np.isfinite(values))[0, 0])
-            said = "a value lies too far from those it was trained on: correct it, or give null for missing"
-            raise refusals.unreadable(f"row {row}: the model finds no number: {said}")
+            message = "a value lies too far from those it was trained on: correct it, or give null for missing"
+            raise http_errors.unreadable(f"row {row}: the model finds no number: {message}")
 
 
-def _ids(given: Sequence[str] | None, key: str, count: int) -> Sequence[str]:
+def _ids(ids: Sequence[str] | None, key: str, count: int) -> Sequence[str]:
     """The caller's; else one row has the request's own id, and several have it with their number."""
-    if given is None:
+    if ids is None:
         return [key] if count == 1 else [f"{key}-{row}" for row in range(count)]
-    if len(given) != count:
-        raise refusals.unreadable(f"got {len(given)} ids for {count} rows: expected one for each, or none")
-    return given
+    if len(ids) != count:
+        raise http_errors.unreadable(f"got {len(ids)} ids for {count} rows: expected one for each, or none")
+    return ids

@@ -23,7 +23,7 @@ from models.serving.http_errors import RequestError
 from models.serving.open_api import document
 from tasks.release.settings import ServerSettings
 from tasks.serve import feedback, health, open_inference, scoring, webhook
-from tasks.serve.bodies import answered, told
+from tasks.serve.bodies import answered, json_response
 from tasks.serve.calls import ways
 from tasks.serve.metric_files import forget_dead_workers
 from tasks.serve.middleware import ServerMiddleware
@@ -56,7 +56,7 @@ def make(settings: ServerSettings) -> Starlette:
             Route("/openapi.json", _openapi),
             *webhook.ROUTES,
         ],
-        exception_handlers={HTTPException: _refused, RequestError: _said_no, 500: _failed},
+        exception_handlers={HTTPException: _refused, RequestError: _refusal_response, 500: _failed},
         lifespan=_following,
     )
     app.state = WorkerState.of(settings)  # type: ignore[assignment]
@@ -137,16 +137,16 @@ def _refused(request: Request, error: Exception) -> Response:
         404: "there is no such address: /openapi.json tells all of them",
         405: f"got {request.method[:20]}, expected {headers.get('Allow', 'another method')}",
     }
-    return told({"error": words.get(error.status_code, error.detail)}, error.status_code, headers)
+    return json_response({"error": words.get(error.status_code, error.detail)}, error.status_code, headers)
 
 
-def _said_no(_: Request, refusal: Exception) -> Response:
+def _refusal_response(_: Request, refusal: Exception) -> Response:
     assert isinstance(refusal, RequestError)
-    return told({"error": str(refusal)}, refusal.status, refusal.headers)
+    return json_response({"error": str(refusal)}, refusal.status, refusal.headers)
 
 
 def _failed(_: Request, __: Exception) -> Response:
-    return told({"error": "something went wrong here; the server's log says what"}, 500)
+    return json_response({"error": "something went wrong here; the server's log says what"}, 500)
 
 
 async def _openapi(request: Request) -> Response:

@@ -19,7 +19,7 @@ import numpy as np
 
 from models.inference.loaded_model import LoadedModel, Prediction
 from models.inference.predict import Feed
-from models.serving import http_errors as refusals
+from models.serving import http_errors
 
 INLINE_MS = 0.5
 INLINE_ROWS = 64
@@ -112,10 +112,10 @@ class DynamicBatcher:
     def _enter(self, waiting: QueuedCall) -> None:
         with self._changed:
             if self._is_over:
-                raise refusals.busy("the server is ending: ask again")
+                raise http_errors.busy("the server is ending: ask again")
             if self.waiting >= self._most:
                 after_s = max(1, round(self.waiting * waiting.served.call_ms / 1e3))
-                raise refusals.busy(f"{self.waiting} calls wait already: ask again in {after_s} s", after_s)
+                raise http_errors.busy(f"{self.waiting} calls wait already: ask again in {after_s} s", after_s)
             self._queues.setdefault(waiting.served.project, deque()).append(waiting)
             self.waiting += 1
             self._changed.notify()
@@ -180,27 +180,27 @@ def _together(batch: list[QueuedCall]) -> list[Prediction]:
     if len(batch) == 1:
         return [batch[0].served.answer(batch[0].feed)]
     names = batch[0].feed
-    found = batch[0].served.answer({name: np.concatenate([one.feed[name] for one in batch]) for name in names})
+    prediction = batch[0].served.answer({name: np.concatenate([one.feed[name] for one in batch]) for name in names})
     ends = np.cumsum([one.rows for one in batch])
     outputs = [
-        {name: values[end - one.rows : end] for name, values in found.outputs.items()}
+        {name: values[end - one.rows : end] for name, values in prediction.outputs.items()}
         for one, end in zip(batch, ends, strict=True)
     ]
-    return [Prediction(found.project, found.version, own, found.row_s) for own in outputs]
+    return [Prediction(prediction.project, prediction.version, own, prediction.row_s) for own in outputs]
 
 
-def _hand_back(waiting: QueuedCall, found: Prediction | Exception) -> None:
+def _hand_back(waiting: QueuedCall, outcome: Prediction | Exception) -> None:
     def settle() -> None:
         if waiting.future.done():
             return
-        if isinstance(found, Exception):
-            waiting.future.set_exception(found)
+        if isinstance(outcome, Exception):
+            waiting.future.set_exception(outcome)
         else:
-            waiting.future.set_result(found)
+            waiting.future.set_result(outcome)
 
     with contextlib.suppress(RuntimeError):  # the loop is closed: nobody listens
         waiting.loop.call_soon_threadsafe(settle)
 
 
-def _late() -> refusals.RequestError:
-    return refusals.late("the deadline passed before there was an answer")
+def _late() -> http_errors.RequestError:
+    return http_errors.late("the deadline passed before there was an answer")

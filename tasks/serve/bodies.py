@@ -13,7 +13,7 @@ from typing import Any, ParamSpec, TypeVar
 import orjson
 from starlette.responses import Response
 
-from models.serving import http_errors as refusals
+from models.serving import http_errors
 from models.serving.http_errors import RequestError
 from tasks.serve.calls import HttpResponse
 
@@ -52,7 +52,7 @@ def content_of(headers: Mapping[str, str], body: bytes, most_bytes: int) -> byte
     if encoding is not None and encoding.strip().lower() != "identity":
         body = _decompressed(body, encoding.strip().lower(), most_bytes)
     if len(body) > most_bytes:
-        raise refusals.too_large(f"got {len(body)} bytes, expected {most_bytes} at most: send fewer rows at a time")
+        raise http_errors.too_large(f"got {len(body)} bytes, expected {most_bytes} at most: send fewer rows at a time")
     return body
 
 
@@ -66,24 +66,24 @@ async def off_loop(is_large: bool, work: Callable[P, T], *args: P.args, **kwargs
 
 def kind_of(headers: Mapping[str, str]) -> str:
     """The content type of a request without its parameters; empty for none."""
-    given = headers.get("content-type", "")
-    return given if given == JSON else given.partition(";")[0].strip().lower()
+    header = headers.get("content-type", "")
+    return header if header == JSON else header.partition(";")[0].strip().lower()
 
 
-def answered(headers: Mapping[str, str], body: bytes, told: Mapping[str, str], kind: str = JSON) -> HttpResponse:
+def answered(headers: Mapping[str, str], body: bytes, extra: Mapping[str, str], kind: str = JSON) -> HttpResponse:
     """What is said to a request of these headers: compressed if its caller takes that and it is worth it."""
-    found = {**told, "content-type": kind}
+    response_headers = {**extra, "content-type": kind}
     if len(body) >= LEAST_COMPRESSED:
-        found["vary"] = "Accept-Encoding"
+        response_headers["vary"] = "Accept-Encoding"
         encoding = _accepted(headers.get("accept-encoding", ""))
         if encoding:
             body = gzip.compress(body, 1, mtime=0) if encoding == "gzip" else zlib.compress(body, 1)
-            found["content-encoding"] = encoding
-    found["content-length"] = str(len(body))
-    return HttpResponse(body, found)
+            response_headers["content-encoding"] = encoding
+    response_headers["content-length"] = str(len(body))
+    return HttpResponse(body, response_headers)
 
 
-def told(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+def json_response(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     """A short response of JSON."""
     return Response(orjson.dumps(value), status, headers, JSON)
 
@@ -91,22 +91,22 @@ def told(value: Any, status: int = 200, headers: Mapping[str, str] | None = None
 def _decompressed(body: bytes, encoding: str, most_bytes: int) -> bytes:
     if encoding not in _WINDOWS:
         raise RequestError(415, f"got content encoding {encoding[:40]!r}, expected gzip, deflate or none")
-    found, rest, members = bytearray(), memoryview(body), 1
+    content, rest, members = bytearray(), memoryview(body), 1
     stream = zlib.decompressobj(_WINDOWS[encoding])
-    while rest and len(found) <= most_bytes:
+    while rest and len(content) <= most_bytes:
         if stream.eof:  # a gzip may have several members, one after the other (RFC 1952)
             stream, members = zlib.decompressobj(_WINDOWS[encoding]), members + 1
         if members > MOST_MEMBERS:
-            raise refusals.unreadable(f"the body is more than {MOST_MEMBERS:,} times {encoding}: send it as one")
+            raise http_errors.unreadable(f"the body is more than {MOST_MEMBERS:,} times {encoding}: send it as one")
         piece = rest[:PIECE_BYTES]  # what lies behind a member is copied: never all of it
         try:
-            found += stream.decompress(piece, most_bytes + 1 - len(found))
+            content += stream.decompress(piece, most_bytes + 1 - len(content))
         except zlib.error:
-            raise refusals.unreadable(f"the body is no {encoding}, as its Content-Encoding says") from None
+            raise http_errors.unreadable(f"the body is no {encoding}, as its Content-Encoding says") from None
         rest = rest[len(piece) - len(stream.unused_data) :]
-    if body and len(found) <= most_bytes and not stream.eof:
-        raise refusals.unreadable(f"the body ends within its {encoding}: send it whole")
-    return bytes(found)
+    if body and len(content) <= most_bytes and not stream.eof:
+        raise http_errors.unreadable(f"the body ends within its {encoding}: send it whole")
+    return bytes(content)
 
 
 def _accepted(header: str) -> str | None:

@@ -58,8 +58,8 @@ def route(path: str, endpoint: Endpoint) -> Route:
     async def answered(request: Request) -> Response:
         query = request.scope["query_string"]
         call = HttpRequest(request.app.state, request.headers, await request.body(), request.path_params, query)
-        said = await endpoint(call)
-        return Response(said.body, said.status, said.headers)
+        response = await endpoint(call)
+        return Response(response.body, response.status, response.headers)
 
     return Route(path, answered, methods=["POST"])
 
@@ -70,17 +70,17 @@ class WireEndpoint:
 
     endpoint: Endpoint
     params: Mapping[str, str]
-    said: str
+    address: str
     """Method and address, as the log has them."""
 
 
 def ways(endpoints: Mapping[str, Endpoint], names: Iterable[str]) -> dict[bytes, WireEndpoint]:
     """The addresses whose only parameter is the name of a served model, with the names put in."""
-    found = {}
+    routes = {}
     for path, endpoint in endpoints.items():
-        given = names if _NAME in path else [""]
-        for name in given:
+        shown_names = names if _NAME in path else [""]
+        for name in shown_names:
             exact = path.replace(_NAME, name)
             if "{" not in exact:
-                found[exact.encode()] = WireEndpoint(endpoint, {"name": name} if name else {}, f"POST {exact}")
-    return found
+                routes[exact.encode()] = WireEndpoint(endpoint, {"name": name} if name else {}, f"POST {exact}")
+    return routes

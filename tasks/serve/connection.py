@@ -217,13 +217,13 @@ class Connection(FastPath):
     def _refuse_as_too_many(self) -> None:
         self._refuse(503, "too many connections: ask again", b"retry-after: 1\r\n")
 
-    def _refuse(self, status: int, said: str, headers: bytes = b"") -> None:
+    def _refuse(self, status: int, response: str, headers: bytes = b"") -> None:
         """Say why, unless an answer is under way, and close."""
         if self.transport.is_closing():
             return
-        self._door.refused(status, said)
+        self._door.refused(status, response)
         if self._may_write():
-            body = orjson.dumps({"error": said})
+            body = orjson.dumps({"error": response})
             head = (
                 b"HTTP/1.1 %d %s\r\ncontent-type: application/json\r\nconnection: close\r\n%scontent-length: %d\r\n\r\n"
             )

@@ -10,7 +10,7 @@ from models.errors import DataError
 from models.inference.explain import Explainer
 from models.inference.loaded_model import LoadedModel
 from models.inference.rows import InputRows
-from models.serving import http_errors as refusals
+from models.serving import http_errors
 from tasks.serve.answering import PredictResponse
 from tasks.serve.batcher import DEADLINE_S
 from tasks.serve.request_context import current
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from tasks.serve.state import WorkerState
 
 EXPLAIN = "explain"
-_ASKED = {"0": False, "false": False, "1": True, "true": True}
+_FLAGS = {"0": False, "false": False, "1": True, "true": True}
 
 
-def is_asked(query: bytes) -> bool:
+def wants_explanations(query: bytes) -> bool:
     """Whether a caller wants explanations.
 
     Args:
@@ -33,10 +33,10 @@ def is_asked(query: bytes) -> bool:
     """
     if not query:
         return False
-    given = QueryParams(query).get(EXPLAIN, "0")
-    if given not in _ASKED:
-        raise refusals.unreadable(f"{EXPLAIN}: got {given[:40]!r}, expected 1 or 0")
-    return _ASKED[given]
+    value = QueryParams(query).get(EXPLAIN, "0")
+    if value not in _FLAGS:
+        raise http_errors.unreadable(f"{EXPLAIN}: got {value[:40]!r}, expected 1 or 0")
+    return _FLAGS[value]
 
 
 def check(served: LoadedModel, rows: InputRows) -> None:
@@ -48,22 +48,26 @@ def check(served: LoadedModel, rows: InputRows) -> None:
     _explainer(served).check(rows.num_rows)
 
 
-async def explanations(state: WorkerState, found: PredictResponse) -> list[dict[str, Any]]:
+async def explanations(state: WorkerState, response: PredictResponse) -> list[dict[str, Any]]:
     """One for each row that was answered; the model is asked once more, for all of them at once.
 
     Raises:
         Refusal: The queue is full, or the deadline passed: the answers are written down nevertheless.
     """
-    explainer = _explainer(found.served)
-    question = explainer.question(found.rows.feed)
-    answers = await state.engine.answer(found.served, question, current().until(None, DEADLINE_S))
-    return [each.told() for each in explainer.explanations(found.rows.num_rows, answers.outputs)]
+    explainer = _explainer(response.served)
+    question = explainer.question(response.rows.feed)
+    answers = await state.engine.answer(response.served, question, current().until(None, DEADLINE_S))
+    return [each.as_json() for each in explainer.explanations(response.rows.num_rows, answers.outputs)]
 
 
 def _explainer(served: LoadedModel) -> Explainer:
     explainer = served.explainer
     if explainer is None:
-        kept = served.preparation.kind in ("table", "series")
-        why = "it keeps no background rows: train again" if kept else "only tables and series are explained by column"
+        is_supported = served.preparation.kind in ("table", "series")
+        why = (
+            "it keeps no background rows: train again"
+            if is_supported
+            else "only tables and series are explained by column"
+        )
         raise DataError(f"explain: version {served.version} of {served.project} cannot be: {why}")
     return explainer

@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from tasks.serve.calls import HttpResponse, WireEndpoint, named
-from tasks.serve.middleware import ServerMiddleware, is_small, send_said
+from tasks.serve.middleware import ServerMiddleware, is_small, send_response
 
 Going = Coroutine[Any, Any, HttpResponse]
 
@@ -102,13 +102,13 @@ class FastPath(HttpToolsProtocol):
         super().on_headers_complete()
         self.cycle.keep_alive = self.cycle.keep_alive and not self.is_ending
 
-    def _say(self, said: HttpResponse) -> None:
-        parts = [STATUS_LINE[said.status]]
+    def _say(self, response: HttpResponse) -> None:
+        parts = [STATUS_LINE[response.status]]
         for name, value in self.server_state.default_headers:
             parts += (name, b": ", value, b"\r\n")
-        head = "".join([f"{name}: {value}\r\n" for name, value in said.headers.items()])
+        head = "".join([f"{name}: {value}\r\n" for name, value in response.headers.items()])
         keeps = self.parser.should_keep_alive() and not self.is_ending
-        parts += (head.encode("latin-1"), b"\r\n" if keeps else b"connection: close\r\n\r\n", said.body)
+        parts += (head.encode("latin-1"), b"\r\n" if keeps else b"connection: close\r\n\r\n", response.body)
         self.transport.write(b"".join(parts))
         if not keeps:
             self.transport.close()
@@ -127,7 +127,7 @@ def _rest_of(going: Going) -> ASGIApp:
     """An application that says what a coroutine comes to that was begun without a task."""
 
     async def saying(scope: Scope, receive: Receive, send: Send) -> None:
-        await send_said(send, await _StartedCoroutine(going))
+        await send_response(send, await _StartedCoroutine(going))
 
     return saying
 

@@ -11,10 +11,10 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from models.errors import DataError, StoreError
-from models.serving import http_errors as refusals
+from models.serving import http_errors
 from models.serving.feedback import LONGEST_BY, checked, rows_of_csv
 from tasks.serve.answering import model_name, picked
-from tasks.serve.bodies import content_of, kind_of, told
+from tasks.serve.bodies import content_of, json_response, kind_of
 
 BY = "feedback"
 """Who gave a label whose caller does not say."""
@@ -33,15 +33,17 @@ async def feedback(request: Request) -> Response:
     body = content_of(request.headers, await request.body(), state.settings.most_bytes)
     try:
         by, rows = _read(body, kind_of(request.headers))
-        found = checked(rows, served.preparation)
+        labels = checked(rows, served.preparation)
     except DataError as error:
-        raise refusals.unreadable(str(error)) from error
-    if found.pairs:
+        raise http_errors.unreadable(str(error)) from error
+    if labels.pairs:
         try:
-            state.books[name].note(found.pairs, by)
+            state.books[name].note(labels.pairs, by)
         except StoreError as error:
-            raise refusals.busy(f"{name}: labels cannot be written: none was taken, send them again later") from error
-    return told({"accepted": len(found.pairs), "empty": found.empty, "model": name})
+            raise http_errors.busy(
+                f"{name}: labels cannot be written: none was taken, send them again later"
+            ) from error
+    return json_response({"accepted": len(labels.pairs), "empty": labels.empty, "model": name})
 
 
 ROUTES = [
@@ -55,17 +57,17 @@ def _read(body: bytes, kind: str) -> tuple[str, Sequence[Any]]:
     if kind == "text/csv":
         return BY, rows_of_csv(body)
     try:
-        given = orjson.loads(body)
+        document = orjson.loads(body)
     except orjson.JSONDecodeError as error:
         raise DataError(f"the body is no JSON: {error}; CSV comes with `Content-Type: text/csv`") from error
-    if isinstance(given, list):
-        return BY, given
-    if not isinstance(given, Mapping):
+    if isinstance(document, list):
+        return BY, document
+    if not isinstance(document, Mapping):
         raise DataError('expected {"id": ..., "label": ...}, or a list of such')
-    by = given.get("by", BY)
+    by = document.get("by", BY)
     if not isinstance(by, str) or not 0 < len(by) <= LONGEST_BY:
         raise DataError(f"by: expected who gives the labels, in 1 to {LONGEST_BY} characters")
-    rows = given.get("labels", [given])
+    rows = document.get("labels", [document])
     if not isinstance(rows, list):
         raise DataError("labels: expected a list of objects with an id and a label each")
     return by, rows

@@ -32,12 +32,12 @@ def why_not_ready(state: WorkerState) -> str | None:
 
 async def live(request: Request) -> Response:
     """Liveness."""
-    return _told(why_dead(request.app.state))
+    return _response(why_dead(request.app.state))
 
 
 async def ready(request: Request) -> Response:
     """Readiness."""
-    return _told(why_not_ready(request.app.state))
+    return _response(why_not_ready(request.app.state))
 
 
 async def metrics_text(request: Request) -> Response:
@@ -47,7 +47,7 @@ async def metrics_text(request: Request) -> Response:
     return Response(await run_in_threadpool(state.metrics.text), media_type=metrics.CONTENT_TYPE)
 
 
-def _told(why_not: str | None) -> Response:
+def _response(why_not: str | None) -> Response:
     if why_not is None:
         return Response(b'{"status":"ok"}', media_type="application/json")
     return Response(orjson.dumps({"error": why_not}), 503, {"retry-after": "1"}, "application/json")

@@ -63,7 +63,7 @@ class RequestLog:
             if not measure.has_room():
                 return
             skipped = measure.taken()
-        told = {
+        fields = {
             "request": what[:200],
             "id": passage.shown_id,
             "model": passage.model,
@@ -73,7 +73,7 @@ class RequestLog:
             "rows": passage.rows,
         }
         level = logging.ERROR if status == 500 else logging.WARNING if status >= 400 else logging.INFO
-        _log.log(level, "request", extra={"told": told | ({"passed_over": skipped} if skipped else {})})
+        _log.log(level, "request", extra={"fields": fields | ({"passed_over": skipped} if skipped else {})})
 
 
 class _RateCounter:

@@ -44,8 +44,8 @@ class Metrics:
         self._bounds = _LabelLimit()
         self._children: dict[tuple[object, ...], Any] = {}
         self._passed: dict[tuple[str, str, int], list[float]] = {}
-        self._kept = 0
-        self._said: dict[LoadedModel, _VersionCounts] = {}
+        self._num_pending = 0
+        self._version_counts: dict[LoadedModel, _VersionCounts] = {}
         self._generations: dict[str, int] = {}
         self._roles: dict[str, set[tuple[str, str]]] = {}
         model = ["model", "version"]
@@ -75,11 +75,11 @@ class Metrics:
 
     def answered(self, served: LoadedModel, answer: Prediction) -> None:
         """Count the rows of an answer, and what they say, when its request is over."""
-        said = self._said.get(served)
-        if said is None:
-            said = self._said[served] = _VersionCounts()
-        said.add(answer, served.preparation.task == "binary")
-        self._kept += answer.num_rows
+        counts = self._version_counts.get(served)
+        if counts is None:
+            counts = self._version_counts[served] = _VersionCounts()
+        counts.add(answer, served.preparation.task == "binary")
+        self._num_pending += answer.num_rows
 
     def unlogged(self, model: str, count: int) -> None:
         """Count rows that were answered and could not be written down."""
@@ -96,8 +96,8 @@ class Metrics:
     def passed(self, passage: RequestContext, seconds: float) -> None:
         """Count a request that is over."""
         self._passed.setdefault((passage.model, passage.version, passage.status), []).append(seconds)
-        self._kept += 1
-        if self._kept >= MOST_KEPT:
+        self._num_pending += 1
+        if self._num_pending >= MOST_KEPT:
             self._count()
 
     def look(self, engine: DynamicBatcher, shelves: Mapping[str, LoadedVersions]) -> None:
@@ -129,26 +129,26 @@ class Metrics:
 
     def _count(self) -> None:
         """Hand on what was kept, many at a time: one by one it costs as much as a small model's call."""
-        passed, self._passed, self._kept = self._passed, {}, 0
+        passed, self._passed, self._num_pending = self._passed, {}, 0
         for (model, version, status), seconds in passed.items():
             labels = model, self._bounds.version(model, version)
             self._child(self._requests, *labels, str(status)).inc(len(seconds))
             if model:
                 _observe(self._child(self._seconds, *labels), np.array(seconds), SECONDS)
-        told, self._said = self._said, {}
-        for served, said in told.items():
-            self._count_said(served, said)
+        by_version, self._version_counts = self._version_counts, {}
+        for served, counts in by_version.items():
+            self._count_version(served, counts)
 
-    def _count_said(self, served: LoadedModel, said: _VersionCounts) -> None:
+    def _count_version(self, served: LoadedModel, counts: _VersionCounts) -> None:
         name, target = served.project, served.preparation.target
         labels = name, self._bounds.version(name, served.version)
-        self._child(self._rows, *labels).inc(said.rows)
-        for label, times in Counted(said.labels).items():
+        self._child(self._rows, *labels).inc(counts.rows)
+        for label, times in Counted(counts.labels).items():
             self._child(self._classes, *labels, self._bounds.label(name, str(label))).inc(times)
-        if not said.numbers:
+        if not counts.numbers:
             return
-        numbers = np.array(said.numbers)
-        if said.labels:
+        numbers = np.array(counts.numbers)
+        if counts.labels:
             _observe(self._child(self._chances, *labels), numbers, CHANCES)
         else:
             _observe(self._child(self._deviations, *labels), (numbers - target.shift) / target.scale, DEVIATIONS)
@@ -163,19 +163,19 @@ class Metrics:
     def _child(self, metric: Any, *labels: str) -> Any:
         """The metric of these labels; `labels()` looks it up at ten times the cost."""
         key = (metric, *labels)
-        found = self._children.get(key)
-        if found is None:
-            found = self._children[key] = metric.labels(*labels)
-        return found
+        child = self._children.get(key)
+        if child is None:
+            child = self._children[key] = metric.labels(*labels)
+        return child
 
-    def _counter(self, name: str, told: str, labels: list[str]) -> Counter:
-        return Counter(f"loopline_serve_{name}", told, labels, registry=self._registry)
+    def _counter(self, name: str, help_text: str, labels: list[str]) -> Counter:
+        return Counter(f"loopline_serve_{name}", help_text, labels, registry=self._registry)
 
-    def _histogram(self, name: str, told: str, labels: list[str], buckets: tuple[float, ...]) -> Histogram:
-        return Histogram(f"loopline_serve_{name}", told, labels, buckets=buckets, registry=self._registry)
+    def _histogram(self, name: str, help_text: str, labels: list[str], buckets: tuple[float, ...]) -> Histogram:
+        return Histogram(f"loopline_serve_{name}", help_text, labels, buckets=buckets, registry=self._registry)
 
-    def _gauge(self, name: str, told: str, labels: list[str], mode: Any) -> Gauge:
-        return Gauge(f"loopline_serve_{name}", told, labels, registry=self._registry, multiprocess_mode=mode)
+    def _gauge(self, name: str, help_text: str, labels: list[str], mode: Any) -> Gauge:
+        return Gauge(f"loopline_serve_{name}", help_text, labels, registry=self._registry, multiprocess_mode=mode)
 
 
 @dataclass(slots=True)

@@ -14,8 +14,7 @@ import orjson
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from models.serving import http_errors as refusals
-from models.serving import open_api
+from models.serving import http_errors, open_api
 from models.serving.http_errors import RequestError
 from tasks.host.http_guard import FORWARDED, is_foreign
 from tasks.host.logs import Repeated
@@ -71,14 +70,14 @@ class ServerMiddleware:
         try:
             await self._pass(passage, scope, receive, sending)
         except RequestError as refusal:
-            await send_said(sending, _refused(refusal))
+            await send_response(sending, _refused(refusal))
         except ClientDisconnect:
             passage.status = CLIENT_LEFT
         except Exception:
-            said = _failed(passage, scope["path"])
+            response = _failed(passage, scope["path"])
             if passage.status:
                 raise
-            await send_said(sending, said)
+            await send_response(sending, response)
         finally:
             close(self._state, passage, f"{scope['method']} {scope['path']}")
 
@@ -91,19 +90,19 @@ class ServerMiddleware:
             body: All of it, and no more than `SMALL_BYTES`.
             client: Address and port of the caller.
         """
-        passage, said = begin(), None
+        passage, response = begin(), None
         try:
             self._let_in(passage, headers, client)
-            said = await way.endpoint(HttpRequest(self._state, headers, body, way.params))
+            response = await way.endpoint(HttpRequest(self._state, headers, body, way.params))
         except RequestError as refusal:
-            said = _refused(refusal)
+            response = _refused(refusal)
         except Exception:  # noqa: BLE001 - it is logged, and told as any fault of ours
-            said = _failed(passage, way.said)
+            response = _failed(passage, way.address)
         finally:
-            passage.status = CLIENT_LEFT if said is None else said.status
-            close(self._state, passage, way.said)
-        said.headers.update(_noted(passage))
-        return said
+            passage.status = CLIENT_LEFT if response is None else response.status
+            close(self._state, passage, way.address)
+        response.headers.update(_noted(passage))
+        return response
 
     def refused(self, status: int, why: str) -> None:
         """Count and log what a connection refused before there was a request."""
@@ -117,7 +116,7 @@ class ServerMiddleware:
     async def _pass(self, passage: RequestContext, scope: Scope, receive: Receive, send: Send) -> None:
         headers = named(scope["headers"])
         if "host" not in headers and scope["http_version"] != "1.0":
-            raise refusals.unreadable("a request in HTTP/1.1 names its Host")
+            raise http_errors.unreadable("a request in HTTP/1.1 names its Host")
         self._let_in(passage, headers, scope["client"], scope["method"], is_open=scope["path"] in OPEN)
         if is_small(headers):
             await self._app(scope, receive, send)
@@ -204,7 +203,7 @@ class BodyLimits:
             if got > self._most:
                 raise self._too_large()
             if self._held > self._most_held:
-                raise refusals.busy("too much is being sent at once: ask again")
+                raise http_errors.busy("too much is being sent at once: ask again")
             return message
 
         try:
@@ -213,39 +212,39 @@ class BodyLimits:
             self._held -= got
 
     def _too_large(self) -> RequestError:
-        return refusals.too_large(f"the body is larger than {self._most:,} bytes: send it in parts")
+        return http_errors.too_large(f"the body is larger than {self._most:,} bytes: send it in parts")
 
 
 def _deadline(value: str) -> float:
     if not (value.isascii() and value.isdigit()) or len(value) > MOST_DIGITS:
-        raise refusals.unreadable(f"{TIMEOUT}: got {value[:40]!r}, expected milliseconds")
+        raise http_errors.unreadable(f"{TIMEOUT}: got {value[:40]!r}, expected milliseconds")
     return time.monotonic() + int(value) / 1e3
 
 
 def _noted(passage: RequestContext) -> dict[str, str]:
     """What an answer's headers say of the request."""
-    found = {REQUEST_ID: passage.shown_id} if passage.id and passage.shown_id else {}
-    return {**found, UNLOGGED: "no"} if passage.unlogged else found
+    extra = {REQUEST_ID: passage.shown_id} if passage.id and passage.shown_id else {}
+    return {**extra, UNLOGGED: "no"} if passage.unlogged else extra
 
 
 def _refused(refusal: RequestError) -> HttpResponse:
-    return _said(refusal.status, str(refusal), refusal.headers)
+    return _json_error(refusal.status, str(refusal), refusal.headers)
 
 
 def _failed(passage: RequestContext, path: str) -> HttpResponse:
-    _log.exception("a request failed", extra={"told": {"id": passage.shown_id, "path": path[:200]}})
-    return _said(500, "something went wrong here; the server's log says what", {})
+    _log.exception("a request failed", extra={"fields": {"id": passage.shown_id, "path": path[:200]}})
+    return _json_error(500, "something went wrong here; the server's log says what", {})
 
 
-def _said(status: int, words: str, headers: Mapping[str, str]) -> HttpResponse:
+def _json_error(status: int, words: str, headers: Mapping[str, str]) -> HttpResponse:
     body = orjson.dumps({"error": words})
     return HttpResponse(body, {**headers, "content-type": "application/json", "content-length": str(len(body))}, status)
 
 
-async def send_said(send: Send, said: HttpResponse) -> None:
+async def send_response(send: Send, response: HttpResponse) -> None:
     """Say it as an application does."""
-    await send({"type": "http.response.start", "status": said.status, "headers": _raw(said.headers)})
-    await send({"type": "http.response.body", "body": said.body})
+    await send({"type": "http.response.start", "status": response.status, "headers": _raw(response.headers)})
+    await send({"type": "http.response.body", "body": response.body})
 
 
 def _raw(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:

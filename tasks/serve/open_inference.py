@@ -14,10 +14,10 @@ from starlette.routing import Route
 from models.errors import DataError
 from models.inference.loaded_model import LoadedModel
 from models.inference.rows import InputRows
-from models.serving import http_errors as refusals
+from models.serving import http_errors
 from models.serving.open_inference import EXTENSIONS, InferenceRequest, described, inference_of, written
 from tasks.serve.answering import PredictRequest, PredictResponse, answer, checked_key, model_name, picked
-from tasks.serve.bodies import LARGE_BYTES, answered, content_of, off_loop, told
+from tasks.serve.bodies import LARGE_BYTES, answered, content_of, json_response, off_loop
 from tasks.serve.calls import Endpoint, HttpRequest, HttpResponse, route
 from tasks.serve.health import why_dead, why_not_ready
 from tasks.serve.scoring import VERSION, request_id
@@ -30,18 +30,18 @@ OCTETS = "application/octet-stream"
 async def live(request: Request) -> Response:
     """The server can hear, and works."""
     is_live = why_dead(request.app.state) is None
-    return told({"live": is_live}, 200 if is_live else 503)
+    return json_response({"live": is_live}, 200 if is_live else 503)
 
 
 async def ready(request: Request) -> Response:
     """Every model can answer."""
     is_ready = why_not_ready(request.app.state) is None
-    return told({"live": True, "ready": is_ready}, 200 if is_ready else 503)
+    return json_response({"live": True, "ready": is_ready}, 200 if is_ready else 503)
 
 
 async def server(_: Request) -> Response:
     """What answers here."""
-    return told({"name": "loopline", "version": own_version(), "extensions": EXTENSIONS})
+    return json_response({"name": "loopline", "version": own_version(), "extensions": EXTENSIONS})
 
 
 async def model_ready(request: Request) -> Response:
@@ -50,14 +50,16 @@ async def model_ready(request: Request) -> Response:
     version = request.path_params.get("version")
     shelf = request.app.state.shelves[name]
     if not shelf.is_ready:
-        return told({"name": name, "ready": False}, 503)
+        return json_response({"name": name, "ready": False}, 503)
     picked(request.app.state, name, version, "")
-    return told({"name": name, "ready": True})
+    return json_response({"name": name, "ready": True})
 
 
 async def metadata(request: Request) -> Response:
     """What a model takes and gives."""
-    return told(model_metadata(request.app.state, request.path_params["name"], request.path_params.get("version")))
+    return json_response(
+        model_metadata(request.app.state, request.path_params["name"], request.path_params.get("version"))
+    )
 
 
 async def infer(call: HttpRequest) -> HttpResponse:
@@ -67,20 +69,20 @@ async def infer(call: HttpRequest) -> HttpResponse:
     inference = await off_loop(is_large, _inference, body, _json_bytes(call))
     name, version = call.params["name"], call.params.get("version")
     question = question_of(inference, name, version, request_id(call), is_large=is_large)
-    found = await answer(call.state, question)
-    return await off_loop(is_large, _rendered, call, inference, found)
+    response = await answer(call.state, question)
+    return await off_loop(is_large, _rendered, call, inference, response)
 
 
 def _inference(body: bytes, json_bytes: int | None) -> InferenceRequest:
     try:
         return inference_of(body, json_bytes)
     except DataError as error:
-        raise refusals.unreadable(str(error)) from error
+        raise http_errors.unreadable(str(error)) from error
 
 
-def _rendered(call: HttpRequest, inference: InferenceRequest, found: PredictResponse) -> HttpResponse:
-    served = found.served
-    made = written(inference, found.answer.outputs, served.outputs, served.project, served.version, found.key)
+def _rendered(call: HttpRequest, inference: InferenceRequest, response: PredictResponse) -> HttpResponse:
+    served = response.served
+    made = written(inference, response.answer.outputs, served.outputs, served.project, served.version, response.key)
     headers = {VERSION: served.version}
     if made.json_bytes is None:
         return answered(call.headers, made.body, headers)
@@ -119,12 +121,14 @@ def own_version() -> str:
 
 
 def _json_bytes(call: HttpRequest) -> int | None:
-    given = call.headers.get(JSON_BYTES)
-    if given is None:
+    header = call.headers.get(JSON_BYTES)
+    if header is None:
         return None
-    if not given.isdecimal() or len(given) > 18:
-        raise refusals.unreadable(f"Inference-Header-Content-Length: got {given[:40]!r}, expected a number of bytes")
-    return int(given)
+    if not header.isdecimal() or len(header) > 18:
+        raise http_errors.unreadable(
+            f"Inference-Header-Content-Length: got {header[:40]!r}, expected a number of bytes"
+        )
+    return int(header)
 
 
 CALLS: dict[str, Endpoint] = {

@@ -44,7 +44,7 @@ class PredictionLogger:
     def __init__(self, settings: ServerSettings, project: str) -> None:
         state = settings.state(project)
         self._project = project
-        self._given = settings.logs.get(project)
+        self._spec_rules = settings.logs.get(project)
         self._folders = [segments_folder(state, kind) for kind in KINDS]
         self._predictions, self._labels = map(SegmentWriter, self._folders)
         self._rules: dict[str, tuple[PredictionLogging, PredictionRecorder]] = {}
@@ -100,7 +100,7 @@ class PredictionLogger:
 
     def _rules_of(self, served: LoadedModel) -> tuple[PredictionLogging, PredictionRecorder]:
         own = read_json(served.folder / "spec.json").get("serve") or {}
-        rules = PredictionLogging.model_validate(own.get("log") or {} if self._given is None else self._given)
+        rules = PredictionLogging.model_validate(own.get("log") or {} if self._spec_rules is None else self._spec_rules)
         self._rules[served.version] = rules, PredictionRecorder(served.preparation, rules.redact)
         return self._rules[served.version]
 

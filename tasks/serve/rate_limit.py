@@ -52,8 +52,8 @@ class RateLimiter:
                 fcntl.flock(self._file, fcntl.LOCK_UN)
         if left < 1:
             after_s = max(1, round((1 - left) / self._rate))
-            said = f"more than {self._rate:g} requests a second: ask again in {after_s} s"
-            raise RequestError(429, said, {"retry-after": str(after_s)})
+            message = f"more than {self._rate:g} requests a second: ask again in {after_s} s"
+            raise RequestError(429, message, {"retry-after": str(after_s)})
 
     def _taken(self, key: int, now: float) -> float:
         """What was in the bucket before one was taken."""

@@ -29,8 +29,8 @@ class RequestContext:
 
     def until(self, own: float | None, usual_s: float) -> float:
         """When it is of no use any more: by its protocol, by the caller's header, else as usual."""
-        found = [when for when in (own, self.deadline) if when is not None]
-        return min(found) if found else time.monotonic() + usual_s
+        deadlines = [when for when in (own, self.deadline) if when is not None]
+        return min(deadlines) if deadlines else time.monotonic() + usual_s
 
     @property
     def shown_id(self) -> str:

@@ -12,12 +12,12 @@ from starlette.routing import Route
 from models.errors import DataError
 from models.inference.loaded_model import LoadedModel
 from models.inference.rows import InputRows
-from models.serving import http_errors as refusals
+from models.serving import http_errors
 from models.serving.http_errors import RequestError
 from models.serving.mlflow_scoring import ScoringRequest, scoring_of_csv, scoring_of_json
 from tasks.serve import explaining
 from tasks.serve.answering import PredictRequest, PredictResponse, answer, checked_key
-from tasks.serve.bodies import LARGE_BYTES, answered, content_of, kind_of, off_loop, told
+from tasks.serve.bodies import LARGE_BYTES, answered, content_of, json_response, kind_of, off_loop
 from tasks.serve.calls import Endpoint, HttpRequest, HttpResponse, route
 from tasks.serve.middleware import REQUEST_ID
 
@@ -29,7 +29,9 @@ CSV = "text/csv"
 async def versions(request: Request) -> Response:
     """Which version answers, by project."""
     shelves = request.app.state.shelves
-    return told({name: shelf.release.model_dump() if shelf.release else None for name, shelf in shelves.items()})
+    return json_response(
+        {name: shelf.release.model_dump() if shelf.release else None for name, shelf in shelves.items()}
+    )
 
 
 async def score(call: HttpRequest) -> HttpResponse:
@@ -37,7 +39,7 @@ async def score(call: HttpRequest) -> HttpResponse:
     content = content_of(call.headers, call.body, call.state.settings.most_bytes)
     is_large = len(content) > LARGE_BYTES
     scoring = await off_loop(is_large, _scoring, kind_of(call.headers), content)
-    explains = explaining.is_asked(call.query)
+    explains = explaining.wants_explanations(call.query)
 
     def rows(served: LoadedModel) -> InputRows:
         made = scoring.rows(served.reader)
@@ -46,9 +48,9 @@ async def score(call: HttpRequest) -> HttpResponse:
         return made
 
     question = PredictRequest(rows, call.params.get("name"), key=request_id(call), ids=scoring.ids, is_large=is_large)
-    found = await answer(call.state, question)
-    explanations = await explaining.explanations(call.state, found) if explains else None
-    return await off_loop(is_large, _rendered, call, found, explanations)
+    response = await answer(call.state, question)
+    explanations = await explaining.explanations(call.state, response) if explains else None
+    return await off_loop(is_large, _rendered, call, response, explanations)
 
 
 def _scoring(kind: str, body: bytes) -> ScoringRequest:
@@ -57,13 +59,13 @@ def _scoring(kind: str, body: bytes) -> ScoringRequest:
     try:
         return scoring_of_csv(body) if kind == CSV else scoring_of_json(body)
     except DataError as error:
-        raise refusals.unreadable(str(error)) from error
+        raise http_errors.unreadable(str(error)) from error
 
 
-def _rendered(call: HttpRequest, found: PredictResponse, explanations: Any) -> HttpResponse:
-    served = found.served
-    predictions = served.records(found.answer)
-    document = {"predictions": predictions, "ids": found.ids, "model": served.project, "version": served.version}
+def _rendered(call: HttpRequest, response: PredictResponse, explanations: Any) -> HttpResponse:
+    served = response.served
+    predictions = served.records(response.answer)
+    document = {"predictions": predictions, "ids": response.ids, "model": served.project, "version": served.version}
     if explanations is not None:
         document["explanations"] = explanations
     return answered(call.headers, orjson.dumps(document), {VERSION: served.version})

@@ -10,11 +10,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from models.serving import http_errors as refusals
+from models.serving import http_errors
 from models.serving.http_errors import RequestError
 from models.serving.webhooks import is_from_mlflow, model_named
 from tasks.release.shared_state import SharedReleaseState
-from tasks.serve.bodies import told
+from tasks.serve.bodies import json_response
 
 _log = logging.getLogger("loopline.serve")
 
@@ -25,7 +25,7 @@ async def nudge(request: Request) -> Response:
     """Take a delivery of MLflow's webhook; what it says is not believed, only that it is time to look."""
     secret = os.environ.get(VARIABLE)
     if not secret:
-        raise refusals.unknown(f"no webhook is expected here: start the server with {VARIABLE} set to its secret")
+        raise http_errors.unknown(f"no webhook is expected here: start the server with {VARIABLE} set to its secret")
     body = await request.body()
     if not is_from_mlflow(secret, request.headers, body, time.time()):
         raise RequestError(401, "the delivery is not signed with this server's secret, or is older than five minutes")
@@ -33,7 +33,7 @@ async def nudge(request: Request) -> Response:
     if name in settings.projects:
         _log.info("%s: MLflow says that something changed: looking at once", name)
         SharedReleaseState(settings.state(name) / "serving").nudge()
-    return told({"status": "ok"})
+    return json_response({"status": "ok"})
 
 
 ROUTES = [Route("/webhooks/mlflow", nudge, methods=["POST"])]

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-def take_in(state: Path, given: pa.Table) -> dict[str, int]:
+def take_in(state: Path, labels: pa.Table) -> dict[str, int]:
     """`add_labels`, and how many wait for their prediction.
 
     Returns:
@@ -25,17 +25,17 @@ def take_in(state: Path, given: pa.Table) -> dict[str, int]:
     """
     import numpy as np
 
-    new, counts = add_labels(state, given)
+    new, counts = add_labels(state, labels)
     ids = np.unique(id_hashes(new.column("id"))) if new.num_rows else np.zeros(0, np.uint64)
     return {**counts, "waiting": len(ids) - count_known(state, ids)}
 
 
-def add_labels(state: Path, given: pa.Table) -> tuple[pa.Table, dict[str, int]]:
+def add_labels(state: Path, labels: pa.Table) -> tuple[pa.Table, dict[str, int]]:
     """Add what is new among labels, durably, all of it or none; the same ones again add nothing. Call it in `moving`.
 
     Args:
         state: The project's state folder.
-        given: `id`, `label`, `at` and `by`, labels that may be; of an id there may be several, in the order they came.
+        labels: `id`, `label`, `at` and `by`, labels that may be; of an id there may be several, in the order they came.
 
     Raises:
         StoreError: The disk is full; nothing was taken in.
@@ -50,36 +50,36 @@ def add_labels(state: Path, given: pa.Table) -> tuple[pa.Table, dict[str, int]]:
     import pyarrow as pa
 
     store = label_store(state)
-    places, corrected = _new(given, store) if given.num_rows else (np.zeros(0, np.int64), 0)
-    new = given.take(pa.array(places, pa.int64()))
+    places, corrected = _new(labels, store) if labels.num_rows else (np.zeros(0, np.int64), 0)
+    new = labels.take(pa.array(places, pa.int64()))
     store.append(new)
-    counts = {"taken": new.num_rows, "corrected": corrected, "repeated": given.num_rows - new.num_rows}
+    counts = {"taken": new.num_rows, "corrected": corrected, "repeated": labels.num_rows - new.num_rows}
     return new, counts
 
 
-def _new(given: pa.Table, store: PartLog) -> tuple[np.ndarray, int]:
+def _new(labels: pa.Table, store: PartLog) -> tuple[np.ndarray, int]:
     """Places of the labels that say something new, and how many of them replace another one."""
     import numpy as np
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    known = latest_labels(store, given.column("id"))
+    known = latest_labels(store, labels.column("id"))
     before, since = known.column(LABEL), known.column(LABELLED_AT)
-    if pc.count_distinct(given.column("id")).as_py() < given.num_rows:
-        return _new_one_by_one(given, before.to_pylist(), since.cast(pa.int64()).to_pylist())
-    same = pc.fill_null(pc.equal(given.column(LABEL), before), False)
-    older = pc.fill_null(pc.less(given.column("at"), since), False)
+    if pc.count_distinct(labels.column("id")).as_py() < labels.num_rows:
+        return _new_one_by_one(labels, before.to_pylist(), since.cast(pa.int64()).to_pylist())
+    same = pc.fill_null(pc.equal(labels.column(LABEL), before), False)
+    older = pc.fill_null(pc.less(labels.column("at"), since), False)
     places = np.flatnonzero(~pc.or_(same, older).to_numpy())
     return places, len(places) - before.take(pa.array(places, pa.int64())).null_count
 
 
-def _new_one_by_one(given: pa.Table, before: list[str | None], since: list[int | None]) -> tuple[np.ndarray, int]:
+def _new_one_by_one(labels: pa.Table, before: list[str | None], since: list[int | None]) -> tuple[np.ndarray, int]:
     import numpy as np
     import pyarrow as pa
 
     latest: dict[str, tuple[str | None, int]] = {}
     places, corrected = [], 0
-    columns = (given.column("id"), given.column(LABEL), given.column("at").cast(pa.int64()))
+    columns = (labels.column("id"), labels.column(LABEL), labels.column("at").cast(pa.int64()))
     for place, (one, label, at) in enumerate(zip(*(column.to_pylist() for column in columns), strict=True)):
         known, when = latest.get(one, (before[place], since[place] or at))
         if label == known or at < when:

@@ -44,11 +44,11 @@ def feedback_of(state: Path) -> FeedbackSummary:
     if known is not None and known.labels == came and (not known.waiting or known.predictions == predictions):
         return known
     if known is not None and not _any_labelled(state, known.predictions, predictions):
-        found = _with_later_labels(state, known, predictions, came)
+        feedback = _with_later_labels(state, known, predictions, came)
     else:
-        found = _counted(state, predictions, came)
-    write_text(state / FILE, found.model_dump_json() + "\n")
-    return found
+        feedback = _counted(state, predictions, came)
+    write_text(state / FILE, feedback.model_dump_json() + "\n")
+    return feedback
 
 
 def labelled_rows(state: Path, feedback: FeedbackSummary, columns: list[str] | None = None) -> Iterator[pa.Table]:
@@ -62,10 +62,10 @@ def labelled_rows(state: Path, feedback: FeedbackSummary, columns: list[str] | N
     seen, labels = SortedHashSet(), label_store(state)
     for table in prediction_log(state).scan(upto=feedback.predictions, columns=columns):
         rows = table.take(seen.first_places(hash_values(table.column("id"), "id")))
-        found = latest_labels(labels, rows.column("id"), feedback.labels)
-        for name, column in zip(found.column_names, found.columns, strict=True):
+        latest = latest_labels(labels, rows.column("id"), feedback.labels)
+        for name, column in zip(latest.column_names, latest.columns, strict=True):
             rows = rows.append_column(name, column)
-        rows = rows.filter(found.column(LABEL).is_valid())
+        rows = rows.filter(latest.column(LABEL).is_valid())
         if rows.num_rows:
             yield rows.drop_columns([name for name in _SCORES if name in rows.column_names])
 

@@ -39,7 +39,7 @@ def read(path: Path, offset: int = 0) -> tuple[list[dict[str, Any]], int]:
         file.seek(offset)
         content = file.read()
     whole = content[: content.rfind(b"\n") + 1]
-    return list(_told(whole.splitlines())), offset + len(whole)
+    return list(_entries(whole.splitlines())), offset + len(whole)
 
 
 def newest(path: Path) -> Iterator[dict[str, Any]]:
@@ -51,10 +51,10 @@ def newest(path: Path) -> Iterator[dict[str, Any]]:
             lines = file.read().split(b"\n")
     except OSError:
         return
-    yield from _told(reversed(lines[1:] if size > TAIL_BYTES else lines))
+    yield from _entries(reversed(lines[1:] if size > TAIL_BYTES else lines))
 
 
-def _told(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
+def _entries(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
     for text in lines:
         with contextlib.suppress(ValueError):
             line = json.loads(text)

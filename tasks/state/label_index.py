@@ -108,10 +108,10 @@ def _look_up(index: sqlite3.Connection, ids: Sequence[str | None], upto: int) ->
     index.execute("begin")
     index.executemany("insert into temp.wanted values (?, ?)", enumerate(ids))
     index.execute("commit")
-    found: list[Label | None] = [None] * len(ids)
+    labels: list[Label | None] = [None] * len(ids)
     for place, *label in index.execute(_MATCHES, (upto,)):
-        found[place] = Label(*label)
-    return found
+        labels[place] = Label(*label)
+    return labels
 
 
 def _catch_up(index: sqlite3.Connection, store: PartLog, upto: int) -> int:

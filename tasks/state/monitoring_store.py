@@ -23,7 +23,7 @@ from tasks.host.locks import held
 
 FILE = "counts.sqlite"
 LOCK_TIMEOUT_S = 60.0
-KEPT_WINDOWS = 200
+MOST_WINDOWS = 200
 """Windows of a version whose counts are kept: later labels find their prediction in these."""
 MOST_WAITING = 200_000
 """Labels that wait for their prediction: of more, those that came last."""
@@ -32,7 +32,7 @@ create table if not exists places (name text primary key, value integer not null
 create table if not exists windows (
     version text not null, first integer not null, size integer not null, num_rows integer not null,
     begin real not null, end real not null, keys blob, examples blob, changed integer not null default 1,
-    found text, told text not null default '', primary key (version, first)) without rowid;
+    report text, logged text not null default '', primary key (version, first)) without rowid;
 create table if not exists hours (
     version text not null, first integer not null, hour integer not null, num_rows integer not null,
     tally blob not null, primary key (version, first, hour)) without rowid;
@@ -101,13 +101,13 @@ class MonitorStore:
         rows = self._db.execute(
             "select keys, num_rows from windows where version = ? and keys is not null order by first desc", (version,)
         )
-        found, total = [], 0
+        parts, total = [], 0
         for content, num_rows in rows:
-            found.append(np.frombuffer(content, dtype=np.uint64))
+            parts.append(np.frombuffer(content, dtype=np.uint64))
             total += num_rows
             if total >= REMEMBERED:
                 break
-        return SortedHashSet(*found)
+        return SortedHashSet(*parts)
 
     def save(self, version: str, window: OpenWindow) -> None:
         """Keep a window that changed."""
@@ -185,32 +185,32 @@ class MonitorStore:
         ).fetchall()
         return [int(row[0]) for row in rows]
 
-    def found(self, version: str) -> list[WindowReport]:
-        """What was found of each window of a version, oldest first."""
+    def reports(self, version: str) -> list[WindowReport]:
+        """The report of each window of a version, oldest first."""
         rows = self._db.execute(
-            "select found from windows where version = ? and found is not null order by first", (version,)
+            "select report from windows where version = ? and report is not null order by first", (version,)
         )
         return [WindowReport.model_validate_json(row[0]) for row in rows]
 
-    def save_found(self, version: str, first: int, window: WindowReport) -> None:
-        """Keep what was found of a window."""
+    def save_report(self, version: str, first: int, window: WindowReport) -> None:
+        """Keep the report of a window."""
         self._db.execute(
-            "update windows set found = ?, changed = 0 where version = ? and first = ?",
+            "update windows set report = ?, changed = 0 where version = ? and first = ?",
             (window.model_dump_json(), version, first),
         )
 
-    def untold(self, version: str) -> list[tuple[int, WindowReport, str]]:
-        """Place, findings and what was told of each whole window; MLflow is told what differs."""
+    def unlogged(self, version: str) -> list[tuple[int, WindowReport, str]]:
+        """First row, report and what MLflow was sent of each whole window; MLflow gets what differs."""
         rows = self._db.execute(
-            "select first, found, told from windows where version = ? and num_rows >= size and found is not null "
+            "select first, report, logged from windows where version = ? and num_rows >= size and report is not null "
             "order by first",
             (version,),
         )
-        return [(int(first), WindowReport.model_validate_json(found), str(told)) for first, found, told in rows]
+        return [(int(first), WindowReport.model_validate_json(report), str(logged)) for first, report, logged in rows]
 
-    def set_told(self, version: str, first: int, told: str) -> None:
+    def set_logged(self, version: str, first: int, logged: str) -> None:
         """What MLflow knows of a window."""
-        self._db.execute("update windows set told = ? where version = ? and first = ?", (told, version, first))
+        self._db.execute("update windows set logged = ? where version = ? and first = ?", (logged, version, first))
 
     def was_sent(self, signal: str) -> bool:
         """Whether a signal was sent before."""
@@ -234,7 +234,7 @@ class MonitorStore:
         ).fetchall()
         total = 0
         for place, (first, num_rows) in enumerate(rows):
-            if place >= KEPT_WINDOWS:
+            if place >= MOST_WINDOWS:
                 self._keep_labels_of(version, first)
                 self._db.execute("delete from windows where version = ? and first = ?", (version, first))
                 self._db.execute("delete from hours where version = ? and first = ?", (version, first))
@@ -243,11 +243,11 @@ class MonitorStore:
             total += num_rows
 
     def _keep_labels_of(self, version: str, first: int) -> None:
-        (found,) = self._db.execute(
-            "select found from windows where version = ? and first = ?", (version, first)
+        (report,) = self._db.execute(
+            "select report from windows where version = ? and first = ?", (version, first)
         ).fetchone()
-        if found is not None:
-            labels = WindowReport.model_validate_json(found).num_labels
+        if report is not None:
+            labels = WindowReport.model_validate_json(report).num_labels
             self.set_place("forgotten labels", self.num_forgotten_labels() + labels)
 
     def num_forgotten_labels(self) -> int:

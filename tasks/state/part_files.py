@@ -147,11 +147,11 @@ def numbered_rows(part: LogPart) -> list[pa.Table]:
 
     file = opened(part.path)
     names = file.schema_arrow.names
-    found = list(rows_of(file, part, 0, part.last, names, MOST_ROWS))
+    tables = list(rows_of(file, part, 0, part.last, names, MOST_ROWS))
     if SEQUENCE in names:
-        return found
-    numbers = [pa.array([part.first] * table.num_rows, pa.int64()) for table in found]
-    return [table.append_column(SEQUENCE, one) for table, one in zip(found, numbers, strict=True)]
+        return tables
+    numbers = [pa.array([part.first] * table.num_rows, pa.int64()) for table in tables]
+    return [table.append_column(SEQUENCE, one) for table, one in zip(tables, numbers, strict=True)]
 
 
 def written(folder: Path, table: pa.Table, keys: Sequence[str], offsets: Mapping[str, int]) -> Path:
@@ -159,7 +159,7 @@ def written(folder: Path, table: pa.Table, keys: Sequence[str], offsets: Mapping
     import pyarrow.parquet as pq
 
     at = times_of(table)
-    told = {
+    metadata = {
         _KEYS: json.dumps(list(keys)).encode(),
         _OFFSETS: json.dumps(dict(offsets)).encode(),
         _TIMES: json.dumps([int(at[0]), int(at[-1])] if len(at) else _NEVER).encode(),
@@ -168,7 +168,7 @@ def written(folder: Path, table: pa.Table, keys: Sequence[str], offsets: Mapping
     temporary = folder / f".{os.getpid()}-{uuid.uuid4().hex[:12]}.tmp"
     try:
         with temporary.open("wb") as file:
-            pq.write_table(table.replace_schema_metadata(told), file, compression="zstd", row_group_size=BATCH_ROWS)
+            pq.write_table(table.replace_schema_metadata(metadata), file, compression="zstd", row_group_size=BATCH_ROWS)
             file.flush()
             os.fsync(file.fileno())
     except BaseException:
@@ -215,13 +215,13 @@ def in_order(streams: Sequence[tuple[int, Iterator[pa.Table]]]) -> Iterator[pa.T
                 horizon = min(int(times_of(table)[-1]), horizon if horizon is not None else 2**63 - 1)
         if horizon is None:
             continue
-        ready, kept = [], []
+        ready, open_streams = [], []
         for table, stream in held:
             end = int(times_of(table).searchsorted(horizon, side="right"))
             ready.append(table.slice(0, end))
             rest = table.slice(end) if end < table.num_rows else next(stream, None)
             if rest is not None:
-                kept.append((rest, stream))
-        held = kept
-        found = concatenated([table for table in ready if table.num_rows])
-        yield found.take(np.argsort(times_of(found), kind="stable"))
+                open_streams.append((rest, stream))
+        held = open_streams
+        rows = concatenated([table for table in ready if table.num_rows])
+        yield rows.take(np.argsort(times_of(rows), kind="stable"))

@@ -99,16 +99,16 @@ class PartLog:
 
     def offsets(self) -> dict[str, int]:
         """How far each source was read, by what is in the log: whoever goes on from there adds each row once."""
-        found: dict[str, int] = {}
+        offsets: dict[str, int] = {}
         for part in self.parts():
             for source, offset in part.offsets.items():
-                found[source] = max(offset, found.get(source, 0))
-        return found
+                offsets[source] = max(offset, offsets.get(source, 0))
+        return offsets
 
     def cursor(self) -> int:
         """The number of the last append; 0 for an empty log. Compacting does not change it."""
-        found = self._listed()
-        return max((part.last for part in found), default=0)
+        parts = self._listed()
+        return max((part.last for part in parts), default=0)
 
     def parts(self, since: int = 0) -> list[LogPart]:
         """The parts that hold the appends after `since`, oldest first, each append in one.
@@ -242,9 +242,9 @@ class PartLog:
         import pyarrow as pa
 
         for field in self._fields:
-            given = field.name in table.column_names
-            column = table.column(field.name).cast(field.type) if given else pa.nulls(table.num_rows, field.type)
-            table = table.drop_columns([field.name]) if given else table
+            is_present = field.name in table.column_names
+            column = table.column(field.name).cast(field.type) if is_present else pa.nulls(table.num_rows, field.type)
+            table = table.drop_columns([field.name]) if is_present else table
             table = table.append_column(field, column)
         at = times_of(table)
         return table if (np.diff(at) >= 0).all() else table.take(np.argsort(at, kind="stable"))
@@ -280,7 +280,7 @@ class PartLog:
 
         from models.sources.row_batches import concatenated
 
-        kept, dropped = [], 0
+        parts, dropped = [], 0
         with self._decoding(part):
             tables = numbered_rows(part)
         for table in tables:
@@ -288,9 +288,9 @@ class PartLog:
             if spared is not None and not stays.all():
                 stays[~stays] = spared(table.filter(pa.array(~stays)))
             dropped += int((~stays).sum())
-            kept.append(table.filter(pa.array(stays)))
+            parts.append(table.filter(pa.array(stays)))
         if dropped:
-            temporary = written(self.folder, self._whole(concatenated(kept)), part.keys, part.offsets)
+            temporary = written(self.folder, self._whole(concatenated(parts)), part.keys, part.offsets)
             self._replace(temporary, part.first, part.last)
             del self._known[part.path.name]  # what its footer said is no longer so
         return dropped
@@ -341,9 +341,9 @@ class PartLog:
 
     def _sweep(self) -> None:
         """Delete parts that a wider one holds, and what killed writers left."""
-        kept = {part.path for part in self.parts()}
+        paths = {part.path for part in self.parts()}
         for part in self._listed():
-            if part.path not in kept and any(_within(part, self._part(path.name)) for path in kept):
+            if part.path not in paths and any(_within(part, self._part(path.name)) for path in paths):
                 part.path.unlink(missing_ok=True)
         for path in self.folder.glob(".*.tmp"):
             with contextlib.suppress(FileNotFoundError):

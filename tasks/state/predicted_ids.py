@@ -79,10 +79,10 @@ def _hashes_of(log: PartLog, part: LogPart) -> np.ndarray:
 def _place(log: PartLog, part: LogPart) -> Path | None:
     """Where the hashes of a part lie, named after what its file holds now; None where it was compacted meanwhile."""
     try:
-        found = part.path.stat()
+        stat = part.path.stat()
     except FileNotFoundError:
         return None
-    return log.folder / FOLDER / f"{part.path.stem}-{found.st_ino:x}-{found.st_mtime_ns:x}-{found.st_size:x}.npy"
+    return log.folder / FOLDER / f"{part.path.stem}-{stat.st_ino:x}-{stat.st_mtime_ns:x}-{stat.st_size:x}.npy"
 
 
 def _store(log: PartLog, path: Path, hashes: np.ndarray) -> None:

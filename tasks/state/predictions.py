@@ -100,8 +100,8 @@ def joined(
     upto = labels.cursor()
     rows = log.in_time_order(_micros(since), _micros(until), wanted)
     tables = (_labelled(block, labels, upto, labelled) for block in sized(_once(rows, versions), _BLOCK_ROWS))
-    found = (table for table in tables if table.num_rows)
-    yield from sized(found, window) if window else found
+    filled = (table for table in tables if table.num_rows)
+    yield from sized(filled, window) if window else filled
 
 
 def latest_labels(labels: PartLog, ids: pa.ChunkedArray, upto: int | None = None) -> pa.Table:
@@ -123,16 +123,16 @@ def latest_labels(labels: PartLog, ids: pa.ChunkedArray, upto: int | None = None
     if indexed is not None:
         columns = list(zip(*((None, None, None) if one is None else one for one in indexed), strict=True))
         return _label_table(*(columns or [(), (), ()]))
-    found = {name: np.full(len(ids), None, dtype=object) for name in (LABEL, "at", "by")}
-    for table in labels.scan(upto=upto, columns=["id", *found], batch=_BLOCK_ROWS):
+    latest = {name: np.full(len(ids), None, dtype=object) for name in (LABEL, "at", "by")}
+    for table in labels.scan(upto=upto, columns=["id", *latest], batch=_BLOCK_ROWS):
         last_first = table.take(np.arange(table.num_rows)[::-1])
         place = pc.index_in(ids, last_first.column("id"))
         there = place.is_valid().to_numpy()
         chosen = last_first.take(place.drop_null())
-        for name, values in found.items():
+        for name, values in latest.items():
             column = chosen.column(name)
             values[there] = column.cast(pa.int64()).to_numpy() if name == "at" else column.to_numpy()
-    return _label_table(found[LABEL], found["at"], found["by"])
+    return _label_table(latest[LABEL], latest["at"], latest["by"])
 
 
 def _label_table(labels: Any, times: Any, givers: Any) -> pa.Table:
@@ -176,8 +176,8 @@ def labelled_ids(labels: Iterable[pa.Table]) -> np.ndarray:
         hashes.append(id_hashes(table.column("id")))
         valid.append(table.column(LABEL).is_valid().to_numpy())
     ids, last = np.unique(np.concatenate(hashes)[::-1], return_index=True)
-    found: np.ndarray = ids[np.concatenate(valid)[::-1][last]]
-    return found
+    unique: np.ndarray = ids[np.concatenate(valid)[::-1][last]]
+    return unique
 
 
 def _ids_labelled_since(state: Path, since: float | None) -> np.ndarray:
@@ -185,9 +185,9 @@ def _ids_labelled_since(state: Path, since: float | None) -> np.ndarray:
 
 
 def _labelled(block: pa.Table, labels: PartLog, upto: int, only: bool) -> pa.Table:
-    found = latest_labels(labels, block.column("id"), upto)
-    table = block.append_column(LABEL, found.column(LABEL)).append_column(LABELLED_AT, found.column(LABELLED_AT))
-    return table.filter(found.column(LABEL).is_valid()) if only else table
+    matches = latest_labels(labels, block.column("id"), upto)
+    table = block.append_column(LABEL, matches.column(LABEL)).append_column(LABELLED_AT, matches.column(LABELLED_AT))
+    return table.filter(matches.column(LABEL).is_valid()) if only else table
 
 
 def _once(tables: Iterator[pa.Table], versions: Sequence[str] | None) -> Iterator[pa.Table]:
@@ -200,8 +200,8 @@ def _once(tables: Iterator[pa.Table], versions: Sequence[str] | None) -> Iterato
 
     seen = SortedHashSet()
     wanted = None if versions is None else pa.array(list(versions), pa.string())
-    for found in tables:
-        table = found if wanted is None else found.filter(pc.is_in(found.column("version"), wanted))
+    for block in tables:
+        table = block if wanted is None else block.filter(pc.is_in(block.column("version"), wanted))
         first = seen.first_places(hash_rows(table, ["id", "version"]))
         if len(first):
             yield table.take(first)

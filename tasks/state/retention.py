@@ -49,8 +49,8 @@ def _reaches_back(labels: PartLog, before_us: int) -> bool:
 
 
 def _labelled(state: Path, predictions: pa.Table) -> NDArray[np.bool_]:
-    found = latest_labels(label_store(state), predictions.column("id")).column("label").is_valid()
-    there: NDArray[np.bool_] = found.to_numpy()
+    is_labelled = latest_labels(label_store(state), predictions.column("id")).column("label").is_valid()
+    there: NDArray[np.bool_] = is_labelled.to_numpy()
     return there
 
 

@@ -62,7 +62,7 @@ class SegmentWriter:
                     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._folder))
             except OSError as error:
                 self._take_back(error)
-                raise _told(self._folder, error) from error
+                raise _as_store_error(self._folder, error) from error
             self._written += done
 
     def close(self) -> None:
@@ -193,12 +193,12 @@ def sweep(folder: Path) -> None:
                 path.unlink()
 
 
-def _told(folder: Path, error: OSError) -> StoreError:
+def _as_store_error(folder: Path, error: OSError) -> StoreError:
     try:
         with storing(folder):
             raise error
-    except StoreError as told:
-        return told
+    except StoreError as refusal:
+        return refusal
     except OSError:
         return StoreError(f"{folder}: cannot be written ({error.strerror})")
 

@@ -63,7 +63,7 @@ def note_of(state: Path, version: str) -> str:
     return str(read_json(_place(state, version)).get("note", ""))
 
 
-def said(state: Path, version: str) -> tuple[list[str], NDArray[np.float64], NDArray[np.float64]]:
+def answers(state: Path, version: str) -> tuple[list[str], NDArray[np.float64], NDArray[np.float64]]:
     """Ids, what was answered and what the shadow said, of the last rows: (row,), or (row, class).
 
     An id counts once, the first time: what is asked again is the same prediction.

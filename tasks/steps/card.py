@@ -100,7 +100,7 @@ def _costs(search: dict[str, Any], trained: dict[str, Any]) -> dict[str, Any]:
     if not parts:
         return {}
     own, both = parts.get("train", Costs()), parts["total"]
-    said = {
+    rates = {
         "samples per second": own.samples_per_s,
         "tokens per second": own.tokens_per_s,
         "share of the device's peak (MFU)": own.mfu,
@@ -112,7 +112,7 @@ def _costs(search: dict[str, Any], trained: dict[str, Any]) -> dict[str, Any]:
         "petaflop/s-days, with the search": both.petaflop_s_days,
         "energy, with the search, kJ": None if both.energy_j is None else both.energy_j / 1e3,
     }
-    known = {name: value for name, value in said.items() if value is not None}
+    known = {name: value for name, value in rates.items() if value is not None}
     return {name: float(f"{value:.3g}") if isinstance(value, float) else value for name, value in known.items()}
 
 
@@ -175,8 +175,8 @@ def _schema(preparation: Preparation) -> list[dict[str, Any]]:
         shape = f"{image.height} x {image.width} x {image.channels} bytes"
         return [{"input": image.column, "kind": "image", "values": shape}]
     if preparation.characters:
-        told = f"{len(preparation.characters.alphabet)} characters, windows of {preparation.characters.length}"
-        return [{"input": preparation.characters.column, "kind": "text", "values": told}]
+        inputs = f"{len(preparation.characters.alphabet)} characters, windows of {preparation.characters.length}"
+        return [{"input": preparation.characters.column, "kind": "text", "values": inputs}]
     return [*numeric, *categorical]
 
 

@@ -62,14 +62,19 @@ def _optimised(loop: Loop, prepared: Path, folder: Path) -> dict[str, Any]:
     served = next((each.name for each in table if each.served), FP32)
     _log(loop, served, table)
     path = folder / "model.onnx"
-    told = {"served": served, "sha256": sha256(path), "size_bytes": path.stat().st_size, "variant_metric": metric.name}
-    return {**told, "variants": [each.model_dump() for each in table]}
+    summary = {
+        "served": served,
+        "sha256": sha256(path),
+        "size_bytes": path.stat().st_size,
+        "variant_metric": metric.name,
+    }
+    return {**summary, "variants": [each.model_dump() for each in table]}
 
 
 def _log(loop: Loop, served: str, table: list[VariantMeasurement]) -> None:
     for each in table:
-        found = {"size_bytes": each.size_bytes, "latency_ms": each.latency_ms, "metric_loss": each.loss}
-        known = {f"variant_{each.name}_{name}": value for name, value in found.items() if value is not None}
+        metrics = {"size_bytes": each.size_bytes, "latency_ms": each.latency_ms, "metric_loss": each.loss}
+        known = {f"variant_{each.name}_{name}": value for name, value in metrics.items() if value is not None}
         loop.outbox.metrics(LOOP_RUN, known)
     loop.outbox.tags(LOOP_RUN, {"loopline.served": served})
 

@@ -22,7 +22,7 @@ from models.sources.row_batches import concatenated
 from models.validation.expectations import row_checks
 from models.validation.mixed_columns import odd_cells
 from tasks.loop.loop import Inputs, Loop, StepResult
-from tasks.mlflow import registry_reader as registry_view
+from tasks.mlflow import registry_reader
 from tasks.state.feedback import labelled_rows
 from tasks.tools import expectations, sources
 
@@ -54,11 +54,11 @@ def ingest(loop: Loop) -> tuple[StepRecord, bool]:
             for text in _divided_anew(loop.spec.data, schema, before):
                 loop.report.note(text)
         loop.project.raw.parent.mkdir(parents=True, exist_ok=True)
-        table, told, files = _with_feedback(loop, inputs, table)
+        table, summary, files = _with_feedback(loop, inputs, table)
         write_table(table, loop.project.raw)
         result = {"rows": table.num_rows, "schema": table_schema(table), "source": loop.spec.data.source}
         arrived = {} if came is None else {sources.ARRIVED: came}
-        return StepResult([loop.project.raw, *files], {**result, **told, **arrived})
+        return StepResult([loop.project.raw, *files], {**result, **summary, **arrived})
 
     return loop.carry_out("ingest", act)
 
@@ -79,20 +79,20 @@ def _with_feedback(loop: Loop, inputs: Inputs, table: pa.Table) -> tuple[pa.Tabl
         broken = joined.origin.column("id").filter(pa.array(rejected)).combine_chunks()
         fitting = fitting.filter(pc.invert(pc.is_in(fitting.column("id"), value_set=broken)))
         joined = with_feedback(table, fitting, loop.spec.data)
-    told = {
+    counts = {
         "joined": joined.origin.num_rows,
         "known": joined.known,
         "unfit": joined.unfit,
         "rejected": int(rejected.sum()),
         "other": num_other,
     }
-    shown = ", ".join(f"{told[name]:,} {text}" for name, text in FEEDBACK_WORDS.items() if told[name])
+    shown = ", ".join(f"{counts[name]:,} {text}" for name, text in FEEDBACK_WORDS.items() if counts[name])
     loop.report.note(f"ingest: of {labelled.num_rows:,} labelled predictions {shown}")
     if not joined.origin.num_rows:
         origin.unlink(missing_ok=True)
-        return table, {"feedback": told}, []
+        return table, {"feedback": counts}, []
     write_table(joined.origin, origin)
-    return joined.table, {"feedback": told}, [origin]
+    return joined.table, {"feedback": counts}, [origin]
 
 
 def _rejected(loop: Loop, joined: JoinedFeedback) -> np.ndarray:
@@ -116,9 +116,11 @@ def _rejected(loop: Loop, joined: JoinedFeedback) -> np.ndarray:
         rejected[failed] = True
     if rejected.any():
         place = loop.state / "quarantine" / loop.id / "feedback" / "failing_rows.parquet"
-        kept = outcome.quarantine(rows).append_column("id", joined.origin.column("id").filter(pa.array(rejected)))
+        rejected_rows = outcome.quarantine(rows).append_column(
+            "id", joined.origin.column("id").filter(pa.array(rejected))
+        )
         place.parent.mkdir(parents=True, exist_ok=True)
-        write_table(kept, place)
+        write_table(rejected_rows, place)
         loop.report.note(
             f"ingest: {rejected.sum():,} labelled predictions are set aside in {place}; "
             f"`loopline label {loop.spec.name} --forget ID` withdraws a label"
@@ -130,8 +132,11 @@ def _of_this_target(loop: Loop, labelled: pa.Table) -> pa.Array:
     """The versions that predict what the spec names as target now: a label says nothing of another."""
     fitting = []
     for version in pc.unique(labelled.column("version")).to_pylist():
-        found = registry_view.numbered(loop.spec.name, version) if version is not None else None
-        if found is None or found.tags.get("loopline.target", loop.spec.data.target) == loop.spec.data.target:
+        model_version = registry_reader.numbered(loop.spec.name, version) if version is not None else None
+        if (
+            model_version is None
+            or model_version.tags.get("loopline.target", loop.spec.data.target) == loop.spec.data.target
+        ):
             fitting.append(version)
     return pa.array(fitting, labelled.column("version").type)
 

@@ -119,12 +119,12 @@ def _evidence(loop: Loop, inputs: Inputs, rival: str) -> tuple[Evidence, int]:
     )
     if known is None or not known.any():
         return evidence, 0
-    told = f"{known.sum():,} of {len(known):,} test rows are among those that the champion was trained or chosen on"
+    note = f"{known.sum():,} of {len(known):,} test rows are among those that the champion was trained or chosen on"
     if known.all():
         raise DataError(
-            f"judge: {told}: nothing is left to compare on. Was `data.split` changed? Put it back, or promote by hand"
+            f"judge: {note}: nothing is left to compare on. Was `data.split` changed? Put it back, or promote by hand"
         )
-    loop.report.note(f"judge: {told}: they do not count")
+    loop.report.note(f"judge: {note}: they do not count")
     return evidence.only(~known), int(known.sum())
 
 

@@ -199,49 +199,49 @@ class _Search:
         self._taken.add(folder)
         return folder
 
-    def _train(self, asked: _OpenTrial, spent: list[Costs]) -> tuple[float, str]:
+    def _train(self, trial: _OpenTrial, spent: list[Costs]) -> tuple[float, str]:
         """Value and state of a trial; with folds, the mean over them, pruned by the folds so far.
 
         What each fold cost is added to `spent`.
         """
-        model, train = with_params(self._begun.arguments(self._loop.spec.model), self._loop.spec.train, asked.params)
+        model, train = with_params(self._begun.arguments(self._loop.spec.model), self._loop.spec.train, trial.params)
         # A trial stays on this machine; other nodes come for the training of the best.
         train = train.model_copy(update={"epochs": self._spec.epochs or max(1, train.epochs // 2), "nodes": "1"})
         folds = self._spec.folds
         values = []
         for index in range(folds):
-            result = self._fit(asked, model, train, (index, folds) if folds > 1 else None)
+            result = self._fit(trial, model, train, (index, folds) if folds > 1 else None)
             values.append(result.value)
             spent += [result.costs] if result.costs else []
             if result.pruned:
                 return result.value, "PRUNED"
             if folds > 1:
-                asked.report(sum(values) / len(values), index)
-                if asked.trial.should_prune() and index + 1 < folds:
+                trial.report(sum(values) / len(values), index)
+                if trial.trial.should_prune() and index + 1 < folds:
                     return sum(values) / len(values), "PRUNED"
         return sum(values) / len(values), "COMPLETE"
 
-    def _fit(self, asked: _OpenTrial, model: Model, train: Train, fold: tuple[int, int] | None) -> TrainingResult:
+    def _fit(self, trial: _OpenTrial, model: Model, train: Train, fold: tuple[int, int] | None) -> TrainingResult:
         task = job(
             self._loop,
             self._inputs["prepare"],
-            asked.folder / f"fold-{fold[0]}" if fold else asked.folder,
+            trial.folder / f"fold-{fold[0]}" if fold else trial.folder,
             model,
             train,
             checkpoints=True,
             sample=self._spec.sample,
             fold=fold,
             workers=min(self._spec.workers, self._spec.trials),
-            slot=asked.slot,
+            slot=trial.slot,
             start=self._begun.origin,
         )
 
         def on_epoch(epoch: EpochReport) -> bool:
-            self._loop.outbox.metrics(asked.run, epoch.values, epoch.epoch)
+            self._loop.outbox.metrics(trial.run, epoch.values, epoch.epoch)
             if fold is not None or epoch.stage != "train":
                 return True
-            asked.report(epoch.values[f"val_{metric_name(task.metric)}"], epoch.epoch)
-            return not asked.trial.should_prune()
+            trial.report(epoch.values[f"val_{metric_name(task.metric)}"], epoch.epoch)
+            return not trial.trial.should_prune()
 
         return self._loop.gang.run(task, on_epoch)
 
@@ -276,16 +276,16 @@ class _Search:
         return StepResult([self._folder / BEST_FILE], result)
 
     def _log_pictures(self, trials: list[Trial], importances: Mapping[str, float]) -> None:
-        from models.report import training_figures as figures
+        from models.report import training_figures
 
         valued = [(trial.params, trial.value) for trial in trials if trial.value is not None]
         states = ["fail" if trial.state == "failed" else trial.state for trial in trials]
         log = [path for path, dimension in self._space.items() if dimension.log]
         pictures = {
-            "search-history.svg": figures.search_history(
+            "search-history.svg": training_figures.search_history(
                 [trial.value for trial in trials], states, self._direction, self._metric
             ),
-            "search-parallel.svg": figures.parallel_coordinates(
+            "search-parallel.svg": training_figures.parallel_coordinates(
                 [params for params, _ in valued],
                 [value for _, value in valued],
                 self._metric,
@@ -294,7 +294,7 @@ class _Search:
             ),
         }
         if importances:
-            pictures["search-importance.svg"] = figures.importance_bars(importances)
+            pictures["search-importance.svg"] = training_figures.importance_bars(importances)
         for name, content in pictures.items():
             write_bytes(self._folder / "figures" / name, content)
             self._loop.outbox.artifact(LOOP_RUN, self._folder / "figures" / name, "search")

@@ -48,13 +48,13 @@ def fit(loop: Loop) -> tuple[StepRecord, bool]:
         for name in unused(net_name(model.net, loop.spec.data.kind), loop.spec.train.model_fields_set):
             loop.report.note(f"train.{name} plays no part for {model.net}")
         result = loop.gang.run(task, on_epoch, loop.report.note)
-        found = {**result.model_dump(mode="json"), "params": params}
+        summary = {**result.model_dump(mode="json"), "params": params}
         size = {"best_epoch": result.best_epoch, "num_parameters": result.num_parameters}
-        loop.outbox.metrics(LOOP_RUN, {**size, **_found(result)})
+        loop.outbox.metrics(LOOP_RUN, {**size, **_stage_metrics(result)})
         if task.start is not None:
             loop.outbox.tags(LOOP_RUN, {"loopline.start": f"{task.start.label} {task.start.sha256[:16]}"})
         loop.outbox.artifact(LOOP_RUN, folder / "result.json", "training")
-        return StepResult([folder / result.weights, folder / MODEL_FILE], found)
+        return StepResult([folder / result.weights, folder / MODEL_FILE], summary)
 
     return loop.carry_out("train", act)
 
@@ -64,8 +64,8 @@ def _waited_for(metric: str) -> tuple[str, ...]:
     return ("val_loss", f"val_{metric}", "val_pretrain_loss", "teacher_val_loss", f"teacher_val_{metric}")
 
 
-def _found(result: TrainingResult) -> dict[str, float]:
+def _stage_metrics(result: TrainingResult) -> dict[str, float]:
     """What the stages before the training found, as metrics."""
-    found = {"batch": result.before["batch"]["batch"]} if "batch" in result.before else {}
+    metrics = {"batch": result.before["batch"]["batch"]} if "batch" in result.before else {}
     labels = result.before.get("pseudo_labels", [])
-    return found | ({"pseudo_labels": labels[-1]["taken"]} if labels else {})
+    return metrics | ({"pseudo_labels": labels[-1]["taken"]} if labels else {})

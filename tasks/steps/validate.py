@@ -120,10 +120,10 @@ def _validate(
     if report["status"] == "error":
         raise DataError(f"{loop.spec.name}: the {stage} data could not be checked: {_failures(report)}; see {page}")
     if report["status"] == "rejected":
-        kept = _quarantine(loop, stage, outcome, table)
+        quarantined = _quarantine(loop, stage, outcome, table)
         raise GateRefused(
             f"{loop.spec.name}: the {stage} data was rejected: {_failures(report)}. Nothing was trained, the "
-            f"champion stays; the failing rows are in {kept}, the report is {page}{_cure(report)}"
+            f"champion stays; the failing rows are in {quarantined}, the report is {page}{_cure(report)}"
         )
     if report["status"] == "warned":
         loop.report.note(f"validate-{stage}: {_failures(report)} (warning)")
@@ -164,13 +164,13 @@ def _cure(report: dict[str, Any]) -> str:
 
 
 def _failures(report: dict[str, Any]) -> str:
-    told = []
+    lines = []
     for result in report["results"]:
         if not result["success"]:
             where = f" of {result['column']!r}" if result["column"] else ""
-            found = result["error"] or f"{result['unexpected_count'] or 'observed ' + str(result['observed'])}" + (
+            reason = result["error"] or f"{result['unexpected_count'] or 'observed ' + str(result['observed'])}" + (
                 " rows unexpected" if result["unexpected_count"] else ""
             )
-            told.append(f"{result['expectation']}{where} ({found})")
-    more = f" and {len(told) - SHOWN} more" if len(told) > SHOWN else ""
-    return "; ".join(told[:SHOWN]) + more
+            lines.append(f"{result['expectation']}{where} ({reason})")
+    more = f" and {len(lines) - SHOWN} more" if len(lines) > SHOWN else ""
+    return "; ".join(lines[:SHOWN]) + more

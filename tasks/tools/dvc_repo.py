@@ -50,10 +50,10 @@ def commit(project: Project, loop_id: str) -> dict[str, str]:
     remote = default_remote(root)
     if remote:
         _dvc(root, "push", *targets)
-    found = hashes(project)
-    if not found:
+    file_hashes = hashes(project)
+    if not file_hashes:
         raise StoreError(f"{root}: dvc.lock does not name the data that `dvc commit` has just taken: is it ignored?")
-    return {**found, "remote": remote}
+    return {**file_hashes, "remote": remote}
 
 
 def _address(project: Project, root: Path, stage: str) -> str:
@@ -68,17 +68,17 @@ def _dvc(root: Path, command: str, *arguments: str) -> None:
     On a full disk it may never end: `diskcache` (5.6.3, `Cache._transact`) tries again for ever where SQLite cannot
     begin a transaction. We look now and then, and end it.
     """
-    asked = [*PROGRAM, "--wait-for-lock", command, *arguments]
-    with subprocess.Popen(asked, cwd=root, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    argv = [*PROGRAM, "--wait-for-lock", command, *arguments]
+    with subprocess.Popen(argv, cwd=root, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         try:
             out, err = _ended(process, root)
         except BaseException:
             process.kill()
             raise
     if process.returncode:
-        said = " ".join((err or out).split())[-SHOWN_CHARACTERS:] or f"exit code {process.returncode}"
+        output = " ".join((err or out).split())[-SHOWN_CHARACTERS:] or f"exit code {process.returncode}"
         raise StoreError(
-            f"`dvc {command}` in {root} failed: {said}: put it right and run again; the data in data/ is whole"
+            f"`dvc {command}` in {root} failed: {output}: put it right and run again; the data in data/ is whole"
         )
 
 
@@ -167,9 +167,9 @@ def _dump(path: Path, document: Any) -> None:
 def _stage(project: Project, name: str) -> dict[str, Any]:
     """One stage: `ingest` depends on the source named in the spec, `prepare` on the raw data, spec and our code."""
     where = "projects/${item.project}/" if project.inside else ""
-    told = "${item.project}" if project.inside else "."
+    folder = "${item.project}" if project.inside else "."
     stage: dict[str, Any] = {"matrix": {"project": []}} if project.inside else {}
-    stage["cmd"] = f"{COMMAND} {name} {told}"
+    stage["cmd"] = f"{COMMAND} {name} {folder}"
     if name == "prepare":
         code = ["models/data"] if project.inside and project.workspace.root == CLONE else []
         stage["deps"] = [f"{where}data/raw", *code]

@@ -102,8 +102,8 @@ def _evaluate_apart(
     failing: dict[int, np.ndarray] = {}
     for among, rows in ((~strict, np.arange(len(spared))), (strict, np.flatnonzero(~spared))):
         positions = np.flatnonzero(among).tolist()
-        found, failed = _evaluate(table.take(pa.array(rows)), [checks[position] for position in positions])
-        results.update(zip(positions, found, strict=True))
+        single, failed = _evaluate(table.take(pa.array(rows)), [checks[position] for position in positions])
+        results.update(zip(positions, single, strict=True))
         failing.update({positions[at]: rows[bad] for at, bad in failed.items()})
     return [results[position] for position in range(len(checks))], failing
 
@@ -244,8 +244,8 @@ def _expectation(check: ExpectationCheck, position: int) -> Any:
             **check.arguments, severity=severity, meta={"position": position}
         )
     except (ValueError, TypeError) as error:
-        told = "; ".join(line.strip() for line in str(error).splitlines()[1:]) or str(error)
-        raise UsageError(f"data.expectations: {check.expectation} with {check.arguments}: {told}") from error
+        reason = "; ".join(line.strip() for line in str(error).splitlines()[1:]) or str(error)
+        raise UsageError(f"data.expectations: {check.expectation} with {check.arguments}: {reason}") from error
 
 
 def _snake(name: str) -> str:

@@ -18,8 +18,7 @@ from socketserver import ThreadingMixIn
 from typing import TYPE_CHECKING, Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
-from tasks.host import server_access as prefect_access
-from tasks.host import stores
+from tasks.host import server_access, stores
 from tasks.host.http_guard import CHALLENGE, bears_secret
 from tasks.host.workspace import Workspace
 
@@ -49,20 +48,20 @@ def guarded(app: Wsgi, secret: str) -> Wsgi:
     """
 
     def ask(environ: dict[str, Any], start: Start) -> Iterable[bytes]:
-        is_ours = environ.get("HTTP_HOST", "").rpartition(":")[0] in prefect_access.NAMES
+        is_ours = environ.get("HTTP_HOST", "").rpartition(":")[0] in server_access.NAMES
         is_looking = environ["REQUEST_METHOD"] in ("GET", "HEAD")  # which a link from elsewhere does
         if not is_ours or (environ.get("HTTP_SEC_FETCH_SITE") in ("cross-site", "same-site") and not is_looking):
             start("403 Forbidden", [PLAIN])
             return [b"not asked from this page"]
         if environ["PATH_INFO"] != HEALTH and not bears_secret(environ.get("HTTP_AUTHORIZATION", ""), secret):
             start("401 Unauthorized", [PLAIN, ("WWW-Authenticate", CHALLENGE)])
-            return [prefect_access.MISSING.encode()]
+            return [server_access.MISSING.encode()]
         return app(environ, start)
 
     return ask
 
 
-def when_asked(make: Callable[[], Wsgi]) -> Wsgi:
+def lazily(make: Callable[[], Wsgi]) -> Wsgi:
     """An application made at the first request that wants it; `/health` does not."""
     lock, made = threading.Lock(), list[Wsgi]()
 
@@ -101,8 +100,8 @@ def dashboard(workspace: Workspace) -> Wsgi:
 
     from tasks.tools.optuna_study import storage
 
-    kept = storage(workspace)
-    return by_name(wsgi(kept), kept)
+    study_storage = storage(workspace)
+    return by_name(wsgi(study_storage), study_storage)
 
 
 def main() -> None:
@@ -110,12 +109,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tasks.tools.optuna_page", description=__doc__)
     parser.add_argument("root", type=Path, help="The workspace.")
     parser.add_argument("--port", type=int, required=True)
-    given = parser.parse_args()
-    workspace = Workspace(given.root.resolve())
+    args = parser.parse_args()
+    workspace = Workspace(args.root.resolve())
     workspace.make()
     stores.configure(workspace)
-    app = guarded(when_asked(lambda: dashboard(workspace)), prefect_access.make_secret(workspace))
-    with make_server("127.0.0.1", given.port, app, server_class=_Server, handler_class=_Quiet) as server:
+    app = guarded(lazily(lambda: dashboard(workspace)), server_access.make_secret(workspace))
+    with make_server("127.0.0.1", args.port, app, server_class=_Server, handler_class=_Quiet) as server:
         server.serve_forever()
 
 

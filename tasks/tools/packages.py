@@ -96,8 +96,8 @@ def _command(registry: str, name: str, version: str | None, into: Path) -> list[
 
 
 def _pip() -> list[str]:
-    found = subprocess.run([sys.executable, "-m", "pip", "--version"], capture_output=True, check=False)
-    return [sys.executable, "-m", "pip"] if found.returncode == 0 else [_client("pip", "pip: python -m ensurepip")]
+    process = subprocess.run([sys.executable, "-m", "pip", "--version"], capture_output=True, check=False)
+    return [sys.executable, "-m", "pip"] if process.returncode == 0 else [_client("pip", "pip: python -m ensurepip")]
 
 
 def _client(program: str, cure: str) -> str:
@@ -107,7 +107,7 @@ def _client(program: str, cure: str) -> str:
     return path
 
 
-def _run(command: list[str], cwd: Path, told_as: str) -> None:
+def _run(command: list[str], cwd: Path, display_name: str) -> None:
     try:
         done = subprocess.run(
             command,
@@ -120,10 +120,10 @@ def _run(command: list[str], cwd: Path, told_as: str) -> None:
             check=False,
         )
     except subprocess.TimeoutExpired as error:
-        raise StoreError(f"{told_as}: {command[0]} took more than {_TIMEOUT_S} s: run again") from error
+        raise StoreError(f"{display_name}: {command[0]} took more than {_TIMEOUT_S} s: run again") from error
     if done.returncode:
         raise StoreError(
-            f"{told_as}: {Path(command[0]).name} could not fetch it "
+            f"{display_name}: {Path(command[0]).name} could not fetch it "
             f"({_reason(done.stderr or done.stdout)}): is this "
             "machine offline, or the name or version wrong? Nothing was kept; run again when the registry is "
             f"reachable{_hint(command)}"
@@ -136,8 +136,8 @@ def _hint(command: list[str]) -> str:
 
 def _reason(output: str) -> str:
     lines = [line.strip() for line in output.splitlines() if line.strip()]
-    told = [line for line in lines if re.match(r"(?i)(error|e:|npm err)", line)] or lines or ["no message"]
-    return _CREDENTIALS.sub("//", told[-1])[:300]
+    reasons = [line for line in lines if re.match(r"(?i)(error|e:|npm err)", line)] or lines or ["no message"]
+    return _CREDENTIALS.sub("//", reasons[-1])[:300]
 
 
 def _remove_abandoned(folder: Path) -> None:

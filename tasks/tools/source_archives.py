@@ -51,9 +51,9 @@ def download(name: str, version: str, into: Path, pip: Sequence[str]) -> bool:
         for index in _indexes(settings):
             try:
                 with PyPISimple(index, session=session) as client:
-                    found = _archive(client, name, version)
-                    if found is not None:
-                        client.download_package(found, into / found.filename, timeout=_TIMEOUT_S)
+                    archive = _archive(client, name, version)
+                    if archive is not None:
+                        client.download_package(archive, into / archive.filename, timeout=_TIMEOUT_S)
                         return True
             except NoSuchProjectError:
                 continue

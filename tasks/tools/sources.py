@@ -27,7 +27,7 @@ import pyarrow as pa
 
 from models.errors import DataError, UsageError, UserCodeError
 from models.files import whole_file
-from models.project_spec import references as refs
+from models.project_spec import references
 from models.project_spec.blocks import Spec
 from models.sources.read import read_source
 from models.sources.text_files import text_files
@@ -63,10 +63,10 @@ def parse(source: str) -> PackageSource:
     Raises:
         UsageError: Not of the form, or without the version that makes it always the same data.
     """
-    found = _SYNTAX.fullmatch(source.strip())
-    if not found:
+    match = _SYNTAX.fullmatch(source.strip())
+    if not match:
         raise UsageError(f"data.source: got {source!r}, expected {_EXAMPLE}, with #sha256=<64 hex digits> at the end")
-    parts: dict[str, Any] = found.groupdict()
+    parts: dict[str, Any] = match.groupdict()
     if parts["version"] is None and parts["registry"] != "debian":
         raise UsageError(f"data.source: {source!r} names no version, so its data may change: write {_EXAMPLE}")
     return PackageSource(**parts)
@@ -106,29 +106,29 @@ def ingest(spec: Spec, base: Path, cache: Path) -> pa.Table:
         UserCodeError: The spec's own source function failed.
     """
     source = spec.data.source
-    path = refs.local_source(source, base)
+    path = references.local_source(source, base)
     if path is not None:
         return read_source(path)
-    if refs.is_package(source):
-        return read_source(fetch(source, cache), told_as=source)
+    if references.is_package(source):
+        return read_source(fetch(source, cache), display_name=source)
     return _from_function(source, base, cache)
 
 
 def source_files(spec: Spec, base: Path) -> list[Path]:
     """The local files that decide what a source gives; none for a package, whose text does."""
-    path = refs.local_source(spec.data.source, base)
+    path = references.local_source(spec.data.source, base)
     if path is None:
-        code = refs.source_file(spec.data.source, base)
+        code = references.source_file(spec.data.source, base)
         return [code] if code else []
     return (sorted(path.rglob("*.parquet")) or text_files(path)) if path.is_dir() else [path]
 
 
 def _from_function(source: str, base: Path, cache: Path) -> pa.Table:
-    made = call(refs.resolve(source, base), source, base, fetch=functools.partial(fetch, cache=cache))
+    made = call(references.resolve(source, base), source, base, fetch=functools.partial(fetch, cache=cache))
     if isinstance(made, (str, Path)):
         made = base / made
     try:
-        return read_source(made, told_as=f"data.source {source}")
+        return read_source(made, display_name=f"data.source {source}")
     except DataError as error:
         if "expected a pandas DataFrame" in str(error):
             raise UserCodeError(f"{error}: end the function with `return frame`") from error
@@ -142,15 +142,15 @@ def arrived(spec: Spec, base: Path) -> Any:
         UserCodeError: It failed, or gave something that is not JSON.
     """
     target = spec.data.source.rpartition(":")[0]
-    file = refs.source_file(spec.data.source, base)
+    file = references.source_file(spec.data.source, base)
     if file is None or not file.is_file() or f"def {ARRIVED}(" not in file.read_text(errors="replace"):
         return None
     reference = f"{target}:{ARRIVED}"
-    said = call(refs.resolve(reference, base), reference, base)
+    arrival = call(references.resolve(reference, base), reference, base)
     try:
-        return json.loads(json.dumps(said))
+        return json.loads(json.dumps(arrival))
     except (TypeError, ValueError) as error:
-        raise UserCodeError(f"{reference}: gave {type(said).__name__}, expected a JSON value: {error}") from error
+        raise UserCodeError(f"{reference}: gave {type(arrival).__name__}, expected a JSON value: {error}") from error
 
 
 def call(function: Callable[..., Any], reference: str, base: Path, **offered: Any) -> Any:
@@ -159,7 +159,7 @@ def call(function: Callable[..., Any], reference: str, base: Path, **offered: An
     Raises:
         UserCodeError: It failed, or asks for something else.
     """
-    return refs.call(function, reference, **_wanted(function, reference, {**offered, "project": base}))
+    return references.call(function, reference, **_wanted(function, reference, {**offered, "project": base}))
 
 
 def _wanted(function: Callable[..., Any], source: str, offered: dict[str, Any]) -> dict[str, Any]:

@@ -22,6 +22,27 @@ def test_no_file_or_class_has_a_private_word_for_a_name(root: Path, modules: lis
     assert {path: sorted(names & FORBIDDEN) for path, names in named.items() if names & FORBIDDEN} == {}
 
 
+PARTICIPLES = {"asked", "found", "given", "kept", "said", "told"}
+
+
+def identifiers(tree: ast.AST) -> set[str]:
+    """Every name that code binds or reads: variables, arguments, attributes, functions."""
+    names = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.Name(id=name) | ast.arg(arg=name) | ast.Attribute(attr=name) | ast.keyword(arg=str(name)):
+                names.add(name)
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                names.add(name)
+    return {name.strip("_").lower() for name in names}
+
+
+def test_a_thing_is_named_by_what_it_is(root: Path, modules: list[Path]) -> None:
+    """`message`, `rows`, `matches`: not what was done to it."""
+    named = {str(path): sorted(identifiers(ast.parse((root / path).read_text())) & PARTICIPLES) for path in modules}
+    assert {path: names for path, names in named.items() if names} == {}
+
+
 def test_no_two_public_classes_share_a_name(root: Path, modules: list[Path]) -> None:
     places = defaultdict(list)
     for path in modules:

@@ -15,9 +15,9 @@ from typing import Any
 import psutil
 import pytest
 
-from tasks.host import server_access as prefect_access
+from tasks.host import server_access
 from tasks.host.workspace import Workspace
-from tasks.mlflow import registry_reader as registry_view
+from tasks.mlflow import registry_reader
 from tasks.platform.service_main import marked
 from tasks.platform.services import SERVICES, services_of, supervisor
 from tasks.prefect.flow_runs import ask
@@ -94,7 +94,7 @@ def refusal(url: str, **headers: str) -> int:
 @pytest.fixture(autouse=True)
 def _secret(home: Platform) -> None:
     """These tests speak to the platform's own servers."""
-    os.environ.update(prefect_access.credentials(home.workspace, {}))
+    os.environ.update(server_access.credentials(home.workspace, {}))
 
 
 @pytest.fixture(scope="module")
@@ -110,13 +110,13 @@ def home(tmp_path_factory: pytest.TempPathFactory, empty_store: Path, empty_pref
 def test_up_says_where_everything_is_and_again_changes_nothing(home: Platform):
     up = home("up", "--json").ok()
     told = up.json["services"]
-    secret = prefect_access.secret_path(home.workspace)
+    secret = server_access.secret_path(home.workspace)
     assert str(secret) in up.err, "Prefect's page asks for it"
-    os.environ.update(prefect_access.credentials(home.workspace, {}))
+    os.environ.update(server_access.credentials(home.workspace, {}))
     assert {one["state"] for one in told.values()} <= {"running", "starting"}
     for name in SHOWN:
         assert told[name]["url"].startswith("http://127.0.0.1:")
-        page = urllib.request.Request(told[name]["url"], headers=registry_view.authorization())
+        page = urllib.request.Request(told[name]["url"], headers=registry_reader.authorization())
         with urllib.request.urlopen(page, timeout=60) as answered:
             assert answered.status == 200
     kinds = {one["slug"] for one in ask(home.api, "block_types/filter", {})}

@@ -14,7 +14,7 @@ from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary
 
 from flows.prefect.deployments import deploy
 from models.triggers.signal import Decision, Signal
-from tasks.host import server_access as prefect_access
+from tasks.host import server_access
 from tasks.host.workspace import Workspace
 from tasks.loop import decisions
 from tasks.platform.open_signals import ask_again, undecided
@@ -42,7 +42,7 @@ def test_a_signal_outlives_the_death_of_prefect_while_its_run_starts(
         with server.lease():
             server.start()
             url = server.wait()
-            prefect_access.use(workspace, url)
+            server_access.use(workspace, url)
             secret = os.environ["PREFECT_API_AUTH_STRING"]
             with temporary_settings({PREFECT_API_URL: url, PREFECT_API_AUTH_STRING: secret}):
                 deploy(workspace, [project], prune=True, note=lambda text: None)

@@ -13,7 +13,7 @@ import pytest
 
 from tasks.host.workspace import Workspace
 from tasks.mlflow import mlflow_server
-from tasks.ranks import rank_pool as gangs
+from tasks.ranks import rank_pool
 from tasks.ranks.rank_pool import RankPool
 from tests import warm
 
@@ -44,7 +44,7 @@ def make_job(tmp_path: Path) -> MakeJob:
 def _warm_processes() -> Iterator[None]:
     """No gang of a test's own process imports torch again, and no server MLflow."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(gangs, "subprocess", warm.WarmNurseries())
+        patch.setattr(rank_pool, "subprocess", warm.WarmNurseries())
         patch.setattr(mlflow_server, "subprocess", warm.WarmServers())
         yield
 
@@ -52,7 +52,7 @@ def _warm_processes() -> Iterator[None]:
 @pytest.fixture
 def cold_nurseries(monkeypatch: pytest.MonkeyPatch) -> None:
     """Gangs start their processes as they do for a user."""
-    monkeypatch.setattr(gangs, "subprocess", subprocess)
+    monkeypatch.setattr(rank_pool, "subprocess", subprocess)
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ import psutil
 import pytest
 from mlflow.tracking import MlflowClient
 
-from tasks.host import server_access as prefect_access
+from tasks.host import server_access
 from tasks.host.workspace import Workspace
 from tasks.mlflow.mlflow_server import serving
 from tasks.mlflow.registry_reader import authorization
@@ -23,7 +23,7 @@ def test_one_process_serves_the_page_and_artifacts_and_refuses_strangers(
         assert not psutil.Process(process.pid).children(), "it began another process to serve"
         with pytest.raises(urllib.error.HTTPError, match="401"):
             urllib.request.urlopen(url, timeout=60)
-        for name, value in prefect_access.credentials(workspace, {}).items():
+        for name, value in server_access.credentials(workspace, {}).items():
             monkeypatch.setenv(name, value)
         with urllib.request.urlopen(urllib.request.Request(url, headers=authorization()), timeout=60) as page:
             assert page.headers["X-Frame-Options"] == "SAMEORIGIN"

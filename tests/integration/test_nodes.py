@@ -17,7 +17,7 @@ import pytest
 
 from models.errors import UsageError
 from tasks.host.http_guard import NODES_TOKEN
-from tasks.ranks import rendezvous as nodes
+from tasks.ranks import rendezvous
 from tasks.ranks.rendezvous import RendezvousServer, endpoint, interface
 
 pytestmark = pytest.mark.integration
@@ -259,9 +259,9 @@ def test_who_does_not_know_the_token_stays_outside(opened):
     _, _, said = opened
     assert TOKEN not in said, "it was chosen by the user, who knows it"
     with pytest.raises(UsageError, match="the token is another"):
-        nodes.join(address_in(said), "another-open-sesame", 5, print)
+        rendezvous.join(address_in(said), "another-open-sesame", 5, print)
     with pytest.raises(UsageError, match=r"--token or LOOPLINE_NODES_TOKEN: got 4 characters, expected 16 or more"):
-        nodes.join(address_in(said), "1f8e", 5, print)
+        rendezvous.join(address_in(said), "1f8e", 5, print)
 
 
 def test_a_token_that_keeps_nobody_out_is_refused_before_anybody_is_let_in(make_job, monkeypatch):
@@ -275,7 +275,7 @@ def test_who_connects_and_says_nothing_keeps_nobody_waiting(opened):
     address = address_in(said)
     with socket.create_connection(endpoint(address)):
         with pytest.raises(UsageError, match="the token is another"):
-            nodes.join(address, "another-open-sesame", 5, print)
+            rendezvous.join(address, "another-open-sesame", 5, print)
         with Client(endpoint(address), authkey=TOKEN.encode()) as node:
             assert node.poll(10)
             assert json.loads(node.recv_bytes())["job"]["folder"] == str(job.folder)
@@ -285,16 +285,16 @@ def test_a_machine_with_other_code_or_another_folder_is_refused(opened, monkeypa
     job, door, said = opened
     address = address_in(said)
     with monkeypatch.context() as patched:
-        real = nodes.versions()
+        real = rendezvous.versions()
         answers = iter([real, {**real, "code": "old"}])
-        patched.setattr(nodes, "versions", lambda: next(answers))
+        patched.setattr(rendezvous, "versions", lambda: next(answers))
         with pytest.raises(UsageError, match="code: got old, expected"):
-            nodes.join(address, TOKEN, 5, print)
+            rendezvous.join(address, TOKEN, 5, print)
     (job.folder / ".shared").write_text("another folder")
     door._proof = job.folder.parent / "elsewhere"
     door._proof.write_text("this one")
     with pytest.raises(UsageError, match="not shared with the machine that leads"):
-        nodes.join(address, TOKEN, 5, print)
+        rendezvous.join(address, TOKEN, 5, print)
 
 
 def test_addresses_are_checked():

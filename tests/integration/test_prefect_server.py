@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterator
 import psutil
 import pytest
 
-from tasks.host import processes
-from tasks.host import server_access as prefect_access
+from tasks.host import processes, server_access
 from tasks.host.workspace import Workspace
 from tasks.prefect import flow_runs
 from tasks.prefect.flow_runs import ask
@@ -65,7 +64,7 @@ def test_it_starts_is_reused_put_right_after_a_kill_and_ends_when_idle(
         server.start()
         url = server.wait()
         assert url.startswith("http://127.0.0.1:")
-        prefect_access.use(workspace, url)
+        server_access.use(workspace, url)
         assert ask(url, "block_types/filter", {}) == [], "a loop has no use for Prefect's catalogue: it costs seconds"
         lets_nobody_in(url)
         state = server.state()

@@ -13,8 +13,7 @@ import pytest
 
 from models.errors import GateRefused, StoreError, UsageError
 from models.files import sha256
-from tasks.host import processes, stores
-from tasks.host import server_access as prefect_access
+from tasks.host import processes, server_access, stores
 from tasks.host.workspace import Workspace
 from tasks.loop.champion import open_registry
 from tasks.mlflow import registry as registry_module
@@ -46,7 +45,7 @@ def served(
     shutil.copytree(empty_store, workspace.state / "mlflow")
     stores.configure(workspace)
     with serving(workspace) as (url, _):
-        yield {"MLFLOW_TRACKING_URI": url, **prefect_access.credentials(workspace, {})}
+        yield {"MLFLOW_TRACKING_URI": url, **server_access.credentials(workspace, {})}
 
 
 @pytest.fixture(params=["embedded", "served"])

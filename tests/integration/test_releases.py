@@ -23,7 +23,7 @@ from flows.cli import loopline as program
 from models.errors import GateRefused, UsageError
 from models.files import read_json, sha256, write_json
 from models.serving.releases import Canary, Release, ReleasePlan
-from tasks.host import server_access as prefect_access
+from tasks.host import server_access
 from tasks.host.workspace import Workspace
 from tasks.loop.champion import open_registry
 from tasks.mlflow.artifacts import FILES
@@ -198,7 +198,7 @@ def registry_of(kind: str, workspace: Workspace, empty_store: Path, monkeypatch:
     monkeypatch.setenv("MLFLOW_WEBHOOK_CACHE_TTL", "0")
     with serving(other) as (url, process):
         monkeypatch.setenv("MLFLOW_TRACKING_URI", url)
-        for name, value in prefect_access.credentials(other, {}).items():
+        for name, value in server_access.credentials(other, {}).items():
             monkeypatch.setenv(name, value)
         yield process
 

@@ -72,8 +72,8 @@ class Augmenter:
         """
         if not self.augment.mixup_alpha:
             return None
-        kept = float(self.generator.beta(self.augment.mixup_alpha, self.augment.mixup_alpha))
-        return kept, torch.from_numpy(self.generator.permutation(count))
+        share = float(self.generator.beta(self.augment.mixup_alpha, self.augment.mixup_alpha))
+        return share, torch.from_numpy(self.generator.permutation(count))
 
     def _uniform(self, count: int, most: float, like: torch.Tensor) -> torch.Tensor:
         drawn = self.generator.uniform(-most, most, count).astype(np.float32)

@@ -179,10 +179,10 @@ def _opened(job: TrainingJob, preparation: Preparation, split: str) -> ExampleSe
     if not is_large or is_part or preparation.kind not in _ROWS_APART or is_trees(job.model.net):
         tensors = _mapped(path)
         return _examples(preparation, tensors, recent_of(tensors, None, job) if split == "train" else None)
-    found = places(path)
-    row_bytes = sum(place.row_bytes for place in found.values())
+    locations = places(path)
+    row_bytes = sum(place.row_bytes for place in locations.values())
     least = max(job.train.batch + job.train.batch // 8, LARGEST_PASS)
-    shards = Shards.fitting(found["target"].shape[0], row_bytes, limit // 2, least, job.train.seed)
+    shards = Shards.fitting(locations["target"].shape[0], row_bytes, limit // 2, least, job.train.seed)
     stream = Stream(path, shards, pinned=torch.cuda.is_available())
     return replace(_examples(preparation, stream.buffers, None), target=stream.buffers["target"], stream=stream)
 
@@ -246,10 +246,10 @@ def _with_more(train: ExampleSet, job: TrainingJob) -> ExampleSet:
         more = _mapped(job.tensors["unlabelled"])
         return train.with_more(more, train.target.new_zeros(len(next(iter(more.values())))))
     if job.pseudo:
-        given = _mapped(job.tensors["pseudo"])
+        labels = _mapped(job.tensors["pseudo"])
         unlabelled = _mapped(job.tensors["unlabelled"])
-        chosen = {name: tensor.index_select(0, given["position"]) for name, tensor in unlabelled.items()}
-        return train.with_more(chosen, given["target"].to(train.target.dtype))
+        chosen = {name: tensor.index_select(0, labels["position"]) for name, tensor in unlabelled.items()}
+        return train.with_more(chosen, labels["target"].to(train.target.dtype))
     return train
 
 

@@ -47,7 +47,7 @@ class BatchMaker:
         mixed = changer.mix(len(positions))
         if mixed is None:
             return Batch(inputs, target)
-        kept, other = mixed
+        share, other = mixed
         other = other.to(target.device)
-        image = inputs["image"] * kept + inputs["image"][other] * (1 - kept)
-        return Batch({"image": image}, target, (kept, other))
+        image = inputs["image"] * share + inputs["image"][other] * (1 - share)
+        return Batch({"image": image}, target, (share, other))

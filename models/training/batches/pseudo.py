@@ -58,9 +58,9 @@ def give_labels(teacher: TrainingJob, confidence: float, world: World) -> Pseudo
 @torch.no_grad()
 def confident(net: torch.nn.Module, examples: ExampleSet, binary: bool) -> tuple[torch.Tensor, torch.Tensor]:
     """The probability of the likeliest class of each example, (n,), and that class, int64 (n,)."""
-    found = []
+    positions = []
     for low in range(0, len(examples), _BATCH):
         output = net(**examples.gather(torch.arange(low, min(low + _BATCH, len(examples))))).double()
         both = torch.cat([-output, output], dim=1) / 2 if binary else output
-        found.append(both.softmax(dim=1).max(dim=1))
-    return torch.cat([part.values for part in found]), torch.cat([part.indices for part in found])
+        positions.append(both.softmax(dim=1).max(dim=1))
+    return torch.cat([part.values for part in positions]), torch.cat([part.indices for part in positions])

@@ -20,8 +20,8 @@ _FREE = (
 
 def identity(job: TrainingJob) -> dict[str, Any]:
     """What makes this job this one: all that it asks for, and nothing of where or on how many ranks it runs."""
-    asked = {"model", "train", "metric", "direction", "sample", "fold", "fold_by", "stage", "pseudo"}
-    whole = job.model_dump(mode="json", include=asked)
+    fields = {"model", "train", "metric", "direction", "sample", "fold", "fold_by", "stage", "pseudo"}
+    whole = job.model_dump(mode="json", include=fields)
     whole["start"] = job.start.sha256 if job.start else ""
     for key in _FREE:
         del whole["train"][key]
@@ -30,9 +30,9 @@ def identity(job: TrainingJob) -> dict[str, Any]:
 
 def difference(got: dict[str, Any], expected: dict[str, Any]) -> str:
     """The first things in which two identities differ, in words; empty when they do not."""
-    found, wanted = _flat(got), _flat(expected)
-    keys = [key for key in sorted(found.keys() | wanted.keys()) if found.get(key) != wanted.get(key)]
-    return ", ".join(f"{key}: got {found.get(key)!r}, expected {wanted.get(key)!r}" for key in keys[:3])
+    actual, wanted = _flat(got), _flat(expected)
+    keys = [key for key in sorted(actual.keys() | wanted.keys()) if actual.get(key) != wanted.get(key)]
+    return ", ".join(f"{key}: got {actual.get(key)!r}, expected {wanted.get(key)!r}" for key in keys[:3])
 
 
 def read_finished(job: TrainingJob) -> TrainingResult | None:

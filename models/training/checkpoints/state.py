@@ -162,20 +162,20 @@ def weights_of(net: nn.Module) -> Tensors:
     return {plain_name(name): tensor for name, tensor in net.state_dict().items()}
 
 
-def take_extra(kept: dict[str, Checkpointable]) -> tuple[Tensors, Scalars]:
+def take_extra(extra: dict[str, Checkpointable]) -> tuple[Tensors, Scalars]:
     """The state of what else is kept: its tensors, and its numbers."""
-    values = {f"extra/{name}/{key}": value for name, one in kept.items() for key, value in one.state_dict().items()}
+    values = {f"extra/{name}/{key}": value for name, one in extra.items() for key, value in one.state_dict().items()}
     tensors = {name: value for name, value in values.items() if isinstance(value, torch.Tensor)}
     return tensors, {name: value for name, value in values.items() if name not in tensors}
 
 
-def put_extra(stored: StoredCheckpoint, scalars: Scalars, kept: dict[str, Checkpointable]) -> None:
+def put_extra(stored: StoredCheckpoint, scalars: Scalars, extra: dict[str, Checkpointable]) -> None:
     """Put the state of what else is kept back.
 
     Raises:
         StoreError: The checkpoint cannot be read, or holds other state.
     """
-    for name, one in kept.items():
+    for name, one in extra.items():
         state, prefix = one.state_dict(), f"extra/{name}/"
         stored.load({f"{prefix}{key}": value for key, value in state.items() if isinstance(value, torch.Tensor)})
         one.load_state_dict(state | _under(prefix, scalars))

@@ -92,10 +92,10 @@ class Meter:
             num_examples: Trained on in this epoch, over all ranks.
         """
         spent, size = self.so_far(), self.world.size
-        told = torch.zeros(3 + size, dtype=torch.float64)
-        told[:3] = torch.tensor([spent["waiting"], spent["joules"], float(self._joules() is not None)])
-        told[3 + self.world.rank] = peak_memory_mb(self.world.device)
-        waiting, joules, counters, *memory = self.world.total(told.to(self.world.device)).tolist()
+        totals = torch.zeros(3 + size, dtype=torch.float64)
+        totals[:3] = torch.tensor([spent["waiting"], spent["joules"], float(self._joules() is not None)])
+        totals[3 + self.world.rank] = peak_memory_mb(self.world.device)
+        waiting, joules, counters, *memory = self.world.total(totals.to(self.world.device)).tolist()
         self._restart()
         if not self.world.is_first:
             return {}

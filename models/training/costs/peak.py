@@ -45,5 +45,5 @@ def device_peak(device: torch.device, precision: str) -> float | None:
     """Peak FLOP/s of a known GPU in a precision; None for a CPU and for a GPU that is not known."""
     if device.type != "cuda":
         return None
-    found = find_device(torch.cuda.get_device_name(device))
-    return peak_of(found, precision, torch.get_float32_matmul_precision()) if found else None
+    device_facts = find_device(torch.cuda.get_device_name(device))
+    return peak_of(device_facts, precision, torch.get_float32_matmul_precision()) if device_facts else None

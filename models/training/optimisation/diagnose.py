@@ -21,11 +21,11 @@ def explain(job: TrainingJob, world: World, step: int) -> TrainingError:
     """
     session = open_session(job, world)
     good = session.progress.step
-    found = next((name for name in world.gather(_first_bad(session, step)) if name), "none found when taken again")
-    kept = f"the checkpoint of step {good} is kept in {checkpoint_folder(job)}" if good else "no step was kept"
+    cause = next((name for name in world.gather(_first_bad(session, step)) if name), "none found when taken again")
+    fallback = f"the checkpoint of step {good} is kept in {checkpoint_folder(job)}" if good else "no step was kept"
     epoch = step // session.order.num_steps + 1
     return TrainingError(
-        f"train_loss is not finite at step {step} (epoch {epoch}); first bad: {found}; {kept}: "
+        f"train_loss is not finite at step {step} (epoch {epoch}); first bad: {cause}; {fallback}: "
         f"lower train.lr (now {job.train.lr:g}), set train.clip_norm (now {job.train.clip_norm}), or look at the data"
     )
 

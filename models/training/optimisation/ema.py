@@ -27,10 +27,10 @@ class Ema:
         statistics = [(name, buffer) for name, buffer in net.named_buffers() if buffer.is_floating_point()]
         self._names = [[plain_name(name) for name, _ in part] for part in (named, statistics)]
         whole = [[tensor.detach() for _, tensor in part] for part in (named, statistics)]
-        self._kept = [[tensor.clone() for tensor in part] for part in whole]
+        self._averages = [[tensor.clone() for tensor in part] for part in whole]
         # The arithmetic is on what this rank holds: for many of torch's list functions DTensors have no rule.
         self._live = [[local(tensor) for tensor in part] for part in whole]
-        self._mean = [[local(tensor) for tensor in part] for part in self._kept]
+        self._mean = [[local(tensor) for tensor in part] for part in self._averages]
 
     @torch.no_grad()
     def update(self, step: int) -> None:
@@ -43,18 +43,18 @@ class Ema:
     @contextlib.contextmanager
     def shown(self) -> Iterator[None]:
         """The net has the mean's weights for a while, then its own again, to the bit."""
-        kept = [[tensor.clone() for tensor in part] for part in self._live]
+        live = [[tensor.clone() for tensor in part] for part in self._live]
         self._put(self._mean)
         try:
             yield
         finally:
-            self._put(kept)
+            self._put(live)
 
     def state_dict(self) -> dict[str, torch.Tensor]:
         """The live mean by name, for a checkpoint, which fills these very tensors when it is loaded."""
         return {
             name: tensor
-            for names, part in zip(self._names, self._kept, strict=True)
+            for names, part in zip(self._names, self._averages, strict=True)
             for name, tensor in zip(names, part, strict=True)
         }
 

@@ -38,22 +38,22 @@ def load_origin(net: nn.Module, origin: InitialWeights, preparation: Preparation
         StoreError: The file cannot be read or is not the one that was meant.
         TrainingError: It does not fit: names the layers, or the inputs that differ.
     """
-    given = _read(origin)
+    tensors = _read(origin)
     known = origin.weights.parent / PREPARATION_FILE
     own = net.state_dict()
     if known.exists():
         before = Preparation.load(known.parent)
         _check_inputs(before, preparation, origin, partial)
-        given = _by_category(given, own, before, preparation)
-        given = _without_other_classes(given, own, before, preparation)
-    misfits = _misfits(given, own)
+        tensors = _by_category(tensors, own, before, preparation)
+        tensors = _without_other_classes(tensors, own, before, preparation)
+    misfits = _misfits(tensors, own)
     if misfits and not partial:
         more = f" and {len(misfits) - _SHOWN} more" if len(misfits) > _SHOWN else ""
         raise TrainingError(
             f"train.start: {origin.label} does not fit the net: {'; '.join(misfits[:_SHOWN])}{more}: give "
             "model.arguments as they were, or say `partial: true` to begin these layers fresh"
         )
-    fitting = {name: tensor for name, tensor in given.items() if name in own and own[name].shape == tensor.shape}
+    fitting = {name: tensor for name, tensor in tensors.items() if name in own and own[name].shape == tensor.shape}
     if not fitting:
         raise TrainingError(f"train.start: nothing of {origin.label} fits the net: is it another net?")
     net.load_state_dict(fitting, strict=False)
@@ -128,13 +128,13 @@ def _differ(was: Sequence[str], there: Sequence[str]) -> tuple[str, str]:
     return ", ".join(lost or was[:_SHOWN]), ", ".join(new or there[:_SHOWN])
 
 
-def _by_category(given: Tensors, own: Tensors, before: Preparation, now: Preparation) -> Tensors:
+def _by_category(tensors: Tensors, own: Tensors, before: Preparation, now: Preparation) -> Tensors:
     """Rows of the embeddings in the order of today's categories; by convention those stand in `embeddings.<column>`."""
-    moved = dict(given)
+    moved = dict(tensors)
     for position, (was, there) in enumerate(zip(before.categorical, now.categorical, strict=True)):
         place = {category: index + 1 for index, category in enumerate(was.categories)}
-        for name in _embeddings(given, position):
-            old, fresh = given[name], own.get(name)
+        for name in _embeddings(tensors, position):
+            old, fresh = tensors[name], own.get(name)
             if fresh is None or old.shape[1:] != fresh.shape[1:] or len(old) != was.cardinality:
                 continue
             rows = fresh.detach().clone()
@@ -151,22 +151,22 @@ def _embeddings(names: Iterable[str], position: int) -> list[str]:
     return [name for name in names if name == ending or name.endswith("." + ending)]
 
 
-def _without_other_classes(given: Tensors, own: Tensors, before: Preparation, now: Preparation) -> Tensors:
+def _without_other_classes(tensors: Tensors, own: Tensors, before: Preparation, now: Preparation) -> Tensors:
     """The last layer answers for classes by their place: with other classes it is another layer."""
     if before.target.classes == now.target.classes:
-        return given
+        return tensors
     layer = list(own)[-1].rpartition(".")[0]
-    return {name: tensor for name, tensor in given.items() if name.rpartition(".")[0] != layer}
+    return {name: tensor for name, tensor in tensors.items() if name.rpartition(".")[0] != layer}
 
 
-def _misfits(given: Tensors, own: Tensors) -> list[str]:
+def _misfits(tensors: Tensors, own: Tensors) -> list[str]:
     def shown(tensor: torch.Tensor | None) -> str:
         return "none" if tensor is None else str(tuple(tensor.shape))
 
     return [
-        f"{name} has {shown(given.get(name))}, the net {shown(own.get(name))}"
-        for name in sorted(given.keys() | own.keys())
-        if shown(given.get(name)) != shown(own.get(name))
+        f"{name} has {shown(tensors.get(name))}, the net {shown(own.get(name))}"
+        for name in sorted(tensors.keys() | own.keys())
+        if shown(tensors.get(name)) != shown(own.get(name))
     ]
 
 

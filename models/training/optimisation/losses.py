@@ -70,11 +70,11 @@ def settle(output: torch.Tensor, target: torch.Tensor, preparation: Preparation)
     return bits.view(target.shape)
 
 
-def settled_loss(kept: torch.Tensor, target: torch.Tensor, loss: Loss, preparation: Preparation) -> torch.Tensor:
+def settled_loss(share: torch.Tensor, target: torch.Tensor, loss: Loss, preparation: Preparation) -> torch.Tensor:
     """The summed loss of what `settle` kept."""
     if preparation.task != "language":
-        return loss(kept, target)
-    return kept.double().mean(dim=1).sum() * math.log(2)
+        return loss(share, target)
+    return share.double().mean(dim=1).sum() * math.log(2)
 
 
 def predictions(output: torch.Tensor, preparation: Preparation) -> NDArray[np.float64]:

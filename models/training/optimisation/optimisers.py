@@ -104,13 +104,13 @@ def clip(gradients: list[torch.Tensor], norm: torch.Tensor, most: float) -> None
 
 def _groups(net: nn.Module, train: Train) -> list[Group]:
     scales = train.start.lr_scale if train.start else {}
-    found: dict[tuple[float, float], list[nn.Parameter]] = {}
+    groups: dict[tuple[float, float], list[nn.Parameter]] = {}
     for decay, wanted in ((train.weight_decay, True), (0.0, False)):
         for name, parameter in net.named_parameters():
             if parameter.requires_grad and (parameter.ndim >= 2) is wanted:
-                found.setdefault((decay if wanted else 0.0, scale_of(name, scales)), []).append(parameter)
+                groups.setdefault((decay if wanted else 0.0, scale_of(name, scales)), []).append(parameter)
     return [
-        {"params": parameters, "weight_decay": decay, "share": share} for (decay, share), parameters in found.items()
+        {"params": parameters, "weight_decay": decay, "share": share} for (decay, share), parameters in groups.items()
     ]
 
 

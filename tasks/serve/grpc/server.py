@@ -19,7 +19,7 @@ import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from models.errors import DataError
-from models.serving import http_errors as refusals
+from models.serving import http_errors
 from models.serving.http_errors import RequestError
 from models.serving.open_inference import EXTENSIONS
 from tasks.release.settings import ServerSettings
@@ -122,16 +122,16 @@ async def _server_metadata(_: WorkerState, __: Any, ___: Any) -> Any:
 
 
 async def _model_metadata(state: WorkerState, request: Any, _: Any) -> Any:
-    told = model_metadata(state, request.name, request.version or None)
-    tensors = {side: [message("TensorMetadata")(**port) for port in told[side]] for side in ("inputs", "outputs")}
-    return message("ModelMetadataResponse")(**{**told, **tensors})
+    metadata = model_metadata(state, request.name, request.version or None)
+    tensors = {side: [message("TensorMetadata")(**port) for port in metadata[side]] for side in ("inputs", "outputs")}
+    return message("ModelMetadataResponse")(**{**metadata, **tensors})
 
 
 async def _infer(state: WorkerState, request: Any, context: Any) -> Any:
     try:
         inference = inference_of(request)
     except DataError as error:
-        raise refusals.unreadable(str(error)) from error
+        raise http_errors.unreadable(str(error)) from error
     key = checked_key(str(dict(context.invocation_metadata() or ()).get(REQUEST_ID, "")))
     is_large = request.ByteSize() > LARGE_BYTES
     question = question_of(inference, request.model_name, request.model_version or None, key, is_large=is_large)
@@ -158,8 +158,8 @@ def _handler(state: WorkerState, name: str, call: Call) -> Any:
         try:
             _admit(state, name, context)
             if request is None:
-                raise refusals.unreadable(f"got bytes that are no {name}Request")
-            found = await call(state, request, context)
+                raise http_errors.unreadable(f"got bytes that are no {name}Request")
+            response = await call(state, request, context)
         except RequestError as refusal:
             passage.status = refusal.status
             await _refuse(context, _CODES.get(refusal.status, grpc.StatusCode.FAILED_PRECONDITION), str(refusal))
@@ -172,7 +172,7 @@ def _handler(state: WorkerState, name: str, call: Call) -> Any:
             passage.status = 200
             if passage.unlogged:
                 context.set_trailing_metadata(((UNLOGGED, "no"),))
-            return found
+            return response
         finally:
             close(state, passage, f"gRPC {name}")
 

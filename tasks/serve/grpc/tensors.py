@@ -37,10 +37,10 @@ def inference_of(request: Any) -> InferenceRequest:
     for tensor in (*request.inputs, *request.outputs):
         check_supported(tensor.parameters, tensor.name)
     tensors: dict[str, np.ndarray] = {}
-    for at, given in enumerate(request.inputs):
-        if given.name in tensors:
-            raise DataError(f"input {given.name[:60]!r} stands there twice")
-        tensors[given.name] = _tensor(given, raw[at] if raw else None)
+    for at, tensor_input in enumerate(request.inputs):
+        if tensor_input.name in tensors:
+            raise DataError(f"input {tensor_input.name[:60]!r} stands there twice")
+        tensors[tensor_input.name] = _tensor(tensor_input, raw[at] if raw else None)
     timeout = request.parameters.get("timeout")
     return InferenceRequest(
         tensors,
@@ -51,34 +51,34 @@ def inference_of(request: Any) -> InferenceRequest:
     )
 
 
-def response_of(inference: InferenceRequest, found: PredictResponse) -> Any:
+def response_of(inference: InferenceRequest, answer: PredictResponse) -> Any:
     """The `ModelInferResponse` to a request."""
-    served, outputs = found.served, found.answer.outputs
+    served, outputs = answer.served, answer.answer.outputs
     response = message("ModelInferResponse")(model_name=served.project, model_version=served.version, id=inference.id)
-    response.parameters[PREDICTION_ID].string_param = found.key
+    response.parameters[PREDICTION_ID].string_param = answer.key
     dtypes = {port.name: port.dtype for port in served.outputs}
     for name in inference.outputs or outputs:
         values = outputs[name]
-        told = response.outputs.add(name=name, datatype=dtypes[name], shape=values.shape)
+        output = response.outputs.add(name=name, datatype=dtypes[name], shape=values.shape)
         if inference.binary or dtypes[name] not in _CONTENTS:
             response.raw_output_contents.append(bytes_of_tensor(values))
         else:
             flat = values.ravel().tolist()
             elements = [value.encode() for value in flat] if dtypes[name] == BYTES else flat
-            getattr(told.contents, _CONTENTS[dtypes[name]]).extend(elements)
+            getattr(output.contents, _CONTENTS[dtypes[name]]).extend(elements)
     return response
 
 
-def _tensor(given: Any, raw: bytes | None) -> np.ndarray:
-    name, dtype = given.name[:60], given.datatype
-    shape = checked_shape(list(given.shape), dtype, name)
+def _tensor(tensor: Any, raw: bytes | None) -> np.ndarray:
+    name, dtype = tensor.name[:60], tensor.datatype
+    shape = checked_shape(list(tensor.shape), dtype, name)
     if raw is not None:
-        if given.HasField("contents"):
+        if tensor.HasField("contents"):
             raise DataError(f"input {name!r}: got contents and raw_input_contents, expected one of them")
         return tensor_of_bytes(raw, dtype, shape, name)
     if dtype not in _CONTENTS:
         raise DataError(f"input {name!r}: {dtype} has no contents: send raw_input_contents")
-    elements = list(getattr(given.contents, _CONTENTS[dtype]))
+    elements = list(getattr(tensor.contents, _CONTENTS[dtype]))
     if dtype == BYTES:
         elements = [text_of(element, name) for element in elements]
     return tensor_of_json(elements, dtype, shape, name)

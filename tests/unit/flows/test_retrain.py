@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from flows import retrain
-from flows.retrain import _kind, _signal, _told
+from flows.retrain import _decision_text, _kind, _signal
 from models.triggers.signal import Decision, Signal
 
 SIGNAL = Signal(id="s1", kind="decay", at=1e9, reason="roc_auc .71 is under .73", evidence={"value": 0.71})
@@ -15,7 +15,7 @@ SIGNAL = Signal(id="s1", kind="decay", at=1e9, reason="roc_auc .71 is under .73"
 
 def test_all_reasons_the_evidence_and_the_next_time_are_told() -> None:
     decision = Decision(signal=SIGNAL, at=1e9, action="wait", reasons=["cooldown", "quiet hours"], until=1e9 + 3600)
-    told = _told(decision)
+    told = _decision_text(decision)
     assert told.startswith("# wait\n")
     assert "- cooldown\n- quiet hours" in told
     assert "Weighed again 2001-09-09 02:46 UTC." in told

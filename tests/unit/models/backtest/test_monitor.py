@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from models.backtest.monitor import PastPredictions, asked_by, assess_window, inputs_of
+from models.backtest.monitor import PastPredictions, assess_window, inputs_of, signals_of
 from models.backtest.period_rows import prepare_known
 from models.backtest.periods import RowRange
 from models.data.preparation import Preparation
@@ -89,7 +89,7 @@ def test_whole_windows_follow_each_other_over_the_periods(
 
 def test_calm_predictions_ask_for_nothing(tmp_path: Path, watched: AssessmentRules, preparation: Preparation):
     found = windows(rows(), watched, preparation, 1000, tmp_path)
-    assert [signal for signal in asked_by("t", 5.0, found, watched) if signal.kind != "drift"] == []
+    assert [signal for signal in signals_of("t", 5.0, found, watched) if signal.kind != "drift"] == []
 
 
 def test_a_jump_of_the_concept_is_decay_at_the_moment_of_the_look(
@@ -97,7 +97,7 @@ def test_a_jump_of_the_concept_is_decay_at_the_moment_of_the_look(
 ):
     found = windows(rows(jump=True), watched, preparation, 1000, tmp_path)
     assert [window.decayed for window in found] == [False, True, True, True]
-    (signal,) = [signal for signal in asked_by("t", 5.0, found, watched) if signal.kind == "decay"]
+    (signal,) = [signal for signal in signals_of("t", 5.0, found, watched) if signal.kind == "decay"]
     assert signal.at == 5.0
     assert "promoted with 0.97" in signal.reason
 
@@ -106,13 +106,13 @@ def test_a_label_that_has_not_come_says_nothing(tmp_path: Path, watched: Assessm
     found = windows(rows(jump=True), watched, preparation, 740, tmp_path)
     assert [window.num_labels for window in found] == [100, 40, 0, 0]
     assert [window.realised is None for window in found] == [False, True, True, True]
-    assert not [signal for signal in asked_by("t", 5.0, found, watched) if signal.kind == "decay"]
+    assert not [signal for signal in signals_of("t", 5.0, found, watched) if signal.kind == "decay"]
 
 
 def test_rows_out_of_range_are_broken_data(tmp_path: Path, watched: AssessmentRules, preparation: Preparation):
     found = windows(rows(mark=True), watched, preparation, 1000, tmp_path)
     assert [bool(window.breaches) for window in found] == [False, True, True, True]
-    assert asked_by("t", 5.0, found, watched)[0].kind == "broken_data"
+    assert signals_of("t", 5.0, found, watched)[0].kind == "broken_data"
 
 
 def test_a_window_is_the_same_whatever_comes_later(tmp_path: Path, watched: AssessmentRules, preparation: Preparation):

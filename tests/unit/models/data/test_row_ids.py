@@ -5,7 +5,7 @@ import uuid
 import pyarrow as pa
 import pytest
 
-from models.data.row_ids import given_ids, row_ids
+from models.data.row_ids import own_ids, row_ids
 from models.data.seen_hashes import SortedHashSet
 from models.errors import DataError
 
@@ -27,8 +27,8 @@ def test_the_same_row_of_the_same_work_has_its_id_again():
 
 def test_given_ids_are_text_and_each_names_one_row():
     seen = SortedHashSet()
-    assert given_ids(pa.chunked_array([[7.0, 8.0]]), seen, 1, "new.csv", "tag").to_pylist() == ["7", "8"]
+    assert own_ids(pa.chunked_array([[7.0, 8.0]]), seen, 1, "new.csv", "tag").to_pylist() == ["7", "8"]
     with pytest.raises(DataError, match=r"new\.csv, row 4, column 'tag': '8' names an earlier row too"):
-        given_ids(pa.chunked_array([["x", "8"]]), seen, 3, "new.csv", "tag")
+        own_ids(pa.chunked_array([["x", "8"]]), seen, 3, "new.csv", "tag")
     with pytest.raises(DataError, match="row 6, column 'tag': no id"):
-        given_ids(pa.chunked_array([["y", None]]), seen, 5, "new.csv", "tag")
+        own_ids(pa.chunked_array([["y", None]]), seen, 5, "new.csv", "tag")

@@ -7,7 +7,7 @@ import pytest
 
 from models.data.feeds import feeds
 from models.data.preparation import Preparation
-from models.export import bench as optimising
+from models.export import bench
 from models.export.bench import optimise
 from models.export.variants import VariantMeasurement
 from models.inference.names import UNCHANGED_FILE
@@ -72,8 +72,8 @@ def test_what_cannot_be_made_is_in_the_table_with_its_reason(
     def broken(model: onnx.ModelProto) -> onnx.ModelProto:
         raise ValueError("the tool has a fault\nand a long story")
 
-    monkeypatch.setattr(optimising, "dynamic_int8", broken)
-    monkeypatch.setattr(optimising, "halved", lambda model: onnx.ModelProto())
+    monkeypatch.setattr(bench, "dynamic_int8", broken)
+    monkeypatch.setattr(bench, "halved", lambda model: onnx.ModelProto())
     table, _ = optimised(max_metric_loss=1.0, variants=["int8_dynamic", "fp16"])
     assert table[1].refused == "cannot be made: ValueError: the tool has a fault"
     assert "ONNX Runtime cannot run it" in table[2].refused
@@ -99,7 +99,7 @@ def test_latencies_are_of_single_rows_in_turns(optimised: Optimise) -> None:
     row = {part.name: np.zeros(1) for part in names.numeric} | {
         part.name: np.array([""], object) for part in names.categorical
     }
-    took = optimising.latencies({"a": folder / "model.onnx", "b": folder / "model.onnx"}, row)
+    took = bench.latencies({"a": folder / "model.onnx", "b": folder / "model.onnx"}, row)
     assert set(took) == {"a", "b"}
     assert min(took.values()) > 0
 
@@ -107,8 +107,8 @@ def test_latencies_are_of_single_rows_in_turns(optimised: Optimise) -> None:
 def test_where_the_metric_is_undefined_nothing_is_compared_and_the_export_is_served(
     optimised: Optimise, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = optimising.targets
-    monkeypatch.setattr(optimising, "targets", lambda *given: np.zeros_like(whole(*given)))
+    whole = bench.targets
+    monkeypatch.setattr(bench, "targets", lambda *given: np.zeros_like(whole(*given)))
     monkeypatch.setitem(METRICS, "log_loss", METRICS["roc_auc"])
     table, folder = optimised(max_metric_loss=1.0)
     assert [(each.name, each.served) for each in table] == [("fp32", True)]
@@ -124,10 +124,10 @@ def test_where_the_metric_is_undefined_nothing_is_compared_and_the_export_is_ser
 def test_rows_of_every_kind_are_what_the_graph_takes(finished_job: FinishedJob, net: str, kind: str, task: str) -> None:
     prepared = finished_job(net, kind, task).prepared
     preparation = Preparation.load(prepared)
-    rows = optimising.BenchmarkRows.of(prepared, preparation)
+    rows = bench.BenchmarkRows.of(prepared, preparation)
     first = next(feeds(prepared, "train", preparation))
     for name, values in rows.calibration[0].items():
-        assert 0 < len(values) <= optimising.CALIBRATION_ROWS[kind]
+        assert 0 < len(values) <= bench.CALIBRATION_ROWS[kind]
         assert (values.dtype, values.shape[1:]) == (first[name].dtype, first[name].shape[1:])
     count = sum(len(next(iter(feed.values()))) for feed in rows.validation)
-    assert len(rows.target) == count == min(preparation.rows["validation"], optimising.MOST_ROWS[kind])
+    assert len(rows.target) == count == min(preparation.rows["validation"], bench.MOST_ROWS[kind])

@@ -64,7 +64,7 @@ def test_a_boolean_that_is_an_input_as_a_number_is_read_as_one():
 )
 def test_a_value_that_cannot_be_taken_is_told_with_its_row(column, values, told):
     with pytest.raises(DataError, match=told):
-        feed_of_rows(pa.table({**GOOD, column: values}), TABLE, first_row=10, told_as="given")
+        feed_of_rows(pa.table({**GOOD, column: values}), TABLE, first_row=10, display_name="given")
 
 
 def test_a_missing_column_names_the_nearest():

@@ -121,7 +121,7 @@ def test_a_data_frame_with_mixed_types_or_shared_names_is_refused():
 
 def test_anything_else_is_refused():
     with pytest.raises(DataError, match="got a list, expected a pandas DataFrame"):
-        read_source([1, 2], told_as="./source.py:load")
+        read_source([1, 2], display_name="./source.py:load")
 
 
 def test_a_table_is_written_whole_or_not_at_all(tmp_path):

@@ -12,7 +12,7 @@ def test_a_line_is_json_with_what_was_told_and_the_trace() -> None:
         raise ValueError("why")
     except ValueError:
         record = logging.LogRecord("a", logging.ERROR, "f", 1, "said %s", ("so",), sys.exc_info())
-    record.told = {"id": "r7"}
+    record.fields = {"id": "r7"}
     line = JsonLines().format(record)
     found = json.loads(line)
     assert "\n" not in line

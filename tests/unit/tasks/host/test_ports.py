@@ -43,7 +43,7 @@ def test_a_usual_port_that_is_taken_gives_way_to_any(tmp_path: Path, taken: int)
 
 def test_the_port_of_last_time_that_is_taken_is_told_with_who_has_it(tmp_path: Path, taken: int) -> None:
     memory = tmp_path / "ports.json"
-    memory.write_text(json.dumps({"asked": {}, "ports": {"mlflow": taken}}))
+    memory.write_text(json.dumps({"requested": {}, "ports": {"mlflow": taken}}))
     chosen, notes = choose(memory, {"mlflow": free()}, {})
     assert notes == [f"mlflow: port {taken} is taken by {holder(taken)}; now at {chosen['mlflow']}"]
     assert f"(pid {os.getpid()})" in notes[0]
@@ -68,12 +68,12 @@ def test_a_wish_is_kept_until_it_is_taken_back(tmp_path: Path) -> None:
     assert choose(memory, usual, {"mlflow": wish})[0] == {"mlflow": wish}
     assert choose(memory, usual, {})[0] == {"mlflow": wish}
     choose(memory, usual, {"mlflow": 0})
-    assert json.loads(memory.read_text())["asked"] == {}
+    assert json.loads(memory.read_text())["requested"] == {}
 
 
 def test_a_damaged_memory_counts_as_none(tmp_path: Path) -> None:
     memory = tmp_path / "ports.json"
-    memory.write_text('{"asked": {"ml')
+    memory.write_text('{"requested": {"ml')
     usual = {"mlflow": free()}
     assert choose(memory, usual, {})[0] == usual
 

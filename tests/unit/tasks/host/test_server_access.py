@@ -6,8 +6,7 @@ import stat
 import pytest
 
 from models.files import write_json, write_text
-from tasks.host import server_access as prefect_access
-from tasks.host import stores
+from tasks.host import server_access, stores
 from tasks.host.server_access import credentials, is_own, make_secret, secret_path, server_environment
 from tasks.host.workspace import Workspace
 
@@ -69,7 +68,7 @@ def test_every_tool_gets_it_and_it_wins_over_that_of_a_server_elsewhere(
     assert stores.environment(workspace)["PREFECT_API_AUTH_STRING"] == secret
     monkeypatch.setenv("PREFECT_API_URL", "https://prefect.example/api")
     assert "PREFECT_API_AUTH_STRING" not in stores.environment(workspace)
-    prefect_access.use(workspace, OWN)
+    server_access.use(workspace, OWN)
     assert (os.environ["PREFECT_API_URL"], os.environ["PREFECT_API_AUTH_STRING"]) == (OWN, secret)
 
 

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from models.errors import StoreError, UsageError
-from models.pipeline import keys as identity
+from models.pipeline import keys
 from models.pipeline.keys import code_parts, key_of
 from models.pipeline.records import StepRecord, digest_of
 from models.pipeline.steps import BY_NAME, STEPS, PlannedStep
 from models.project_spec.reader import read_spec
 from tasks.host.workspace import Project
 from tasks.loop.ledger import FRESH, ORIGIN, REFERENCES, StepCache
-from tasks.mlflow import registry_reader as registry_view
+from tasks.mlflow import registry_reader
 from tasks.mlflow.registry_reader import RegisteredVersion
 from tasks.tools import dvc_view
 from tests.conftest import MakeProject
@@ -37,7 +37,9 @@ def project(make_project: MakeProject, code_memory: str, monkeypatch: pytest.Mon
     """Its dataset is in dvc.lock, its version in the registry."""
     project = make_project("tiny")
     monkeypatch.setattr(dvc_view, "hashes", lambda _: LEFT["version"])
-    monkeypatch.setattr(registry_view, "numbered", lambda *_: RegisteredVersion(number="1", tags={"loopline.key": "k"}))
+    monkeypatch.setattr(
+        registry_reader, "numbered", lambda *_: RegisteredVersion(number="1", tags={"loopline.key": "k"})
+    )
     (project.workspace.cache / "code.json").write_text(code_memory)
     return project
 
@@ -133,7 +135,7 @@ def test_a_version_that_the_registry_does_not_hold_is_owed(
 ) -> None:
     """It was deleted, or another store is named by now."""
     record_all(project)
-    monkeypatch.setattr(registry_view, "numbered", lambda *_: there)
+    monkeypatch.setattr(registry_reader, "numbered", lambda *_: there)
     assert first_owed(project) == ("register", ["the registry has no version 1 of this work"])
 
 
@@ -206,8 +208,8 @@ def test_an_edit_of_code_is_remembered_for_the_next_process(project: Project, mo
     (project.folder / "net.py").write_text("x = 23\n")
     planned(project, override)
     read = []
-    real = identity._fingerprint
-    monkeypatch.setattr(identity, "_fingerprint", lambda path: read.append(path) or real(path))
+    real = keys._fingerprint
+    monkeypatch.setattr(keys, "_fingerprint", lambda path: read.append(path) or real(path))
     planned(project, override)
     assert read == []
 
@@ -217,14 +219,14 @@ def test_the_champion_that_the_model_itself_became_owes_nothing(
 ) -> None:
     record_all(project)
     tags = {"loopline.weights_sha256": "w" * 64, "loopline.rival": ""}
-    monkeypatch.setattr(registry_view, "aliased", lambda *_: RegisteredVersion(number="1", tags=tags))
+    monkeypatch.setattr(registry_reader, "aliased", lambda *_: RegisteredVersion(number="1", tags=tags))
     assert first_owed(project) == ("", [])
 
 
 def test_another_champion_owes_the_verdict(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     record_all(project)
     tags = {"loopline.weights_sha256": "v" * 64}
-    monkeypatch.setattr(registry_view, "aliased", lambda *_: RegisteredVersion(number="2", tags=tags))
+    monkeypatch.setattr(registry_reader, "aliased", lambda *_: RegisteredVersion(number="2", tags=tags))
     step, reasons = first_owed(project)
     assert step == "judge"
     assert reasons == ["input champion: changed"]
@@ -241,17 +243,17 @@ def test_data_that_was_validated_is_compared_with_another_champions_data_but_not
 
     def champion(number: str) -> None:
         tags = {"loopline.weights_sha256": "w" * 64, "loopline.rival": ""}
-        monkeypatch.setattr(registry_view, "aliased", lambda *_: RegisteredVersion(number=number, tags=tags))
+        monkeypatch.setattr(registry_reader, "aliased", lambda *_: RegisteredVersion(number=number, tags=tags))
 
     def away(*_: object) -> None:
         raise StoreError("away")
 
-    monkeypatch.setattr(registry_view, "aliased", lambda *_: None)
+    monkeypatch.setattr(registry_reader, "aliased", lambda *_: None)
     ledger = ledger_of(project)
     record_all(project, validated=folder / "1.json")
     champion("1")
     assert first_owed(project) == ("", [])
-    monkeypatch.setattr(registry_view, "aliased", away)
+    monkeypatch.setattr(registry_reader, "aliased", away)
     step, done = BY_NAME["validate-prepared"], done_before(BY_NAME["validate-prepared"])
     with pytest.raises(StoreError, match="registry is away"):
         ledger.inputs(step, done, ledger.parts(step, done)).external("reference")
@@ -276,10 +278,10 @@ def test_weights_to_begin_with_are_looked_up_once_for_all_that_else_decides(
 ) -> None:
     def champion(number: str) -> None:
         tags = {"loopline.weights_sha256": number * 64, "loopline.rival": ""}
-        monkeypatch.setattr(registry_view, "aliased", lambda *_: RegisteredVersion(number=number, tags=tags))
+        monkeypatch.setattr(registry_reader, "aliased", lambda *_: RegisteredVersion(number=number, tags=tags))
 
     start = "train.start.weights=champion"
-    monkeypatch.setattr(registry_view, "aliased", lambda *_: None)
+    monkeypatch.setattr(registry_reader, "aliased", lambda *_: None)
     assert ledger_of(project, start).parts(BY_NAME["search"], done_before(BY_NAME["search"]))[ORIGIN] == FRESH
     champion("1")
     record_all(project, start)

@@ -33,7 +33,7 @@ def registry(monkeypatch, tmp_path):
         shutil.copytree(store, to / "files")
         return to / "files"
 
-    monkeypatch.setattr(model_cache, "_found", found)
+    monkeypatch.setattr(model_cache, "_look_up", found)
     monkeypatch.setattr(model_cache, "download_version", download)
     return fetched
 

@@ -107,7 +107,7 @@ def test_a_model_is_trained_once_and_found_by_the_next_run(project: Project, fir
     assert first.trained.device_seconds > 0
     again, idle = world(project)
     assert again.train(RowRange(0, KNOWN), None, None) == first.trained
-    assert (idle.jobs, again.counts.found) == ([], 1)
+    assert (idle.jobs, again.counts.reused) == ([], 1)
 
 
 def test_a_model_that_was_tampered_with_is_made_again(project: Project, first: First):

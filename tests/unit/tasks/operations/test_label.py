@@ -11,7 +11,7 @@ from models.errors import DataError, StoreError, UsageError
 from models.project_spec.reader import read_spec
 from tasks.operations.label import accept, accept_file, forget
 from tasks.operations.predict import predict
-from tasks.state import add_labels as taking
+from tasks.state import add_labels
 from tasks.state.feedback import feedback_of
 from tasks.state.ingest_segments import move
 from tasks.state.predictions import joined, label_store, new_labels, unmatched
@@ -56,7 +56,7 @@ def test_labels_early_late_repeated_corrected_and_empty_are_counted(project):
 def test_a_correction_that_comes_meanwhile_is_not_replaced_by_the_older_label(project, monkeypatch):
     """A server writes it down, and a compactor would move it, while a file's labels are compared with what is known."""
     state, tried = project.state("tiny"), []
-    look = taking._new
+    look = add_labels._new
 
     def meanwhile(given, store):
         found = look(given, store)
@@ -69,7 +69,7 @@ def test_a_correction_that_comes_meanwhile_is_not_replaced_by_the_older_label(pr
                 move(state, patience_s=0.0)
         return found
 
-    monkeypatch.setattr(taking, "_new", meanwhile)
+    monkeypatch.setattr(add_labels, "_new", meanwhile)
     take(project, ["a"], ["yes"])
     move(state)
     assert known(project) == {"a": "no"}

@@ -215,7 +215,7 @@ class Killed(BaseException):
     """Stands for kill -9: nothing after it is done."""
 
 
-@pytest.mark.parametrize("moment", ["save", "set_place", "save_examples", "save_found", "set_sent", "set_told"])
+@pytest.mark.parametrize("moment", ["save", "set_place", "save_examples", "save_report", "set_sent", "set_logged"])
 def test_a_look_that_is_killed_anywhere_counts_nothing_twice(world: World, monkeypatch, moment: str) -> None:
     from tasks.state.monitoring_store import MonitorStore
 

@@ -13,10 +13,10 @@ from models.triggers.signal import Signal
 from tasks.host import processes
 from tasks.host.workspace import Project
 from tasks.loop import decisions
-from tasks.mlflow import registry_reader as registry_view
+from tasks.mlflow import registry_reader
 from tasks.mlflow.registry_reader import RegisteredVersion
 from tasks.operations import retrain
-from tasks.operations.retrain import answered, asked_by, loop_overrides, open_question, unanswered, weigh
+from tasks.operations.retrain import answered, loop_overrides, open_question, run_signal, unanswered, weigh
 from tests.conftest import MakeProject
 
 
@@ -90,7 +90,7 @@ def test_every_decision_is_told(project: Project) -> None:
 def test_the_champions_own_settings_are_used_again(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     assert loop_overrides(project) == ([], [])
     champion = RegisteredVersion(number="3", tags={"loopline.params": '{"train.lr": 0.1}'})
-    monkeypatch.setattr(registry_view, "aliased", lambda *_: champion)
+    monkeypatch.setattr(registry_reader, "aliased", lambda *_: champion)
     assert loop_overrides(project)[0] == ["search.trials=0", 'search.settings={"train.lr": 0.1}']
 
 
@@ -100,7 +100,7 @@ def test_only_a_function_is_asked_anew(project: Project) -> None:
 
 
 def test_a_run_without_a_signal_says_who_began_it() -> None:
-    assert asked_by("person", 5.0, "run-1").reason == "a person asked"
-    made = asked_by("schedule", 5.0, "run-1")
+    assert run_signal("person", 5.0, "run-1").reason == "a person asked"
+    made = run_signal("schedule", 5.0, "run-1")
     assert (made.id, made.kind, made.at) == ("schedule-run-1", "schedule", 5.0)
-    assert asked_by("person", 5.0, "run-1", "new airline").reason == "new airline"
+    assert run_signal("person", 5.0, "run-1", "new airline").reason == "new airline"

@@ -25,7 +25,7 @@ def test_a_disk_nearly_full_is_told_before_it_is_full(workspace: Workspace, monk
 
 def test_other_ports_than_those_it_is_up_with_are_refused(workspace: Workspace) -> None:
     write_json(workspace.platform / "supervisor.json", {"process": processes.identity(), "socket": "none"})
-    write_json(workspace.platform / "ports.json", {"asked": {}, "ports": {"mlflow": 5000}})
+    write_json(workspace.platform / "ports.json", {"requested": {}, "ports": {"mlflow": 5000}})
     with pytest.raises(UsageError, match=r"up with mlflow=5000: `loopline down` first"):
         platform.start(workspace, {"mlflow": 5001})
     with pytest.raises(UsageError, match="up with mlflow=5000"):
@@ -33,7 +33,7 @@ def test_other_ports_than_those_it_is_up_with_are_refused(workspace: Workspace) 
 
 
 def test_any_port_but_the_usual_one_is_what_it_is_up_with_after_the_first_time(workspace: Workspace) -> None:
-    write_json(workspace.platform / "ports.json", {"asked": {}, "ports": {"mlflow": 5017, "prefect": 4200}})
+    write_json(workspace.platform / "ports.json", {"requested": {}, "ports": {"mlflow": 5017, "prefect": 4200}})
     platform._refuse_other_ports(workspace, {"mlflow": 0, "prefect": 4200})
 
 

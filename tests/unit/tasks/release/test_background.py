@@ -38,7 +38,7 @@ def test_a_shadow_answers_from_the_log_until_it_is_not_wanted_any_more(workspace
     until(lambda: shadows.place_of(state, "2") == 1)
     beside.shadow("2")
     assert beside._shadow is process, "it runs already"
-    assert shadows.said(state, "2")[0] == ["a", "b"]
+    assert shadows.answers(state, "2")[0] == ["a", "b"]
     beside.shadow(None)
     assert process.returncode is not None
     assert beside._shadow is None

@@ -14,7 +14,7 @@ from models.files import sha256, write_json
 from models.serving.releases import PLAN, Canary, ReleasePlan
 from tasks.host import processes, stores
 from tasks.mlflow.artifacts import FILES
-from tasks.release import controller as follower
+from tasks.release import controller
 from tasks.release.controller import SWAPS_FILE, ReleaseController, follow
 from tasks.release.settings import ServerSettings
 from tasks.release.shared_state import VersionOutcomes, WorkerReport
@@ -26,7 +26,7 @@ from tests.serving import register
 def tried(monkeypatch):
     """Versions that were tried out: in this process, and none is refused."""
     found = []
-    monkeypatch.setattr(follower, "try_out", lambda model, number, folder: found.append(number))
+    monkeypatch.setattr(controller, "try_out", lambda model, number, folder: found.append(number))
     return found
 
 
@@ -125,7 +125,7 @@ def test_by_its_spec_a_promotion_is_let_in_by_degrees_and_a_challenger_is_a_shad
     now = after(lead)
     assert (now.stable, now.canary.version, now.canary.share) == ("1", "2", 0.25)
     assert after(lead) == now
-    monkeypatch.setattr(follower.time, "time", lambda: now.canary.until)
+    monkeypatch.setattr(controller.time, "time", lambda: now.canary.until)
     assert (after(lead).stable, after(lead).canary) == ("2", None)
 
 
@@ -161,7 +161,7 @@ def test_a_worker_that_does_not_answer_is_waited_for_only_so_long(lead, enrol, m
     enrol("1")
     after(lead)
     lead.board.report(WorkerReport(process=processes.identity(), loaded=["1"]))
-    monkeypatch.setattr(follower, "PREPARE_S", 0.05)
+    monkeypatch.setattr(controller, "PREPARE_S", 0.05)
     enrol("2")
     assert after(lead).stable == "2"
     assert "swapping without the workers" in caplog.text

@@ -10,7 +10,7 @@ from models.files import sha256, write_json
 from models.sealing import TAG, signature
 from tasks.mlflow.artifacts import FILES
 from tasks.mlflow.registry_reader import RegisteredVersion, numbered
-from tasks.release import fetch_and_verify as bringing
+from tasks.release import fetch_and_verify
 from tasks.release.fetch_and_verify import bring, from_cache, try_out
 from tests.served_models import write_served
 from tests.serving import register
@@ -66,9 +66,9 @@ def test_a_name_that_leads_out_of_the_version_is_refused(workspace, stored, name
 def test_from_another_store_another_process_fetches(workspace, stored, monkeypatch):
     asked = []
     register(workspace, "tiny", "1", {}, "s3://bucket/1", None)
-    monkeypatch.setattr(bringing, "_run", lambda *given: asked.append(given))
+    monkeypatch.setattr(fetch_and_verify, "_run", lambda *given: asked.append(given))
     bring(workspace, "tiny", numbered("tiny", "1"))
-    assert asked == [("tasks.release.fetching", bringing.FETCH_S, str(workspace.root), "tiny", "1")]
+    assert asked == [("tasks.release.fetching", fetch_and_verify.FETCH_S, str(workspace.root), "tiny", "1")]
 
 
 def test_the_cache_remembers_a_champion_that_is_whole(workspace, stored):
@@ -92,6 +92,6 @@ def test_one_that_crashes_or_hangs_takes_only_its_own_process(tmp_path, monkeypa
     (tmp_path / "hanging.py").write_text("import time\ntime.sleep(60)\n")
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
     with pytest.raises(StoreError, match=r"crashed the process that tried it \(signal 11\)"):
-        bringing._run("crashing", 60)
+        fetch_and_verify._run("crashing", 60)
     with pytest.raises(StoreError, match=r"not done within 0\.5 s"):
-        bringing._run("hanging", 0.5)
+        fetch_and_verify._run("hanging", 0.5)

@@ -7,7 +7,7 @@ import pytest
 
 from models.errors import StoreError, UsageError
 from tasks.host import stores
-from tasks.mlflow import registry_reader as registry_view
+from tasks.mlflow import registry_reader
 from tasks.release.registry_watcher import EMBEDDED_S, SERVER_S, RegistryWatcher
 from tests.serving import register
 
@@ -15,8 +15,8 @@ from tests.serving import register
 @pytest.fixture
 def reads(monkeypatch):
     """How often the registry was read."""
-    found, read = [], registry_view.aliased
-    monkeypatch.setattr(registry_view, "aliased", lambda model: found.append(model) or read(model))
+    found, read = [], registry_reader.aliased
+    monkeypatch.setattr(registry_reader, "aliased", lambda model: found.append(model) or read(model))
     return found
 
 

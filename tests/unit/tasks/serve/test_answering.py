@@ -122,8 +122,8 @@ def test_while_there_is_a_shadow_all_that_it_needs_is_written_down(settings: Ser
         asyncio.run(answer(state, PredictRequest(lambda served: served.reader.of_array(["ab"]), "tiny")))
     (segment,) = segments_folder(settings.state("tiny")).iterdir()
     first, second = (orjson.loads(payload) for _, payload in unframed(segment.read_bytes()))
-    assert "given" not in first
-    assert second["given"] == {"line": ["ab"]}
+    assert "sent" not in first
+    assert second["sent"] == {"line": ["ab"]}
 
 
 def test_a_value_for_which_the_model_finds_no_number_is_refused_and_not_written_down(

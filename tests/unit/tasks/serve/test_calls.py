@@ -16,7 +16,7 @@ def test_of_headers_that_are_sent_twice_the_first_counts() -> None:
 
 def test_addresses_have_the_names_of_models_put_in() -> None:
     found = ways({"/say": say, "/models/{name}/say": say, "/models/{name}/versions/{version}/say": say}, ["a", "b"])
-    assert {path: (way.params, way.said) for path, way in found.items()} == {
+    assert {path: (way.params, way.address) for path, way in found.items()} == {
         b"/say": ({}, "POST /say"),
         b"/models/a/say": ({"name": "a"}, "POST /models/a/say"),
         b"/models/b/say": ({"name": "b"}, "POST /models/b/say"),

@@ -12,7 +12,7 @@ from models.serving.http_errors import RequestError
 from tasks.release.settings import ServerSettings
 from tasks.serve.answering import PredictResponse
 from tasks.serve.batcher import DynamicBatcher
-from tasks.serve.explaining import check, explanations, is_asked
+from tasks.serve.explaining import check, explanations, wants_explanations
 from tasks.serve.state import WorkerState
 from tests.served_models import write_served
 
@@ -26,12 +26,12 @@ def served(folder: Path, task: str = "binary") -> LoadedModel:
     ("query", "asked"), [(b"", False), (b"explain=0", False), (b"explain=1", True), (b"explain=true", True)]
 )
 def test_it_is_asked_for_in_the_query(query: bytes, asked: bool) -> None:
-    assert is_asked(query) is asked
+    assert wants_explanations(query) is asked
 
 
 def test_neither_yes_nor_no_is_refused() -> None:
     with pytest.raises(RequestError, match="got 'perhaps', expected 1 or 0"):
-        is_asked(b"explain=perhaps")
+        wants_explanations(b"explain=perhaps")
 
 
 def test_every_row_is_explained_by_one_further_call(tmp_path: Path) -> None:

@@ -17,8 +17,7 @@ from uvicorn.server import ServerState
 
 from models.serving.http_errors import RequestError
 from tasks.release.settings import ServerSettings
-from tasks.serve import calls
-from tasks.serve import fast_path as short
+from tasks.serve import calls, fast_path
 from tasks.serve.app import make
 from tasks.serve.calls import HttpRequest, HttpResponse
 from tasks.serve.fast_path import FastPath
@@ -283,7 +282,7 @@ def test_the_rest_of_what_was_begun_can_be_cancelled() -> None:
         going.send(None)
 
         async def on() -> HttpResponse:
-            return await short._StartedCoroutine(going)
+            return await fast_path._StartedCoroutine(going)
 
         task = asyncio.create_task(on())
         await asyncio.sleep(0)

@@ -29,7 +29,7 @@ def passed(
                 seconds,
                 "POST /invocations",
             )  # type: ignore[arg-type]
-    return [record.told for record in caplog.records]  # type: ignore[attr-defined]
+    return [record.fields for record in caplog.records]  # type: ignore[attr-defined]
 
 
 def test_some_of_the_ordinary_ones_a_second_and_how_many_were_passed_over(caplog, clock) -> None:
@@ -79,4 +79,4 @@ def test_trouble_that_comes_again_and_again_is_a_line_a_minute(
         clock[0] += after_s
         trouble.log(logging.ERROR, where, why)
     assert [record.getMessage() for record in caplog.records] == ["a: x", "b: z", "a: w"]
-    assert [record.told for record in caplog.records] == [{}, {}, {"passed_over": 2}]  # type: ignore[attr-defined]
+    assert [record.fields for record in caplog.records] == [{}, {}, {"passed_over": 2}]  # type: ignore[attr-defined]

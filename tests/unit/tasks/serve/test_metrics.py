@@ -80,7 +80,7 @@ def test_of_many_rows_all_are_counted_and_none_is_kept(served: LoadedModel) -> N
     metrics, many = Metrics(), 1000
     metrics.answered(served, served.answer({"x": np.ones(many), "c": np.array(["u"] * many, object)}))
     pass_by(metrics)
-    assert not metrics._said
+    assert not metrics._version_counts
     assert read(metrics, "rows_total") == {("tiny", "1"): many}
     assert sum(read(metrics, "predictions_total").values()) == many
     assert read(metrics, "probability_count") == {("tiny", "1"): many}

@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from models.serving.http_errors import RequestError
 from tasks.release.settings import ServerSettings
-from tasks.serve import request_context as passage
+from tasks.serve import request_context
 from tasks.serve.access import AccessControl
 from tasks.serve.middleware import SMALL_BYTES, ServerMiddleware
 from tasks.serve.state import WorkerState
@@ -129,7 +129,7 @@ def test_a_body_of_the_largest_size_is_taken(headers: dict[str, str]) -> None:
 
 
 def note(key: str) -> None:
-    noted = passage.current()
+    noted = request_context.current()
     noted.id, noted.model, noted.version = key, "tiny", "3"
 
 
@@ -185,6 +185,6 @@ def test_a_deadline_that_is_no_number_is_refused(value: str) -> None:
 
 def test_a_deadline_is_noted() -> None:
     found: list[float] = []
-    ask(answering=lambda _: found.append(passage.current().until(None, 1e9)), x_loopline_timeout_ms="100")
-    ask(answering=lambda _: found.append(passage.current().until(None, 1e9)))
+    ask(answering=lambda _: found.append(request_context.current().until(None, 1e9)), x_loopline_timeout_ms="100")
+    ask(answering=lambda _: found.append(request_context.current().until(None, 1e9)))
     assert 1e8 < found[1] - found[0] < 2e9

@@ -6,18 +6,18 @@ import time
 
 import pytest
 
-from tasks.serve import request_context as passage
+from tasks.serve import request_context
 
 
 def test_each_task_notes_its_own() -> None:
-    async def one(number: int) -> passage.RequestContext:
-        begun = passage.begin()
+    async def one(number: int) -> request_context.RequestContext:
+        begun = request_context.begin()
         await asyncio.sleep(0)
-        noted = passage.current()
+        noted = request_context.current()
         noted.id, noted.model, noted.rows = str(number), "tiny", number
         return begun
 
-    async def play() -> list[passage.RequestContext]:
+    async def play() -> list[request_context.RequestContext]:
         return await asyncio.gather(*(one(number) for number in range(3)))
 
     assert [(each.id, each.rows, each.model) for each in asyncio.run(play())] == [
@@ -27,14 +27,14 @@ def test_each_task_notes_its_own() -> None:
 
 def test_outside_of_a_request_what_is_noted_is_nobodys() -> None:
     def outside() -> None:
-        passage.current().rows = 3
-        assert passage.current().rows == 0
+        request_context.current().rows = 3
+        assert request_context.current().rows == 0
 
     contextvars.Context().run(outside)
 
 
 def test_the_nearest_deadline_counts() -> None:
-    begun = passage.RequestContext()
+    begun = request_context.RequestContext()
     assert begun.until(7.0, 5.0) == 7.0
     before = time.monotonic()
     assert before + 5 <= begun.until(None, 5.0) <= time.monotonic() + 5
@@ -44,4 +44,4 @@ def test_the_nearest_deadline_counts() -> None:
 
 @pytest.mark.parametrize(("key", "shown"), [("r7", "r7"), ("a\r\nb", ""), ("é", ""), ("x" * 129, ""), ("", "")])
 def test_only_an_id_that_fits_a_header_is_shown(key: str, shown: str) -> None:
-    assert passage.RequestContext(id=key).shown_id == shown
+    assert request_context.RequestContext(id=key).shown_id == shown

@@ -57,17 +57,17 @@ def test_a_window_is_looked_at_until_something_is_found_and_again_when_a_label_c
     with opened(tmp_path) as store:
         store.save("1", filled(0))
         assert firsts(store) == [0]
-        store.save_found("1", 0, window(0))
+        store.save_report("1", 0, window(0))
         assert firsts(store) == []
-        assert [found.id for found in store.found("1")] == ["1/0"]
+        assert [found.id for found in store.reports("1")] == ["1/0"]
         ((version, first, examples),) = store.with_examples()
         store.save_examples(version, first, examples.with_labels(np.array([3], np.uint64), np.array([1.0]))[0])
         assert firsts(store) == [0]
         assert store.window("1", 0).examples.labelled.sum() == 1
-        store.save_found("1", 0, window(0))
+        store.save_report("1", 0, window(0))
         store.settle("other rules")
         assert firsts(store) == [0]
-        store.save_found("1", 0, window(0))
+        store.save_report("1", 0, window(0))
         store.settle("other rules")
         assert firsts(store) == []
 
@@ -104,12 +104,12 @@ def test_a_store_of_before_it_was_noted_when_a_label_came(tmp_path: Path) -> Non
 
 
 def test_the_oldest_windows_go_and_the_count_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(monitoring_store, "KEPT_WINDOWS", 3)
+    monkeypatch.setattr(monitoring_store, "MOST_WINDOWS", 3)
     monkeypatch.setattr(monitoring_store, "REMEMBERED", 15)
     with opened(tmp_path) as store:
         for first in range(0, 50, 10):
             store.save("1", filled(first))
-        store.save_found("1", 0, window(0, num_labels=7))
+        store.save_report("1", 0, window(0, num_labels=7))
         store.forget("1")
         assert store.num_forgotten_labels() == 7
         assert firsts(store) == [20, 30, 40]
@@ -122,10 +122,10 @@ def test_what_was_told_and_sent_is_remembered(tmp_path: Path) -> None:
         store.save("1", filled(0))
         store.save("1", filled(10, 4))
         for first in (0, 10):
-            store.save_found("1", first, window(first))
-        assert [(first, told) for first, _, told in store.untold("1")] == [(0, "")]
-        store.set_told("1", 0, "abc")
-        assert [told for _, _, told in store.untold("1")] == ["abc"]
+            store.save_report("1", first, window(first))
+        assert [(first, told) for first, _, told in store.unlogged("1")] == [(0, "")]
+        store.set_logged("1", 0, "abc")
+        assert [told for _, _, told in store.unlogged("1")] == ["abc"]
         assert not store.was_sent("s")
         store.set_sent("s")
         assert store.was_sent("s")

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pyarrow as pa
 
-from tasks.state.shadows import MOST_COMPARED, note_of, place_of, said, set_place, shadow_log
+from tasks.state.shadows import MOST_COMPARED, answers, note_of, place_of, set_place, shadow_log
 
 
 def test_a_place_and_its_note_are_kept_for_each_version(tmp_path):
@@ -20,6 +20,6 @@ def test_the_last_rows_are_compared(tmp_path):
         at = pa.array([datetime(2026, 11, 1, tzinfo=UTC)] * count, pa.timestamp("us", tz="UTC"))
         values = pa.array([float(number) for number in range(first, first + count)])
         log.append(pa.table({"id": ids, "at": at, "score": values, "shadow.score": values}))
-    ids, answered, shadow = said(tmp_path, "2")
+    ids, answered, shadow = answers(tmp_path, "2")
     assert (len(ids), ids[0], ids[-1]) == (MOST_COMPARED, "2", str(2 * count - 1))
     assert (answered == shadow).all()

@@ -12,7 +12,7 @@ from models.project_spec.reader import read_spec
 from tasks.host.workspace import Project
 from tasks.loop.ledger import StepCache
 from tasks.loop.loop import SilentReporter, open_stage
-from tasks.mlflow import registry_reader as registry_view
+from tasks.mlflow import registry_reader
 from tasks.state.predictions import label_store, prediction_log
 from tasks.steps.ingest import ingest
 from tasks.tools import expectations
@@ -173,9 +173,9 @@ def test_labels_of_another_target_are_no_rows_and_another_target_is_another_tabl
     project = make_project()
     _labelled(project, ["a", "b"], [500.0, 600.0], ["v", "v"])
     project.spec_path.write_text(project.spec_path.read_text().replace("target: y", "target: c"))
-    of_y = registry_view.RegisteredVersion(number="1", tags={"loopline.target": "y"})
+    of_y = registry_reader.RegisteredVersion(number="1", tags={"loopline.target": "y"})
     for known, joined in ((None, 2), (of_y, 0)):
-        monkeypatch.setattr(registry_view, "numbered", lambda *_, known=known: known)
+        monkeypatch.setattr(registry_reader, "numbered", lambda *_, known=known: known)
         record, _ = ingested(project, refresh=True)
         assert (record.result["feedback"]["joined"], record.result["feedback"]["other"]) == (joined, 2 - joined)
         assert record.result["rows"] == 200 + joined

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tasks.tools.optuna_page import by_name, guarded, when_asked
+from tasks.tools.optuna_page import by_name, guarded, lazily
 
 SECRET = "loopline:the-secret"
 BASIC = "Basic bG9vcGxpbmU6dGhlLXNlY3JldA=="
@@ -63,7 +63,7 @@ def test_the_dashboard_is_made_once_and_not_to_say_that_all_is_well() -> None:
         made.append("dashboard")
         return lambda environ, start: [b"page"]
 
-    app = when_asked(make)
+    app = lazily(make)
     assert list(app({"PATH_INFO": "/health"}, lambda *_: None)) == [b"ok"]
     assert made == []
     assert [list(app({"PATH_INFO": "/"}, lambda *_: None)) for _ in range(2)] == [[b"page"]] * 2
