@@ -12,7 +12,7 @@ from flows.console import reporting
 from models.errors import LooplineError, StoreError
 from tasks.host import processes, server_access
 from tasks.host.workspace import Project, Workspace
-from tasks.loop.loop import begun_here, read_book
+from tasks.loop.loop import read_loop_state, run_note
 from tasks.operations.reap import reap
 from tasks.prefect.prefect_server import PrefectServer, is_healthy
 
@@ -47,7 +47,7 @@ def _carry(train: Flow[..., Any], project: Project, name: str, overrides: list[s
 
     # Joining the heartbeat's thread costs a second a flow; this run needs none: the reaper looks at its process.
     unwatched = temporary_settings({PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None})
-    with unwatched, begun_here(project.state(name)) as tag, tags(tag):
+    with unwatched, run_note(project.state(name)) as tag, tags(tag):
         try:
             state = train(str(project.folder), overrides, refresh=refresh, return_state=True)
         except httpx.TransportError as error:
@@ -63,8 +63,8 @@ def _settle_without_prefect(error: Exception, state: Path) -> None:
     Raises:
         LooplineError: What the loop raised, or that it could not begin.
     """
-    book = read_book(state) or {}
-    if book.get("process") == processes.identity() and book["state"] == "finished":
+    loop_state = read_loop_state(state) or {}
+    if loop_state.get("process") == processes.identity() and loop_state["state"] == "finished":
         reporting.current().note("the Prefect server went away: its page does not show how the loop ended")
         return
     cause: BaseException | None = error

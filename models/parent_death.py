@@ -27,7 +27,7 @@ def die_with(parent: int, number: int = signal.SIGKILL) -> None:
         os._exit(1)
 
 
-def tied(arguments: list[str], number: int = signal.SIGTERM) -> list[str]:
+def ends_with_parent(arguments: list[str], number: int = signal.SIGTERM) -> list[str]:
     """The command for a Python process that gets a signal when this one dies: `subprocess.Popen(tied(["-m", ...]))`.
 
     The folder in which it is started is not searched for modules: a user's own `tasks/` there is none of ours.

@@ -101,13 +101,13 @@ class Running:
 
     def ranks(self) -> list[psutil.Process]:
         """The processes that train, deepest last: descendants of the nursery that have no children."""
-        nursery = self.nursery()
+        fork_server = self.fork_server()
         with contextlib.suppress(psutil.Error):
-            below = nursery.children(recursive=True) if nursery else []
+            below = fork_server.children(recursive=True) if fork_server else []
             return [one for one in below if is_there(one) and not one.children()]
         return []
 
-    def nursery(self) -> psutil.Process | None:
+    def fork_server(self) -> psutil.Process | None:
         """The warmed process that starts ranks."""
         with contextlib.suppress(psutil.Error):
             for one in psutil.Process(self.process.pid).children():

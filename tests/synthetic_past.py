@@ -9,7 +9,7 @@ import numpy as np
 from models.backtest.advice import advise
 from models.backtest.periods import LabelClock, Period, PeriodRule, RowRange, cut_periods, parse_date
 from models.backtest.policies import Policy, plain
-from models.backtest.regret import standings
+from models.backtest.regret import policy_regrets
 from models.backtest.replay import PolicyHistory, TrainingOutcome, VerdictOutcome, replay
 from models.backtest.result import Backtest, BacktestPeriod
 from models.backtest.score import Score
@@ -102,7 +102,7 @@ def made_backtest(policies: tuple[str, ...] = ("never", "monthly", "decay", "eve
     """A backtest of the synthetic world whose concept jumps in May."""
     past = jumping_past()
     courses = [past.course(name, rows=300) for name in policies]
-    standing = standings(courses, past.scores(courses), sign=1)
+    standing = policy_regrets(courses, past.scores(courses), sign=1)
     return Backtest(
         project="synthetic",
         metric="accuracy",
@@ -113,7 +113,7 @@ def made_backtest(policies: tuple[str, ...] = ("never", "monthly", "decay", "eve
         first_rows=past.periods[1].stop,
         periods=[BacktestPeriod(name=p.name, begin=p.begin, end=p.end, rows=p.num_rows) for p in past.periods[2:]],
         courses=courses,
-        standings=standing,
+        policy_regrets=standing,
         advice=advise(standing, "accuracy", 0.01, 0.95),
         notes=["every training took the spec's own settings"],
         trained=9,

@@ -45,7 +45,7 @@ DVC = "dvc"
 """The program of DVC, in place of ours."""
 MODULE = "-m"
 """What Python takes for a module to run, in place of our program."""
-NURSERY = "nursery"
+FORK_SERVER = "fork_server"
 """The process that starts ranks, in place of our program."""
 RANKS_NAME = "test-ranks"
 """How the kernel names the process that starts ranks, and the ranks: their command line is that of this server."""
@@ -250,7 +250,7 @@ def _become(parent: int, request: tuple[str, tuple[str, ...], dict[str, str], st
     """Be the process that was asked for, as if it had been started cold."""
     _die_with(parent)
     program, arguments, environ, cwd = request
-    if program == NURSERY:
+    if program == FORK_SERVER:
         arguments = (str(os.dup(descriptors[3])),)
     for number, descriptor in enumerate(descriptors[:3]):
         os.dup2(descriptor, number)
@@ -321,7 +321,7 @@ class WarmNurseries(_Standard):
     def Popen(self, _: list[str], *, pass_fds: list[int], env: dict[str, str], **__: Any) -> Process:  # noqa: N802
         with Path(os.devnull).open("rb") as nothing:
             files = nothing.fileno(), 1, 2, pass_fds[0]
-            return server().start(NURSERY, (), env, ROOT, files)
+            return server().start(FORK_SERVER, (), env, ROOT, files)
 
 
 class WarmServers(_Standard):
@@ -363,7 +363,7 @@ class _Child:
         deadline = float("inf") if timeout is None else time.monotonic() + timeout
         while self.poll() is None:
             if time.monotonic() > deadline:
-                raise subprocess.TimeoutExpired("nursery", timeout)
+                raise subprocess.TimeoutExpired("fork server", timeout)
             time.sleep(0.005)
         return self.returncode
 
@@ -391,7 +391,7 @@ def _main() -> None:
         module, sys.argv = sys.argv[1], sys.argv[1:]
         warnings.filterwarnings("ignore", "'.*' found in sys.modules", RuntimeWarning)
         _end_with(lambda: runpy.run_module(module, run_name="__main__", alter_sys=True))
-    if sys.argv[0] == NURSERY:
+    if sys.argv[0] == FORK_SERVER:
         from models.distributed import forkserver
 
         _be_nursery()

@@ -54,7 +54,7 @@ def command(
     Example: loopline release flights --canary 0.1 --version 4
     """
     from tasks.loop.champion import open_registry
-    from tasks.release.status import standing
+    from tasks.release.status import release_status
 
     if (canary is not None or shadow) + is_end + is_return > 1:
         raise UsageError("got several of --canary or --shadow, --end, --return: expected one of the three")
@@ -68,7 +68,7 @@ def command(
         _try(open_registry(workspace, spec.name), canary, shadow, number, reason)
     elif is_end or is_return:
         _stop(open_registry(workspace, spec.name), is_return, reason)
-    status = standing(this_project, spec)
+    status = release_status(this_project, spec)
     if as_json:
         options.print_json(status.model_dump())
     else:
@@ -110,8 +110,8 @@ def _show(status: ReleaseStatus) -> None:
         planned.append(f"{status.plan.canary.share:.0%} by version {status.plan.canary.version}")
     if status.plan.shadow:
         planned.append(f"version {status.plan.shadow} as a shadow")
-    beside = f", beside it {' and '.join(planned)}" if planned else ""
-    click.echo(f"{status.project}: champion {status.champion or 'none'}{beside}; workers here: {status.workers}")
+    trial = f", beside it {' and '.join(planned)}" if planned else ""
+    click.echo(f"{status.project}: champion {status.champion or 'none'}{trial}; workers here: {status.workers}")
     if status.versions:
         click.echo(f"\n{'version':<9}{'role':<10}{'share':>6}{'answers':>10}{'failed':>8}{'slow':>7}  realised")
     for one in status.versions:

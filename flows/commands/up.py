@@ -16,7 +16,7 @@ from tasks.host import stores
 from tasks.host.http_guard import SERVE_TOKEN, token_path
 from tasks.host.server_access import secret_path
 from tasks.host.workspace import Workspace
-from tasks.platform.services import ServiceState, asking, services_of, supervisor
+from tasks.platform.services import ServiceState, projects_to_serve, services_of, supervisor
 
 LOOK_S = 0.5
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -25,14 +25,14 @@ ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 @click.command()
 @click.option(
     "--port",
-    "wishes",
+    "port_options",
     multiple=True,
     metavar="SERVICE=NUMBER",
     help="Port of prefect, mlflow, overview, optuna or serve, kept from then on; 0: any but the usual.",
 )
 @click.option("--foreground", is_flag=True, help="Stay, and end the platform at Ctrl-C or SIGTERM.")
 @options.as_json
-def command(wishes: tuple[str, ...], foreground: bool, as_json: bool) -> None:
+def command(port_options: tuple[str, ...], foreground: bool, as_json: bool) -> None:
     """Start the servers of Prefect and MLflow, a worker and the pages, and put every project on its schedule.
 
     All of it listens on this machine alone and runs on until `loopline down`; what crashes is started again. A
@@ -46,14 +46,14 @@ def command(wishes: tuple[str, ...], foreground: bool, as_json: bool) -> None:
     workspace = Workspace.find()
     workspace.make()
     stores.configure(workspace)
-    requested = dict(_wish(text) for text in wishes)
+    requested = dict(_port_option(text) for text in port_options)
     with _ended_by_hand(workspace) if foreground else contextlib.nullcontext():
         bring_up(workspace, requested, _note, _note if as_json else _line)
         _say(
             f"Prefect, MLflow and Optuna ask for the secret in {secret_path(workspace)}: Prefect's page for the whole "
             "line, the others for user and password, before and after its colon"
         )
-        if asking(workspace):
+        if projects_to_serve(workspace):
             _say(f"The served models ask for the token in {token_path(workspace, SERVE_TOKEN)}")
         if as_json:
             options.print_json({"services": {state.name: state.as_json() for state in services_of(workspace)}})
@@ -81,7 +81,7 @@ def _say(text: str) -> None:
         _note(text)
 
 
-def _wish(text: str) -> tuple[str, int]:
+def _port_option(text: str) -> tuple[str, int]:
     name, _, number = text.partition("=")
     if not number.isdecimal():
         raise UsageError(f"got --port {text!r}, expected SERVICE=NUMBER, such as --port mlflow=5001")

@@ -42,7 +42,7 @@ def print_backtest(result: Backtest, page: Path) -> None:
         f"{'policy':<{MOST_POLICY}} {mean:>16} {'regret':>9} {'interval':>22} {'loops':>6} {'won':>4} {'device-s':>9}"
     )
     click.secho(f"\n  {head}", dim=True)
-    for each in result.standings:
+    for each in result.policy_regrets:
         line = (
             f"  {each.policy[:MOST_POLICY]:<{MOST_POLICY}} {_number(each.mean.value):>16} "
             f"{_number(each.regret.value):>9} {_interval(each.regret):>22} {each.loops:>6} {each.won:>4} "
@@ -51,7 +51,7 @@ def print_backtest(result: Backtest, page: Path) -> None:
         click.secho(line, bold=each.policy == result.advice.policy)
     click.echo()
     for course in result.courses:
-        loops = ", ".join(f"{loop.period} ({loop.trigger}: {_word(loop.outcome)})" for loop in course.loops)
+        loops = ", ".join(f"{loop.period} ({loop.trigger}: {_outcome_word(loop.outcome)})" for loop in course.loops)
         waits = f"; {len(course.waits)} times decided not to" if course.waits else ""
         click.echo(f"  {course.policy:<{MOST_POLICY}} {course.rule}: {loops or 'no loop'}{waits}")
     click.echo()
@@ -60,7 +60,7 @@ def print_backtest(result: Backtest, page: Path) -> None:
     click.echo(f"  {result.trained} trainings made, {result.reused} reused, {result.seconds:.1f} s. Page: {page}")
 
 
-def _word(outcome: str) -> str:
+def _outcome_word(outcome: str) -> str:
     return {"promoted": "won", "kept": "lost"}.get(outcome, outcome)
 
 
@@ -77,7 +77,7 @@ def as_markdown(result: Backtest) -> str:
     rows = "\n".join(
         f"| {each.policy} | {_number(each.mean.value)} | {_number(each.regret.value)} | {_interval(each.regret)} | "
         f"{each.loops} | {each.device_seconds:.0f} |"
-        for each in result.standings
+        for each in result.policy_regrets
     )
     words = "\n".join(f"- {line}" for line in result.advice.words[1:])
     head = f"| policy | mean {result.metric} | regret | interval | loops | device-seconds |\n|---|---|---|---|---|---|"

@@ -136,13 +136,15 @@ def _lines(document: dict[str, Any]) -> list[tuple[str, str]]:
     number = "{:.4f}".format
     lines = []
     if document["value"] is not None:
-        beside = [
+        references = [
             f"{name} {number(document[f'{name}_value'])}"
             for name in ("champion", "baseline")
             if document.get(f"{name}_value") is not None
         ]
-        beside += [f"{name} {number(value)}" for name, value in document["references"].items() if value is not None]
-        lines.append((document["metric"], number(document["value"]) + (f"  ({', '.join(beside)})" if beside else "")))
+        references += [f"{name} {number(value)}" for name, value in document["references"].items() if value is not None]
+        lines.append(
+            (document["metric"], number(document["value"]) + (f"  ({', '.join(references)})" if references else ""))
+        )
     if document["rows"]:
         lines.append(("rows", ", ".join(f"{split} {count:,}" for split, count in document["rows"].items())))
     if document["costs"]:

@@ -25,7 +25,7 @@ AGAIN_S = 0.02
 LONGEST_S = 20.0
 """A program that runs within an import must end too."""
 _IMPORTING = "<frozen importlib._bootstrap>"
-_TAKING = {"__enter__", "acquire"}
+_LOCKING = {"__enter__", "acquire"}
 _LOCKS = ("threading.py", "logging/__init__.py", "httpcore/_synchronization.py")
 ECHO_S = 5.0
 """So long after an exception was raised for a signal, another one is taken for its echo."""
@@ -56,7 +56,7 @@ def well_timed(handler: Handler) -> Handler:
 
 def _is_taking_a_lock(frame: FrameType | None) -> bool:
     """One that waits for a thread or an event is not: it is interrupted well."""
-    return frame is not None and frame.f_code.co_name in _TAKING and frame.f_code.co_filename.endswith(_LOCKS)
+    return frame is not None and frame.f_code.co_name in _LOCKING and frame.f_code.co_filename.endswith(_LOCKS)
 
 
 def _is_importing(frame: FrameType | None) -> bool:

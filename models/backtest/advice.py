@@ -21,25 +21,25 @@ class Advice(BaseModel):
     words: list[str]
 
 
-def advise(standings: Sequence[PolicyRegret], metric: str, margin: float, confidence: float) -> Advice:
+def advise(policy_regrets: Sequence[PolicyRegret], metric: str, margin: float, confidence: float) -> Advice:
     """The cheapest policy that is shown to lose no more than `margin` against the best.
 
     Where the margin is zero, or the past too short to show it, that may be the best alone; then the words name the
     cheaper ones that cannot be told apart from it.
 
     Args:
-        standings: At least one.
+        policy_regrets: At least one.
         metric: The goal's metric.
         margin: What may be lost, in the metric's unit: the spec's `judge.margin`.
         confidence: Of the intervals.
     """
-    best = min(standings, key=lambda each: (_regret(each), each.device_seconds, each.loops))
-    enough = [each for each in standings if each is best or _is_enough(each, margin)]
+    best = min(policy_regrets, key=lambda each: (_regret(each), each.device_seconds, each.loops))
+    enough = [each for each in policy_regrets if each is best or _is_enough(each, margin)]
     chosen = min(enough, key=lambda each: (each.device_seconds, each.loops, _regret(each)))
     words = [_first_sentence(chosen, best, metric, margin)]
-    words += _cheaper(standings, chosen, best, margin)
+    words += _cheaper(policy_regrets, chosen, best, margin)
     words += _against_every(chosen, metric)
-    words += _cautions(standings, best, confidence)
+    words += _cautions(policy_regrets, best, confidence)
     return Advice(policy=chosen.policy, words=words)
 
 
@@ -72,10 +72,12 @@ def _first_sentence(chosen: PolicyRegret, best: PolicyRegret, metric: str, margi
     return f"Take {chosen.policy}: {than}, and it lost {lost}, at most {most}; {did}."
 
 
-def _cheaper(standings: Sequence[PolicyRegret], chosen: PolicyRegret, best: PolicyRegret, margin: float) -> list[str]:
+def _cheaper(
+    policy_regrets: Sequence[PolicyRegret], chosen: PolicyRegret, best: PolicyRegret, margin: float
+) -> list[str]:
     """The cheaper ones that were not taken, and whether they are worse or merely not shown to be as good."""
     words = []
-    for names, each in _alike([one for one in standings if one.device_seconds < chosen.device_seconds]):
+    for names, each in _alike([one for one in policy_regrets if one.device_seconds < chosen.device_seconds]):
         lost = f"{names} lost {rounded(each.regret.value, each)} ({_interval(each)})"
         verb = "costs" if names == each.policy else "cost"
         loss = f"{lost} and {verb} {each.device_seconds:.0f} device-seconds"
@@ -87,10 +89,10 @@ def _cheaper(standings: Sequence[PolicyRegret], chosen: PolicyRegret, best: Poli
     return words
 
 
-def _alike(standings: Sequence[PolicyRegret]) -> list[tuple[str, PolicyRegret]]:
+def _alike(policy_regrets: Sequence[PolicyRegret]) -> list[tuple[str, PolicyRegret]]:
     """Standings with the names of all that did just the same, cheapest first."""
     by_result: dict[tuple[float | None, float], list[PolicyRegret]] = {}
-    for each in sorted(standings, key=lambda one: one.device_seconds):
+    for each in sorted(policy_regrets, key=lambda one: one.device_seconds):
         by_result.setdefault((each.regret.value, each.device_seconds), []).append(each)
     return [(_listed([one.policy for one in group]), group[0]) for group in by_result.values()]
 
@@ -113,13 +115,13 @@ def _against_every(chosen: PolicyRegret, metric: str) -> list[str]:
     return [f"{finding} (interval of the gain {_span(against, chosen)}){sure}."]
 
 
-def _cautions(standings: Sequence[PolicyRegret], best: PolicyRegret, confidence: float) -> list[str]:
+def _cautions(policy_regrets: Sequence[PolicyRegret], best: PolicyRegret, confidence: float) -> list[str]:
     periods = len(best.points)
     words = []
-    if len(standings) > 1:
+    if len(policy_regrets) > 1:
         words.append(
             f"{best.policy} was the best in {best.best_share:.0%} of the resamples; it was picked out of "
-            f"{len(standings)} in hindsight, which flatters it. Intervals hold {confidence:.0%} of the resamples."
+            f"{len(policy_regrets)} in hindsight, which flatters it. Intervals hold {confidence:.0%} of the resamples."
         )
     if periods < FEW_PERIODS:
         words.append(

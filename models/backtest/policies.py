@@ -86,11 +86,11 @@ def drafted(name: str, document: Mapping[str, Any], own: Retrain, display_name: 
 
 def in_words(rules: Retrain) -> str:
     """What begins a loop and what holds it back, in one line."""
-    begun = [f"schedule {rules.schedule}"] if rules.schedule else []
-    begun += [each.replace("_", " ") for each in rules.on]
-    if not begun:
+    triggers = [f"schedule {rules.schedule}"] if rules.schedule else []
+    triggers += [each.replace("_", " ") for each in rules.on]
+    if not triggers:
         return "nothing begins a loop by itself"
-    rule = f"on {', '.join(begun)}"
+    rule = f"on {', '.join(triggers)}"
     guards = [
         (rules.cooldown_s > 0, f"cooldown {rules.cooldown_s / 3600:g} h"),
         (rules.min_new_labels > 0, f"at least {rules.min_new_labels} new labels"),

@@ -72,7 +72,7 @@ class _PeriodValues:
     drawn: Array
 
 
-def standings(
+def policy_regrets(
     courses: Sequence[PolicyHistory], scores: Scores, sign: int, confidence: float = 0.95, seed: int = 0
 ) -> list[PolicyRegret]:
     """Where each course stands, in their order.

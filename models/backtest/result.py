@@ -38,7 +38,7 @@ class Backtest(_Part):
     first_rows: int = Field(description="Rows of the periods that trained the first champion.")
     periods: list[BacktestPeriod] = Field(description="Those replayed, oldest first.")
     courses: list[PolicyHistory]
-    standings: list[PolicyRegret] = Field(description="One a course, in the same order.")
+    policy_regrets: list[PolicyRegret] = Field(description="One a course, in the same order.")
     advice: Advice
     settings: dict[str, Any] = Field(default_factory=dict, description="Searched settings that every training took.")
     notes: list[str] = Field(default_factory=list, description="What a reader must know to trust it.")

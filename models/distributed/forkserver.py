@@ -83,10 +83,10 @@ def serve(descriptor: int, caller: int) -> None:
         if request == "wait":
             send(sock, os.waitstatus_to_exitcode(os.waitpid(rest[0], 0)[1]))
             continue
-        nursery, pid = os.getpid(), os.fork()
+        fork_server, pid = os.getpid(), os.fork()
         if pid == 0:
             sock.close()
-            _live(nursery, rest[0], rest[1], descriptors)
+            _live(fork_server, rest[0], rest[1], descriptors)
         for each in descriptors:
             os.close(each)
         send(sock, pid)
@@ -123,11 +123,11 @@ def call_reference(connections: list[Connection], reference: str, keywords: dict
     connections[0].send(("value", _resolve(reference)(**keywords)))
 
 
-def _live(nursery: int, reference: str, arguments: tuple[Any, ...], descriptors: list[int]) -> None:
+def _live(fork_server: int, reference: str, arguments: tuple[Any, ...], descriptors: list[int]) -> None:
     code = 1
     connections = [Connection(each) for each in descriptors]
     try:
-        die_with(nursery)
+        die_with(fork_server)
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         _resolve(reference)(connections, *arguments)
         code = 0

@@ -31,7 +31,7 @@ from models.nets.splitting import BlockStackView, Style, tensor_plan
 from models.project_spec.blocks import Train
 
 # One throwaway step on a few examples, given the module to call; see `_distributed`.
-Rehearsal = Callable[[nn.Module], None]
+Warmup = Callable[[nn.Module], None]
 
 
 @dataclass
@@ -132,7 +132,7 @@ class ParallelizedNet:
         yield
 
 
-def make_plan(net: nn.Module, train: Train, world: World, example: Inputs, rehearse: Rehearsal) -> ParallelizedNet:
+def make_plan(net: nn.Module, train: Train, world: World, example: Inputs, rehearse: Warmup) -> ParallelizedNet:
     """Cut, wrap and prepare a whole net for this rank. Every rank must call it with equal weights.
 
     Args:
@@ -230,7 +230,7 @@ def _join_parts(plan: ParallelizedNet) -> None:
                 table.update({key: tensor for key, tensor in theirs.items() if tensor is not None})
 
 
-def _distributed(net: nn.Module, train: Train, world: World, rehearse: Rehearsal) -> nn.Module:
+def _distributed(net: nn.Module, train: Train, world: World, rehearse: Warmup) -> nn.Module:
     """DDP, brought past the point where it rearranges its buckets.
 
     DDP sorts its gradient buckets anew after the first backward pass, which changes the order of sums, thus bits, on

@@ -22,7 +22,7 @@ class World:
     size: int = 1
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     arranged: ParallelDims | None = None
-    pulse: Watchdog | None = None
+    watchdog: Watchdog | None = None
 
     def under(self, train: Train) -> World:
         """The same ranks, arranged as the spec says.
@@ -48,9 +48,9 @@ class World:
         return self.layout.data_size
 
     @property
-    def speaks(self) -> bool:
+    def is_output_rank(self) -> bool:
         """True when this rank's losses and outputs count among those that see the same examples."""
-        return self.layout.speaks(self.rank)
+        return self.layout.is_output_rank(self.rank)
 
     @property
     def is_first(self) -> bool:
@@ -59,12 +59,12 @@ class World:
 
     def excused(self) -> contextlib.AbstractContextManager[None]:
         """While this rank works by itself, or waits for somebody who is no rank, its peers take it for alive."""
-        return contextlib.nullcontext() if self.pulse is None else self.pulse.excused()
+        return contextlib.nullcontext() if self.watchdog is None else self.watchdog.excused()
 
     def beat(self, step: int | None = None) -> None:
         """Say that this rank goes on; with `step` optimiser steps done, if it did one."""
-        if self.pulse is not None:
-            self.pulse.beat(step)
+        if self.watchdog is not None:
+            self.watchdog.beat(step)
 
     def total(self, tensor: torch.Tensor) -> torch.Tensor:
         """The sum over all ranks, in place, on every rank."""
@@ -90,8 +90,8 @@ class World:
         parts = [torch.empty_like(padded) for _ in range(self.size)]
         torch.distributed.all_gather(parts, padded)
         shares = [share(0, count, index, self.data_size) for index in range(self.data_size)]
-        speaker_parts = [parts[rank] for rank in self.layout.speakers()]
-        return torch.cat([part[: stop - start] for part, (start, stop) in zip(speaker_parts, shares, strict=True)])
+        output_parts = [parts[rank] for rank in self.layout.output_ranks()]
+        return torch.cat([part[: stop - start] for part, (start, stop) in zip(output_parts, shares, strict=True)])
 
     def gather(self, value: Any) -> list[Any]:
         """What each rank says, on every rank, in their order."""

@@ -13,8 +13,8 @@ from onnx import helper
 from models.data.preparation import Preparation
 from models.errors import TrainingError
 from models.export.graph_builder import ML_DOMAIN, GraphBuilder
-from models.export.head_graph import graph_outputs, head_stretch
-from models.export.preparation_graph import CORE_PREFIX, graph_inputs, preparation_stretch
+from models.export.head_graph import graph_outputs, head_part
+from models.export.preparation_graph import CORE_PREFIX, graph_inputs, preparation_part
 from models.inference.names import refuse_taken_names
 
 OPSET = 20
@@ -39,13 +39,13 @@ def assemble(preparation: Preparation, core: GraphBuilder, output: str, metadata
     """
     refuse_taken_names(preparation)
     read = {name.removeprefix(CORE_PREFIX) for node in core.nodes for name in node.input}
-    stretches = [preparation_stretch(preparation, read), core, head_stretch(preparation, output)]
+    parts = [preparation_part(preparation, read), core, head_part(preparation, output)]
     graph = helper.make_graph(
-        [node for stretch in stretches for node in stretch.nodes],
+        [node for part in parts for node in part.nodes],
         "loopline",
         graph_inputs(preparation),
         graph_outputs(preparation),
-        [constant for stretch in stretches for constant in stretch.constants],
+        [constant for part in parts for constant in part.constants],
     )
     opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid(ML_DOMAIN, ML_OPSET)]
     model = helper.make_model(

@@ -30,7 +30,7 @@ def graph_outputs(preparation: Preparation) -> list[onnx.ValueInfoProto]:
     ]
 
 
-def head_stretch(preparation: Preparation, raw: str) -> GraphBuilder:
+def head_part(preparation: Preparation, raw: str) -> GraphBuilder:
     """The nodes that turn logits into probabilities and a label, or put a regression back into its own unit.
 
     Of text: into the log-probabilities (natural) of the character after each, and the bits that each but the first one
@@ -40,57 +40,57 @@ def head_stretch(preparation: Preparation, raw: str) -> GraphBuilder:
         preparation: The schema that travels with the model.
         raw: Name of the core's output (batch, num_outputs), float32 or float64; of text (batch, length, num_outputs).
     """
-    stretch = GraphBuilder("head/")
+    builder = GraphBuilder("head/")
     if preparation.task == "regression":
-        _regression(stretch, preparation, raw)
+        _regression(builder, preparation, raw)
     elif preparation.task == "language":
-        _language(stretch, raw)
+        _language(builder, raw)
     else:
-        _classification(stretch, preparation, raw)
-    return stretch
+        _classification(builder, preparation, raw)
+    return builder
 
 
-def _regression(stretch: GraphBuilder, preparation: Preparation, raw: str) -> None:
-    axis = stretch.constant("axis", np.array([1], np.int64))
-    scale = stretch.constant("scale", np.array(preparation.target.scale, np.float64))
-    shift = stretch.constant("shift", np.array(preparation.target.shift, np.float64))
-    flat = stretch.node("Squeeze", [raw, axis], "flat")
-    double = stretch.node("Cast", [flat], "double", to=onnx.TensorProto.DOUBLE)
-    scaled = stretch.node("Mul", [double, scale], "scaled")
-    own_unit = stretch.node("Add", [scaled, shift], "own_unit")
-    stretch.node("Cast", [own_unit], "prediction", output=PREDICTION, to=onnx.TensorProto.FLOAT)
+def _regression(builder: GraphBuilder, preparation: Preparation, raw: str) -> None:
+    axis = builder.constant("axis", np.array([1], np.int64))
+    scale = builder.constant("scale", np.array(preparation.target.scale, np.float64))
+    shift = builder.constant("shift", np.array(preparation.target.shift, np.float64))
+    flat = builder.node("Squeeze", [raw, axis], "flat")
+    double = builder.node("Cast", [flat], "double", to=onnx.TensorProto.DOUBLE)
+    scaled = builder.node("Mul", [double, scale], "scaled")
+    own_unit = builder.node("Add", [scaled, shift], "own_unit")
+    builder.node("Cast", [own_unit], "prediction", output=PREDICTION, to=onnx.TensorProto.FLOAT)
 
 
-def _language(stretch: GraphBuilder, raw: str) -> None:
+def _language(builder: GraphBuilder, raw: str) -> None:
     def whole(name: str, *numbers: int) -> str:
-        return stretch.constant(name, np.array(numbers, np.int64))
+        return builder.constant(name, np.array(numbers, np.int64))
 
-    logits = stretch.node("Cast", [raw], "logits", to=onnx.TensorProto.FLOAT)
-    chances = stretch.node("LogSoftmax", [logits], "chances", output=LOG_PROBABILITIES, axis=2)
+    logits = builder.node("Cast", [raw], "logits", to=onnx.TensorProto.FLOAT)
+    chances = builder.node("LogSoftmax", [logits], "chances", output=LOG_PROBABILITIES, axis=2)
     first, second, last, end, places = (
         whole("first", 0), whole("second", 1), whole("last", -1), whole("end", np.iinfo(np.int64).max), whole("axis", 1)
     )  # fmt: skip
-    before = stretch.node("Slice", [chances, first, last, places], "before")
-    after = stretch.node("Slice", [CORE_PREFIX + "tokens", second, end, places], "after")
-    column = stretch.node("Unsqueeze", [after, whole("depth", 2)], "column")
-    came = stretch.node("GatherElements", [before, column], "came", axis=2)
-    flat = stretch.node("Squeeze", [came, whole("flat_axis", 2)], "flat")
-    unit = stretch.constant("unit", np.array(-1 / np.log(2), np.float32))
-    stretch.node("Mul", [flat, unit], "bits", output=BITS)
+    before = builder.node("Slice", [chances, first, last, places], "before")
+    after = builder.node("Slice", [CORE_PREFIX + "tokens", second, end, places], "after")
+    column = builder.node("Unsqueeze", [after, whole("depth", 2)], "column")
+    came = builder.node("GatherElements", [before, column], "came", axis=2)
+    flat = builder.node("Squeeze", [came, whole("flat_axis", 2)], "flat")
+    unit = builder.constant("unit", np.array(-1 / np.log(2), np.float32))
+    builder.node("Mul", [flat, unit], "bits", output=BITS)
 
 
-def _classification(stretch: GraphBuilder, preparation: Preparation, raw: str) -> None:
+def _classification(builder: GraphBuilder, preparation: Preparation, raw: str) -> None:
     classes = preparation.target.classes or []
     # ONNX Runtime's float32 sigmoid is 0.0 at -30, which log loss would not forgive. A float64 softmax over
     # (0, logit) is the same function and keeps every digit, on both sides.
-    logits = stretch.node("Cast", [raw], "logits", to=onnx.TensorProto.DOUBLE)
+    logits = builder.node("Cast", [raw], "logits", to=onnx.TensorProto.DOUBLE)
     if preparation.task == "binary":
-        zeros = stretch.node("Sub", [logits, logits], "zeros")
-        logits = stretch.node("Concat", [zeros, logits], "both_logits", axis=1)
-    exact = stretch.node("Softmax", [logits], "exact", axis=1)
-    stretch.node("Cast", [exact], "probabilities", output=PROBABILITIES, to=onnx.TensorProto.FLOAT)
-    index = stretch.node("ArgMax", [exact], "index", axis=1, keepdims=0)
-    stretch.node(
+        zeros = builder.node("Sub", [logits, logits], "zeros")
+        logits = builder.node("Concat", [zeros, logits], "both_logits", axis=1)
+    exact = builder.node("Softmax", [logits], "exact", axis=1)
+    builder.node("Cast", [exact], "probabilities", output=PROBABILITIES, to=onnx.TensorProto.FLOAT)
+    index = builder.node("ArgMax", [exact], "index", axis=1, keepdims=0)
+    builder.node(
         "LabelEncoder",
         [index],
         "label",

@@ -35,7 +35,7 @@ class _Positional(nn.Module):
         return output
 
 
-def net_stretch(net: nn.Module, preparation: Preparation) -> tuple[GraphBuilder, str]:
+def net_part(net: nn.Module, preparation: Preparation) -> tuple[GraphBuilder, str]:
     """The net's nodes and the name of its output (batch, num_outputs), of text (batch, length, num_outputs).
 
     Cost: 1 to 5 s of CPU, and 5 more the first time in a process.
@@ -46,8 +46,8 @@ def net_stretch(net: nn.Module, preparation: Preparation) -> tuple[GraphBuilder,
     model = _torch_export(net.eval(), example_batch(preparation))
     _strip(model.graph)
     onnx.compose.add_prefix(model, CORE_PREFIX, inplace=True)
-    stretch = GraphBuilder(CORE_PREFIX, list(model.graph.node), list(model.graph.initializer))
-    return stretch, model.graph.output[0].name
+    builder = GraphBuilder(CORE_PREFIX, list(model.graph.node), list(model.graph.initializer))
+    return builder, model.graph.output[0].name
 
 
 def example_batch(preparation: Preparation) -> dict[str, torch.Tensor]:

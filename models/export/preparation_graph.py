@@ -32,65 +32,65 @@ def graph_inputs(preparation: Preparation) -> list[onnx.ValueInfoProto]:
     return [helper.make_tensor_value_info(name, kind, ["batch"]) for name, kind in columns]
 
 
-def preparation_stretch(preparation: Preparation, wanted: set[str]) -> GraphBuilder:
+def preparation_part(preparation: Preparation, wanted: set[str]) -> GraphBuilder:
     """The nodes that make the net's tensors: `core/numeric`, `core/categorical`, `core/image`, `core/tokens` and so on.
 
     Args:
         preparation: The schema that travels with the model.
         wanted: The tensors that the net reads; nothing is written for the others.
     """
-    stretch = GraphBuilder("prepare/")
+    builder = GraphBuilder("prepare/")
     if preparation.kind == "image" and preparation.pixels:
-        _image(stretch, preparation.pixels)
+        _image(builder, preparation.pixels)
     elif preparation.kind == "series":
-        _normalise(stretch, "series", preparation.numeric, CORE_PREFIX + "series")
+        _normalise(builder, "series", preparation.numeric, CORE_PREFIX + "series")
     elif preparation.characters is not None:
-        _characters(stretch, preparation.characters)
+        _characters(builder, preparation.characters)
     else:
         if "numeric" in wanted:
-            _numeric(stretch, preparation)
+            _numeric(builder, preparation)
         if "categorical" in wanted:
-            _categorical(stretch, preparation)
-    return stretch
+            _categorical(builder, preparation)
+    return builder
 
 
-def _numeric(stretch: GraphBuilder, preparation: Preparation) -> None:
+def _numeric(builder: GraphBuilder, preparation: Preparation) -> None:
     if not preparation.numeric:
-        _nothing(stretch, preparation.categorical[0].name, "numeric", onnx.TensorProto.FLOAT)
+        _nothing(builder, preparation.categorical[0].name, "numeric", onnx.TensorProto.FLOAT)
         return
     names = [part.name for part in preparation.numeric]
-    stacked = _columns(stretch, names, "numeric/stacked")
-    _normalise(stretch, stacked, preparation.numeric, CORE_PREFIX + "numeric")
+    stacked = _columns(builder, names, "numeric/stacked")
+    _normalise(builder, stacked, preparation.numeric, CORE_PREFIX + "numeric")
 
 
-def _normalise(stretch: GraphBuilder, raw: str, parts: list[NumericInput], output: str) -> None:
+def _normalise(builder: GraphBuilder, raw: str, parts: list[NumericInput], output: str) -> None:
     def constant(name: str, values: list[float]) -> str:
-        return stretch.constant(f"numeric/{name}", np.array(values, np.float64))
+        return builder.constant(f"numeric/{name}", np.array(values, np.float64))
 
-    missing = stretch.node("IsNaN", [raw], "numeric/missing")
+    missing = builder.node("IsNaN", [raw], "numeric/missing")
     fill = constant("fill", [part.fill for part in parts])
-    filled = stretch.node("Where", [missing, fill, raw], "numeric/filled")
+    filled = builder.node("Where", [missing, fill, raw], "numeric/filled")
     shift = constant("shift", [part.shift for part in parts])
     scale = constant("scale", [part.scale for part in parts])
-    centred = stretch.node("Sub", [filled, shift], "numeric/centred")
-    scaled = stretch.node("Div", [centred, scale], "numeric/scaled")
-    stretch.node("Cast", [scaled], "numeric/float", output=output, to=onnx.TensorProto.FLOAT)
+    centred = builder.node("Sub", [filled, shift], "numeric/centred")
+    scaled = builder.node("Div", [centred, scale], "numeric/scaled")
+    builder.node("Cast", [scaled], "numeric/float", output=output, to=onnx.TensorProto.FLOAT)
 
 
-def _categorical(stretch: GraphBuilder, preparation: Preparation) -> None:
+def _categorical(builder: GraphBuilder, preparation: Preparation) -> None:
     parts = preparation.categorical
     if not parts:
-        _nothing(stretch, preparation.numeric[0].name, "categorical", onnx.TensorProto.INT64)
+        _nothing(builder, preparation.numeric[0].name, "categorical", onnx.TensorProto.INT64)
         return
-    indices = [_index(stretch, part) for part in parts]
-    _columns(stretch, indices, "categorical/stacked", CORE_PREFIX + "categorical")
+    indices = [_index(builder, part) for part in parts]
+    _columns(builder, indices, "categorical/stacked", CORE_PREFIX + "categorical")
 
 
-def _index(stretch: GraphBuilder, part: CategoricalInput) -> str:
+def _index(builder: GraphBuilder, part: CategoricalInput) -> str:
     # An encoder needs at least one key; a column without categories gets one that maps to "unseen" as well.
     keys = part.categories or [""]
     values = range(1, len(keys) + 1) if part.categories else [0]
-    return stretch.node(
+    return builder.node(
         "LabelEncoder",
         [part.name],
         f"categorical/index/{part.name}",
@@ -101,25 +101,25 @@ def _index(stretch: GraphBuilder, part: CategoricalInput) -> str:
     )
 
 
-def _columns(stretch: GraphBuilder, names: list[str], what: str, output: str = "") -> str:
+def _columns(builder: GraphBuilder, names: list[str], what: str, output: str = "") -> str:
     """Columns (batch,) side by side as (batch, column); the runtime refuses columns of different lengths."""
-    axis = stretch.constant(f"{what}/axis", np.array([1], np.int64))
-    upright = [stretch.node("Unsqueeze", [name, axis], f"{what}/{position}") for position, name in enumerate(names)]
-    return stretch.node("Concat", upright, what, output=output, axis=1)
+    axis = builder.constant(f"{what}/axis", np.array([1], np.int64))
+    upright = [builder.node("Unsqueeze", [name, axis], f"{what}/{position}") for position, name in enumerate(names)]
+    return builder.node("Concat", upright, what, output=output, axis=1)
 
 
-def _nothing(stretch: GraphBuilder, column: str, what: str, dtype: int) -> None:
+def _nothing(builder: GraphBuilder, column: str, what: str, dtype: int) -> None:
     """A tensor (batch, 0): what a net gets for a kind of column that the table lacks."""
-    batch = stretch.node("Shape", [column], f"{what}/batch")
-    zero = stretch.constant(f"{what}/zero", np.array([0], np.int64))
-    shape = stretch.node("Concat", [batch, zero], f"{what}/shape", axis=0)
+    batch = builder.node("Shape", [column], f"{what}/batch")
+    zero = builder.constant(f"{what}/zero", np.array([0], np.int64))
+    shape = builder.node("Concat", [batch, zero], f"{what}/shape", axis=0)
     value = helper.make_tensor("value", dtype, [1], [0])
-    stretch.node("ConstantOfShape", [shape], f"{what}/empty", output=CORE_PREFIX + what, value=value)
+    builder.node("ConstantOfShape", [shape], f"{what}/empty", output=CORE_PREFIX + what, value=value)
 
 
-def _characters(stretch: GraphBuilder, characters: TextInput) -> None:
+def _characters(builder: GraphBuilder, characters: TextInput) -> None:
     """Code points to indices of the alphabet."""
-    stretch.node(
+    builder.node(
         "LabelEncoder",
         ["text"],
         "characters/index",
@@ -131,12 +131,12 @@ def _characters(stretch: GraphBuilder, characters: TextInput) -> None:
     )
 
 
-def _image(stretch: GraphBuilder, pixels: ImageInput) -> None:
-    mean = stretch.constant("image/mean", np.array(pixels.mean, np.float32).reshape(-1, 1, 1))
-    std = stretch.constant("image/std", np.array(pixels.std, np.float32).reshape(-1, 1, 1))
-    white = stretch.constant("image/white", np.array(255, np.float32))
-    channels_first = stretch.node("Transpose", ["image"], "image/channels_first", perm=[0, 3, 1, 2])
-    levels = stretch.node("Cast", [channels_first], "image/levels", to=onnx.TensorProto.FLOAT)
-    unit = stretch.node("Div", [levels, white], "image/unit")
-    centred = stretch.node("Sub", [unit, mean], "image/centred")
-    stretch.node("Div", [centred, std], "image/scaled", output=CORE_PREFIX + "image")
+def _image(builder: GraphBuilder, pixels: ImageInput) -> None:
+    mean = builder.constant("image/mean", np.array(pixels.mean, np.float32).reshape(-1, 1, 1))
+    std = builder.constant("image/std", np.array(pixels.std, np.float32).reshape(-1, 1, 1))
+    white = builder.constant("image/white", np.array(255, np.float32))
+    channels_first = builder.node("Transpose", ["image"], "image/channels_first", perm=[0, 3, 1, 2])
+    levels = builder.node("Cast", [channels_first], "image/levels", to=onnx.TensorProto.FLOAT)
+    unit = builder.node("Div", [levels, white], "image/unit")
+    centred = builder.node("Sub", [unit, mean], "image/centred")
+    builder.node("Div", [centred, std], "image/scaled", output=CORE_PREFIX + "image")

@@ -10,7 +10,7 @@ from models.data.feeds import TEXT_BATCH
 from models.data.preparation import Preparation
 from models.errors import StoreError
 from models.export.graph_builder import GraphBuilder
-from models.export.trees import trees_stretch
+from models.export.trees import trees_part
 from models.nets.catalogue import is_trees, net_name
 from models.training.job import TREES_FILE, WEIGHTS_FILE, TrainingJob
 
@@ -28,10 +28,10 @@ def core_of(job: TrainingJob, preparation: Preparation) -> tuple[GraphBuilder, s
         UserCodeError: The net cannot be exported.
     """
     if is_trees(net_name(job.model.net, preparation.kind)):
-        return trees_stretch(_trees_text(job), preparation)
-    from models.export.net_graph import net_stretch
+        return trees_part(_trees_text(job), preparation)
+    from models.export.net_graph import net_part
 
-    return net_stretch(net_of(job, preparation), preparation)
+    return net_part(net_of(job, preparation), preparation)
 
 
 def validation_predictions(job: TrainingJob, preparation: Preparation, positions: np.ndarray) -> np.ndarray:

@@ -24,7 +24,7 @@ ZERO = float(np.float32(1e-35))
 IDENTITY = ("regression", "regression_l1", "huber", "fair", "quantile", "mape")
 
 
-def trees_stretch(text: str, preparation: Preparation) -> tuple[GraphBuilder, str]:
+def trees_part(text: str, preparation: Preparation) -> tuple[GraphBuilder, str]:
     """The trees' nodes and the name of their output (batch, num_outputs): logits or standardised values.
 
     Args:
@@ -38,24 +38,24 @@ def trees_stretch(text: str, preparation: Preparation) -> tuple[GraphBuilder, st
 
     dump = lightgbm.Booster(model_str=text).dump_model()
     factor = _logit_factor(dump)
-    stretch = GraphBuilder(CORE_PREFIX)
-    features = _features(stretch, preparation)
+    builder = GraphBuilder(CORE_PREFIX)
+    features = _features(builder, preparation)
     attributes = _ensemble(dump["tree_info"], int(dump["num_tree_per_iteration"]))
-    raw = stretch.node("TreeEnsemble", [features], "trees", domain=ML_DOMAIN, **attributes)
+    raw = builder.node("TreeEnsemble", [features], "trees", domain=ML_DOMAIN, **attributes)
     if factor == 1.0:
-        return stretch, raw
-    scale = stretch.constant("factor", np.array(factor, np.float64))
-    return stretch, stretch.node("Mul", [raw, scale], "logit")
+        return builder, raw
+    scale = builder.constant("factor", np.array(factor, np.float64))
+    return builder, builder.node("Mul", [raw, scale], "logit")
 
 
-def _features(stretch: GraphBuilder, preparation: Preparation) -> str:
+def _features(builder: GraphBuilder, preparation: Preparation) -> str:
     names = [("numeric", preparation.numeric), ("categorical", preparation.categorical)]
     doubles = [
-        stretch.node("Cast", [CORE_PREFIX + name], f"{name}_double", to=onnx.TensorProto.DOUBLE)
+        builder.node("Cast", [CORE_PREFIX + name], f"{name}_double", to=onnx.TensorProto.DOUBLE)
         for name, parts in names
         if parts
     ]
-    return stretch.node("Concat", doubles, "features", axis=1)
+    return builder.node("Concat", doubles, "features", axis=1)
 
 
 def _logit_factor(dump: dict[str, Any]) -> float:

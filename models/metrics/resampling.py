@@ -75,7 +75,7 @@ def _roc_auc(positive: Array, score: Array) -> Evaluator:
     hits = hits[np.argsort(score[hits], kind="stable")]
     under = np.searchsorted(score[misses], score[hits], side="left")
     under_or_tied = np.searchsorted(score[misses], score[hits], side="right")
-    tied = bool((under != under_or_tied).any())
+    ends_with_parent = bool((under != under_or_tied).any())
     below = np.zeros(len(misses) + 1)
 
     def value(weight: Array) -> float:
@@ -84,7 +84,7 @@ def _roc_auc(positive: Array, score: Array) -> Evaluator:
         pairs = won.sum() * below[-1]
         if not pairs > 0:
             return float("nan")
-        beaten = (below[under] + below[under_or_tied]) / 2 if tied else below[under]
+        beaten = (below[under] + below[under_or_tied]) / 2 if ends_with_parent else below[under]
         return float(won @ beaten / pairs)
 
     return value

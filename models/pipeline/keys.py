@@ -99,8 +99,8 @@ def code_parts(modules: Iterable[str], files: Iterable[Path] = (), memory: dict[
         fingerprint, imports = _read_code(path, memory)
         seen[path] = fingerprint
         # A module of ours leads to ours alone; a user's also to what lies beside it and beside the files named.
-        beside = () if path.startswith(OWN_FOLDERS) else (Path(path), *named)
-        todo += [inner for name in imports if (inner := _source_of(name, own, beside)) is not None]
+        siblings = () if path.startswith(OWN_FOLDERS) else (Path(path), *named)
+        todo += [inner for name in imports if (inner := _source_of(name, own, siblings)) is not None]
     parts: Parts = {}
     for path, fingerprint in sorted(seen.items(), key=lambda item: Path(item[0])):
         name = f"code:{_shown(Path(path))}"  # files of one name in two folders share the part: each still counts
@@ -161,7 +161,7 @@ def _own_modules() -> dict[str, str]:
     return modules
 
 
-def _source_of(name: str, own: Mapping[str, str], beside: Sequence[Path]) -> str | None:
+def _source_of(name: str, own: Mapping[str, str], siblings: Sequence[Path]) -> str | None:
     """The file of a module that can change a result: one of ours, or for a user's file one `beside` it or its like.
 
     `from models.project_spec.blocks import Spec` names an attribute, which is no module and has no file.
@@ -169,7 +169,7 @@ def _source_of(name: str, own: Mapping[str, str], beside: Sequence[Path]) -> str
     if name.partition(".")[0] in PACKAGES:
         is_machinery = name.startswith(MACHINERY) and name not in DECIDING
         return None if is_machinery or name in SILENT_MODULES else own.get(name)
-    return _users(name, *beside) if beside else None
+    return _users(name, *siblings) if siblings else None
 
 
 def _users(name: str, importer: Path, *named: Path) -> str | None:

@@ -122,14 +122,14 @@ def _one_of_each(ranked: list[PlanEstimate]) -> list[PlanEstimate]:
 
 def _sparing(profiler: Profiler, base: Candidate) -> list[Candidate]:
     """Ways to take less memory with the same devices: smaller micro-batches, and doing the forward pass twice."""
-    ways = []
+    variants = []
     accumulate = base.accumulate
     while accumulate <= _MOST_ACCUMULATE:
-        ways.append(replace(base, accumulate=accumulate))
+        variants.append(replace(base, accumulate=accumulate))
         if profiler.num_blocks:
-            ways.append(replace(base, accumulate=accumulate, recompute="full"))
+            variants.append(replace(base, accumulate=accumulate, recompute="full"))
         accumulate *= 2
-    return ways[1:]
+    return variants[1:]
 
 
 def _weighed(

@@ -89,14 +89,14 @@ class ParallelDims:
         place = self.place(rank)
         return place["replicate"] * self.shard + place["shard"]
 
-    def speaks(self, rank: int) -> bool:
+    def is_output_rank(self, rank: int) -> bool:
         """True for the one rank of those that see the same examples whose loss and outputs count."""
         place = self.place(rank)
         return place["tensor"] == 0 and place["pipeline"] == self.pipeline - 1
 
-    def speakers(self) -> list[int]:
+    def output_ranks(self) -> list[int]:
         """The ranks that speak, in the order of the examples they see."""
-        return sorted((rank for rank in range(self.size) if self.speaks(rank)), key=self.data_rank)
+        return sorted((rank for rank in range(self.size) if self.is_output_rank(rank)), key=self.data_rank)
 
 
 def check_plan(train: Train, size: int) -> ParallelDims:

@@ -16,11 +16,11 @@ MOST_WAITS = 60
 
 def render_backtest(result: Backtest) -> str:
     """The page as one self-contained HTML document; no script, nothing fetched."""
-    standing = {each.policy: each for each in result.standings}
+    by_policy = {each.policy: each for each in result.policy_regrets}
     return render(
         "backtest.html.j2",
         result=result,
-        standing=standing,
+        by_policy=by_policy,
         light="green" if _is_clear(result) else "amber",
         pictures=_pictures(result),
         courses={course.policy: course for course in result.courses},
@@ -33,8 +33,8 @@ def render_backtest(result: Backtest) -> str:
 
 def _is_clear(result: Backtest) -> bool:
     """Whether each cheaper policy is shown to be worse, over periods enough to say so."""
-    chosen = next(each for each in result.standings if each.policy == result.advice.policy)
-    cheaper = [each for each in result.standings if each.device_seconds < chosen.device_seconds]
+    chosen = next(each for each in result.policy_regrets if each.policy == result.advice.policy)
+    cheaper = [each for each in result.policy_regrets if each.device_seconds < chosen.device_seconds]
     return len(result.periods) >= FEW_PERIODS and all((each.regret.low or 0.0) > 0 for each in cheaper)
 
 

@@ -20,17 +20,17 @@ def metric_over_time(result: Backtest) -> bytes:
     """The metric in each period with its interval, a line for policies that had the same champions."""
     groups = result.alike()
     offsets = np.linspace(-0.2, 0.2, len(groups)) if len(groups) > 1 else [0.0]
-    place_of = {each.policy: place for place, each in enumerate(result.standings)}
+    place_of = {each.policy: place for place, each in enumerate(result.policy_regrets)}
 
     def paint(figure: Any) -> None:
         axes = figure.subplots()
         for names, offset in zip(groups, offsets, strict=True):
-            standing = result.standings[place_of[names[0]]]
-            at = np.arange(len(standing.points)) + offset
+            regret = result.policy_regrets[place_of[names[0]]]
+            at = np.arange(len(regret.points)) + offset
             colours = look(names[0], place_of[names[0]])
-            values = np.array([_or_nan(point.metric.value) for point in standing.points])
+            values = np.array([_or_nan(point.metric.value) for point in regret.points])
             axes.plot(at, values, label=shorten(", ".join(names), 60), linewidth=1.3, **colours)
-            for x, point in zip(at, standing.points, strict=True):
+            for x, point in zip(at, regret.points, strict=True):
                 _bar(axes, x, point.metric, colours["color"])
             fresh = [n for n, step in enumerate(result.course(names[0]).steps) if n and step.age == 0]
             axes.plot(at[fresh], values[fresh], "o", color=colours["color"], markersize=6, fillstyle="none")
@@ -66,7 +66,7 @@ def loops_over_time(result: Backtest) -> bytes:
 
 def regrets(result: Backtest) -> bytes:
     """Each policy's loss against the best with its interval, beside what the spec's margin allows."""
-    return draw(lambda figure: _regrets(figure.subplots(), result), height_in=1.0 + 0.36 * len(result.standings))
+    return draw(lambda figure: _regrets(figure.subplots(), result), height_in=1.0 + 0.36 * len(result.policy_regrets))
 
 
 def _regrets(axes: Any, result: Backtest) -> None:
@@ -79,13 +79,13 @@ def _regrets(axes: Any, result: Backtest) -> None:
         textcoords="offset points",
         fontsize=8,
     )
-    for row, each in enumerate(result.standings):
+    for row, each in enumerate(result.policy_regrets):
         colour = look(each.policy, row)["color"]
         if each.regret.low is not None and each.regret.high is not None:
             axes.plot([each.regret.low, each.regret.high], [row, row], color=colour, linewidth=5, alpha=0.4)
         axes.plot(_or_nan(each.regret.value), row, "o", color=colour, markersize=7)
-    axes.set_yticks(range(len(result.standings)), [shorten(each.policy) for each in result.standings])
-    axes.set_ylim(len(result.standings) - 0.4, -0.6)
+    axes.set_yticks(range(len(result.policy_regrets)), [shorten(each.policy) for each in result.policy_regrets])
+    axes.set_ylim(len(result.policy_regrets) - 0.4, -0.6)
     axes.margins(x=0.08)
     axes.grid(axis="y", visible=False)
     axes.set_xlabel(f"{shorten(result.metric, 30)} lost, right is worse")
@@ -96,7 +96,7 @@ def spent(result: Backtest) -> bytes:
 
     def paint(figure: Any) -> None:
         axes = figure.subplots()
-        for place, each in enumerate(result.standings):
+        for place, each in enumerate(result.policy_regrets):
             colour = look(each.policy, place)["color"]
             _bar(axes, each.device_seconds, each.mean, colour)
             label = f"{shorten(each.policy)} {number(each.mean.value)}, {each.device_seconds:,.0f} s"

@@ -103,10 +103,10 @@ def _and_more(more: Sequence[object]) -> str:
     return f" (and {len(more)} more)" if more else ""
 
 
-def _value(standing: VersionSummary) -> str:
-    verdict = standing.verdict
+def _value(version: VersionSummary) -> str:
+    verdict = version.verdict
     if verdict is None:
-        return f" ({standing.metric.replace('=', ' ')})" if standing.metric else ""
+        return f" ({version.metric.replace('=', ' ')})" if version.metric else ""
     own = verdict.challenger
     return f" ({verdict.metric} {show(own.value)}, {interval(own.low, own.high)})"
 

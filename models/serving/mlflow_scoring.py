@@ -19,7 +19,7 @@ from models.errors import DataError
 from models.inference.rows import InputRows, RowReader, listed, shown
 
 FORMATS = ("dataframe_records", "dataframe_split", "instances", "inputs")
-BESIDE = ("ids", "params", "signature_name")
+OPTIONAL_KEYS = ("ids", "params", "signature_name")
 """What may stand beside a format. `params` and `signature_name` are MLflow's and mean nothing here."""
 LONGEST_ID = 200
 MISSING = (
@@ -53,7 +53,7 @@ def scoring_of_json(body: bytes) -> ScoringRequest:
     formats = [name for name in FORMATS if name in document]
     if not formats:
         return ScoringRequest(lambda reader: reader.of_records([document]))
-    others = [name for name in document if name not in BESIDE and name != formats[0]]
+    others = [name for name in document if name not in OPTIONAL_KEYS and name != formats[0]]
     if others:
         raise DataError(f"got {listed([formats[0], *others])}, expected one of {', '.join(FORMATS)} and `ids` at most")
     if not isinstance(document.get("params"), dict | None):

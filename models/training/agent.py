@@ -47,10 +47,10 @@ def run_alone(connections: list[Connection], job: TrainingJob) -> None:
     """Run a job of one rank and send its result."""
     restarts = _announce(connections[0])
     world = World(device=device_of(job))
-    connections[0].send(("result", run_job(job, _asking(connections[0], world), world, restarts)))
+    connections[0].send(("result", run_job(job, _reporter(connections[0], world), world, restarts)))
 
 
-def run_gang(connections: list[Connection], job: TrainingJob, meeting: Rendezvous | None = None) -> None:
+def run_ranks(connections: list[Connection], job: TrainingJob, meeting: Rendezvous | None = None) -> None:
     """Keep this node's `job.train.ranks` ranks running until they are done, starting them again when one dies.
 
     Args:
@@ -132,7 +132,7 @@ def _rank(job: TrainingJob, connections: list[Connection], agent: int, meeting: 
     peers = [pid for *node, pid in hellos if node == [meeting.address, agent]]
     try:
         restarts = _announce(connection) if world.is_first else 0
-        result = run_job(job, _asking(connection, world), world, restarts)
+        result = run_job(job, _reporter(connection, world), world, restarts)
         if world.is_first:
             connection.send(("result", result))
         leave_world(world)
@@ -159,7 +159,7 @@ def _announce(connection: Connection) -> int:
                 return restarts
 
 
-def _asking(connection: Connection, world: World) -> Report:
+def _reporter(connection: Connection, world: World) -> Report:
     def ask(epoch: EpochReport) -> bool:
         connection.send(("epoch", os.getpid(), epoch))
         while True:

@@ -33,7 +33,7 @@ def evaluate(session: TrainingSession) -> dict[str, float]:
     output = _outputs(session, start, stop)
     plan.learn(True)
     targets = examples.targets()
-    counts = world.speaks and stop > start
+    counts = world.is_output_rank and stop > start
     loss = output.new_zeros((), dtype=torch.float64)
     if counts:
         loss = settled_loss(output, targets[start:stop], session.loss, session.preparation).double()
@@ -48,7 +48,7 @@ def evaluate(session: TrainingSession) -> dict[str, float]:
 def _outputs(session: TrainingSession, start: int, stop: int) -> torch.Tensor:
     """What is kept of the net's outputs for a range of examples."""
     parts = []
-    for rows, count in _stretches(session, start, stop):
+    for rows, count in _spans(session, start, stop):
         output = session.plan.outputs(session.validation.gather(rows))
         settled = settle(output, session.validation.gather_target(rows), session.preparation)
         parts.append(settled[:count])
@@ -59,7 +59,7 @@ def _outputs(session: TrainingSession, start: int, stop: int) -> torch.Tensor:
 def _reconstruction(session: TrainingSession, hiding: MaskingScheme, start: int, stop: int) -> dict[str, float]:
     """How well hidden parts of the validation inputs are given back; each part is hidden alike in every epoch."""
     loss = torch.zeros((), dtype=torch.float64, device=session.world.device)
-    for rows, count in _stretches(session, start, stop):
+    for rows, count in _spans(session, start, stop):
         generator = np.random.default_rng(seed_of("hide", session.job.train.seed, "validation", int(rows[0])))
         inputs, target = hiding.hide(session.validation.gather(rows), generator)
         loss += hiding.loss(session.plan.outputs(inputs)[:count], target[:count]).double()
@@ -68,7 +68,7 @@ def _reconstruction(session: TrainingSession, hiding: MaskingScheme, start: int,
     return {f"val_{LOSS}": float(loss) / len(session.validation)} if session.world.is_first else {}
 
 
-def _stretches(session: TrainingSession, start: int, stop: int) -> Iterator[tuple[torch.Tensor, int]]:
+def _spans(session: TrainingSession, start: int, stop: int) -> Iterator[tuple[torch.Tensor, int]]:
     """Rows of a range of examples, batch by batch, and how many of them count.
 
     They are equally many on every rank: most plans talk in each pass.

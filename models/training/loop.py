@@ -106,7 +106,7 @@ def make_step(session: TrainingSession) -> Step:
         if session.ema:
             session.ema.update(at)
         assert total is not None
-        return total if world.speaks else torch.zeros_like(total)
+        return total if world.is_output_rank else torch.zeros_like(total)
 
     return step
 

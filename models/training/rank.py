@@ -101,8 +101,8 @@ def join_world(job: TrainingJob, on_hang: OnHang) -> World:
     if os.environ["GROUP_WORLD_SIZE"] == "1":  # one agent keeps its store through restarts: no key of dead ranks counts
         store = PrefixStore(f"restart {os.environ['TORCHELASTIC_RESTART_COUNT']}", store)
     torch.distributed.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=_COLLECTIVE_TIMEOUT)
-    pulse = Watchdog(store, rank, size, job.silence_s, on_hang)
-    return World(rank, size, device_of(job, local_rank()), pulse=pulse)
+    watchdog = Watchdog(store, rank, size, job.silence_s, on_hang)
+    return World(rank, size, device_of(job, local_rank()), watchdog=watchdog)
 
 
 def device_of(job: TrainingJob, number: int = 0) -> torch.device:
@@ -121,8 +121,8 @@ def leave_world(world: World) -> None:
 
     A DDP object that outlives its group hung 16 of 36 exits, measured: collect it first.
     """
-    if world.pulse is not None:
-        world.pulse.end()
+    if world.watchdog is not None:
+        world.watchdog.end()
         world.gather(None)  # nobody still talks to the store, which goes with rank 0
     gc.collect()
     torch.distributed.destroy_process_group()

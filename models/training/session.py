@@ -14,7 +14,7 @@ from torch import nn
 from models.data.preparation import Preparation
 from models.distributed.dtensor import spread_optimiser
 from models.distributed.order import SampleOrder
-from models.distributed.parallel import ParallelizedNet, Rehearsal, make_plan
+from models.distributed.parallel import ParallelizedNet, Warmup, make_plan
 from models.distributed.precision import LossScaler, make_scaler
 from models.distributed.world import World
 from models.errors import TrainingError
@@ -160,7 +160,7 @@ def open_session(job: TrainingJob, world: World) -> TrainingSession:
     batches = BatchMaker(job, train, purpose.hiding)
     meter = open_meter(job, world, net, train)
     example = train.gather(torch.arange(2, device=world.device))
-    plan = make_plan(net, job.train, world, example, _rehearsal(net, loss, batches, world.device))
+    plan = make_plan(net, job.train, world, example, _warmup(net, loss, batches, world.device))
     optimiser = spread_optimiser(make_optimiser(plan.net, job.train), job.train, plan.mesh)
     _seed_rank(job, world)
     session = TrainingSession(
@@ -250,7 +250,7 @@ def _refuse_another_net(path: Path, stored: StoredCheckpoint, weights: Tensors, 
         )
 
 
-def _rehearsal(net: nn.Module, loss: Loss, batches: BatchMaker, device: torch.device) -> Rehearsal:
+def _warmup(net: nn.Module, loss: Loss, batches: BatchMaker, device: torch.device) -> Warmup:
     some = batches.at(torch.arange(2, device=device), 0, 0, 0)
 
     def rehearse(module: nn.Module) -> None:

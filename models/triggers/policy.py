@@ -42,11 +42,11 @@ def decide(policy: Retrain, signal: Signal, past: ProjectHistory, now: float) ->
     """
     objections = [objection for check in CHECKS for objection in check(policy, signal, past, now)]
     by_person = signal.kind == "person"
-    standing = [objection for objection in objections if not (by_person and objection.yields)]
-    overridden = [f"overridden by a person: {objection.text}" for objection in objections if objection not in standing]
-    if standing:
-        reasons = [objection.text for objection in standing] + overridden
-        return Decision(signal=signal, at=now, action="wait", reasons=reasons, until=_until(policy, signal, standing))
+    valid = [objection for objection in objections if not (by_person and objection.yields)]
+    overridden = [f"overridden by a person: {objection.text}" for objection in objections if objection not in valid]
+    if valid:
+        reasons = [objection.text for objection in valid] + overridden
+        return Decision(signal=signal, at=now, action="wait", reasons=reasons, until=_until(policy, signal, valid))
     if policy.ask and not by_person:
         return Decision(signal=signal, at=now, action="ask", reasons=[signal.reason, "retrain.ask: a person decides"])
     return Decision(signal=signal, at=now, action="retrain", reasons=[signal.reason, *overridden])
@@ -127,8 +127,8 @@ def _running(policy: Retrain, signal: Signal, past: ProjectHistory, now: float) 
     if past.running is not None:
         until = now + max(policy.cooldown_s, RECHECK_S)
         yield Objection(f"loop {past.running} runs now: one at a time", until, yields=False)
-    if past.asking is not None:
-        yield Objection(f"signal {past.asking} already waits for a person's word")
+    if past.open_approval is not None:
+        yield Objection(f"signal {past.open_approval} already waits for a person's word")
 
 
 def _cooldown(policy: Retrain, signal: Signal, past: ProjectHistory, now: float) -> Iterator[Objection]:
@@ -177,10 +177,10 @@ Check = Callable[[Retrain, Signal, ProjectHistory, float], Iterator[Objection]]
 CHECKS: tuple[Check, ...] = (_may_act, _heard, _answered, _running, _cooldown, _labels, _budget, _breaker, _quiet)
 
 
-def _until(policy: Retrain, signal: Signal, standing: list[Objection]) -> float | None:
+def _until(policy: Retrain, signal: Signal, objections: list[Objection]) -> float | None:
     """When the last of the objections has gone, if each says when; moved past the quiet hours that it may fall in."""
-    ends = [objection.until for objection in standing if objection.until is not None]
-    if len(ends) < len(standing):
+    ends = [objection.until for objection in objections if objection.until is not None]
+    if len(ends) < len(objections):
         return None
     latest = max(ends)
     quiet = quiet_until(policy.quiet, policy.timezone, latest) if signal.kind != "person" else None

@@ -55,7 +55,7 @@ class ProjectHistory(_Fact):
     loops: list[PastLoop] = Field(default_factory=list)
     new_labels: int = 0
     running: str | None = Field(None, description="Id of the loop that runs now.")
-    asking: str | None = Field(None, description="Id of the signal that waits for a person's word.")
+    open_approval: str | None = Field(None, description="Id of the signal that waits for a person's word.")
     signals: frozenset[str] = Field(
         frozenset(), description="Ids of signals decided for good: not those told to wait until a known time."
     )

@@ -19,7 +19,7 @@ from starlette.routing import Route
 
 from models.errors import LooplineError, StoreError
 from models.project_spec.reader import read_spec
-from tasks.dashboard.approvals import wish
+from tasks.dashboard.approvals import request_retraining
 from tasks.host.workspace import Project, Workspace
 from tasks.operations import overview
 
@@ -81,7 +81,7 @@ def _trigger(request: Request, payload: dict[str, Any]) -> Response:
     name = overview.name_of(project_of(request))
     reason = _text(payload, "reason") or "a program asked over HTTP"
     try:
-        signal, taken = wish(workspace, name, reason, _text(payload, "id") or None)
+        signal, taken = request_retraining(workspace, name, reason, _text(payload, "id") or None)
     except LooplineError as error:
         raise HTTPException(503, str(error)) from error
     return JSONResponse({"project": name, "signal": signal.id, "delivered": taken}, 202)

@@ -15,7 +15,7 @@ from tasks.prefect.flow_runs import ask
 from tasks.prefect.prefect_server import PrefectServer
 
 
-def wish(workspace: Workspace, project: str, reason: str, mark: str | None = None) -> tuple[Signal, bool]:
+def request_retraining(workspace: Workspace, project: str, reason: str, mark: str | None = None) -> tuple[Signal, bool]:
     """Keep the wish that a project is retrained, and hand it to Prefect; whether Prefect has it by now.
 
     Args:

@@ -20,7 +20,7 @@ from starlette.routing import Route
 from models.report.facts import ProjectFacts
 from models.report.overview_page import render_confirm, render_message
 from tasks.dashboard.acting import ActionRequest, ActionResult, act
-from tasks.dashboard.approvals import answer, wish
+from tasks.dashboard.approvals import answer, request_retraining
 from tasks.dashboard.session import checked_form, form_token, html, logout_token, text_of
 from tasks.host.workspace import Workspace
 from tasks.operations import overview
@@ -94,7 +94,7 @@ def _ask_retrain(project: ProjectFacts) -> Confirmation | None:
 
 
 def _retrain(workspace: Workspace, project: ProjectFacts, form: FormData) -> ActionResult:
-    signal, taken = wish(workspace, project.name, _reason(form))
+    signal, taken = request_retraining(workspace, project.name, _reason(form))
     if taken:
         return ActionResult(
             done=True, text=f"Prefect has the wish ({signal.id}); the decision will stand on this page."

@@ -72,20 +72,20 @@ def _understood(lines: Iterable[dict[str, Any]]) -> Iterator[PastLoop]:
             yield PastLoop.model_validate(line)
 
 
-def read_book(state: Path) -> dict[str, Any] | None:
+def read_loop_state(state: Path) -> dict[str, Any] | None:
     """What `loop.json` says of the project's last loop: loop_id, state, process, intent, folder."""
     return read_json(state / "loop.json") or None
 
 
 def running(state: Path) -> str | None:
     """Id of the loop that runs now; one whose process is gone does not."""
-    book = read_book(state)
-    return str(book["loop_id"]) if book and is_running(state, book) else None
+    loop_state = read_loop_state(state)
+    return str(loop_state["loop_id"]) if loop_state and is_running(state, loop_state) else None
 
 
-def is_running(state: Path, book: dict[str, Any]) -> bool:
+def is_running(state: Path, loop_state: dict[str, Any]) -> bool:
     """Whether the loop of a project's book runs: its process lives, or elsewhere holds the project's lock."""
-    return book["state"] == "running" and processes.is_alive(book["process"], state / LOOP_LOCK)
+    return loop_state["state"] == "running" and processes.is_alive(loop_state["process"], state / LOOP_LOCK)
 
 
 def _new_labels(state: Path, loops: list[PastLoop]) -> int:
@@ -101,9 +101,9 @@ def _new_labels(state: Path, loops: list[PastLoop]) -> int:
 def _decided(state: Path, since: float) -> dict[str, Any]:
     """Signals decided for good, and the one that waits for a person's word unless it was asked too long ago."""
     last = {line["signal"]["id"]: line for line in journal.read(state / decisions.FILE)[0] if "signal" in line}
-    asking = [name for name, line in last.items() if line["action"] == "ask" and line["at"] > since]
+    open_approval = [name for name, line in last.items() if line["action"] == "ask" and line["at"] > since]
     settled = frozenset(name for name, line in last.items() if not _weighed_again(line))
-    return {"signals": settled, "asking": asking[-1] if asking else None}
+    return {"signals": settled, "open_approval": open_approval[-1] if open_approval else None}
 
 
 def _weighed_again(line: dict[str, Any]) -> bool:

@@ -74,7 +74,9 @@ def job(
         metric=goal.metric or metric.name,
         direction=metric.direction,
         threads=threads,
-        peak_flops_per_s=None if is_trees(model.net) else cpu_peak(loop.workspace, loop.gang, threads, train.precision),
+        peak_flops_per_s=None
+        if is_trees(model.net)
+        else cpu_peak(loop.workspace, loop.rank_pool, threads, train.precision),
         slot=slot,
         start=start,
         checkpoints=checkpoints,
@@ -84,7 +86,7 @@ def job(
     )
 
 
-def cpu_peak(workspace: Workspace, gang: RankPool, threads: int, precision: str) -> float | None:
+def cpu_peak(workspace: Workspace, rank_pool: RankPool, threads: int, precision: str) -> float | None:
     """FLOP/s that a rank could do at most on this machine's CPU, measured once in a workspace; None for GPUs."""
     key, path = f"{precision}, {threads} threads", workspace.cache / PEAKS_FILE
     with _measuring:
@@ -94,7 +96,9 @@ def cpu_peak(workspace: Workspace, gang: RankPool, threads: int, precision: str)
             known = {}
         machine = known.setdefault(_processor(), {})
         if key not in machine:
-            machine[key] = gang.call("models.training.costs.peak:measured_peak", threads=threads, precision=precision)
+            machine[key] = rank_pool.call(
+                "models.training.costs.peak:measured_peak", threads=threads, precision=precision
+            )
             write_json(path, known)
         value: float | None = machine[key]
         return value

@@ -94,8 +94,8 @@ class StepCache:
         return {} if self.spec.train.start is None else {ORIGIN: self._origin(step, parts, done)}
 
     def _origin(self, step: Step, parts: Parts, done: Mapping[str, StepRecord]) -> str:
-        begun = [done[name] for name in step.after if name in done and ORIGIN in done[name].parts]
-        before = begun[0] if begun else self.records.alike(step.name, parts, ORIGIN)
+        earlier = [done[name] for name in step.after if name in done and ORIGIN in done[name].parts]
+        before = earlier[0] if earlier else self.records.alike(step.name, parts, ORIGIN)
         if before is not None:
             return str(before.parts[ORIGIN])
         assert self.spec.train.start is not None

@@ -27,7 +27,7 @@ from tasks.host.processes import OWNER as OWNER
 from tasks.host.workspace import Project, Workspace
 from tasks.loop import work_gc
 from tasks.loop.history import LOOP_LOCK, OVER
-from tasks.loop.history import read_book as read_book
+from tasks.loop.history import read_loop_state as read_loop_state
 from tasks.loop.inputs import Inputs as Inputs
 from tasks.loop.ledger import StepCache
 from tasks.loop.outcome import conclude, conclude_killed, outcome_of
@@ -92,7 +92,7 @@ class Loop:
         outbox_path = self.state / "outbox" / f"{loop_id}.jsonl"
         self.outbox = Outbox(outbox_path)
         self.delivery = MlflowExporter(self.workspace, spec.name, outbox_path, loop_id)
-        self.gang = RankPool()
+        self.rank_pool = RankPool()
         self.done: dict[str, StepRecord] = {}
         self.ran: list[str] = []
         self.refresh: frozenset[str] = frozenset()
@@ -168,7 +168,7 @@ def open_loop(
     refresh: Sequence[str] = (),
     flow_run_id: str | None = None,
 ) -> Iterator[Loop]:
-    """Begin a loop, or take up the one that was killed, and end it in the books however it ends.
+    """Begin a loop, or take up the one that was killed, and note its end however it ends.
 
     Raises:
         UsageError: The spec is wrong, or another project has its name.
@@ -180,17 +180,18 @@ def open_loop(
     state = project.state(spec.name)
     registry_reader.refuse_lost(project.workspace, spec.name)
     with _only_loop(state, spec.name), _marked(project.workspace, state, flow_run_id):
-        book = _open_book(state, project, spec, loop_id or name_loop(project, overrides), trigger, flow_run_id or "")
-        loop = Loop(project, spec, book["loop_id"], trigger, reporter or SilentReporter())
+        loop_id = loop_id or name_loop(project, overrides)
+        loop_state = _open_loop_state(state, project, spec, loop_id, trigger, flow_run_id or "")
+        loop = Loop(project, spec, loop_state["loop_id"], trigger, reporter or SilentReporter())
         loop.refresh = frozenset(refresh)
         _begin_run(loop)
-        courier = BackgroundExporter(loop.delivery)
-        courier.start()
+        exporter = BackgroundExporter(loop.delivery)
+        exporter.start()
         status, failure = "failed", None
         try:
-            with loop.gang:
+            with loop.rank_pool:
                 if any(item.state != "done" for item in loop.ledger.plan() if item.step in TORCH_STEPS):
-                    loop.gang.warm()  # torch is imported beside the reading and checking of the data
+                    loop.rank_pool.warm()  # torch is imported beside the reading and checking of the data
                 yield loop
             status = "finished"
         except BaseException as error:
@@ -201,10 +202,10 @@ def open_loop(
         finally:
             for run in reversed(loop.outbox.open_runs()):
                 loop.outbox.end_run(run, "FINISHED" if status == "finished" else "FAILED")
-            write_json(state / "loop.json", {**book, "state": status} | ({} if failure is None else {"step": loop.at}))
-            conclude(loop, book["began"], failure)
-            trouble = courier.finish()
-            if trouble:
+            failed_at = {} if failure is None else {"step": loop.at}
+            write_json(state / "loop.json", {**loop_state, "state": status, **failed_at})
+            conclude(loop, loop_state["began"], failure)
+            if trouble := exporter.finish():
                 loop.report.note(f"logging waits: {trouble}")
         _forget(loop, days)
 
@@ -239,17 +240,17 @@ def open_stage(project: Project, reporter: Reporter | None = None) -> Iterator[L
 
 def _only_loop(state: Path, name: str) -> AbstractContextManager[None]:
     def busy() -> str:
-        book = read_book(state) or {}
-        process = book.get("process")
+        loop_state = read_loop_state(state) or {}
+        process = loop_state.get("process")
         if process is None or not processes.is_alive(process):
             return f"another command works on {name} now: wait for it"
-        return f"a loop of {name} runs already ({book['loop_id']}, pid {process['pid']}): wait for it, or end it"
+        return f"a loop of {name} runs already ({loop_state['loop_id']}, pid {process['pid']}): wait for it, or end it"
 
     return held(state / LOOP_LOCK, busy)
 
 
 @contextlib.contextmanager
-def begun_here(state: Path) -> Iterator[str]:
+def run_note(state: Path) -> Iterator[str]:
     """Leave what the reaper needs of a flow run that this process begins: a note, and the tag to give the run.
 
     A process that is killed before its loop is open leaves a run of Prefect behind that nothing else names.
@@ -284,7 +285,7 @@ def _marked(workspace: Workspace, state: Path, flow_run_id: str | None) -> Itera
 def name_loop(project: Project, overrides: Sequence[str] = ()) -> str:
     """The id that the next loop of this intent will have: a new one, or that of the loop that was cut short."""
     spec = read_spec(project.spec_path, overrides, project.shown_spec)
-    before = read_book(project.state(spec.name))
+    before = read_loop_state(project.state(spec.name))
     if before and before["state"] not in OVER and before["intent"] == intent_of(spec):
         return str(before["loop_id"])
     return new_loop_id(spec.name)
@@ -295,7 +296,7 @@ def intent_of(spec: Spec) -> str:
     return key_of(spec.model_dump(mode="json"))
 
 
-def _open_book(
+def _open_loop_state(
     state: Path, project: Project, spec: Spec, loop_id: str, trigger: str = "person", flow_run: str = ""
 ) -> dict[str, Any]:
     """Write `loop.json`.
@@ -304,11 +305,11 @@ def _open_book(
         UsageError: Another project has the name.
     """
     project.refuse_namesake(spec.name)
-    before = read_book(state)
+    before = read_loop_state(state)
     goes_on = before is not None and before["loop_id"] == loop_id and before["state"] not in OVER
     if before and before["state"] == "running" and not goes_on:
         conclude_killed(project.workspace, state, before)
-    book = {
+    loop_state = {
         "loop_id": loop_id,
         "state": "running",
         "intent": intent_of(spec),
@@ -318,8 +319,8 @@ def _open_book(
         "trigger": trigger,
         "flow_run": flow_run,
     }
-    write_json(state / "loop.json", book)
-    return book
+    write_json(state / "loop.json", loop_state)
+    return loop_state
 
 
 def new_loop_id(project: str) -> str:

@@ -41,12 +41,12 @@ def conclude(loop: Loop, began: float, error: BaseException | None) -> None:
         loop.report.note(f"the loop's end is not in its history: {trouble}")
 
 
-def conclude_killed(workspace: Workspace, state: Path, book: dict[str, Any]) -> None:
+def conclude_killed(workspace: Workspace, state: Path, loop_state: dict[str, Any]) -> None:
     """The same for a loop whose process is gone: by its book, which is still open."""
-    trigger = book.get("trigger", "person")
+    trigger = loop_state.get("trigger", "person")
     now = time.time()
-    facts = {"began": book.get("began", now), "ended": now, "outcome": "failed", "trigger": trigger}
-    _tell(workspace, state, PastLoop(loop_id=book["loop_id"], **facts), "it was killed; the champion stays")
+    facts = {"began": loop_state.get("began", now), "ended": now, "outcome": "failed", "trigger": trigger}
+    _tell(workspace, state, PastLoop(loop_id=loop_state["loop_id"], **facts), "it was killed; the champion stays")
 
 
 def outcome_of(loop: Loop, error: BaseException | None) -> Outcome:

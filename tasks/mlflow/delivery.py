@@ -135,7 +135,7 @@ class MlflowExporter:
     def _begin(self, store: MlflowClient, experiment: str, line: dict[str, Any]) -> None:
         run = line["run"]
         key = f"{self._loop_id}/{run}"
-        known = _standing(store, self._runs.get(run)) or _find_run(store, experiment, key)
+        known = _usable_run(store, self._runs.get(run)) or _find_run(store, experiment, key)
         if known:
             store.update_run(known, status="RUNNING")
         else:
@@ -168,7 +168,7 @@ def experiment_id(store: MlflowClient, workspace: Workspace, project: str) -> st
         raise
 
 
-def _standing(store: MlflowClient, run_id: str | None) -> str | None:
+def _usable_run(store: MlflowClient, run_id: str | None) -> str | None:
     """A run of before, once it can be gone on with: one that a person deleted is restored. None for one gone for good.
 
     MLflow refuses every change of a deleted run, and what comes after it in the outbox would wait for ever.

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from models.errors import StoreError
-from models.parent_death import tied
+from models.parent_death import ends_with_parent
 from tasks.host import server_access, stores
 from tasks.host.http_guard import CHALLENGE, bears_secret
 from tasks.host.workspace import Workspace
@@ -65,7 +65,7 @@ def serving(workspace: Workspace, port: int = 0) -> Iterator[tuple[str, subproce
     log = workspace.state / "mlflow" / "server.log"
     with log.open("ab") as out:
         process = subprocess.Popen(
-            tied(["-m", __name__, str(workspace.root), "--port", str(port)]),
+            ends_with_parent(["-m", __name__, str(workspace.root), "--port", str(port)]),
             stdout=out,
             stderr=out,
             start_new_session=True,

@@ -201,7 +201,7 @@ class Registry:
         """
         with self.locked():
             self._champion()
-            held = standing(self.journal())
+            held = champions_in_force(self.journal())
             back = _back(held, self._versions())
             if back is None:
                 raise GateRefused(f"{self.model}: nothing to roll back to: {_nobody(held)}")
@@ -262,7 +262,7 @@ class Registry:
     def _champion(self) -> str | None:
         """The champion, once a move cut short is finished, and one that a person made in MLflow is in the journal."""
         journal, alias = self.journal(), self.alias("champion")
-        held = standing(journal)
+        held = champions_in_force(journal)
         if held and alias is not None and alias != held[-1] and not self._is_cut_short(journal, alias):
             self._announced(self._entry("promote", held[-1], alias, "", "the alias was moved in MLflow"))
         self._settle()
@@ -270,12 +270,12 @@ class Registry:
 
     def _is_cut_short(self, journal: list[PromotionEntry], alias: str) -> bool:
         """Whether the aliases still stand as they did before the last entry of the journal."""
-        before = _back(standing(journal[:-1]), self._versions())
+        before = _back(champions_in_force(journal[:-1]), self._versions())
         return journal[-1].before == alias and self.alias("previous") == before
 
     def _settle(self) -> None:
         """Make the aliases say what the journal says, but of versions that were deleted in MLflow since."""
-        held = standing(self.journal())
+        held = champions_in_force(self.journal())
         if not held:
             return
         there = self._versions()
@@ -301,7 +301,7 @@ class Registry:
                 raise
 
 
-def standing(journal: list[PromotionEntry]) -> list[str]:
+def champions_in_force(journal: list[PromotionEntry]) -> list[str]:
     """The champions in a row that led to the present one, oldest first: a rollback takes its last one away."""
     held: list[str] = []
     for entry in journal:

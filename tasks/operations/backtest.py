@@ -68,13 +68,13 @@ def backtest(project: Project, overrides: Sequence[str], request: BacktestReques
     cut = cutting.parse_cut(request.period)
     project.workspace.make()
     busy = f"a backtest of {spec.name} runs already: wait for it, or end it"
-    with held(project.state(spec.name) / FOLDER / "backtest.lock", lambda: busy), RankPool() as gang:
+    with held(project.state(spec.name) / FOLDER / "backtest.lock", lambda: busy), RankPool() as pool:
         report.step(STEP, "run")
         past = _past(project, spec, cut, cutting.parse_delay(request.label_delay))
         policies = _policies(request.policies, spec, past.clock)
         plan = _plan(past, cut, request, spec)
         progress = ReplayProgress(report, plan.moments(past.clock), len(policies), len(plan.replayed))
-        world = BacktestCache(project, spec, past, gang, progress)
+        world = BacktestCache(project, spec, past, pool, progress)
         courses = _replayed(policies, plan, past.clock, world, progress)
         result = _weighed(spec, world, past, plan, courses)
         result = result.model_copy(
@@ -142,7 +142,7 @@ def _weighed(
 ) -> Backtest:
     from models.backtest.advice import advise
     from models.backtest.contest import metric_of
-    from models.backtest.regret import standings
+    from models.backtest.regret import policy_regrets
     from models.backtest.result import Backtest, BacktestPeriod
 
     by_name = {period.name: period for period in plan.replayed}
@@ -150,7 +150,7 @@ def _weighed(
     served = {(step.model, step.period) for course in courses for step in course.steps}
     scores = {(model, name): world.score(model, by_name[name], metric) for model, name in sorted(served)}
     confidence = spec.judge.confidence
-    standing = standings(courses, scores, metric.sign, confidence, spec.train.seed)
+    regrets = policy_regrets(courses, scores, metric.sign, confidence, spec.train.seed)
     return Backtest(
         project=spec.name,
         metric=metric.name,
@@ -162,8 +162,8 @@ def _weighed(
         first_rows=plan.periods[plan.num_first - 1].stop,
         periods=[BacktestPeriod(name=p.name, begin=p.begin, end=p.end, rows=p.num_rows) for p in plan.replayed],
         courses=courses,
-        standings=standing,
-        advice=advise(standing, metric.name, spec.judge.margin, confidence),
+        policy_regrets=regrets,
+        advice=advise(regrets, metric.name, spec.judge.margin, confidence),
         notes=[*past.notes, *_remainder_note(past, plan), *world.notes, *_first_champion_note(courses[0])],
         trained=world.counts.trained,
         reused=world.counts.reused,

@@ -121,9 +121,9 @@ class BacktestCache:
     """
 
     def __init__(
-        self, project: Project, spec: Spec, past: TimeOrderedRows, gang: RankPool, progress: ReplayProgress
+        self, project: Project, spec: Spec, past: TimeOrderedRows, pool: RankPool, progress: ReplayProgress
     ) -> None:
-        self._project, self._spec, self._past, self._gang, self._progress = project, spec, past, gang, progress
+        self._project, self._spec, self._past, self._pool, self._progress = project, spec, past, pool, progress
         self._folder = project.state(spec.name) / FOLDER
         self._ledger = StepCache(project, spec)
         self._made_by: Parts = {}
@@ -149,8 +149,8 @@ class BacktestCache:
 
     def train(self, rows: RowRange, newest: int | None, start: str | None) -> TrainingOutcome:
         """A model from these rows: found, gone on with, or trained anew."""
-        begun = ReplayStart(rows, newest or self._spec.data.newest, start)
-        parts = self._parts(begun)
+        replay_start = ReplayStart(rows, newest or self._spec.data.newest, start)
+        parts = self._parts(replay_start)
         key = key_of(parts)
         folder = self._model_folder(key)
         done = self._done(folder)
@@ -158,7 +158,7 @@ class BacktestCache:
             self._progress.training(rows)
             began = time.perf_counter()
             try:
-                done = self._make(folder, key, begun)
+                done = self._make(folder, key, replay_start)
             except (DataError, TrainingError) as error:
                 return TrainingOutcome("", 0.0, str(error).splitlines()[0])
             self.counts.trained += 1
@@ -322,9 +322,9 @@ class BacktestCache:
     def _model_folder(self, key: str) -> Path:
         return self._folder / "models" / key[:_NAME_CHARACTERS]
 
-    def _parts(self, begun: ReplayStart) -> Parts:
-        inputs = {"input:rows": self._past.digest(begun.rows), "input:start": begun.start or ""}
-        return {**self._made_by, "spec:data.newest": begun.newest, **inputs}
+    def _parts(self, start: ReplayStart) -> Parts:
+        inputs = {"input:rows": self._past.digest(start.rows), "input:start": start.start or ""}
+        return {**self._made_by, "spec:data.newest": start.newest, **inputs}
 
     def _digest_of_period(self, model: str, rows: RowRange) -> str:
         """Features that the user's own code makes, and windows of a series, may reach back to any earlier row."""
@@ -343,7 +343,7 @@ class BacktestCache:
         self._use(folder)
         return document if whole else None
 
-    def _make(self, folder: Path, key: str, begun: ReplayStart) -> dict[str, Any]:
+    def _make(self, folder: Path, key: str, start: ReplayStart) -> dict[str, Any]:
         """Prepare, train and export, each from where a kill left it; `trained.json` comes last."""
         from models.backtest.period_rows import prepare_known
         from models.data.encode import write_tensors
@@ -353,15 +353,15 @@ class BacktestCache:
             folder.mkdir(parents=True, exist_ok=True)
         prepared, tensors = folder / PREPARED, folder / "tensors"
         if not (prepared / PREPARATION_FILE).exists():
-            data = self._spec.data.model_copy(update={"newest": begun.newest})
+            data = self._spec.data.model_copy(update={"newest": start.newest})
             spec = self._spec.model_copy(update={"data": data})
-            prepare_known(self._past.table, begun.rows, spec, self._project.folder, prepared)
+            prepare_known(self._past.table, start.rows, spec, self._project.folder, prepared)
         if not tensors.exists():
             with replacing_folder(tensors) as temporary:
                 write_tensors(prepared, temporary)
-        job = self._job(folder, prepared, tensors, begun.start)
-        result = self._gang.run(job)
-        made = self._gang.call(
+        job = self._job(folder, prepared, tensors, start.start)
+        result = self._pool.run(job)
+        made = self._pool.call(
             "models.export.export:export",
             job=json.loads(job.model_dump_json()),
             out=str(folder),
@@ -371,8 +371,8 @@ class BacktestCache:
             shutil.copyfile(weights, folder / WEIGHTS_FILE)
         done = {
             "key": key,
-            "rows": begun.rows.stop,
-            "newest": begun.newest,
+            "rows": start.rows.stop,
+            "newest": start.newest,
             "device_seconds": result.costs.device_seconds if result.costs else 0.0,
             "validation": result.value,
             "model_sha256": made["sha256"],

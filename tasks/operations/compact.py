@@ -146,22 +146,23 @@ def _few(folder: Path) -> bool:
     return sum(1 for path in folder.iterdir() if not path.name.startswith(".")) < FEWEST_PARTS
 
 
-def run(workspace: Workspace, stop: StopRequest, pause_s: float = PAUSE_S, *, beside: bool = False) -> None:
+def run(workspace: Workspace, stop: StopRequest, pause_s: float = PAUSE_S, *, as_sidecar: bool = False) -> None:
     """Work again and again until `stop` is set.
 
     Args:
         workspace: Where.
         stop: Ends it after the pass under way.
         pause_s: Between two passes.
-        beside: Beside a server: leaves all to the platform's compactor while there is a platform, and the events to it.
+        as_sidecar: It runs beside a server: while there is a platform, the platform's compactor does all, and it alone
+            hands over the events.
     """
     compactor, asked_at = Compactor(workspace), float("-inf")
     while not stop.is_set():
-        if not (beside and supervisor(workspace)):
+        if not (as_sidecar and supervisor(workspace)):
             done = compactor.once()
             if str(done):
                 _log.info("%s", done)
-        if not beside:
+        if not as_sidecar:
             _deliver(workspace)
             if time.monotonic() - asked_at >= ASK_AGAIN_S:
                 asked_at = time.monotonic()
@@ -188,21 +189,21 @@ def _ask_again(workspace: Workspace) -> None:
 
 
 def main() -> None:
-    """`python -m tasks.operations.compact ROOT`: until SIGTERM; with `--beside` until its parent ends, too."""
+    """`python -m tasks.operations.compact ROOT`: until SIGTERM; with `--sidecar` until its parent ends, too."""
     parser = argparse.ArgumentParser(prog="python -m tasks.operations.compact", description=__doc__)
     parser.add_argument("root", type=Path, help="The workspace.")
-    parser.add_argument("--beside", action="store_true", help="Beside a server that started it, and ends with it.")
+    parser.add_argument("--sidecar", action="store_true", help="Beside a server that started it, and ends with it.")
     args = parser.parse_args()
-    if args.beside:
+    if args.sidecar:
         json_lines.to_stderr()
     else:
         logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     workspace, stop = Workspace(args.root.resolve()), StopRequest()
     stores.configure(workspace)
     stop.on(signal.SIGTERM, signal.SIGINT)
-    if args.beside:
+    if args.sidecar:
         os.nice(NICE)  # answering goes first
-    run(workspace, stop, beside=args.beside)
+    run(workspace, stop, as_sidecar=args.sidecar)
 
 
 if __name__ == "__main__":

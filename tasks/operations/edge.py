@@ -30,7 +30,7 @@ def export_edge(workspace: Workspace, model: str, to: Path, wanted: str = "champ
         UsageError: There is no such version, or something else is in the folder.
         StoreError: The version cannot be had, or the folder cannot be written.
     """
-    _refuse_strangers(to)
+    _refuse_other_files(to)
     cached = cached_version(workspace, model, wanted)
     served = LoadedModel(model, cached.number, cached.folder)
     hashed = sha256(cached.folder / MODEL)
@@ -47,10 +47,10 @@ def export_edge(workspace: Workspace, model: str, to: Path, wanted: str = "champ
     return {**summary, "note": cached.note}
 
 
-def _refuse_strangers(to: Path) -> None:
+def _refuse_other_files(to: Path) -> None:
     """Say no to a folder that holds what no bundle has: it would be lost."""
     if to.exists() and not to.is_dir():
         raise UsageError(f"{to}: is a file, expected a folder to make")
-    strangers = sorted(path.name for path in to.iterdir() if path.name not in FILES) if to.exists() else []
-    if strangers:
-        raise UsageError(f"{to}: holds {strangers[0]}, which is of no bundle: name an empty or a new folder")
+    others = sorted(path.name for path in to.iterdir() if path.name not in FILES) if to.exists() else []
+    if others:
+        raise UsageError(f"{to}: holds {others[0]}, which is of no bundle: name an empty or a new folder")

@@ -29,7 +29,7 @@ from models.triggers.signal import Decision, Outcome, PastLoop
 from tasks.host import processes
 from tasks.host.workspace import Project, Workspace
 from tasks.loop import decisions
-from tasks.loop.history import is_running, newest_loops, read_book
+from tasks.loop.history import is_running, newest_loops, read_loop_state
 from tasks.loop.ledger import StepCache
 from tasks.mlflow import registry_history
 from tasks.mlflow.registry_history import RegistryHistory
@@ -123,21 +123,21 @@ def _facts(project: Project, spec: Spec, now: float) -> facts.ProjectFacts:
     records = {item.step: item.record for item in planned if item.record and item.state == "done"}
     history = list(itertools.islice(ledger.records.newest("promote"), MOST_LOOPS))
     registry_facts = registry_history.story(spec.name)
-    book = read_book(ledger.state) or {}
+    loop_state = read_loop_state(ledger.state) or {}
     made = decisions.newest(ledger.state)
     loops = newest_loops(ledger.state)[:MOST_LOOPS]
     return facts.ProjectFacts(
         name=spec.name,
         folder=str(project.folder),
         description=spec.description,
-        champion=_standing(registry_facts, "champion"),
-        challenger=_standing(registry_facts, "challenger"),
+        champion=_version_summary(registry_facts, "champion"),
+        challenger=_version_summary(registry_facts, "challenger"),
         previous=previous.number if (previous := registry_facts.versions.get("previous")) else None,
         moves=registry_facts.moves,
-        loop=_loop(ledger.state, book, owed, history),
+        loop=_loop(ledger.state, loop_state, owed, history),
         history=_history(loops, history),
         owed=owed,
-        data=_data(ledger, book, records),
+        data=_data(ledger, loop_state, records),
         search=_search(ledger, records, spec),
         monitor=_findings(ledger.state),
         decisions=made[:MOST_DECISIONS],
@@ -173,7 +173,7 @@ def _backtest(state: Path) -> str:
     return str(next(iter(advice.get("words", [])), ""))
 
 
-def _standing(history: RegistryHistory, alias: str) -> facts.VersionSummary | None:
+def _version_summary(history: RegistryHistory, alias: str) -> facts.VersionSummary | None:
     version = history.versions.get(alias)
     if version is None:
         return None
@@ -188,18 +188,20 @@ def _standing(history: RegistryHistory, alias: str) -> facts.VersionSummary | No
     )
 
 
-def _loop(place: Path, book: dict[str, Any], owed: list[str], history: list[StepRecord]) -> facts.LastLoop:
-    state = book.get("state", "never run")
-    if state == "running" and not is_running(place, book):
+def _loop(place: Path, loop_state: dict[str, Any], owed: list[str], history: list[StepRecord]) -> facts.LastLoop:
+    state = loop_state.get("state", "never run")
+    if state == "running" and not is_running(place, loop_state):
         state = "killed"
     outcome = history[0].result if history else {}
     return facts.LastLoop(
         state=state,
-        loop_id=book.get("loop_id"),
-        began=book.get("began"),
-        trigger=book.get("trigger", ""),
-        flow_run=book.get("flow_run", ""),
-        step=(book.get("step") or owed[0]) if owed and state in ("running", "failed", "rejected", "killed") else "",
+        loop_id=loop_state.get("loop_id"),
+        began=loop_state.get("began"),
+        trigger=loop_state.get("trigger", ""),
+        flow_run=loop_state.get("flow_run", ""),
+        step=(loop_state.get("step") or owed[0])
+        if owed and state in ("running", "failed", "rejected", "killed")
+        else "",
         decision=outcome.get("decision"),
         reasons=outcome.get("reasons", []),
     )
@@ -210,7 +212,7 @@ def _ended(record: StepRecord) -> facts.FinishedLoop:
     return facts.FinishedLoop(loop_id=record.loop_id, ended=record.finished, outcome=outcome, **_verdict(record))
 
 
-def _data(ledger: StepCache, book: dict[str, Any], records: dict[str, StepRecord]) -> facts.IngestSummary:
+def _data(ledger: StepCache, loop_state: dict[str, Any], records: dict[str, StepRecord]) -> facts.IngestSummary:
     def of(step: str) -> StepRecord | None:
         return records.get(step) or ledger.records.latest(step)
 
@@ -219,8 +221,8 @@ def _data(ledger: StepCache, book: dict[str, Any], records: dict[str, StepRecord
     statuses = {str(check.result.get("status", "")) for check in checks}
     status = next((status for status in STATUSES if status in statuses), "")
     reports = [read_json(_report(ledger, check)) for check in checks]
-    for stage in ("raw", "prepared") if book.get("state") in ("failed", "rejected") else ():
-        report = read_json(ledger.state / "quarantine" / str(book.get("loop_id")) / stage / "report.json")
+    for stage in ("raw", "prepared") if loop_state.get("state") in ("failed", "rejected") else ():
+        report = read_json(ledger.state / "quarantine" / str(loop_state.get("loop_id")) / stage / "report.json")
         if report:
             status, reports = "rejected", [report]
     return facts.IngestSummary(

@@ -260,10 +260,10 @@ def _ids(work: PredictionJob, unit: PredictionUnit, rows: pa.Table, before: int,
 
     if work.id_column:
         return own_ids(rows.column(work.id_column), seen, before + 1, f"{unit.display_name}", work.id_column)
-    return row_ids(unit.key, _begun(work, unit), before, rows.num_rows)
+    return row_ids(unit.key, _began_ms(work, unit), before, rows.num_rows)
 
 
-def _begun(work: PredictionJob, unit: PredictionUnit) -> int:
+def _began_ms(work: PredictionJob, unit: PredictionUnit) -> int:
     """When the unit was begun the first time, in ms: its made ids come of it, so it is kept for good."""
     path = work.state / "batch" / "begun" / f"{unit.key[:32]}.json"
     known = read_json(path)

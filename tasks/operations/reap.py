@@ -29,7 +29,7 @@ from tasks.host.processes import OWNER
 from tasks.host.server_access import elsewhere
 from tasks.host.workspace import Workspace
 from tasks.loop.history import LOOP_LOCK, OVER, is_running
-from tasks.loop.loop import FLOW_RUNS, RUNNERS, intent_of, read_book, tag_of
+from tasks.loop.loop import FLOW_RUNS, RUNNERS, intent_of, read_loop_state, tag_of
 from tasks.loop.outcome import conclude_killed
 from tasks.mlflow.delivery import MlflowExporter
 from tasks.prefect.crashed_runs import crash_runs
@@ -65,10 +65,12 @@ def is_owed(workspace: Workspace, spec: Spec) -> bool:
     A loop that was ended after its last step has nothing left to do; its runs must not stay open or failed for ever.
     """
     state = workspace.state / "projects" / spec.name
-    book = read_book(state)
-    if book is None or is_running(state, book):
+    loop_state = read_loop_state(state)
+    if loop_state is None or is_running(state, loop_state):
         return False
-    if book["state"] == "running" or (book["state"] not in OVER and book["intent"] == intent_of(spec)):
+    if loop_state["state"] == "running" or (
+        loop_state["state"] not in OVER and loop_state["intent"] == intent_of(spec)
+    ):
         return True
     waiting = (
         MlflowExporter(workspace, spec.name, path, path.stem).pending() for path in (state / "outbox").glob("*.jsonl")
@@ -79,15 +81,15 @@ def is_owed(workspace: Workspace, spec: Spec) -> bool:
 def _project(workspace: Workspace, state: Path) -> Iterator[str]:
     """Put a project right whose lock is ours: none of its loops runs, here or on another host."""
     yield from _half_written(state)
-    book = read_book(state)
-    if book and book["state"] == "running" and not processes.is_alive_here(book["process"]):
+    loop_state = read_loop_state(state)
+    if loop_state and loop_state["state"] == "running" and not processes.is_alive_here(loop_state["process"]):
         yield from _studies(workspace, state)
-        outbox = Outbox(state / "outbox" / f"{book['loop_id']}.jsonl")
+        outbox = Outbox(state / "outbox" / f"{loop_state['loop_id']}.jsonl")
         for run in reversed(outbox.open_runs()):
             outbox.end_run(run, "KILLED")
-        write_json(state / "loop.json", {**book, "state": "killed"})
-        conclude_killed(workspace, state, book)
-        yield f"{book['loop_id']}: was killed; marked so (`loopline run` goes on with it)"
+        write_json(state / "loop.json", {**loop_state, "state": "killed"})
+        conclude_killed(workspace, state, loop_state)
+        yield f"{loop_state['loop_id']}: was killed; marked so (`loopline run` goes on with it)"
     yield from _flow_runs(state)
     yield from _deliver(workspace, state)
 
@@ -118,9 +120,9 @@ def _flow_runs(state: Path) -> Iterator[str]:
     if not any(notes.values()) or not os.environ.get("PREFECT_API_URL"):
         return
     named = {path: UUID(path.stem) for path in notes[FLOW_RUNS]}
-    begun = {path: tag_of(process) for path, process in notes[RUNNERS].items()}
+    runners = {path: tag_of(process) for path, process in notes[RUNNERS].items()}
     crashed: list[str] = []
-    for path, runs in crash_runs({**named, **begun}):
+    for path, runs in crash_runs({**named, **runners}):
         for identity, name in runs:
             crashed.append(identity)
             yield f"{name}: Prefect run told as Crashed"
@@ -168,8 +170,12 @@ def _half_written(state: Path) -> Iterator[str]:
 
     A log of rows may be written from another host too, where pids say nothing: there age alone counts, as in `PartLog`.
     """
-    book: dict[str, Any] = read_book(state) or {}
-    of_loops = [state / "work", state / "records", *([Path(book["folder"]) / "data"] if "folder" in book else [])]
+    loop_state: dict[str, Any] = read_loop_state(state) or {}
+    of_loops = [
+        state / "work",
+        state / "records",
+        *([Path(loop_state["folder"]) / "data"] if "folder" in loop_state else []),
+    ]
     logs = [state / "predictions", state / "labels", *(segments_folder(state, kind) for kind in KINDS)]
     files = {path for folder in of_loops for path in folder.rglob(".*.tmp")}
     files |= {path for path in state.rglob(".*.tmp") if _is_left(path, path.parent not in logs)}

@@ -84,9 +84,9 @@ def unanswered(project: Project, question: Decision, why: str) -> Decision:
 def open_question(project: Project) -> Decision | None:
     """The question of this project that waits for a person's word, if there is one."""
     spec = spec_of(project)
-    asking = history.past(project, spec).asking
-    questions = [made for made in decisions.read(project.state(spec.name)) if made.signal.id == asking]
-    return questions[-1] if asking and questions else None
+    open_approval = history.past(project, spec).open_approval
+    questions = [made for made in decisions.read(project.state(spec.name)) if made.signal.id == open_approval]
+    return questions[-1] if open_approval and questions else None
 
 
 def loop_overrides(project: Project) -> tuple[list[str], list[str]]:

@@ -23,7 +23,7 @@ from tasks.prefect.prefect_server import PrefectServer
 from tasks.prefect.worker import pool_of
 
 FIRST_WAIT_S = 120.0
-UNDER_WAY = ["SCHEDULED", "PENDING", "RUNNING", "PAUSED", "CANCELLING"]
+OPEN_STATES = ["SCHEDULED", "PENDING", "RUNNING", "PAUSED", "CANCELLING"]
 _AGAIN = uuid.UUID("6c6f6f70-6c69-6e65-8000-61736b616765")
 
 
@@ -96,7 +96,7 @@ def _is_decided(signal: Signal, decided: list[Decision]) -> bool:
 def _of_signals(since: float) -> dict[str, Any]:
     """The filter for the runs that may name a signal of that time or later, and that are under way or cancelled."""
     after = datetime.fromtimestamp(since - STORM_S, UTC).isoformat()
-    state = {"type": {"any_": [*UNDER_WAY, "CANCELLED"]}}
+    state = {"type": {"any_": [*OPEN_STATES, "CANCELLED"]}}
     return {
         "flows": {"name": {"any_": ["retrain"]}},
         "flow_runs": {"state": state, "expected_start_time": {"after_": after}},

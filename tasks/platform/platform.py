@@ -16,7 +16,7 @@ from models.files import write_text
 from tasks.host import ports, processes, server_access, stores
 from tasks.host.locks import held
 from tasks.host.workspace import Workspace
-from tasks.loop.history import is_running, read_book
+from tasks.loop.history import is_running, read_loop_state
 from tasks.platform import services, supervision
 from tasks.platform.service_main import end, marked
 from tasks.platform.services import Service, ServiceState, services_of, supervisor
@@ -100,7 +100,7 @@ def stop_worker(workspace: Workspace) -> None:
     """End the worker and the flow runs in its care, before the server that is to hear of it."""
     note = supervisor(workspace)
     if note:
-        with contextlib.suppress(Exception), supervision.asking(note["socket"], DOWN_TIMEOUT_S) as supervised:
+        with contextlib.suppress(Exception), supervision.connected(note["socket"], DOWN_TIMEOUT_S) as supervised:
             supervised.stopProcess(WORKER)
     end(list(marked(workspace, WORKER)))
 
@@ -127,7 +127,7 @@ def flow_runs(workspace: Workspace) -> list[str]:
             run = process.environ().get(FLOW_RUN)
             if run:
                 flow_run_pids.setdefault(run, set()).add(process.pid)
-    loops = {book["process"]["pid"]: book["loop_id"] for book in _running_books(workspace)}
+    loops = {loop_state["process"]["pid"]: loop_state["loop_id"] for loop_state in _running_loops(workspace)}
     return [
         next((loops[pid] for pid in pids if pid in loops), f"flow run {run}") for run, pids in flow_run_pids.items()
     ]
@@ -135,7 +135,7 @@ def flow_runs(workspace: Workspace) -> list[str]:
 
 def loops(workspace: Workspace) -> list[str]:
     """The loops among the flow runs in progress: what a person would not want cut short unasked."""
-    known = {book["loop_id"] for book in _running_books(workspace)}
+    known = {loop_state["loop_id"] for loop_state in _running_loops(workspace)}
     return [name for name in flow_runs(workspace) if name in known]
 
 
@@ -177,7 +177,7 @@ def _start_again(note: dict[str, Any], wanted: set[str]) -> list[str]:
     """Start the services that were given up or stopped."""
     messages = []
     try:
-        with supervision.asking(note["socket"]) as supervised:
+        with supervision.connected(note["socket"]) as supervised:
             processes = supervised.getAllProcessInfo()
             if {process["name"] for process in processes} != wanted:
                 raise UsageError("the platform is up with other services than are wanted now: `loopline down`, then up")
@@ -204,7 +204,7 @@ def _serves(workspace: Workspace, name: str) -> bool:
 
 
 def _shut_down(note: dict[str, Any]) -> None:
-    with contextlib.suppress(Exception), supervision.asking(note["socket"]) as supervised:
+    with contextlib.suppress(Exception), supervision.connected(note["socket"]) as supervised:
         supervised.shutdown()
     deadline = time.monotonic() + DOWN_TIMEOUT_S
     while services.is_up(note) and time.monotonic() < deadline:
@@ -213,11 +213,11 @@ def _shut_down(note: dict[str, Any]) -> None:
         os.kill(note["process"]["pid"], 9)
 
 
-def _running_books(workspace: Workspace) -> Iterator[dict[str, Any]]:
+def _running_loops(workspace: Workspace) -> Iterator[dict[str, Any]]:
     for state in (workspace.state / "projects").glob("*"):
-        book = read_book(state)
-        if book and is_running(state, book):
-            yield book
+        loop_state = read_loop_state(state)
+        if loop_state and is_running(state, loop_state):
+            yield loop_state
 
 
 def _is_heard_of(workspace: Workspace, since: float) -> bool:

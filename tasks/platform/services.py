@@ -42,7 +42,7 @@ class Service:
     health: str | None = None
     port: int | None = None
     title: str = ""
-    by_wish: bool = False
+    is_optional: bool = False
     """Started only where a project's spec asks for it."""
 
     def command(self, workspace: Workspace, port: int | None) -> list[str]:
@@ -70,7 +70,7 @@ SERVICES = (
         health="/v2/health/live",
         port=8000,
         title="Served models",
-        by_wish=True,
+        is_optional=True,
     ),
     Service("worker", "tasks.prefect.worker", title="Worker"),
     Service("compactor", "tasks.operations.compact", title="Compactor"),
@@ -96,10 +96,10 @@ class ServiceState:
 
 def wanted(workspace: Workspace) -> list[Service]:
     """The services that this workspace is to have."""
-    return [service for service in SERVICES if not service.by_wish or asking(workspace)]
+    return [service for service in SERVICES if not service.is_optional or projects_to_serve(workspace)]
 
 
-def asking(workspace: Workspace) -> list[str]:
+def projects_to_serve(workspace: Workspace) -> list[str]:
     """The projects whose specs ask to be served, `serve: {up: true}`; a spec that cannot be read asks for nothing."""
     from models.project_spec.reader import read_spec
 
@@ -135,7 +135,7 @@ def services_of(workspace: Workspace) -> list[ServiceState]:
     numbers = ports(workspace)
     states = []
     for service in SERVICES:
-        if service.by_wish and service.name not in (processes or ()):
+        if service.is_optional and service.name not in (processes or ()):
             continue
         if service.name in named:
             states.append(ServiceState(service.name, "elsewhere", _page(service.name, named[service.name])))
@@ -184,9 +184,9 @@ def _page(name: str, url: str) -> str:
 
 
 def _processes(note: dict[str, Any]) -> dict[str, dict[str, Any]] | None:
-    from tasks.platform.supervision import asking
+    from tasks.platform.supervision import connected
 
-    with contextlib.suppress(OSError), asking(note["socket"]) as supervised:
+    with contextlib.suppress(OSError), connected(note["socket"]) as supervised:
         return {process["name"]: process for process in supervised.getAllProcessInfo()}
     return None
 

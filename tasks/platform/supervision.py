@@ -132,7 +132,7 @@ def start(workspace: Workspace, folder: Path, names: Sequence[str], environ: dic
     write_json(folder / "supervisor.json", note)
     deadline = time.monotonic() + START_TIMEOUT_S
     while process.poll() is None and time.monotonic() < deadline:
-        with contextlib.suppress(OSError), asking(note["socket"]) as supervised:
+        with contextlib.suppress(OSError), connected(note["socket"]) as supervised:
             supervised.getState()
             process.returncode = 0  # nobody waits for it: it outlives us, and Python need not warn that it does
             return note
@@ -169,7 +169,7 @@ def _own_folder(parent: Path, folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def asking(path: str, timeout_s: float = ANSWER_S) -> Iterator[Any]:
+def connected(path: str, timeout_s: float = ANSWER_S) -> Iterator[Any]:
     """Supervisord's own interface (`supervisor.*` of its XML-RPC), spoken to over its socket.
 
     Raises:

@@ -1,8 +1,8 @@
 """The workspace's own Prefect server: started once, used by every run, ended when nobody has needed it for a while.
 
-A keeper process (this module run with `-m`) owns the server as its child. Whoever needs the server holds a lease: a
-file that names its process. The keeper ends the server, by its own pid, when no living process has held a lease for
-IDLE_S; if the keeper is killed the kernel ends the server with it.
+A owner process (this module run with `-m`) owns the server as its child. Whoever needs the server holds a lease: a
+file that names its process. The owner ends the server, by its own pid, when no living process has held a lease for
+IDLE_S; if the owner is killed the kernel ends the server with it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import Any
 
 from models.errors import StoreError
 from models.files import write_json, write_text
-from models.parent_death import tied
+from models.parent_death import ends_with_parent
 from tasks.host import processes, server_access, stores
 from tasks.host.ports import any_free
 from tasks.host.signals import exit_on
@@ -34,10 +34,10 @@ IDLE_S = float(os.environ.get("LOOPLINE_SERVER_IDLE_S", "600"))
 START_TIMEOUT_S = 90.0
 POLL_S = 0.1
 ANSWER_S = 5.0
-KEEPER_START_S = 10.0
-KEEPER_POLL_S = 1.0
-KEEPER_LOCK = "keeper.lock"
-TURN_S = 1.0  # who looks whether a keeper lives may hold its lock for an instant
+OWNER_START_S = 10.0
+OWNER_POLL_S = 1.0
+OWNER_LOCK = "owner.lock"
+TURN_S = 1.0  # who looks whether a owner lives may hold its lock for an instant
 GUARD_POLL_S = 1.0
 
 # Prefect writes all its kinds of blocks into a new database: half of what such a server costs to start beyond its
@@ -58,7 +58,7 @@ class PrefectServer:
         if self.url() is None:
             server_access.make_secret(self._workspace)
             with (self._folder / "server.log").open("ab") as log:
-                keeper = subprocess.Popen(
+                owner = subprocess.Popen(
                     [sys.executable, "-m", __name__, str(self._workspace.root)],
                     stdin=subprocess.DEVNULL,
                     stdout=log,
@@ -67,13 +67,13 @@ class PrefectServer:
                     cwd=Path(__file__).parents[2],
                     env={**processes.unmarked(os.environ), **stores.environment(self._workspace)},
                 )
-                keeper.returncode = 0  # nobody waits for it: it outlives us, and Python need not warn that it does
+                owner.returncode = 0  # nobody waits for it: it outlives us, and Python need not warn that it does
 
     def address(self, timeout_s: float = START_TIMEOUT_S) -> str:
-        """The address that the starting server will answer at, known as soon as its keeper has claimed a port.
+        """The address that the starting server will answer at, known as soon as its owner has claimed a port.
 
         Raises:
-            StoreError: No keeper came up in time; names its log.
+            StoreError: No owner came up in time; names its log.
         """
         deadline = time.monotonic() + timeout_s
         asked_at = time.monotonic()
@@ -81,8 +81,8 @@ class PrefectServer:
             url = self.url()
             if url:
                 return url
-            if time.monotonic() - asked_at > KEEPER_START_S:
-                self.start()  # the keeper we counted on went away as we came
+            if time.monotonic() - asked_at > OWNER_START_S:
+                self.start()  # the owner we counted on went away as we came
                 asked_at = time.monotonic()
             time.sleep(POLL_S)
         raise StoreError(f"Prefect's server did not start within {timeout_s:g} s: see {self._folder / 'server.log'}")
@@ -111,15 +111,15 @@ class PrefectServer:
         return os.environ.get("PREFECT_API_URL", "").rstrip("/") or self.url()
 
     def state(self) -> dict[str, Any] | None:
-        """What the living keeper says of itself: port, keeper and server processes.
+        """What the living owner says of itself: port, owner and server processes.
 
-        It holds the keeper's lock as long as it lives, which tells of one that another host or name of it has noted.
+        It holds the owner's lock as long as it lives, which tells of one that another host or name of it has noted.
         """
         try:
             state: dict[str, Any] = json.loads((self._folder / "server.json").read_text())
         except (OSError, ValueError):
             return None
-        return state if processes.is_alive(state["keeper"], self._folder / KEEPER_LOCK) else None
+        return state if processes.is_alive(state["owner"], self._folder / OWNER_LOCK) else None
 
     @contextlib.contextmanager
     def lease(self) -> Iterator[None]:
@@ -167,14 +167,14 @@ class PrefectServer:
         write_text(self._folder / "port", str(port))
 
     def stop(self) -> bool:
-        """End the keeper and with it the server; says whether one ran. Another host's is not ours to end."""
+        """End the owner and with it the server; says whether one ran. Another host's is not ours to end."""
         state = self.state()
-        if state is None or not processes.is_here(state["keeper"]):
+        if state is None or not processes.is_here(state["owner"]):
             return False
         with contextlib.suppress(ProcessLookupError):
-            os.kill(int(state["keeper"]["pid"]), signal.SIGTERM)
+            os.kill(int(state["owner"]["pid"]), signal.SIGTERM)
         deadline = time.monotonic() + 20
-        while time.monotonic() < deadline and processes.is_alive(state["keeper"]):
+        while time.monotonic() < deadline and processes.is_alive(state["owner"]):
             time.sleep(POLL_S)
         return True
 
@@ -194,15 +194,15 @@ def answers(url: str, timeout_s: float = ANSWER_S) -> bool:
 
 
 def _keep(workspace: Workspace, for_good: bool) -> None:
-    """Own the server until nobody needs it; the platform's keeper always does, and waits its turn."""
+    """Own the server until nobody needs it; the platform's owner always does, and waits its turn."""
     import filelock
 
     folder = workspace.state / "prefect"
     folder.mkdir(parents=True, exist_ok=True)
     exit_on(signal.SIGTERM)
-    lock = filelock.FileLock(folder / KEEPER_LOCK, timeout=-1 if for_good else TURN_S)
+    lock = filelock.FileLock(folder / OWNER_LOCK, timeout=-1 if for_good else TURN_S)
     lease = PrefectServer(workspace).lease() if for_good else contextlib.nullcontext()
-    with lease, contextlib.suppress(filelock.Timeout), lock:  # without the lock: another keeper was first
+    with lease, contextlib.suppress(filelock.Timeout), lock:  # without the lock: another owner was first
         _own(workspace, {} if for_good else WITHOUT_CATALOGUE)
 
 
@@ -213,7 +213,7 @@ def _own(workspace: Workspace, settings: Mapping[str, str]) -> None:
     try:
         write_json(
             folder / "server.json",
-            {"port": port, "keeper": processes.identity(), "server": processes.identity(server.pid)},
+            {"port": port, "owner": processes.identity(), "server": processes.identity(server.pid)},
         )
         _watch(folder / "leases", server)
     finally:
@@ -235,13 +235,13 @@ def _launch(workspace: Workspace, port: int, settings: Mapping[str, str]) -> sub
         "PREFECT_LOGGING_LEVEL": "WARNING",
         **server_access.server_environment(workspace, port),
     }
-    return subprocess.Popen(tied(["-m", "tasks.prefect.secured_server", str(port)]), env=environment)
+    return subprocess.Popen(ends_with_parent(["-m", "tasks.prefect.secured_server", str(port)]), env=environment)
 
 
 def _watch(leases: Path, server: subprocess.Popen[bytes]) -> None:
     needed = time.monotonic()
     while time.monotonic() - needed < IDLE_S and server.poll() is None:
-        time.sleep(KEEPER_POLL_S)
+        time.sleep(OWNER_POLL_S)
         if any(_holds(path) for path in leases.glob("*.json")):
             needed = time.monotonic()
 

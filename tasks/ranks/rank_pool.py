@@ -91,7 +91,7 @@ class RankPool:
         self._threads = threads
         self._address = address or rendezvous.endpoint()[0]
         self._lock = threading.Lock()
-        self._nursery: subprocess.Popen[bytes] | None = None
+        self._fork_server: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
         self._children: dict[int, _RankProcess] = {}
 
@@ -106,7 +106,7 @@ class RankPool:
     def warm(self) -> None:
         """Begin importing torch in the background; returns at once."""
         with self._lock:
-            self._ensure_nursery()
+            self._ensure_fork_server()
 
     def run(
         self, job: TrainingJob, on_epoch: OnEpoch | None = None, say: Callable[[str], None] | None = None
@@ -131,19 +131,19 @@ class RankPool:
         if done is not None:
             return done
         if job.train.num_nodes[1] > 1 and not is_trees(job.model.net):
-            with RendezvousServer(job, say or _say_nothing) as door:
-                return self._keep_up(_JobRun(job, on_epoch), door)
+            with RendezvousServer(job, say or _say_nothing) as server:
+                return self._keep_up(_JobRun(job, on_epoch), server)
         return self._keep_up(_JobRun(job, on_epoch), None)
 
-    def _keep_up(self, run: _JobRun, door: RendezvousServer | None) -> TrainingResult:
+    def _keep_up(self, run: _JobRun, server: RendezvousServer | None) -> TrainingResult:
         job, deaths = run.job, 0
-        alone = door is None and (job.train.ranks == 1 or is_trees(job.model.net))
+        alone = server is None and (job.train.ranks == 1 or is_trees(job.model.net))
         target, count = ("run_alone", 1) if alone else ("run_gang", 1 + job.train.ranks)
         while True:
-            arguments = (job, door.open()) if door else (job,)
+            arguments = (job, server.open()) if server else (job,)
             child = self._start(f"models.training.agent:{target}", arguments, count)
             try:
-                result = _follow(child, run, door.heard if door else None)
+                result = _follow(child, run, server.heard if server else None)
             finally:
                 code = self._end(child)
             if result is not None:
@@ -189,7 +189,7 @@ class RankPool:
     def close(self) -> None:
         """End every child and the warmed process."""
         with self._lock:
-            self._drop_nursery()
+            self._drop_fork_server()
 
     def _start(self, target: str, arguments: tuple[Any, ...], count: int) -> _RankProcess:
         """A child with so many connections. A fork server that is killed meanwhile is replaced."""
@@ -215,10 +215,10 @@ class RankPool:
         """Make sure that a child is gone, its own children with it; gives its exit code if it is known."""
         child.close()
         with self._lock:
-            if self._children.pop(child.pid, None) is None or self._nursery is None or self._socket is None:
+            if self._children.pop(child.pid, None) is None or self._fork_server is None or self._socket is None:
                 return None
-            if self._nursery.poll() is not None:  # the child died with it, and its pid may be another's by now
-                self._drop_nursery()
+            if self._fork_server.poll() is not None:  # the child died with it, and its pid may be another's by now
+                self._drop_fork_server()
                 return None
             # Not reaped yet, so the pid cannot have become another's.
             with contextlib.suppress(ProcessLookupError):
@@ -229,7 +229,7 @@ class RankPool:
                 return None
 
     def _request(self, request: tuple[Any, ...], descriptors: tuple[int, ...]) -> Any:
-        return self._exchange(self._ensure_nursery(), request, descriptors)
+        return self._exchange(self._ensure_fork_server(), request, descriptors)
 
     def _exchange(self, sock: socket.socket, request: tuple[Any, ...], descriptors: tuple[int, ...]) -> Any:
         """Ask the fork server behind the socket, and no other: only it knows its children."""
@@ -237,26 +237,26 @@ class RankPool:
             send(sock, request, descriptors)
             return receive(sock)[0]
         except (EOFError, OSError) as error:
-            code = self._code_of_nursery()
-            self._drop_nursery()
+            code = self._fork_server_exit_code()
+            self._drop_fork_server()
             kind = _ForkServerKilledError if code is not None and code < 0 else TrainingError
             raise kind(
                 f"the process that starts ranks has ended (exit code {code}): see what it printed above, run again"
             ) from error
 
-    def _code_of_nursery(self) -> int | None:
+    def _fork_server_exit_code(self) -> int | None:
         """How the fork server ended; its connection closes a moment before."""
         with contextlib.suppress(subprocess.TimeoutExpired):
-            return self._nursery.wait(_ENDING_S) if self._nursery else None
+            return self._fork_server.wait(_ENDING_S) if self._fork_server else None
         return None
 
-    def _ensure_nursery(self) -> socket.socket:
-        if self._nursery is not None and self._nursery.poll() is not None:
-            self._drop_nursery()
+    def _ensure_fork_server(self) -> socket.socket:
+        if self._fork_server is not None and self._fork_server.poll() is not None:
+            self._drop_fork_server()
         if self._socket is None:
             ours, theirs = socket.socketpair()
             start = _START.format(path=sys.path, fd=theirs.fileno(), pid=os.getpid())
-            self._nursery = subprocess.Popen(
+            self._fork_server = subprocess.Popen(
                 [sys.executable, "-c", start],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
@@ -272,14 +272,14 @@ class RankPool:
             self._socket = ours
         return self._socket
 
-    def _drop_nursery(self) -> None:
+    def _drop_fork_server(self) -> None:
         if self._socket is not None:
             self._socket.close()
-        if self._nursery is not None:
+        if self._fork_server is not None:
             # Its children asked the kernel to die with it, and theirs with them.
-            self._nursery.kill()
-            self._nursery.wait()
-        self._socket, self._nursery = None, None
+            self._fork_server.kill()
+            self._fork_server.wait()
+        self._socket, self._fork_server = None, None
         self._children.clear()
 
 

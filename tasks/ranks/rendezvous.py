@@ -184,8 +184,8 @@ def join(text: str, token: str, wait_s: float, say: Callable[[str], None]) -> No
         _check(message, job)
         say(f"training {job.folder.name} with {job.train.ranks} rank(s) from {address}")
         meeting = Rendezvous(host=message["host"], port=message["port"], address=address, is_host=False)
-        with RankPool(address=address) as gang, contextlib.closing(host):
-            if gang.serve(job, meeting, host):
+        with RankPool(address=address) as pool, contextlib.closing(host):
+            if pool.serve(job, meeting, host):
                 say("done")
                 return
         say("the ranks here have ended before the training: asking anew")

@@ -7,7 +7,7 @@ import os
 import subprocess
 import time
 
-from models.parent_death import tied
+from models.parent_death import ends_with_parent
 from tasks.host.workspace import CLONE, Workspace
 
 AGAIN_S = 30.0
@@ -69,4 +69,4 @@ class Background:
 
     def _start(self, module: str, *arguments: str) -> subprocess.Popen[bytes]:
         command = ["-m", module, str(self._workspace.root), self._project, *arguments]
-        return subprocess.Popen(tied(command), cwd=CLONE, env=os.environ)
+        return subprocess.Popen(ends_with_parent(command), cwd=CLONE, env=os.environ)

@@ -59,8 +59,8 @@ class ReleaseController:
 
     def __init__(self, settings: ServerSettings, project: str) -> None:
         self.project, self.looked = project, threading.Event()
-        self.board = SharedReleaseState(settings.state(project) / "serving")
-        self.lookout = RegistryWatcher(project)
+        self.release_state = SharedReleaseState(settings.state(project) / "serving")
+        self.watcher = RegistryWatcher(project)
         self._workspace = settings.workspace
         self._versions = self._workspace.cache / "models" / project
         self._guard = RollbackGuard(settings.state(project), self._versions)
@@ -75,7 +75,7 @@ class ReleaseController:
         """One look, and whatever follows from it."""
         if not self._leads and not self._take_the_lead():
             return
-        release = self._guarded(self.board.release() or Release())
+        release = self._guarded(self.release_state.release() or Release())
         try:
             registry = self._ask(release)
         except StoreError as error:
@@ -95,25 +95,25 @@ class ReleaseController:
         """Whether this process leads now. A lead ends with its process, however that ends: the kernel sees to it."""
         import filelock
 
-        self._lock = filelock.FileLock(self.board.folder / "lead.lock")
+        self._lock = filelock.FileLock(self.release_state.folder / "lead.lock")
         with contextlib.suppress(filelock.Timeout):
             self._lock.acquire(timeout=0)
-            release = self.board.release()
-            self.board.give_up()
-            self.board.switch.turn(release.generation if release else 0)
+            release = self.release_state.release()
+            self.release_state.give_up()
+            self.release_state.switch.turn(release.generation if release else 0)
             self._tried |= set(release.loaded if release else ())
             self._leads = True
         return self._leads
 
     def _ask(self, release: Release) -> _RegistryState:
         try:
-            champion = self.lookout.champion()
+            champion = self.watcher.champion()
         except StoreError:
             number = from_cache(self._workspace, self.project) if release.stable is None else None
             if number is None:
                 raise
             _log.warning("%s: the registry is away: beginning with version %s from the cache", self.project, number)
-            self.board.publish(wanted(release, number, ReleasePlan(), {}, None, time.time()))
+            self.release_state.publish(wanted(release, number, ReleasePlan(), {}, None, time.time()))
             raise
         plan = ReleasePlan.of_tags(champion.tags) if champion else ReleasePlan()
         if champion and plan.shadow is None and serve_rules_of(self._versions / champion.number).shadow:
@@ -135,7 +135,7 @@ class ReleaseController:
         if new.generation != release.generation:
             self._swap(release, new)
         elif new != release:
-            self.board.publish(new)
+            self.release_state.publish(new)
         self._background.shadow(new.shadow)
         self._background.forget(set(new.returned))
 
@@ -172,10 +172,10 @@ class ReleaseController:
     def _swap(self, release: Release, new: Release) -> None:
         """Have every worker load what shall answer, then let it answer everywhere at once."""
         began = time.monotonic()
-        self.board.prepare(new)
+        self.release_state.prepare(new)
         failed = self._gather(new)
         if failed:
-            self.board.give_up()
+            self.release_state.give_up()
             for number, why in failed.items():
                 self._tried.discard(number)
                 self._refuse(number, why)
@@ -192,7 +192,7 @@ class ReleaseController:
         needed = {version for version in (new.stable, canary) if version}
         deadline = time.monotonic() + PREPARE_S
         while True:
-            reports = self.board.reports()
+            reports = self.release_state.reports()
             failed = {number: why for one in reports for number, why in one.failed.items() if number in needed}
             late = [one.process["pid"] for one in reports if not needed <= set(one.loaded)]
             if failed or not late:
@@ -203,17 +203,17 @@ class ReleaseController:
             time.sleep(0.005)
 
     def _publish(self, release: Release, new: Release, why: str) -> None:
-        self.board.publish(new)
+        self.release_state.publish(new)
         canary = f", {new.canary.share:g} by version {new.canary.version}" if new.canary else ""
         reason = f": {why}" if why else ""
         _log.info("%s: version %s answers (before: %s)%s%s", self.project, new.stable, release.stable, canary, reason)
         line = {"at": new.since, "before": release.stable, "why": why, **new.model_dump(exclude={"since"})}
         with contextlib.suppress(StoreError):  # a full disk: what answers has changed all the same
-            journal.append(self.board.folder / SWAPS_FILE, line)
+            journal.append(self.release_state.folder / SWAPS_FILE, line)
 
     def _guarded(self, release: Release) -> Release:
         """Take back the place of a version that does not do, at once; the registry is told in the background."""
-        reports = self.board.reports()
+        reports = self.release_state.reports()
         for number in {number for one in reports for number in one.failed} & {release.stable}:
             self._checked.discard(str(number))  # its files here are damaged: they are brought again
         trip = self._guard.look(release, reports)
@@ -245,6 +245,6 @@ def follow(lead: ReleaseController, stop: threading.Event) -> None:
             trouble.log(logging.ERROR, f"{lead.project}: what answers goes on", error, exc_info=True)
         lead.looked.set()
         waited = 0.0
-        while waited < lead.lookout.pause_s and not lead.board.was_nudged() and not stop.wait(NUDGE_S):
+        while waited < lead.watcher.pause_s and not lead.release_state.was_nudged() and not stop.wait(NUDGE_S):
             waited += NUDGE_S
     lead.end()

@@ -40,7 +40,7 @@ class LoadedVersions:
         self.has_shadow = False
         self.on_swap: list[Callable[[Release], None]] = []
         self._place = settings.workspace.cache / "models" / project
-        self._board = SharedReleaseState(settings.state(project) / "serving")
+        self._release_state = SharedReleaseState(settings.state(project) / "serving")
         self._generation = -1
         self._held: dict[str, LoadedModel] = {}
         self._loaded: frozenset[str] = frozenset()
@@ -64,7 +64,7 @@ class LoadedVersions:
 
     def pick(self, key: str, version: str | None = None) -> LoadedModel | None:
         """The version that answers a request with this key, or the one that was asked for; None if it is not here."""
-        if self._board.switch.generation != self._generation:
+        if self._release_state.switch.generation != self._generation:
             self._turn()
         if self.release is None:
             return None
@@ -96,16 +96,16 @@ class LoadedVersions:
                 looks += 1
                 await asyncio.sleep(LOOK_S)
         finally:
-            self._board.forget(os.getpid())
+            self._release_state.forget(os.getpid())
 
     async def refresh(self) -> None:
         """Load what is to answer next; the swap itself is the switch's."""
-        if self._board.switch.generation != self._generation:
+        if self._release_state.switch.generation != self._generation:
             self._turn()
-        seen = _stamp(self._board.release_path), _stamp(self._board.next_path)
+        seen = _stamp(self._release_state.release_path), _stamp(self._release_state.next_path)
         if seen == self._seen:
             return
-        now, coming = self._board.release(), self._board.next()
+        now, coming = self._release_state.release(), self._release_state.next()
         if now is not None and now.generation == self._generation:
             self._answer_by(now)
         self._failed = {}
@@ -126,8 +126,8 @@ class LoadedVersions:
 
     def _turn(self) -> None:
         """Answer by the release that the switch names, whatever it takes: what was not prepared is loaded here."""
-        release = self._board.release()
-        self._generation = self._board.switch.generation if release is None else release.generation
+        release = self._release_state.release()
+        self._generation = self._release_state.switch.generation if release is None else release.generation
         for version in release.loaded if release else ():
             if version not in self._held:
                 try:
@@ -161,7 +161,7 @@ class LoadedVersions:
         tallies = {version: VersionOutcomes(**counts) for version, counts in self._counts.items()}
         report = WorkerReport(process=self._me, loaded=list(self._held), failed=dict(self._failed), tallies=tallies)
         if report != self._last_report:
-            self._board.report(report)
+            self._release_state.report(report)
             self._last_report = report
 
 

@@ -48,7 +48,7 @@ class ReleaseStatus(BaseModel):
     journal: list[ReleasePlanEntry] = Field(default_factory=list, description="Newest first.")
 
 
-def standing(project: Project, spec: Spec) -> ReleaseStatus:
+def release_status(project: Project, spec: Spec) -> ReleaseStatus:
     """How a project's release stands.
 
     Raises:
@@ -56,8 +56,8 @@ def standing(project: Project, spec: Spec) -> ReleaseStatus:
     """
     champion = registry_reader.aliased(spec.name)
     state = project.state(spec.name)
-    board = SharedReleaseState(state / "serving")
-    release, reports = board.release(), board.reports()
+    release_state = SharedReleaseState(state / "serving")
+    release, reports = release_state.release(), release_state.reports()
     tallies: dict[str, VersionOutcomes] = {}
     for report in reports:
         for version, tally in report.tallies.items():

@@ -52,9 +52,9 @@ def serve(settings: ServerSettings) -> None:
     for thread in threads:
         thread.start()
     settings = replace(settings, logs={**_rules(settings), **settings.logs})
-    begun = time.monotonic()
+    began = time.monotonic()
     for lead in leads:  # a registry that does not answer is not waited for: the last release is known
-        lead.looked.wait(max(0.0, begun + FIRST_LOOK_S - time.monotonic()))
+        lead.looked.wait(max(0.0, began + FIRST_LOOK_S - time.monotonic()))
     settings.hand_on()
     if settings.workers > 1:
         share_between_workers(settings.metrics_folder)
@@ -154,7 +154,7 @@ def main() -> None:
     parser.add_argument("--rate", type=float, help="Requests a second for each token.")
     args = vars(parser.parse_args())
     root, projects, names = args.pop("root").resolve(), tuple(args.pop("projects")), tuple(args.pop("name"))
-    projects = projects or _asking(root)
+    projects = projects or _projects_to_serve(root)
     try:
         serve(ServerSettings(str(root), projects, names=names, **args))
     except LooplineError as error:
@@ -162,10 +162,10 @@ def main() -> None:
         sys.exit(error.exit_code)
 
 
-def _asking(root: Path) -> tuple[str, ...]:
-    from tasks.platform.services import asking
+def _projects_to_serve(root: Path) -> tuple[str, ...]:
+    from tasks.platform.services import projects_to_serve
 
-    return tuple(asking(Workspace(root)))
+    return tuple(projects_to_serve(Workspace(root)))
 
 
 if __name__ == "__main__":

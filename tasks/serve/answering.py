@@ -74,17 +74,17 @@ async def answer(state: WorkerState, question: PredictRequest) -> PredictRespons
     if not key:
         (key,) = new_ids(1)
     served = picked(state, name, question.version, key)
-    passage = current()
-    passage.id, passage.model, passage.version = key, name, served.version
+    context = current()
+    context.id, context.model, context.version = key, name, served.version
     rows = await off_loop(question.is_large, _read, question, served)
     ids = await off_loop(question.is_large, _ids, ids, key, rows.num_rows)
-    prediction = await _answered(state, name, served, rows, passage.until(question.deadline, DEADLINE_S))
+    prediction = await _answered(state, name, served, rows, context.until(question.deadline, DEADLINE_S))
     await off_loop(question.is_large, _check, served, prediction)
-    passage.rows = rows.num_rows
+    context.rows = rows.num_rows
     state.metrics.answered(served, prediction)
     is_recorded = await off_loop(question.is_large, _record, state, name, served, ids, rows, prediction)
     if not is_recorded:
-        passage.unlogged = True
+        context.unlogged = True
         state.metrics.unlogged(name, rows.num_rows)
     return PredictResponse(served, rows, prediction, key, ids)
 
@@ -94,7 +94,7 @@ def _record(
 ) -> bool:
     """Write an answer into the prediction log; False: the spec says to answer without it."""
     try:
-        return state.books[name].enter(served, ids, rows, prediction, whole=state.shelves[name].has_shadow)
+        return state.prediction_loggers[name].enter(served, ids, rows, prediction, whole=state.loaded[name].has_shadow)
     except StoreError as error:
         raise http_errors.busy(
             f"{name}: the prediction log cannot be written: nothing is answered meanwhile"
@@ -110,7 +110,7 @@ def model_name(state: WorkerState, name: str | None) -> str:
     Raises:
         Refusal: It is not served here, or several are and none was named.
     """
-    known = state.shelves
+    known = state.loaded
     if name is None:
         if len(known) == 1:
             return next(iter(known))
@@ -137,14 +137,14 @@ def picked(state: WorkerState, name: str, version: str | None, key: str) -> Load
     Raises:
         Refusal: It is not loaded.
     """
-    shelf = state.shelves[name]
-    served = shelf.pick(key, version)
+    loaded = state.loaded[name]
+    served = loaded.pick(key, version)
     if served is not None:
         return served
-    if not shelf.is_ready:
+    if not loaded.is_ready:
         raise http_errors.busy(f"{name}: no version is loaded yet")
-    loaded = ", ".join(shelf.versions)
-    raise http_errors.unknown(f"{name}: version {str(version)[:60]!r} is not loaded: there is {loaded}")
+    numbers = ", ".join(loaded.versions)
+    raise http_errors.unknown(f"{name}: version {str(version)[:60]!r} is not loaded: there is {numbers}")
 
 
 def _read(question: PredictRequest, served: LoadedModel) -> InputRows:
@@ -165,9 +165,9 @@ async def _answered(state: WorkerState, name: str, served: LoadedModel, rows: In
     except RequestError:
         raise
     except Exception:
-        state.shelves[name].count(served.version, 0.0, failed=True)
+        state.loaded[name].count(served.version, 0.0, failed=True)
         raise
-    state.shelves[name].count(served.version, prediction.row_s)
+    state.loaded[name].count(served.version, prediction.row_s)
     return prediction
 
 

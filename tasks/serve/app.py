@@ -24,7 +24,7 @@ from models.serving.open_api import document
 from tasks.release.settings import ServerSettings
 from tasks.serve import feedback, health, open_inference, scoring, webhook
 from tasks.serve.bodies import answered, json_response
-from tasks.serve.calls import ways
+from tasks.serve.calls import wire_endpoints
 from tasks.serve.metric_files import forget_dead_workers
 from tasks.serve.middleware import ServerMiddleware
 from tasks.serve.open_inference import own_version
@@ -37,12 +37,14 @@ WAITING_LOOKS = 10
 def application() -> ASGIApp:
     """The application of the settings that were handed on."""
     settings = ServerSettings.handed()
-    return behind_door(make(settings), settings)
+    return with_middleware(make(settings), settings)
 
 
-def behind_door(app: Starlette, settings: ServerSettings) -> ASGIApp:
+def with_middleware(app: Starlette, settings: ServerSettings) -> ASGIApp:
     """An application with what stands before it: access, limits, metrics, the log, the fast path."""
-    return ServerMiddleware(app, _state(app), ways({**scoring.CALLS, **open_inference.CALLS}, settings.projects))
+    return ServerMiddleware(
+        app, _state(app), wire_endpoints({**scoring.CALLS, **open_inference.CALLS}, settings.projects)
+    )
 
 
 def make(settings: ServerSettings) -> Starlette:
@@ -68,10 +70,10 @@ async def _following(app: Starlette) -> AsyncIterator[None]:
     state = _state(app)
     forget_dead_workers()
     _end_with_parent()
-    for shelf in state.shelves.values():
-        await shelf.refresh()
+    for loaded in state.loaded.values():
+        await loaded.refresh()
     gc.freeze()  # what is here stays: the collector need not go over it again and again (4 % of a request)
-    following = [asyncio.create_task(shelf.follow()) for shelf in state.shelves.values()]
+    following = [asyncio.create_task(loaded.follow()) for loaded in state.loaded.values()]
     following.append(asyncio.create_task(_look(state)))
     try:
         async with _over_grpc(state):
@@ -92,11 +94,11 @@ async def _look(state: WorkerState) -> None:
     """Keep the metrics of what is no event up to date: another worker may be the one that is asked."""
     looks = 0
     while True:
-        state.metrics.look(state.engine, state.shelves)
+        state.metrics.look(state.engine, state.loaded)
         if looks % WAITING_LOOKS == 0:
-            for name, book in state.books.items():
+            for name, prediction_logger in state.prediction_loggers.items():
                 with contextlib.suppress(OSError):
-                    state.metrics.waiting_bytes(name, await asyncio.to_thread(book.waiting_bytes))
+                    state.metrics.waiting_bytes(name, await asyncio.to_thread(prediction_logger.waiting_bytes))
         looks += 1
         await asyncio.sleep(LOOK_S)
 
@@ -152,8 +154,8 @@ def _failed(_: Request, __: Exception) -> Response:
 async def _openapi(request: Request) -> Response:
     """What this server takes and gives; a model that has no version yet is not in it."""
     state = request.app.state
-    loaded = {name: shelf.pick("") for name, shelf in state.shelves.items() if shelf.is_ready}
-    models = {name: model for name, model in loaded.items() if model is not None}
+    stable = {name: loaded.pick("") for name, loaded in state.loaded.items() if loaded.is_ready}
+    models = {name: model for name, model in stable.items() if model is not None}
     body = orjson.dumps(document(models, own_version(), needs_token=not state.access.is_open))
     response = answered(request.headers, body, {})
     return Response(response.body, response.status, response.headers)

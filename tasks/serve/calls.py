@@ -74,7 +74,7 @@ class WireEndpoint:
     """Method and address, as the log has them."""
 
 
-def ways(endpoints: Mapping[str, Endpoint], names: Iterable[str]) -> dict[bytes, WireEndpoint]:
+def wire_endpoints(endpoints: Mapping[str, Endpoint], names: Iterable[str]) -> dict[bytes, WireEndpoint]:
     """The addresses whose only parameter is the name of a served model, with the names put in."""
     routes = {}
     for path, endpoint in endpoints.items():

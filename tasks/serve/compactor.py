@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Iterator
 
-from models.parent_death import tied
+from models.parent_death import ends_with_parent
 from tasks.platform.services import supervisor
 from tasks.release.settings import ServerSettings
 from tasks.state.ingest_segments import waits
@@ -52,7 +52,9 @@ def _keep(settings: ServerSettings, stop: threading.Event) -> None:
 
 @contextlib.contextmanager
 def _started(root: str) -> Iterator[subprocess.Popen[bytes]]:
-    process = subprocess.Popen(tied(["-m", "tasks.operations.compact", root, "--beside"]), stdin=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        ends_with_parent(["-m", "tasks.operations.compact", root, "--sidecar"]), stdin=subprocess.DEVNULL
+    )
     try:
         yield process
     finally:

@@ -85,7 +85,7 @@ class Connection(FastPath):
             super().data_received(self._data)
         if self._in_head and self._got > HEAD_BYTES:
             self._refuse(431, f"the head of the request is larger than {HEAD_BYTES:,} bytes")
-        elif self._waits_since is not None and self._got > DISCARDED_BYTES and self.cycle and not self._is_under_way():
+        elif self._waits_since is not None and self._got > DISCARDED_BYTES and self.cycle and not self._is_answering():
             self.transport.close()
 
     def on_message_begin(self) -> None:
@@ -122,13 +122,13 @@ class Connection(FastPath):
     def shutdown(self) -> None:
         """The server ends: answer what is under way, or comes within a moment, as the last."""
         self.is_ending = True
-        if self._is_under_way():
+        if self._is_answering():
             super().shutdown()
         else:
             self.loop.call_later(LINGER_S, self._rest)
 
     def _rest(self) -> None:
-        if not self._is_under_way():
+        if not self._is_answering():
             self.transport.close()
 
     def _make_room(self) -> bool:
@@ -146,7 +146,7 @@ class Connection(FastPath):
         for one in closed:
             one.transport.close()
             self.connections.discard(one)  # else it counts until the loop turns
-        self._door.closed_to_make_room(len(closed))
+        self._middleware.closed_to_make_room(len(closed))
         return True
 
     @property
@@ -154,7 +154,7 @@ class Connection(FastPath):
         return self.client[0] if self.client else ""
 
     def _waits_for_caller(self) -> bool:
-        return not self.transport.is_closing() and (self._waits_since is not None or not self._is_under_way())
+        return not self.transport.is_closing() and (self._waits_since is not None or not self._is_answering())
 
     def _place_in_line(self) -> tuple[bool, float]:
         """Who is closed first: a body that arrives is closed last; a head that comes in drops is as old as it is."""
@@ -188,7 +188,7 @@ class Connection(FastPath):
 
     def _has_been_idle(self, now: float) -> bool:
         """Since an answer by the fast path; after others a timer of uvicorn's runs."""
-        if self._is_under_way() or self.timeout_keep_alive_task is not None:
+        if self._is_answering() or self.timeout_keep_alive_task is not None:
             return False
         return self.answered_at is not None and now - self.answered_at > self.timeout_keep_alive
 
@@ -221,7 +221,7 @@ class Connection(FastPath):
         """Say why, unless an answer is under way, and close."""
         if self.transport.is_closing():
             return
-        self._door.refused(status, response)
+        self._middleware.refused(status, response)
         if self._may_write():
             body = orjson.dumps({"error": response})
             head = (

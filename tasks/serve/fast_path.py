@@ -32,8 +32,8 @@ class FastPath(HttpToolsProtocol):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         assert isinstance(self.app, ServerMiddleware)
-        self._door = self.app
-        self._way: WireEndpoint | None = None
+        self._middleware = self.app
+        self._endpoint: WireEndpoint | None = None
         self._named: dict[str, str] = {}
         self._body = b""
         self._is_first = False
@@ -44,36 +44,36 @@ class FastPath(HttpToolsProtocol):
         """Read on; a request of which there is more to come takes the long way."""
         self._is_first = True
         super().data_received(data)
-        if self._way is not None:
-            self._way = None
-            self._take_long_way()
+        if self._endpoint is not None:
+            self._endpoint = None
+            self._hand_to_app()
             if self._body:
                 super().on_body(self._body)
 
     def on_headers_complete(self) -> None:
         """A head is here."""
-        way = self._door.ways.get(self.url)
-        if way is not None and self._may_be_short():
+        endpoint = self._middleware.endpoints.get(self.url)
+        if endpoint is not None and self._may_be_short():
             self._named, self._body = named(self.headers), b""
             if is_small(self._named) and "host" in self._named:
-                self._way = way
+                self._endpoint = endpoint
                 return
-        self._take_long_way()
+        self._hand_to_app()
 
     def on_body(self, body: bytes) -> None:
         """Some of a body is here."""
-        if self._way is None:
+        if self._endpoint is None:
             super().on_body(body)
         else:
             self._body += body
 
     def on_message_complete(self) -> None:
         """All of a request is here: what needs no waiting is answered at once."""
-        way, self._way = self._way, None
-        if way is None:
+        endpoint, self._endpoint = self._endpoint, None
+        if endpoint is None:
             super().on_message_complete()
             return
-        going = self._door.answer(way, self._named, self._body, self.client)
+        going = self._middleware.answer(endpoint, self._named, self._body, self.client)
         try:
             going.send(None)
         except StopIteration as done:
@@ -87,7 +87,7 @@ class FastPath(HttpToolsProtocol):
         return (
             is_first
             and parser.get_method() == b"POST"
-            and not self._is_under_way()
+            and not self._is_answering()
             and not self.expect_100_continue
             and not self.flow.write_paused
             and not parser.should_upgrade()
@@ -95,10 +95,10 @@ class FastPath(HttpToolsProtocol):
             and not self.transport.is_closing()
         )
 
-    def _is_under_way(self) -> bool:
+    def _is_answering(self) -> bool:
         return self.cycle is not None and not self.cycle.response_complete
 
-    def _take_long_way(self) -> None:
+    def _hand_to_app(self) -> None:
         super().on_headers_complete()
         self.cycle.keep_alive = self.cycle.keep_alive and not self.is_ending
 
@@ -118,7 +118,7 @@ class FastPath(HttpToolsProtocol):
     def _hand_over(self, going: Going) -> None:
         """What waits for the engine goes on in uvicorn's cycle: it may be pipelined, drained, left."""
         app, self.app = self.app, _rest_of(going)
-        self._take_long_way()
+        self._hand_to_app()
         self.app = app
         super().on_message_complete()
 

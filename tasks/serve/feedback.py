@@ -28,7 +28,7 @@ async def feedback(request: Request) -> Response:
     """
     state = request.app.state
     name = model_name(state, request.path_params.get("name"))
-    release = state.shelves[name].release
+    release = state.loaded[name].release
     served = picked(state, name, release.stable if release else None, "")
     body = content_of(request.headers, await request.body(), state.settings.most_bytes)
     try:
@@ -38,7 +38,7 @@ async def feedback(request: Request) -> Response:
         raise http_errors.unreadable(str(error)) from error
     if labels.pairs:
         try:
-            state.books[name].note(labels.pairs, by)
+            state.prediction_loggers[name].note(labels.pairs, by)
         except StoreError as error:
             raise http_errors.busy(
                 f"{name}: labels cannot be written: none was taken, send them again later"

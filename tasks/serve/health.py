@@ -26,7 +26,7 @@ def why_not_ready(state: WorkerState) -> str | None:
     """Why no request should be sent here now; None while every model can answer."""
     if state.is_ending:
         return "the server is ending"
-    empty = [name for name, shelf in state.shelves.items() if not shelf.is_ready]
+    empty = [name for name, loaded in state.loaded.items() if not loaded.is_ready]
     return f"no version is loaded yet of {', '.join(empty)}" if empty else why_dead(state)
 
 
@@ -43,7 +43,7 @@ async def ready(request: Request) -> Response:
 async def metrics_text(request: Request) -> Response:
     """All metrics, of all workers."""
     state = request.app.state
-    state.metrics.look(state.engine, state.shelves)
+    state.metrics.look(state.engine, state.loaded)
     return Response(await run_in_threadpool(state.metrics.text), media_type=metrics.CONTENT_TYPE)
 
 

@@ -51,12 +51,12 @@ class RequestLog:
         self._ordinary = _RateCounter(ORDINARY_PER_S)
         self._refused = _RateCounter(REFUSED_PER_S)
 
-    def passed(self, passage: RequestContext, seconds: float, what: str) -> None:
+    def passed(self, context: RequestContext, seconds: float, what: str) -> None:
         """Write a request down, or pass it over. `what`: method and address, or gRPC's method."""
-        status = passage.status
+        status = context.status
         if status >= 500 or seconds >= SLOW_S:
             skipped = 0
-        elif status < 400 and not passage.model:
+        elif status < 400 and not context.model:
             return
         else:
             measure = self._ordinary if status < 400 else self._refused
@@ -65,12 +65,12 @@ class RequestLog:
             skipped = measure.taken()
         fields = {
             "request": what[:200],
-            "id": passage.shown_id,
-            "model": passage.model,
-            "version": passage.version,
+            "id": context.shown_id,
+            "model": context.model,
+            "version": context.version,
             "status": status,
             "ms": round(seconds * 1e3, 3),
-            "rows": passage.rows,
+            "rows": context.rows,
         }
         level = logging.ERROR if status == 500 else logging.WARNING if status >= 400 else logging.INFO
         _log.log(level, "request", extra={"fields": fields | ({"passed_over": skipped} if skipped else {})})

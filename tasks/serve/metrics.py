@@ -93,20 +93,20 @@ class Metrics:
         """Note how much of a model's log waits for the compactor."""
         self._child(self._waiting_bytes, model).set(count)
 
-    def passed(self, passage: RequestContext, seconds: float) -> None:
+    def passed(self, context: RequestContext, seconds: float) -> None:
         """Count a request that is over."""
-        self._passed.setdefault((passage.model, passage.version, passage.status), []).append(seconds)
+        self._passed.setdefault((context.model, context.version, context.status), []).append(seconds)
         self._num_pending += 1
         if self._num_pending >= MOST_KEPT:
             self._count()
 
-    def look(self, engine: DynamicBatcher, shelves: Mapping[str, LoadedVersions]) -> None:
+    def look(self, engine: DynamicBatcher, projects: Mapping[str, LoadedVersions]) -> None:
         """Note what is now: the queue, and which versions are loaded."""
         self._count()
         self._waiting.set(engine.waiting)
-        for name, shelf in shelves.items():
-            self._child(self._is_ready, name).set(shelf.is_ready)
-            release = shelf.release
+        for name, loaded in projects.items():
+            self._child(self._is_ready, name).set(loaded.is_ready)
+            release = loaded.release
             if release is None:
                 continue
             before = self._generations.get(name)

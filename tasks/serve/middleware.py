@@ -46,11 +46,11 @@ class ServerMiddleware:
     Args:
         app: What lies behind.
         state: Whose access, limits, metrics and log count.
-        ways: Addresses that are answered without the application: see `answer`.
+        endpoints: Addresses that are answered without the application: see `answer`.
     """
 
-    def __init__(self, app: ASGIApp, state: WorkerState, ways: Mapping[bytes, WireEndpoint]) -> None:
-        self._app, self._state, self.ways = app, state, ways
+    def __init__(self, app: ASGIApp, state: WorkerState, endpoints: Mapping[bytes, WireEndpoint]) -> None:
+        self._app, self._state, self.endpoints = app, state, endpoints
         self._bodies = BodyLimits(state.settings.most_bytes)
         self._full = Repeated(_log)
 
@@ -59,49 +59,51 @@ class ServerMiddleware:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        passage = begin()
+        context = begin()
 
         async def sending(message: Message) -> None:
             if message["type"] == "http.response.start":
-                passage.status = message["status"]
-                message["headers"] = [*message["headers"], *_raw(_noted(passage))]
+                context.status = message["status"]
+                message["headers"] = [*message["headers"], *_raw(_noted(context))]
             await send(message)
 
         try:
-            await self._pass(passage, scope, receive, sending)
+            await self._pass(context, scope, receive, sending)
         except RequestError as refusal:
             await send_response(sending, _refused(refusal))
         except ClientDisconnect:
-            passage.status = CLIENT_LEFT
+            context.status = CLIENT_LEFT
         except Exception:
-            response = _failed(passage, scope["path"])
-            if passage.status:
+            response = _failed(context, scope["path"])
+            if context.status:
                 raise
             await send_response(sending, response)
         finally:
-            close(self._state, passage, f"{scope['method']} {scope['path']}")
+            close(self._state, context, f"{scope['method']} {scope['path']}")
 
-    async def answer(self, way: WireEndpoint, headers: Mapping[str, str], body: bytes, client: Client) -> HttpResponse:
-        """Answer one of `ways` without an application: what is refused and what fails is an answer too.
+    async def answer(
+        self, endpoint: WireEndpoint, headers: Mapping[str, str], body: bytes, client: Client
+    ) -> HttpResponse:
+        """Answer one of `endpoints` without an application: what is refused and what fails is an answer too.
 
         Args:
-            way: Where it is asked.
+            endpoint: The endpoint that is asked.
             headers: By name in lower case.
             body: All of it, and no more than `SMALL_BYTES`.
             client: Address and port of the caller.
         """
-        passage, response = begin(), None
+        context, response = begin(), None
         try:
-            self._let_in(passage, headers, client)
-            response = await way.endpoint(HttpRequest(self._state, headers, body, way.params))
+            self._let_in(context, headers, client)
+            response = await endpoint.endpoint(HttpRequest(self._state, headers, body, endpoint.params))
         except RequestError as refusal:
             response = _refused(refusal)
         except Exception:  # noqa: BLE001 - it is logged, and told as any fault of ours
-            response = _failed(passage, way.address)
+            response = _failed(context, endpoint.address)
         finally:
-            passage.status = CLIENT_LEFT if response is None else response.status
-            close(self._state, passage, way.address)
-        response.headers.update(_noted(passage))
+            context.status = CLIENT_LEFT if response is None else response.status
+            close(self._state, context, endpoint.address)
+        response.headers.update(_noted(context))
         return response
 
     def refused(self, status: int, why: str) -> None:
@@ -113,11 +115,11 @@ class ServerMiddleware:
         self._state.metrics.closed_connections(count)
         self._full.log(logging.WARNING, "too many connections", "those that waited longest for their caller are closed")
 
-    async def _pass(self, passage: RequestContext, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _pass(self, context: RequestContext, scope: Scope, receive: Receive, send: Send) -> None:
         headers = named(scope["headers"])
         if "host" not in headers and scope["http_version"] != "1.0":
             raise http_errors.unreadable("a request in HTTP/1.1 names its Host")
-        self._let_in(passage, headers, scope["client"], scope["method"], is_open=scope["path"] in OPEN)
+        self._let_in(context, headers, scope["client"], scope["method"], is_open=scope["path"] in OPEN)
         if is_small(headers):
             await self._app(scope, receive, send)
         else:
@@ -125,7 +127,7 @@ class ServerMiddleware:
 
     def _let_in(
         self,
-        passage: RequestContext,
+        context: RequestContext,
         headers: Mapping[str, str],
         client: Client,
         method: str = "POST",
@@ -137,9 +139,9 @@ class ServerMiddleware:
         What bears no Host comes from no page of another site: a browser always sends one.
         """
         if REQUEST_ID in headers:
-            passage.id = headers[REQUEST_ID]
+            context.id = headers[REQUEST_ID]
         if TIMEOUT in headers:
-            passage.deadline = _deadline(headers[TIMEOUT])
+            context.deadline = _deadline(headers[TIMEOUT])
         access = self._state.access
         if "host" in headers:
             access.check_host(headers["host"])
@@ -164,11 +166,11 @@ def is_small(headers: Mapping[str, str]) -> bool:
     return length is not None and len(length) < 6 and int(length) <= SMALL_BYTES
 
 
-def close(state: WorkerState, passage: RequestContext, what: str) -> None:
+def close(state: WorkerState, context: RequestContext, what: str) -> None:
     """Count a request that is over, and perhaps write it down. `what`: method and address."""
-    seconds = time.perf_counter() - passage.began
-    state.metrics.passed(passage, seconds)
-    state.log.passed(passage, seconds, what)
+    seconds = time.perf_counter() - context.began
+    state.metrics.passed(context, seconds)
+    state.log.passed(context, seconds, what)
 
 
 class BodyLimits:
@@ -221,18 +223,18 @@ def _deadline(value: str) -> float:
     return time.monotonic() + int(value) / 1e3
 
 
-def _noted(passage: RequestContext) -> dict[str, str]:
+def _noted(context: RequestContext) -> dict[str, str]:
     """What an answer's headers say of the request."""
-    extra = {REQUEST_ID: passage.shown_id} if passage.id and passage.shown_id else {}
-    return {**extra, UNLOGGED: "no"} if passage.unlogged else extra
+    extra = {REQUEST_ID: context.shown_id} if context.id and context.shown_id else {}
+    return {**extra, UNLOGGED: "no"} if context.unlogged else extra
 
 
 def _refused(refusal: RequestError) -> HttpResponse:
     return _json_error(refusal.status, str(refusal), refusal.headers)
 
 
-def _failed(passage: RequestContext, path: str) -> HttpResponse:
-    _log.exception("a request failed", extra={"fields": {"id": passage.shown_id, "path": path[:200]}})
+def _failed(context: RequestContext, path: str) -> HttpResponse:
+    _log.exception("a request failed", extra={"fields": {"id": context.shown_id, "path": path[:200]}})
     return _json_error(500, "something went wrong here; the server's log says what", {})
 
 

@@ -48,8 +48,8 @@ async def model_ready(request: Request) -> Response:
     """One model, or one version of it, can answer."""
     name = model_name(request.app.state, request.path_params["name"])
     version = request.path_params.get("version")
-    shelf = request.app.state.shelves[name]
-    if not shelf.is_ready:
+    loaded = request.app.state.loaded[name]
+    if not loaded.is_ready:
         return json_response({"name": name, "ready": False}, 503)
     picked(request.app.state, name, version, "")
     return json_response({"name": name, "ready": True})
@@ -111,7 +111,7 @@ def model_metadata(state: WorkerState, name: str, version: str | None) -> dict[s
     """
     name = model_name(state, name)
     served = picked(state, name, version, "")
-    return described(name, state.shelves[name].versions, served.inputs, served.outputs)
+    return described(name, state.loaded[name].versions, served.inputs, served.outputs)
 
 
 @functools.cache

@@ -38,14 +38,14 @@ class RequestContext:
         return self.id if len(self.id) <= _MOST_ID and self.id.isascii() and self.id.isprintable() else ""
 
 
-_current: ContextVar[RequestContext | None] = ContextVar("passage", default=None)
+_current: ContextVar[RequestContext | None] = ContextVar("context", default=None)
 
 
 def begin() -> RequestContext:
     """Begin to note a request; it belongs to the task that called this."""
-    passage = RequestContext()
-    _current.set(passage)
-    return passage
+    context = RequestContext()
+    _current.set(context)
+    return context
 
 
 def current() -> RequestContext:

@@ -28,9 +28,9 @@ CSV = "text/csv"
 
 async def versions(request: Request) -> Response:
     """Which version answers, by project."""
-    shelves = request.app.state.shelves
+    loaded = request.app.state.loaded
     return json_response(
-        {name: shelf.release.model_dump() if shelf.release else None for name, shelf in shelves.items()}
+        {name: loaded.release.model_dump() if loaded.release else None for name, loaded in loaded.items()}
     )
 
 

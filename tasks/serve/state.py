@@ -19,14 +19,14 @@ class WorkerState:
 
     Args:
         settings: What the server was started with.
-        shelves: The loaded versions by project.
-        books: Where answers are written down, by project.
+        loaded: The loaded versions by project.
+        prediction_loggers: Where answers are written down, by project.
         access: Who may ask.
     """
 
     settings: ServerSettings
-    shelves: dict[str, LoadedVersions]
-    books: dict[str, PredictionLogger]
+    loaded: dict[str, LoadedVersions]
+    prediction_loggers: dict[str, PredictionLogger]
     access: AccessControl
     engine: DynamicBatcher = field(default_factory=DynamicBatcher)
     metrics: Metrics = field(default_factory=Metrics)
@@ -40,6 +40,6 @@ class WorkerState:
         Raises:
             UsageError, StoreError: See `Access.of`.
         """
-        shelves = {name: LoadedVersions(settings, name) for name in settings.projects}
-        books = {name: PredictionLogger(settings, name) for name in settings.projects}
-        return cls(settings, shelves, books, AccessControl.of(settings))
+        loaded = {name: LoadedVersions(settings, name) for name in settings.projects}
+        prediction_loggers = {name: PredictionLogger(settings, name) for name in settings.projects}
+        return cls(settings, loaded, prediction_loggers, AccessControl.of(settings))

@@ -33,7 +33,7 @@ def export(loop: Loop) -> tuple[StepRecord, bool]:
         places = json.loads((trained.folder / "job.json").read_text())
         model = json.loads(trained.file("model.json").read_text())
         metadata = {"loopline.project": loop.spec.name, "loopline.dataset": prepared.digest}
-        made = loop.gang.call(
+        made = loop.rank_pool.call(
             "models.export.export:export",
             job={**places, "model": model},
             out=str(folder),

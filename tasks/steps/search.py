@@ -51,11 +51,11 @@ def search(loop: Loop) -> tuple[StepRecord, bool]:
         memory.release()  # whatever the steps of the data held: ranks train beside this process from here on
         _check_goal(loop, inputs["prepare"])
         if loop.spec.search.trials:
-            begun = begin(loop, inputs)
-            space = loop.spec.search.space or usual_space(loop.spec, fixed=begun.origin is not None)
+            start = begin(loop, inputs)
+            space = loop.spec.search.space or usual_space(loop.spec, fixed=start.origin is not None)
             if space:
                 with optuna_study.reaching_studies():
-                    return _Search(loop, inputs, folder, begun, space).run()
+                    return _Search(loop, inputs, folder, start, space).run()
             loop.report.note("search: the spec itself sets all that is usually searched: name others in search.space")
         settings = loop.spec.search.settings or {}
         write_json(folder / BEST_FILE, settings)
@@ -104,13 +104,13 @@ class _Search:
     """One search: the study, who may ask it, and how many trials are owed."""
 
     def __init__(
-        self, loop: Loop, inputs: Inputs, folder: Path, begun: TrainingStart, space: Mapping[str, Dimension]
+        self, loop: Loop, inputs: Inputs, folder: Path, start: TrainingStart, space: Mapping[str, Dimension]
     ) -> None:
         self._loop = loop
         self._inputs = inputs
         self._folder = folder
         self._spec = loop.spec.search
-        self._begun, self._space = begun, space
+        self._start, self._space = start, space
         self._lock = threading.Lock()
         self._slots = list(range(self._spec.workers))
         self._taken: set[Path] = set()
@@ -204,7 +204,7 @@ class _Search:
 
         What each fold cost is added to `spent`.
         """
-        model, train = with_params(self._begun.arguments(self._loop.spec.model), self._loop.spec.train, trial.params)
+        model, train = with_params(self._start.arguments(self._loop.spec.model), self._loop.spec.train, trial.params)
         # A trial stays on this machine; other nodes come for the training of the best.
         train = train.model_copy(update={"epochs": self._spec.epochs or max(1, train.epochs // 2), "nodes": "1"})
         folds = self._spec.folds
@@ -233,7 +233,7 @@ class _Search:
             fold=fold,
             workers=min(self._spec.workers, self._spec.trials),
             slot=trial.slot,
-            start=self._begun.origin,
+            start=self._start.origin,
         )
 
         def on_epoch(epoch: EpochReport) -> bool:
@@ -243,7 +243,7 @@ class _Search:
             trial.report(epoch.values[f"val_{metric_name(task.metric)}"], epoch.epoch)
             return not trial.trial.should_prune()
 
-        return self._loop.gang.run(task, on_epoch)
+        return self._loop.rank_pool.run(task, on_epoch)
 
     def _log_end(self, run: str, number: int, value: float | None, state: str, reason: str) -> None:
         if value is not None:

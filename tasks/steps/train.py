@@ -31,9 +31,9 @@ def fit(loop: Loop) -> tuple[StepRecord, bool]:
 
     def act(inputs: Inputs, folder: Path) -> StepResult:
         params = json.loads(inputs["search"].file("best.json").read_text())
-        begun = begin(loop, inputs)
-        model, train = with_params(begun.arguments(loop.spec.model), loop.spec.train, params)
-        task = job(loop, inputs["prepare"], folder, model, train, checkpoints=True, start=begun.origin)
+        start = begin(loop, inputs)
+        model, train = with_params(start.arguments(loop.spec.model), loop.spec.train, params)
+        task = job(loop, inputs["prepare"], folder, model, train, checkpoints=True, start=start.origin)
         (folder / JOB_FILE).write_text(task.model_dump_json())
         write_json(folder / MODEL_FILE, model.model_dump(mode="json"))
         waited_for = _waited_for(metric_name(task.metric))
@@ -47,7 +47,7 @@ def fit(loop: Loop) -> tuple[StepRecord, bool]:
 
         for name in unused(net_name(model.net, loop.spec.data.kind), loop.spec.train.model_fields_set):
             loop.report.note(f"train.{name} plays no part for {model.net}")
-        result = loop.gang.run(task, on_epoch, loop.report.note)
+        result = loop.rank_pool.run(task, on_epoch, loop.report.note)
         summary = {**result.model_dump(mode="json"), "params": params}
         size = {"best_epoch": result.best_epoch, "num_parameters": result.num_parameters}
         loop.outbox.metrics(LOOP_RUN, {**size, **_stage_metrics(result)})

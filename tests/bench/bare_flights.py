@@ -245,14 +245,14 @@ def auc_of(target: np.ndarray, score: np.ndarray) -> Any:
     order = np.argsort(score, kind="stable")
     hits, misses = order[target[order] == 1], order[target[order] == 0]
     under = np.searchsorted(score[misses], score[hits], side="left")
-    tied = np.searchsorted(score[misses], score[hits], side="right")
+    ends_with_parent = np.searchsorted(score[misses], score[hits], side="right")
 
     def value(weight: np.ndarray | None) -> float:
         weight = np.ones(len(target)) if weight is None else weight
         below = np.concatenate([[0.0], np.cumsum(weight[misses])])
         won = weight[hits]
         pairs = won.sum() * below[-1]
-        return float(won @ (below[under] + below[tied]) / 2 / pairs) if pairs else math.nan
+        return float(won @ (below[under] + below[ends_with_parent]) / 2 / pairs) if pairs else math.nan
 
     return value
 

@@ -59,20 +59,20 @@ def checkpoint_share() -> float:
 
 def resume_s(ranks: int) -> float:
     """Seconds from the kill of a rank to the end of the next epoch, which has four small steps; rank included."""
-    with tempfile.TemporaryDirectory() as place, RankPool() as gang:
+    with tempfile.TemporaryDirectory() as place, RankPool() as pool:
         job = _with(table_task(Path(place) / "table", 4096).job, ranks=ranks, epochs=6)
         job = job.model_copy(update={"checkpoints": True, "checkpoint_share": 1.0})
         times: list[float] = []
 
         def on_epoch(epoch: EpochReport) -> bool:
             if epoch.epoch == 3:
-                _kill_a_rank(gang)
+                _kill_a_rank(pool)
                 times.append(time.perf_counter())
             elif times and len(times) == 1:
                 times.append(time.perf_counter())
             return True
 
-        gang.run(job, on_epoch)
+        pool.run(job, on_epoch)
         return times[1] - times[0]
 
 
@@ -80,8 +80,8 @@ def ranks_speedup() -> tuple[float, float]:
     """Samples a second of the transformer on one rank and on two, one thread each."""
     found = []
     for ranks in (1, 2):
-        with tempfile.TemporaryDirectory() as place, RankPool(threads=1) as gang:
-            result = gang.run(_with(sequence_task(Path(place) / "sequence", 1024, epochs=2).job, ranks=ranks))
+        with tempfile.TemporaryDirectory() as place, RankPool(threads=1) as pool:
+            result = pool.run(_with(sequence_task(Path(place) / "sequence", 1024, epochs=2).job, ranks=ranks))
             found.append(_best(result))
     return found[0], found[1]
 
@@ -92,9 +92,9 @@ def on_a_gpu() -> dict[str, Speed]:
         return {}
     found = {}
     for name, precision, compiled in _WAYS:
-        with tempfile.TemporaryDirectory() as place, RankPool() as gang:
+        with tempfile.TemporaryDirectory() as place, RankPool() as pool:
             job = sequence_task(Path(place) / "sequence", 65_536, epochs=3, precision=precision, **LARGE).job
-            result = gang.run(_with(job, batch=512, compile=compiled))
+            result = pool.run(_with(job, batch=512, compile=compiled))
             last = result.epochs[-1]
             found[name] = Speed(last["samples_per_s"], last.get("mfu"))
     return found
@@ -108,8 +108,8 @@ def _best(result: TrainingResult) -> float:
     return max(epoch["samples_per_s"] for epoch in result.epochs)
 
 
-def _kill_a_rank(gang: RankPool) -> None:
-    nursery = gang._nursery
-    assert nursery is not None
-    leaves = [one for one in psutil.Process(nursery.pid).children(recursive=True) if not one.children()]
+def _kill_a_rank(pool: RankPool) -> None:
+    fork_server = pool._fork_server
+    assert fork_server is not None
+    leaves = [one for one in psutil.Process(fork_server.pid).children(recursive=True) if not one.children()]
     os.kill(leaves[-1].pid, signal.SIGKILL)

@@ -9,7 +9,7 @@ ELSEWHERE: dict[str, str] = {
     "models/project_spec/reserved_columns.py": "tests/unit/models/data/test_prepare.py: names, which it writes",
     "models/feedback/columns.py": "tests/unit/models/feedback/test_feedback.py: names, which it reads and writes",
     "models/project_spec/block.py": "tests/unit/models/project_spec/test_blocks.py: the base of every block there",
-    "models/training/job.py": "tests/integration/test_gang.py: plain data that the gang carries to its ranks",
+    "models/training/job.py": "tests/integration/test_rank_pool.py: plain data that the rank pool carries to its ranks",
     "tasks/dashboard/__main__.py": "tests/integration/test_page.py: a real server",
     "tasks/dashboard/acting.py": "tests/integration/test_page.py: a process of its own",
     "tasks/dashboard/api.py": "tests/integration/test_page.py: a real server",
@@ -49,7 +49,7 @@ ELSEWHERE: dict[str, str] = {
     "tasks/mlflow/onnx_model.py": "tests/integration/test_loop.py: needs an exported model",
     "tasks/prefect/crashed_runs.py": "tests/integration/test_reaping.py: needs a server and its runs",
     "tasks/prefect/secured_server.py": "tests/integration/test_prefect_server.py: a real server",
-    "tasks/ranks/rank_pool.py": "tests/integration/test_gang.py: needs processes",
+    "tasks/ranks/rank_pool.py": "tests/integration/test_rank_pool.py: needs processes",
     "tasks/ranks/rendezvous.py": "tests/integration/test_nodes.py: needs processes",
 }
 

@@ -29,10 +29,10 @@ def exported() -> dict[str, set[str]]:
 
 
 def expressions(root: Path) -> Iterator[str]:
-    board = json.loads((root / FOLDER / "serving-dashboard.json").read_text())
-    for panel in board["panels"]:
+    release_state = json.loads((root / FOLDER / "serving-dashboard.json").read_text())
+    for panel in release_state["panels"]:
         yield from (target["expr"] for target in panel["targets"])
-    yield from (one["definition"] for one in board["templating"]["list"] if "definition" in one)
+    yield from (one["definition"] for one in release_state["templating"]["list"] if "definition" in one)
     rules = YAML(typ="safe").load((root / FOLDER / "serving-alerts.yaml").read_text())
     yield from (rule["expr"] for group in rules["groups"] for rule in group["rules"])
 
@@ -63,9 +63,9 @@ def test_each_alert_says_what_is_wrong_and_how_bad(root: Path) -> None:
 
 
 def test_the_panels_of_the_dashboard_do_not_overlap(root: Path) -> None:
-    board = json.loads((root / FOLDER / "serving-dashboard.json").read_text())
+    release_state = json.loads((root / FOLDER / "serving-dashboard.json").read_text())
     places = set()
-    for panel in board["panels"]:
+    for panel in release_state["panels"]:
         at = panel["gridPos"]
         cells = {(x, y) for x in range(at["x"], at["x"] + at["w"]) for y in range(at["y"], at["y"] + at["h"])}
         assert not places & cells, panel["title"]

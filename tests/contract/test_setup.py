@@ -10,7 +10,7 @@ from types import ModuleType
 
 import pytest
 
-from models.parent_death import tied
+from models.parent_death import ends_with_parent
 
 SCRIPT = Path(__file__).parents[2] / "infra" / "setup_env.py"
 
@@ -63,7 +63,10 @@ def test_the_clone_comes_before_packages_of_the_same_names(setup_env: ModuleType
         (tmp_path / name / "__init__.py").touch()
     environ = {**os.environ, "PYTHONPATH": "."}
     program = Path(sys.executable).with_name("loopline")
-    for command in ([program, "schema"], tied(["-c", "import flows.cli, models.errors, tasks.host.stores"])):
+    for command in (
+        [program, "schema"],
+        ends_with_parent(["-c", "import flows.cli, models.errors, tasks.host.stores"]),
+    ):
         done = subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
 

@@ -82,7 +82,7 @@ def test_killed_in_the_middle_it_goes_on_with_what_was_made(home: Loopline, kill
 
 
 def test_decay_finds_the_jump_and_never_suffers(told: dict[str, Any]):
-    standing = {each["policy"]: each for each in told["standings"]}
+    standing = {each["policy"]: each for each in told["policy_regrets"]}
     assert list(standing) == ["never", "decay", "spec", "every"]
     assert standing["never"]["regret"]["value"] > 0.2
     assert standing["decay"]["mean"]["value"] > standing["never"]["mean"]["value"] + 0.2
@@ -97,7 +97,7 @@ def test_decay_finds_the_jump_and_never_suffers(told: dict[str, Any]):
 def test_a_second_replay_trains_nothing_and_says_the_same(home: Loopline, told: dict[str, Any]):
     again = home("backtest", "days", *POLICIES, "--json").ok().json
     assert again["trained"] == 0
-    assert (again["courses"], again["standings"]) == (told["courses"], told["standings"])
+    assert (again["courses"], again["policy_regrets"]) == (told["courses"], told["policy_regrets"])
 
 
 def test_the_terminal_says_what_to_take_and_where_the_page_is(home: Loopline, told: dict[str, Any]):

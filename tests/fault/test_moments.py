@@ -90,12 +90,12 @@ def test_a_nursery_that_is_killed_as_a_trial_begins_costs_no_trial(make_home, wh
     home = make_home("nursery")
     outbox = home.state("nursery") / "outbox"
     run = home.start("run", "nursery")
-    run.wait_until(run.nursery)
-    nursery = run.nursery()
-    nursery.suspend()  # so that the first trial waits for it
+    run.wait_until(run.fork_server)
+    fork_server = run.fork_server()
+    fork_server.suspend()  # so that the first trial waits for it
     run.wait_until(lambda: any('"run": "trial-0"' in path.read_text() for path in outbox.glob("*.jsonl")))
     time.sleep(0.5)
-    nursery.kill()
+    fork_server.kill()
     assert run.ended().ok()
     assert_put_right(home, "nursery", api)
     assert_as_if_whole(home, "nursery", whole)

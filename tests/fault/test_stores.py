@@ -50,8 +50,8 @@ def test_the_prefect_server_may_die_under_a_run(make_home):
     try:
         run = home.start("run", "server", *QUICK)
         run.wait_for("validate-raw")
-        keeper = json.loads((home.home / ".loopline" / "prefect" / "server.json").read_text())
-        os.kill(keeper["keeper"]["pid"], signal.SIGKILL)
+        owner = json.loads((home.home / ".loopline" / "prefect" / "server.json").read_text())
+        os.kill(owner["owner"]["pid"], signal.SIGKILL)
         run.ended().ok()
         assert home.versions("server") == [1]
         assert_gone(home.home)

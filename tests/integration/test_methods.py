@@ -25,7 +25,7 @@ def kill_one_at(gang, stages):
 
     def hear(epoch):
         if epoch.stage in stages and epoch.epoch == 1:
-            alive = psutil.Process(gang._nursery.pid).children(recursive=True)
+            alive = psutil.Process(gang._fork_server.pid).children(recursive=True)
             leaves = [p for p in alive if p.status() != psutil.STATUS_ZOMBIE and not p.children()]
             kills.append(leaves[-1].pid)
             leaves[-1].send_signal(signal.SIGKILL)

@@ -1,6 +1,6 @@
 """kill -9 of a program leaves none of its children, also of those that had just begun.
 
-What the ranks of a training do is in `test_gang.py`.
+What the ranks of a training do is in `test_rank_pool.py`.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ PARENTS = {
 from tasks.release.background import Background
 block = contextlib.nullcontext(Background(workspace, "tiny")._start("tasks.release.shadow", "1"))
 """,
-    "the keeper and Prefect's server": """
+    "the owner and Prefect's server": """
 from tasks.host import ports
 from tasks.prefect import prefect_server
 block = contextlib.nullcontext(prefect_server._launch(workspace, ports.any_free([]), {}))

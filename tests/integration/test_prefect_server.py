@@ -73,8 +73,8 @@ def test_it_starts_is_reused_put_right_after_a_kill_and_ends_when_idle(
         with other.lease():
             other.start()
             assert other.wait() == url
-            assert other.state() == state, "one keeper, one server"
-        os.kill(state["keeper"]["pid"], signal.SIGKILL)
+            assert other.state() == state, "one owner, one server"
+        os.kill(state["owner"]["pid"], signal.SIGKILL)
         eventually(gone(state["server"]))
         assert server.url() is None
         leased = time.monotonic()
@@ -82,11 +82,11 @@ def test_it_starts_is_reused_put_right_after_a_kill_and_ends_when_idle(
         assert server.wait() == url, "the port of last time"
         again = server.state()
         assert again is not None
-        children = psutil.Process(again["keeper"]["pid"]).children()
+        children = psutil.Process(again["owner"]["pid"]).children()
         assert [child.pid for child in children] == [again["server"]["pid"]]
         eventually(lambda: time.monotonic() > leased + IDLE_S + 2)
         assert is_healthy(url), "a living lease keeps it up longer than the idle time"
-    eventually(gone(again["keeper"]))
+    eventually(gone(again["owner"]))
     eventually(gone(again["server"]))
     assert not is_healthy(url)
     assert server.url() is None

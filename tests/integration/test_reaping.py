@@ -22,7 +22,7 @@ from pathlib import Path
 from prefect import flow, tags, task
 from prefect.client.orchestration import get_client
 from prefect.runtime import task_run
-from tasks.loop.loop import begun_here
+from tasks.loop.loop import run_note
 
 @task(name="step", persist_result=False)
 def step():
@@ -40,7 +40,7 @@ def step():
 def train():
     step()
 
-with begun_here(Path(sys.argv[1])) as tag, tags(tag):
+with run_note(Path(sys.argv[1])) as tag, tags(tag):
     train()
 """
 

@@ -41,8 +41,8 @@ def fold_of(
     if groups is not None:
         return _fold_of_groups(groups, k, seed)
     if blocks:
-        stretches = torch.arange(count) * k // count
-        return stretches if times is None else _dealt(torch.argsort(times, stable=True), stretches)
+        spans = torch.arange(count) * k // count
+        return spans if times is None else _dealt(torch.argsort(times, stable=True), spans)
     shuffled = torch.randperm(count, generator=torch.Generator().manual_seed(seed_of("fold", seed)))
     return _dealt(shuffled[torch.argsort(target[shuffled], stable=True)], torch.arange(count) % k)
 

@@ -173,9 +173,9 @@ class Stream:
             return epoch, number + 1
         return (epoch + 1, 0) if epoch >= 0 else None
 
-    def _begin(self, group: Group, beside: Group | None) -> None:
+    def _begin(self, group: Group, in_use: Group | None) -> None:
         """Read a group into the half where `beside` does not lie."""
-        half = self._oldest() if beside not in self._held or beside is None else 1 - self._held.index(beside)
+        half = self._oldest() if in_use not in self._held or in_use is None else 1 - self._held.index(in_use)
         self._forget(half)
         self._ahead = (group, half, self._reader.submit(self._fill, group, half))
 
@@ -220,18 +220,17 @@ class StreamOrder:
         self._epoch = epoch
         self._start = start
 
-    def __getitem__(self, stretch: slice) -> torch.Tensor:
+    def __getitem__(self, span: slice) -> torch.Tensor:
         """Rows `stretch.start` to `stretch.stop` of the epoch, int64; they may lie in two groups at most."""
-        stretch = slice(self._start + stretch.start, self._start + stretch.stop)
+        span = slice(self._start + span.start, self._start + span.stop)
         shards = self._stream.shards
         starts = shards.starts(self._epoch)
-        first = bisect_right(starts, stretch.start) - 1
-        last = max(first, bisect_left(starts, stretch.stop) - 1)
+        first = bisect_right(starts, span.start) - 1
+        last = max(first, bisect_left(starts, span.stop) - 1)
         groups = [(self._epoch, number) for number in range(first, last + 1)]
         self._stream.bring(groups)
         parts = [
-            shards.rows(group)[max(0, stretch.start - starts[group[1]]) : stretch.stop - starts[group[1]]]
-            for group in groups
+            shards.rows(group)[max(0, span.start - starts[group[1]]) : span.stop - starts[group[1]]] for group in groups
         ]
         return parts[0] if len(parts) == 1 else torch.cat(parts)
 

@@ -96,8 +96,8 @@ class CheckpointDraft:
             digests = digests | self._link_best()
             write_json(temporary / _META, self.meta)
             digests[_META] = sha256(temporary / _META)
-            for stranger in {path.name for path in temporary.iterdir()} - digests.keys():
-                (temporary / stranger).unlink()  # of a writer that was killed
+            for leftover in {path.name for path in temporary.iterdir()} - digests.keys():
+                (temporary / leftover).unlink()  # of a writer that was killed
             write_json(temporary / _MANIFEST, digests)
             _flush(temporary)
             shutil.rmtree(self.final, ignore_errors=True)

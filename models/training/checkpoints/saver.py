@@ -34,8 +34,8 @@ class CheckpointSaver:
         last: The newest whole checkpoint, if this saver knows it.
     """
 
-    def __init__(self, folder: Path, world: World, beside: bool, keep: int) -> None:
-        self._folder, self._world, self._beside, self._keep = folder, world, beside, keep
+    def __init__(self, folder: Path, world: World, in_background: bool, keep: int) -> None:
+        self._folder, self._world, self._in_background, self._keep = folder, world, in_background, keep
         self._group = torch.distributed.new_group(backend="gloo") if world.size > 1 else None
         self._thread: threading.Thread | None = None
         self._error: BaseException | None = None
@@ -72,7 +72,7 @@ class CheckpointSaver:
         self.settle()
         draft = CheckpointDraft(self._folder, step, meta, self._keep, self.last if best is None else None)
         mine = stage(own_part(tensors, self._world)) | {f"best/{name}": value for name, value in (best or {}).items()}
-        if self._beside:
+        if self._in_background:
             self._thread = threading.Thread(target=self._write, args=(draft, mine), daemon=True)
             self._blocked_s = time.perf_counter() - start
             self._thread.start()

@@ -84,8 +84,8 @@ class _Health(health_pb2_grpc.HealthServicer):  # type: ignore[misc]  # generate
             is_well = why_not_ready(self._state) is None
         elif name == "liveness":
             is_well = why_dead(self._state) is None
-        elif name in self._state.shelves:
-            is_well = self._state.shelves[name].is_ready
+        elif name in self._state.loaded:
+            is_well = self._state.loaded[name].is_ready
         else:
             await _refuse(context, grpc.StatusCode.NOT_FOUND, f"no service {name[:60]!r} is checked here")
         states = health_pb2.HealthCheckResponse
@@ -111,7 +111,7 @@ async def _ready(state: WorkerState, _: Any, __: Any) -> Any:
 
 async def _model_ready(state: WorkerState, request: Any, _: Any) -> Any:
     name = model_name(state, request.name)
-    if not state.shelves[name].is_ready:
+    if not state.loaded[name].is_ready:
         return message("ModelReadyResponse")(ready=False)
     picked(state, name, request.version or None, "")
     return message("ModelReadyResponse")(ready=True)
@@ -154,27 +154,27 @@ _CALLS: dict[str, Call] = {
 
 def _handler(state: WorkerState, name: str, call: Call) -> Any:
     async def carried_out(request: Any, context: Any) -> Any:
-        passage = begin()
+        http_context = begin()
         try:
             _admit(state, name, context)
             if request is None:
                 raise http_errors.unreadable(f"got bytes that are no {name}Request")
             response = await call(state, request, context)
         except RequestError as refusal:
-            passage.status = refusal.status
+            http_context.status = refusal.status
             await _refuse(context, _CODES.get(refusal.status, grpc.StatusCode.FAILED_PRECONDITION), str(refusal))
         except Exception:  # noqa: BLE001 - a caller hears of no fault what only the log should say
-            passage.status = 500
+            http_context.status = 500
             _log.exception("%s failed", name)
             words = "something went wrong here; the server's log says what"
             await _refuse(context, grpc.StatusCode.INTERNAL, words)
         else:
-            passage.status = 200
-            if passage.unlogged:
+            http_context.status = 200
+            if http_context.unlogged:
                 context.set_trailing_metadata(((UNLOGGED, "no"),))
             return response
         finally:
-            close(state, passage, f"gRPC {name}")
+            close(state, http_context, f"gRPC {name}")
 
     return grpc.unary_unary_rpc_method_handler(
         carried_out,

@@ -5,17 +5,19 @@ import signal
 import subprocess
 import sys
 
-from models.parent_death import tied
+from models.parent_death import ends_with_parent
 from tests.children import started
 
 
 def test_it_becomes_the_command():
-    done = subprocess.run(tied(["-c", "import os; print(os.getppid())"]), stdout=subprocess.PIPE, text=True, check=True)
+    done = subprocess.run(
+        ends_with_parent(["-c", "import os; print(os.getppid())"]), stdout=subprocess.PIPE, text=True, check=True
+    )
     assert int(done.stdout) == os.getpid()
 
 
 def test_whose_parent_died_before_it_began_ends_at_once():
-    interpreter, options, file, _, *rest = tied(["-c", "print('it runs')"])
+    interpreter, options, file, _, *rest = ends_with_parent(["-c", "print('it runs')"])
     ended = subprocess.run([interpreter, options, file, "1", *rest], stdout=subprocess.PIPE, check=False)
     assert (ended.returncode, ended.stdout) == (1, b"")
 

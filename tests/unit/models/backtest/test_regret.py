@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from models.backtest.regret import standings
+from models.backtest.regret import policy_regrets
 from models.backtest.score import Score
 from tests.synthetic_past import Past
 
@@ -20,7 +20,7 @@ def by_name(told):
 
 
 def test_the_jump_costs_never_much_decay_a_month_and_monthly_the_same_month(past: Past, courses):
-    told = by_name(standings(courses, past.scores(courses), sign=1))
+    told = by_name(policy_regrets(courses, past.scores(courses), sign=1))
     assert told["monthly"].mean.value == pytest.approx(told["every"].mean.value)
     assert told["decay"].regret.value == pytest.approx(0.0, abs=1e-9)
     assert told["never"].regret.value == pytest.approx(0.2 * 7 / 10, abs=0.01)
@@ -32,16 +32,16 @@ def test_the_jump_costs_never_much_decay_a_month_and_monthly_the_same_month(past
 
 def test_a_policy_that_did_the_same_has_no_regret_and_no_interval_to_speak_of(past: Past):
     pair = [past.course("monthly", rows=300), past.course("every", rows=300)]
-    for each in standings(pair, past.scores(pair), sign=1):
+    for each in policy_regrets(pair, past.scores(pair), sign=1):
         assert (each.regret.value, each.regret.low, each.regret.high) == (0.0, 0.0, 0.0)
         assert each.best_share == 1.0
 
 
 def test_where_less_is_better_regret_is_still_what_was_lost(past: Past, courses):
     scores = {key: Score(1 - one.value, 1 - one.drawn, one.num_rows) for key, one in past.scores(courses).items()}
-    told = by_name(standings(courses, scores, sign=-1))
+    told = by_name(policy_regrets(courses, scores, sign=-1))
     assert told["never"].mean.value == pytest.approx(
-        1 - by_name(standings(courses, past.scores(courses), 1))["never"].mean.value
+        1 - by_name(policy_regrets(courses, past.scores(courses), 1))["never"].mean.value
     )
     assert told["never"].regret.value > 0.1
     assert told["never"].mean.low < told["never"].mean.value < told["never"].mean.high
@@ -49,13 +49,13 @@ def test_where_less_is_better_regret_is_still_what_was_lost(past: Past, courses)
 
 def test_periods_in_which_a_metric_is_undefined_count_for_nobody(past: Past, courses):
     scores = past.scores(courses)
-    plain = by_name(standings(courses, scores, sign=1))
+    plain = by_name(policy_regrets(courses, scores, sign=1))
     broken = dict(scores)
     for course in courses:
         step = course.steps[-1]
         old = scores[step.model, step.period]
         broken[step.model, step.period] = Score(float("nan"), np.full_like(old.drawn, np.nan), old.num_rows)
-    told = by_name(standings(courses, broken, sign=1))
+    told = by_name(policy_regrets(courses, broken, sign=1))
     assert told["never"].points[-1].metric.value is None
     assert told["never"].regret.value < plain["never"].regret.value
     assert told["never"].regret.high is not None
@@ -63,15 +63,15 @@ def test_periods_in_which_a_metric_is_undefined_count_for_nobody(past: Past, cou
 
 def test_the_same_numbers_twice(past: Past, courses):
     scores = past.scores(courses)
-    assert standings(courses, scores, 1, seed=3) == standings(courses, scores, 1, seed=3)
+    assert policy_regrets(courses, scores, 1, seed=3) == policy_regrets(courses, scores, 1, seed=3)
 
 
 def test_without_every_there_is_no_regret_to_it(past: Past):
     course = past.course("never")
-    assert standings([course], past.scores([course]), 1)[0].regret_to_every is None
+    assert policy_regrets([course], past.scores([course]), 1)[0].regret_to_every is None
 
 
 def test_a_wilder_past_gives_a_wider_interval(past: Past, courses):
-    calm = by_name(standings(courses, past.scores(courses, noise=0.001), 1))["never"].mean
-    wild = by_name(standings(courses, past.scores(courses, noise=0.1), 1))["never"].mean
+    calm = by_name(policy_regrets(courses, past.scores(courses, noise=0.001), 1))["never"].mean
+    wild = by_name(policy_regrets(courses, past.scores(courses, noise=0.1), 1))["never"].mean
     assert wild.high - wild.low > calm.high - calm.low

@@ -55,11 +55,11 @@ def test_an_mlp_of_one_hidden_layer_has_two_stages_if_no_more():
 
 
 class Stack(nn.Module):
-    def __init__(self, tied: bool = False) -> None:
+    def __init__(self, ends_with_parent: bool = False) -> None:
         super().__init__()
         self.first, self.last = nn.Linear(3, 3), nn.Linear(3, 3)
         self.rest = nn.ModuleList(nn.Linear(3, 3) for _ in range(2))
-        if tied:
+        if ends_with_parent:
             self.last = self.first
 
     def forward(self, numeric, categorical):
@@ -91,6 +91,6 @@ def test_what_a_net_says_of_itself_is_checked():
     with pytest.raises(UsageError, match=r"pp needs a net with blocks\(\), enter\(\) and leave\(\).*Linear has not"):
         stages(nn.Linear(3, 3), 2)
     with pytest.raises(UserCodeError, match=r"first.weight is used in 2 places \(.*\), expected one"):
-        stages(Stack(tied=True), 2)
+        stages(Stack(ends_with_parent=True), 2)
     with pytest.raises(UserCodeError, match=r"leave\(blocks\(enter\(inputs\)\)\) differs from forward"):
         stages(Wrong(), 2)

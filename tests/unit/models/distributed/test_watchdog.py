@@ -57,15 +57,15 @@ def test_a_stopped_rank_is_named_by_the_other(tmp_path, stopped):
                 os.kill(int(pids[stopped].read_text()), signal.SIGCONT)
 
         store = meet(world, port)
-        pulse = Watchdog(store, world.rank, 2, SILENCE_S, on_hang)
-        pulse.beat(7)
+        watchdog = Watchdog(store, world.rank, 2, SILENCE_S, on_hang)
+        watchdog.beat(7)
         time.sleep(SILENCE_S / 3)
         world.gather(None)
         if world.rank == stopped:
             os.kill(os.getpid(), signal.SIGSTOP)
             return None
         assert heard.wait(30)
-        pulse.end()
+        watchdog.end()
         return told
 
     first, second = on_ranks(2, tmp_path, work)
@@ -77,16 +77,16 @@ def test_a_stopped_rank_is_named_by_the_other(tmp_path, stopped):
 def test_ranks_that_go_on_or_wait_for_the_caller_are_left_alone(tmp_path):
     def work(world):
         told = []
-        pulse = Watchdog(meet(world, tmp_path / "port"), world.rank, 2, SILENCE_S, lambda *words: told.append(words))
-        pulse.beat(1)
+        watchdog = Watchdog(meet(world, tmp_path / "port"), world.rank, 2, SILENCE_S, lambda *words: told.append(words))
+        watchdog.beat(1)
         if world.is_first:
-            with pulse.excused():
+            with watchdog.excused():
                 time.sleep(3 * SILENCE_S)
             for _ in range(20):
                 time.sleep(SILENCE_S / 10)
-                pulse.beat()
+                watchdog.beat()
         world.gather(None)
-        pulse.end()
+        watchdog.end()
         world.gather(None)
         return told
 

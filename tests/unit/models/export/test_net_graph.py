@@ -7,7 +7,7 @@ from torch import nn
 
 from models.errors import UserCodeError
 from models.export.graph_builder import GraphBuilder
-from models.export.net_graph import example_batch, net_stretch
+from models.export.net_graph import example_batch, net_part
 from tests.finished_jobs import (
     image_preparation,
     run_stretch,
@@ -53,7 +53,7 @@ def exported() -> tuple[Net, GraphBuilder, str]:
     torch.manual_seed(0)
     net = Net()
     net(numeric=torch.randn(64, 2) + 3, categorical=torch.randint(0, 4, (64, 3)))
-    return net, *net_stretch(net, table_preparation())
+    return net, *net_part(net, table_preparation())
 
 
 @pytest.mark.parametrize("count", [1, 2, 5000])
@@ -68,7 +68,7 @@ def test_a_graph_takes_any_batch(exported: tuple[Net, GraphBuilder, str], count:
 
 def test_the_same_net_gives_the_same_bytes(exported: tuple[Net, GraphBuilder, str]) -> None:
     net, stretch, output = exported
-    again, same_output = net_stretch(net, table_preparation())
+    again, same_output = net_part(net, table_preparation())
     assert output == same_output
     for parts, others in ((stretch.nodes, again.nodes), (stretch.constants, again.constants)):
         assert [part.SerializeToString() for part in parts] == [other.SerializeToString() for other in others]
@@ -97,7 +97,7 @@ def test_the_exporters_logger_is_left_as_it_was(exported: tuple[Net, GraphBuilde
 @pytest.mark.parametrize("net", [FixedBatch(), Branching()])
 def test_a_net_that_cannot_be_a_graph_is_the_users_own_error(net: nn.Module) -> None:
     with pytest.raises(UserCodeError, match=type(net).__name__):
-        net_stretch(net, table_preparation())
+        net_part(net, table_preparation())
 
 
 def test_examples_have_the_shapes_that_a_net_is_trained_with() -> None:

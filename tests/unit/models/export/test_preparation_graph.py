@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from models.data.columns import as_text
 from models.data.encode import category_indices, encode_numeric
 from models.data.preparation import CategoricalInput, NumericInput, Preparation
-from models.export.preparation_graph import graph_inputs, preparation_stretch
+from models.export.preparation_graph import graph_inputs, preparation_part
 from tests.finished_jobs import (
     image_preparation,
     run_stretch,
@@ -53,7 +53,7 @@ def test_numbers_become_the_same_bits_as_in_training(
     part = NumericInput(name="x", fill=fill, shift=shift, scale=scale)
     preparation = table_preparation().model_copy(update={"numeric": [part], "categorical": []})
     column = np.array(values)
-    (got,) = run_stretch(preparation_stretch(preparation, {"numeric"}), {"x": column}, ["core/numeric"])
+    (got,) = run_stretch(preparation_part(preparation, {"numeric"}), {"x": column}, ["core/numeric"])
     assert got.dtype == np.float32
     np.testing.assert_array_equal(got, encode_numeric(column, part)[:, None])
 
@@ -69,7 +69,7 @@ def test_categories_become_the_same_indices_as_in_training(categories: list[str]
     values = [*categories, *others, None]
     column = as_text(pa.chunked_array([pa.array(values, pa.string())]))
     feed = {"c": np.array([value or "" for value in values], object)}
-    stretch = preparation_stretch(preparation, {"categorical"})
+    stretch = preparation_part(preparation, {"categorical"})
     (got,) = run_stretch(stretch, feed, ["core/categorical"])
     assert got.dtype == np.int64
     np.testing.assert_array_equal(got[:, 0], category_indices(column, part))
@@ -83,7 +83,7 @@ def test_columns_keep_their_order_and_unseen_values_are_zero() -> None:
         "month": np.array(["12", "2"], object),
         "is late": np.array(["true", "false"], object),
     }
-    stretch = preparation_stretch(table_preparation(), TABLE)
+    stretch = preparation_part(table_preparation(), TABLE)
     numeric, categorical = run_stretch(stretch, feed, ["core/numeric", "core/categorical"])
     np.testing.assert_allclose(numeric, [[2.0, -3.0], [0.8, 5.0]], rtol=1e-6)
     assert categorical.tolist() == [[3, 2, 2], [0, 0, 1]]
@@ -93,23 +93,23 @@ def test_columns_of_different_lengths_are_refused() -> None:
     preparation = table_preparation().model_copy(update={"categorical": []})
     feed = {"größe (m)": np.zeros(2), "n/1": np.zeros(4)}
     with pytest.raises(onnxruntime.capi.onnxruntime_pybind11_state.Fail, match=r"mismatched dimensions of 4 and 2"):
-        run_stretch(preparation_stretch(preparation, {"numeric"}), feed, ["core/numeric"])
+        run_stretch(preparation_part(preparation, {"numeric"}), feed, ["core/numeric"])
 
 
 def test_a_kind_of_column_that_is_absent_is_a_tensor_without_columns() -> None:
     numbers_only = table_preparation().model_copy(update={"categorical": []})
     feed = {"größe (m)": np.zeros(3), "n/1": np.zeros(3)}
-    (empty,) = run_stretch(preparation_stretch(numbers_only, {"categorical"}), feed, ["core/categorical"])
+    (empty,) = run_stretch(preparation_part(numbers_only, {"categorical"}), feed, ["core/categorical"])
     assert (empty.shape, empty.dtype) == ((3, 0), np.int64)
     texts_only = table_preparation().model_copy(update={"numeric": []})
     texts = {name: np.array(["x"], object) for name in ("city", "month", "is late")}
-    (empty,) = run_stretch(preparation_stretch(texts_only, {"numeric"}), texts, ["core/numeric"])
+    (empty,) = run_stretch(preparation_part(texts_only, {"numeric"}), texts, ["core/numeric"])
     assert (empty.shape, empty.dtype) == ((1, 0), np.float32)
 
 
 def test_images_become_channels_first_and_are_normalised_by_channel() -> None:
     image = np.random.default_rng(0).integers(0, 256, (3, 4, 6, 2)).astype(np.uint8)
-    (got,) = run_stretch(preparation_stretch(image_preparation(), {"image"}), {"image": image}, ["core/image"])
+    (got,) = run_stretch(preparation_part(image_preparation(), {"image"}), {"image": image}, ["core/image"])
     mean, std = np.array([0.2, 0.6]), np.array([0.3, 0.1])
     np.testing.assert_allclose(got, ((image / 255 - mean) / std).transpose(0, 3, 1, 2), atol=1e-5)
 
@@ -117,7 +117,7 @@ def test_images_become_channels_first_and_are_normalised_by_channel() -> None:
 def test_series_are_filled_and_normalised_by_feature() -> None:
     series = np.full((2, 5, 2), 120.0)
     series[1, 2] = np.nan
-    stretch = preparation_stretch(series_preparation(), {"series"})
+    stretch = preparation_part(series_preparation(), {"series"})
     (got,) = run_stretch(stretch, {"series": series}, ["core/series"])
     assert got.dtype == np.float32
     np.testing.assert_allclose(got[0, 0], [1.0, 110.0])

@@ -3,7 +3,7 @@ import pytest
 import torch
 from torch import nn
 
-from models.export.net_graph import net_stretch
+from models.export.net_graph import net_part
 from models.export.recurrent import with_whole_cells
 from tests.finished_jobs import run_stretch, series_preparation
 
@@ -48,7 +48,7 @@ def test_a_whole_cell_gives_what_the_cell_gives(cell: nn.Module, given: bool) ->
 def test_a_graph_of_whole_cells_is_in_parity() -> None:
     torch.manual_seed(0)
     net = Chain().eval()
-    stretch, output = net_stretch(net, series_preparation())
+    stretch, output = net_part(net, series_preparation())
     series = torch.randn(7, 5, 2)
     (got,) = run_stretch(stretch, {"core/series": series.numpy()}, [output])
     with torch.inference_mode():

@@ -4,7 +4,7 @@ import pytest
 
 from models.data.preparation import Preparation
 from models.errors import TrainingError
-from models.export.trees import trees_stretch
+from models.export.trees import trees_part
 from tests.finished_jobs import run_stretch, table_preparation
 
 NUMERIC, CATEGORICAL = "core/numeric", "core/categorical"
@@ -25,7 +25,7 @@ def grown(columns: np.ndarray, target: np.ndarray, num_trees: int = 20, **settin
 
 
 def raw_scores(booster: lightgbm.Booster, columns: np.ndarray, preparation: Preparation | None = None) -> np.ndarray:
-    stretch, output = trees_stretch(booster.model_to_string(), preparation or table_preparation())
+    stretch, output = trees_part(booster.model_to_string(), preparation or table_preparation())
     feed = {NUMERIC: columns[:, :2].astype(np.float32), CATEGORICAL: columns[:, 2:].astype(np.int64)}
     (scores,) = run_stretch(stretch, feed, [output])
     assert scores.dtype == np.float64
@@ -113,7 +113,7 @@ def test_one_kind_of_column_is_enough() -> None:
     data = lightgbm.Dataset(columns, columns[:, 0], params={"verbosity": -1})
     booster = lightgbm.train({"verbosity": -1, "num_threads": 1, "objective": "regression"}, data, 3)
     numbers_only = table_preparation().model_copy(update={"categorical": []})
-    stretch, output = trees_stretch(booster.model_to_string(), numbers_only)
+    stretch, output = trees_part(booster.model_to_string(), numbers_only)
     (scores,) = run_stretch(stretch, {NUMERIC: columns.astype(np.float32)}, [output])
     np.testing.assert_allclose(scores[:, 0], booster.predict(columns), rtol=1e-12)
 
@@ -131,4 +131,4 @@ def test_trees_that_would_be_read_wrongly_are_refused(settings: dict[str, object
     columns = rows(300)
     booster = grown(columns, np.abs(score(columns)), 2, **settings)
     with pytest.raises(TrainingError, match=message):
-        trees_stretch(booster.model_to_string(), table_preparation("regression"))
+        trees_part(booster.model_to_string(), table_preparation("regression"))

@@ -17,7 +17,7 @@ def test_every_rank_has_its_own_place_and_every_example_one_speaker(plan, size):
     assert layout.size == size
     places = {tuple(layout.place(rank).values()) for rank in range(size)}
     assert len(places) == size
-    assert [layout.data_rank(rank) for rank in layout.speakers()] == list(range(layout.data_size))
+    assert [layout.data_rank(rank) for rank in layout.output_ranks()] == list(range(layout.data_size))
 
 
 @pytest.mark.parametrize(

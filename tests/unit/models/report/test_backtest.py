@@ -39,19 +39,20 @@ def test_the_light_is_green_only_where_every_cheaper_policy_is_shown_to_be_worse
     found = made_backtest()
     assert 'class="light green"' in render_backtest(found)
     unsure = [
-        each.model_copy(update={"regret": each.regret.model_copy(update={"low": -0.1})}) for each in found.standings
+        each.model_copy(update={"regret": each.regret.model_copy(update={"low": -0.1})})
+        for each in found.policy_regrets
     ]
-    assert 'class="light amber"' in render_backtest(found.model_copy(update={"standings": unsure}))
+    assert 'class="light amber"' in render_backtest(found.model_copy(update={"policy_regrets": unsure}))
 
 
 def test_a_short_past_is_amber_whatever_it_shows():
     found = made_backtest()
-    short = [each.model_copy(update={"points": each.points[:5]}) for each in found.standings]
+    short = [each.model_copy(update={"points": each.points[:5]}) for each in found.policy_regrets]
     page = render_backtest(
         found.model_copy(
             update={
                 "periods": found.periods[:5],
-                "standings": short,
+                "policy_regrets": short,
                 "courses": [course.model_copy(update={"steps": course.steps[:5]}) for course in found.courses],
             }
         )

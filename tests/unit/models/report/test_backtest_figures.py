@@ -37,9 +37,9 @@ def test_an_undefined_metric_leaves_a_gap(draw):
                 ],
             }
         )
-        for each in found.standings
+        for each in found.policy_regrets
     ]
-    ET.fromstring(draw(found.model_copy(update={"standings": holes})))
+    ET.fromstring(draw(found.model_copy(update={"policy_regrets": holes})))
 
 
 def test_one_policy_and_no_loop_are_drawn():

@@ -73,8 +73,8 @@ def test_a_person_overrides_what_they_may_and_it_is_said() -> None:
 def test_asking_first_is_for_all_but_persons_and_one_question_at_a_time() -> None:
     policy = a_policy(ask=True)
     assert decide(policy, a_signal(), ProjectHistory(), NOW).action == "ask"
-    assert decide(policy, a_signal(), ProjectHistory(asking="s0"), NOW).action == "wait"
-    assert decide(policy, a_signal("person"), ProjectHistory(asking="s0"), NOW).action == "retrain"
+    assert decide(policy, a_signal(), ProjectHistory(open_approval="s0"), NOW).action == "wait"
+    assert decide(policy, a_signal("person"), ProjectHistory(open_approval="s0"), NOW).action == "retrain"
 
 
 def test_a_signal_counts_once_and_is_answered_by_a_loop_that_began_after_it() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from models.report.facts import PendingApproval
-from tasks.dashboard.approvals import answer, wish
+from tasks.dashboard.approvals import answer, request_retraining
 from tasks.host.workspace import Workspace
 from tasks.prefect import flow_runs
 from tasks.prefect.events import waiting as events_waiting
@@ -81,8 +81,8 @@ def test_what_is_no_run_is_never_asked_for(workspace: Workspace, prefect: type[P
 
 
 def test_while_the_platform_is_down_a_wish_waits_and_an_answer_does_not(workspace: Workspace) -> None:
-    signal, taken = wish(workspace, "flights", "the season changed", "batch-7")
-    again, _ = wish(workspace, "flights", "the season changed", "batch-7")
+    signal, taken = request_retraining(workspace, "flights", "the season changed", "batch-7")
+    again, _ = request_retraining(workspace, "flights", "the season changed", "batch-7")
     assert (signal.id, again.id, taken) == ("person-batch-7", "person-batch-7", False)
     assert events_waiting(workspace) == 1
     assert "loopline up" in answer(workspace, QUESTION, approved=True, comment="").text

@@ -48,9 +48,9 @@ def test_a_project_elsewhere_goes_by_its_name_once_a_loop_was_run_of_it(
 ) -> None:
     inside, outside = make_project("tiny"), make_project("far", folder=tmp_path / "elsewhere" / "far")
     folders = {"far": str(outside.folder), "tiny": str(outside.folder), "again": str(inside.folder), "gone": "/no/such"}
-    for name, book in {**{name: {"folder": folder} for name, folder in folders.items()}, "cut": {}}.items():
+    for name, loop_state in {**{name: {"folder": folder} for name, folder in folders.items()}, "cut": {}}.items():
         workspace.state.joinpath("projects", name).mkdir(parents=True)
-        workspace.state.joinpath("projects", name, "loop.json").write_text(json.dumps(book))
+        workspace.state.joinpath("projects", name, "loop.json").write_text(json.dumps(loop_state))
     assert {name: project.folder for name, project in workspace.elsewhere().items()} == {"far": outside.folder}
     assert workspace.project("far").folder == outside.folder
     assert workspace.project("tiny").folder == inside.folder

@@ -37,7 +37,7 @@ def decided(project: Project, name: str, action: Action, at: float = NOW, until:
 
 def test_nothing_was_is_an_empty_past(project: Project) -> None:
     found = past(project, read_spec(project.spec_path))
-    assert (found.loops, found.running, found.asking, found.signals) == ([], None, None, frozenset())
+    assert (found.loops, found.running, found.open_approval, found.signals) == ([], None, None, frozenset())
 
 
 def test_a_loop_told_twice_counts_as_it_was_told_last(project: Project) -> None:
@@ -75,19 +75,19 @@ def test_a_signal_told_to_wait_until_a_known_time_is_not_decided_for_good(projec
 def test_a_question_stands_until_it_is_answered_or_too_old(project: Project) -> None:
     spec = read_spec(project.spec_path)
     decided(project, "s1", "ask")
-    assert past(project, spec, NOW + 99).asking == "s1"
-    assert past(project, spec, NOW + 101).asking is None
+    assert past(project, spec, NOW + 99).open_approval == "s1"
+    assert past(project, spec, NOW + 101).open_approval is None
     decided(project, "s1", "wait")
-    assert past(project, spec, NOW + 99).asking is None
+    assert past(project, spec, NOW + 99).open_approval is None
 
 
 def test_only_a_living_process_runs_a_loop(project: Project) -> None:
     state = project.state("tiny")
     assert running(state) is None
-    book = {"loop_id": "l1", "state": "running", "process": processes.identity()}
-    write_json(state / "loop.json", book)
+    loop_state = {"loop_id": "l1", "state": "running", "process": processes.identity()}
+    write_json(state / "loop.json", loop_state)
     assert running(state) == "l1"
-    write_json(state / "loop.json", {**book, "process": {**processes.identity(), "started": "before"}})
+    write_json(state / "loop.json", {**loop_state, "process": {**processes.identity(), "started": "before"}})
     assert running(state) is None
 
 

@@ -12,8 +12,8 @@ from models.errors import StoreError, UsageError
 from models.pipeline.records import StepRecord
 from tasks.host import processes
 from tasks.host.workspace import Project
-from tasks.loop.loop import OWNER, Inputs, Loop, StepResult, name_loop, new_loop_id, open_stage, read_book
-from tasks.loop.loop import _open_book as open_book
+from tasks.loop.loop import OWNER, Inputs, Loop, StepResult, name_loop, new_loop_id, open_stage, read_loop_state
+from tasks.loop.loop import _open_loop_state as open_book
 from tests.conftest import MakeProject
 
 
@@ -156,8 +156,8 @@ def write_book(project: Project, state: str, *overrides: str) -> str:
         pass
     from models.project_spec.reader import read_spec
 
-    book = open_book(loop.state, project, read_spec(project.spec_path, overrides), "tiny-before")
-    (loop.state / "loop.json").write_text(json.dumps({**book, "state": state}))
+    loop_state = open_book(loop.state, project, read_spec(project.spec_path, overrides), "tiny-before")
+    (loop.state / "loop.json").write_text(json.dumps({**loop_state, "state": state}))
     return "tiny-before"
 
 
@@ -176,10 +176,10 @@ def test_another_intent_is_another_loop(project: Project) -> None:
 
 def test_a_torn_book_is_no_book(project: Project) -> None:
     state = project.state("tiny")
-    assert read_book(state) is None
+    assert read_loop_state(state) is None
     state.mkdir(parents=True)
     (state / "loop.json").write_text("{")
-    assert read_book(state) is None
+    assert read_loop_state(state) is None
     assert name_loop(project).startswith("tiny-")
 
 

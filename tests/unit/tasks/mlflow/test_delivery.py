@@ -30,42 +30,42 @@ class Carrier:
             raise StoreError("away")
 
 
-def courier_of(carrier: Carrier) -> BackgroundExporter:
+def exporter_of(carrier: Carrier) -> BackgroundExporter:
     return BackgroundExporter(carrier)  # type: ignore[arg-type]
 
 
 def test_the_courier_goes_again_while_the_loop_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delivery, "INTERVAL_S", 0.001)
     carrier = Carrier()
-    courier = courier_of(carrier)
-    courier.start()
+    exporter = exporter_of(carrier)
+    exporter.start()
     while carrier.attempts < 3:
         time.sleep(0.001)
-    assert courier.finish() is None
+    assert exporter.finish() is None
 
 
 def test_the_last_delivery_is_made_at_the_end() -> None:
     carrier = Carrier()
-    courier = courier_of(carrier)
-    courier.start()
-    assert courier.finish() is None
+    exporter = exporter_of(carrier)
+    exporter.start()
+    assert exporter.finish() is None
     assert carrier.attempts == 1
 
 
 def test_a_store_that_is_away_is_told_and_raises_nothing() -> None:
-    courier = courier_of(Carrier(failures=99))
-    courier.start()
-    assert str(courier.finish()) == "away"
+    exporter = exporter_of(Carrier(failures=99))
+    exporter.start()
+    assert str(exporter.finish()) == "away"
 
 
 def test_a_store_that_came_back_is_no_trouble(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delivery, "INTERVAL_S", 0.001)
     carrier = Carrier(failures=2)
-    courier = courier_of(carrier)
-    courier.start()
+    exporter = exporter_of(carrier)
+    exporter.start()
     while carrier.attempts < 3:
         time.sleep(0.001)
-    assert courier.finish() is None
+    assert exporter.finish() is None
 
 
 @pytest.mark.parametrize(

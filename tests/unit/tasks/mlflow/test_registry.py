@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.mlflow.registry import PromotionEntry, standing
+from tasks.mlflow.registry import PromotionEntry, champions_in_force
 
 
 def entry(number: int, action: str, before: str | None, after: str | None) -> PromotionEntry:
@@ -13,36 +13,36 @@ def entry(number: int, action: str, before: str | None, after: str | None) -> Pr
 
 
 def test_nothing_happened() -> None:
-    assert standing([]) == []
+    assert champions_in_force([]) == []
 
 
 def test_a_rollback_goes_back_one_and_the_next_one_further() -> None:
     journal = [entry(1, "promote", None, "1"), entry(2, "promote", "1", "2"), entry(3, "promote", "2", "3")]
-    assert standing(journal) == ["1", "2", "3"]
+    assert champions_in_force(journal) == ["1", "2", "3"]
     journal.append(entry(4, "rollback", "3", "2"))
-    assert standing(journal) == ["1", "2"]
+    assert champions_in_force(journal) == ["1", "2"]
     journal.append(entry(5, "rollback", "2", "1"))
-    assert standing(journal) == ["1"]
+    assert champions_in_force(journal) == ["1"]
     journal.append(entry(6, "promote", "1", "4"))
-    assert standing(journal) == ["1", "4"]
+    assert champions_in_force(journal) == ["1", "4"]
 
 
 @given(st.lists(st.sampled_from(["promote", "rollback"]), max_size=30))
 def test_the_place_is_always_that_of_the_last_move(moves: list[str]) -> None:
     journal: list[PromotionEntry] = []
     for move in moves:
-        held = standing(journal)
+        held = champions_in_force(journal)
         if move == "promote":
             journal.append(entry(len(journal) + 1, move, held[-1] if held else None, str(len(journal) + 1)))
         elif len(held) > 1:
             journal.append(entry(len(journal) + 1, move, held[-1], held[-2]))
         if journal:
-            assert standing(journal)[-1] == journal[-1].after
+            assert champions_in_force(journal)[-1] == journal[-1].after
 
 
 def test_a_champion_that_a_person_had_set_in_mlflow_can_be_gone_back_to() -> None:
-    assert standing([entry(1, "promote", "1", "2")]) == ["1", "2"]
-    assert standing([entry(1, "promote", "1", "1"), entry(2, "promote", "1", "2")]) == ["1", "2"]
+    assert champions_in_force([entry(1, "promote", "1", "2")]) == ["1", "2"]
+    assert champions_in_force([entry(1, "promote", "1", "1"), entry(2, "promote", "1", "2")]) == ["1", "2"]
 
 
 def test_an_entry_survives_the_store() -> None:

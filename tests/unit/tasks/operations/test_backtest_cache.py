@@ -80,8 +80,8 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> First:
     project = project_in(root)
     project.folder.mkdir(parents=True)
     project.spec_path.write_text(SPEC)
-    here, gang = world(project)
-    return First(root, here.train(RowRange(0, KNOWN), None, None), len(gang.jobs))
+    here, pool = world(project)
+    return First(root, here.train(RowRange(0, KNOWN), None, None), len(pool.jobs))
 
 
 @pytest.fixture
@@ -96,10 +96,10 @@ def past_of(project: Project, table: pa.Table) -> TimeOrderedRows:
 
 
 def world(project: Project, table: pa.Table | None = None, *overrides: str) -> tuple[BacktestCache, HereGang]:
-    gang, spec = HereGang(), read_spec(project.spec_path, overrides)
+    pool, spec = HereGang(), read_spec(project.spec_path, overrides)
     progress = ReplayProgress(SilentReporter(), [], 1, 1)
     past = past_of(project, rows() if table is None else table)
-    return BacktestCache(project, spec, past, gang, progress), gang  # type: ignore[arg-type]
+    return BacktestCache(project, spec, past, pool, progress), pool  # type: ignore[arg-type]
 
 
 def test_a_model_is_trained_once_and_found_by_the_next_run(project: Project, first: First):
@@ -114,9 +114,9 @@ def test_a_model_that_was_tampered_with_is_made_again(project: Project, first: F
     model = next((project.state("tiny") / "backtest" / "models").glob("*/model.onnx"))
     whole = model.read_bytes()
     model.write_bytes(whole[:-9])
-    again, gang = world(project)
+    again, pool = world(project)
     assert again.train(RowRange(0, KNOWN), None, None).model == first.trained.model
-    assert len(gang.jobs) == 1
+    assert len(pool.jobs) == 1
     assert model.read_bytes() == whole
 
 
@@ -131,28 +131,28 @@ def test_rows_given_change_what_a_model_goes_by_and_others_do_not(project: Proje
 def test_a_future_that_differs_changes_neither_model_nor_verdict_nor_what_was_watched(project: Project):
     told = []
     for table in (rows(), rows(changed=KNOWN + 150)):
-        here, gang = world(project, table)
+        here, pool = world(project, table)
         model = here.train(RowRange(0, KNOWN), None, None).model
         verdict = here.judge(model, None, RowRange(0, KNOWN))
         period = Period("p", 300.0, 400.0, KNOWN, KNOWN + 100)
         here.predict(model, period)
-        told.append((model, verdict, here.monitor(model, period, period, KNOWN + 100), len(gang.jobs)))
+        told.append((model, verdict, here.monitor(model, period, period, KNOWN + 100), len(pool.jobs)))
     assert told[0][:3] == told[1][:3]
     assert [each[3] for each in told] == [0, 0], "both found the first model"
 
 
 def test_settings_tell_models_apart_but_the_policy_and_the_judge_do_not(project: Project, first: First):
     key = first.trained.model
-    other, gang = world(project, None, "train.epochs=6")
+    other, pool = world(project, None, "train.epochs=6")
     assert other.train(RowRange(0, KNOWN), None, None).model != key
-    assert len(gang.jobs) == 1
+    assert len(pool.jobs) == 1
     same, idle = world(project, None, "judge.margin=0.1", "retrain.on=[decay]", "monitor.window=200")
     assert same.train(RowRange(0, KNOWN), None, None).model == key
     assert idle.jobs == []
 
 
 def test_the_newest_training_rows_tell_models_apart_and_leave_the_test_rows(project: Project):
-    here, gang = world(project)
+    here, pool = world(project)
     models = {here.train(RowRange(0, KNOWN), newest, None).model for newest in (None, 150)}
     assert len(models) == 2
     assert [
@@ -161,7 +161,7 @@ def test_the_newest_training_rows_tell_models_apart_and_leave_the_test_rows(proj
         {"train": 150, "validation": 45, "test": 45},
         {"train": 210, "validation": 45, "test": 45},
     ]
-    assert len(gang.jobs) == 1, "the other is the first model"
+    assert len(pool.jobs) == 1, "the other is the first model"
 
 
 def test_rows_that_cannot_be_trained_on_are_a_failure_not_an_error(project: Project):

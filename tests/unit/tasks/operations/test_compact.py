@@ -136,7 +136,7 @@ def test_beside_a_server_it_leaves_all_to_a_platform_and_events_always(workspace
 
     monkeypatch.setattr(compact, "supervisor", supervisor)
     monkeypatch.setattr(events, "deliver", lambda _: pytest.fail("events are the platform's"))
-    run(workspace, stop, pause_s=0.0, beside=True)
+    run(workspace, stop, pause_s=0.0, as_sidecar=True)
     assert prediction_log(workspace.state / "projects" / "a").cursor() == (0 if platform else 1)
 
 

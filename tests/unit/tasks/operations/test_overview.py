@@ -42,7 +42,7 @@ def told(project: Project) -> ProjectFacts:
     return project_facts(project, NOW)
 
 
-def book(place: Path, project: Project, **more: object) -> None:
+def loop_state(place: Path, project: Project, **more: object) -> None:
     given = {"loop_id": LOOP, "state": "finished", "folder": str(project.folder), "began": NOW - 60, "intent": "i"}
     (place / "loop.json").write_text(json.dumps({**given, "process": processes.identity(), **more}))
 
@@ -91,16 +91,16 @@ def test_a_spec_that_cannot_be_read_is_told_not_raised(project: Project) -> None
 
 
 def test_a_loop_whose_process_is_gone_was_killed(project: Project, state: Path) -> None:
-    book(state, project, state="running")
+    loop_state(state, project, state="running")
     assert told(project).loop.state == "running"
-    book(state, project, state="running", process={**processes.identity(), "started": "before the flood"})
+    loop_state(state, project, state="running", process={**processes.identity(), "started": "before the flood"})
     facts = told(project)
     assert (facts.loop.state, facts.loop.step) == ("killed", "ingest")
     assert f"{LOOP} was killed at ingest" in facts.light.reasons[0]
 
 
 def test_rejected_data_is_told_with_what_failed(project: Project, state: Path) -> None:
-    book(state, project, state="failed")
+    loop_state(state, project, state="failed")
     report = state / "quarantine" / LOOP / "raw" / "report.json"
     report.parent.mkdir(parents=True)
     failed = {"expectation": "column_to_exist", "column": "delay", "success": False, "severity": "reject"}
@@ -108,7 +108,7 @@ def test_rejected_data_is_told_with_what_failed(project: Project, state: Path) -
     facts = told(project)
     assert (facts.data.status, facts.data.failing) == ("rejected", ["delay: column to exist (observed –)"])
     assert facts.light.colour == "red"
-    book(state, project, state="finished", loop_id="tiny-2")
+    loop_state(state, project, state="finished", loop_id="tiny-2")
     assert told(project).data.status == ""
 
 

@@ -27,12 +27,18 @@ def state(workspace: Workspace, make_project: MakeProject) -> Path:
     made = project.state("tiny")
     dead = {**processes.identity(), "started": 1.0}
     made.mkdir(parents=True)
-    book = {"loop_id": "tiny-1", "state": "running", "intent": "i", "folder": str(project.folder), "process": dead}
-    (made / "loop.json").write_text(json.dumps(book))
+    loop_state = {
+        "loop_id": "tiny-1",
+        "state": "running",
+        "intent": "i",
+        "folder": str(project.folder),
+        "process": dead,
+    }
+    (made / "loop.json").write_text(json.dumps(loop_state))
     return made
 
 
-def book(state: Path) -> dict[str, object]:
+def loop_state(state: Path) -> dict[str, object]:
     read: dict[str, object] = json.loads((state / "loop.json").read_text())
     return read
 
@@ -44,7 +50,7 @@ def test_nothing_to_put_right(workspace: Workspace, make_project: MakeProject) -
 
 def test_a_dead_loop_is_marked_once(workspace: Workspace, state: Path) -> None:
     assert reap(workspace) == ["tiny-1: was killed; marked so (`loopline run` goes on with it)"]
-    assert book(state)["state"] == "killed"
+    assert loop_state(state)["state"] == "killed"
     assert reap(workspace) == []
 
 
@@ -52,7 +58,7 @@ def test_a_living_loop_is_left_alone(workspace: Workspace, state: Path, make_pro
     (state / ".half.tmp").write_text("")
     with open_stage(make_project()):
         assert reap(workspace) == []
-    assert book(state)["state"] == "running"
+    assert loop_state(state)["state"] == "running"
     assert (state / ".half.tmp").exists()
 
 
@@ -60,22 +66,22 @@ ELSEWHERE = {"host": "macbook.office.lan", "pid": os.getpid(), "started": "deadb
 
 
 def test_a_loop_that_died_under_the_hosts_earlier_name_is_marked(workspace: Workspace, state: Path) -> None:
-    write_json(state / "loop.json", {**book(state), "process": ELSEWHERE})
+    write_json(state / "loop.json", {**loop_state(state), "process": ELSEWHERE})
     assert reap(workspace) == ["tiny-1: was killed; marked so (`loopline run` goes on with it)"]
-    assert book(state)["state"] == "killed"
+    assert loop_state(state)["state"] == "killed"
 
 
 def test_a_loop_that_another_host_runs_is_left_alone(
     workspace: Workspace, state: Path, make_project: MakeProject
 ) -> None:
-    write_json(state / "loop.json", {**book(state), "process": ELSEWHERE})
+    write_json(state / "loop.json", {**loop_state(state), "process": ELSEWHERE})
     project = make_project()
     spec = read_spec(project.spec_path)
     assert is_owed(workspace, spec)
     with open_stage(project):
         assert reap(workspace) == []
         assert not is_owed(workspace, spec)
-    assert book(state)["state"] == "running"
+    assert loop_state(state)["state"] == "running"
 
 
 def test_the_note_of_another_hosts_flow_run_counts_for_an_hour(state: Path) -> None:
@@ -88,11 +94,11 @@ def test_the_note_of_another_hosts_flow_run_counts_for_an_hour(state: Path) -> N
 
 def test_another_projects_dead_loop_is_not_this_ones_business(workspace: Workspace, state: Path) -> None:
     assert reap(workspace, "other") == []
-    assert book(state)["state"] == "running"
+    assert loop_state(state)["state"] == "running"
 
 
 def test_half_written_files_and_folders_go(workspace: Workspace, state: Path) -> None:
-    data = Path(str(book(state)["folder"])) / "data"
+    data = Path(str(loop_state(state)["folder"])) / "data"
     (data / ".prepared.x.tmp").mkdir(parents=True)
     (data / ".prepared.x.tmp" / "rows").write_text("")
     (state / "records").mkdir()

@@ -60,8 +60,8 @@ def test_an_approval_names_the_loop_and_a_refusal_its_author(project: Project) -
 
 def test_an_approval_waits_for_no_loop_that_runs(project: Project) -> None:
     question = weigh(project, a_signal(), "run-1")
-    book = {"loop_id": "tiny-9", "state": "running", "process": processes.identity()}
-    write_json(project.state("tiny") / "loop.json", book)
+    loop_state = {"loop_id": "tiny-9", "state": "running", "process": processes.identity()}
+    write_json(project.state("tiny") / "loop.json", loop_state)
     answer = answered(project, question, True, "Ada")
     assert answer.action == "wait"
     assert "loop tiny-9 runs now: one at a time" in answer.reasons

@@ -68,5 +68,5 @@ def test_who_has_the_pid_of_a_supervisord_of_another_host_is_left_alone(
 
 def test_a_look_alone_is_no_loop_that_down_would_ask_for(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(platform, "flow_runs", lambda _: ["penguins-1", "flow run 7"])
-    monkeypatch.setattr(platform, "_running_books", lambda _: [{"loop_id": "penguins-1"}, {"loop_id": "by-hand-2"}])
+    monkeypatch.setattr(platform, "_running_loops", lambda _: [{"loop_id": "penguins-1"}, {"loop_id": "by-hand-2"}])
     assert platform.loops(workspace) == ["penguins-1"]

@@ -11,7 +11,7 @@ from models.files import write_json
 from tasks.host import processes
 from tasks.host.server_access import elsewhere
 from tasks.host.workspace import Workspace
-from tasks.platform.services import SERVICES, _exits, _state, asking, services_of, supervisor, wanted
+from tasks.platform.services import SERVICES, _exits, _state, projects_to_serve, services_of, supervisor, wanted
 
 LOG = """\
 2026-11-21 18:15:00,093 INFO spawned: 'mlflow' with pid 4112
@@ -42,13 +42,13 @@ def test_a_server_of_models_is_wanted_where_a_spec_asks_for_it(workspace: Worksp
     make_project("asks", "serve:\n  up: true\n")
     (workspace.root / "projects" / "broken").mkdir()
     (workspace.root / "projects" / "broken" / "project.yaml").write_text("serve: {")
-    assert asking(workspace) == ["asks"]
+    assert projects_to_serve(workspace) == ["asks"]
     assert {service.name for service in wanted(workspace)} == {service.name for service in SERVICES}
 
 
 def test_while_nothing_runs_every_service_is_stopped(workspace: Workspace) -> None:
     states = services_of(workspace)
-    assert {state.name for state in states} == {service.name for service in SERVICES if not service.by_wish}
+    assert {state.name for state in states} == {service.name for service in SERVICES if not service.is_optional}
     assert {state.state for state in states} == {"stopped"}
     assert all(state.url is None for state in states)
     assert json.dumps([state.as_json() for state in states])

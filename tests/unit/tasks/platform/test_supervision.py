@@ -6,7 +6,14 @@ import pytest
 from supervisor.options import ServerOptions
 
 from models.errors import StoreError
-from tasks.platform.supervision import LONGEST_SOCKET, _own_folder, _refuse_comments, asking, configuration, socket_path
+from tasks.platform.supervision import (
+    LONGEST_SOCKET,
+    _own_folder,
+    _refuse_comments,
+    configuration,
+    connected,
+    socket_path,
+)
 
 NAMES = ["prefect", "mlflow", "worker"]
 
@@ -76,7 +83,7 @@ def test_a_folder_that_others_may_write_to_holds_no_socket(tmp_path: Path) -> No
 
 
 def test_asking_where_nobody_listens_is_an_os_error(tmp_path: Path) -> None:
-    with pytest.raises(OSError, match="No such file"), asking(str(tmp_path / "none.sock")) as supervised:
+    with pytest.raises(OSError, match="No such file"), connected(str(tmp_path / "none.sock")) as supervised:
         supervised.getState()
 
 

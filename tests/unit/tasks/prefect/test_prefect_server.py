@@ -1,4 +1,4 @@
-"""The lease and the keeper's watch, without a server; the server itself is tests/integration's."""
+"""The lease and the owner's watch, without a server; the server itself is tests/integration's."""
 
 import json
 import os
@@ -15,7 +15,7 @@ from tasks.host import processes
 from tasks.host.locks import tried
 from tasks.host.workspace import Workspace
 from tasks.prefect import prefect_server
-from tasks.prefect.prefect_server import KEEPER_LOCK, PrefectServer, is_healthy
+from tasks.prefect.prefect_server import OWNER_LOCK, PrefectServer, is_healthy
 
 
 @pytest.fixture
@@ -120,29 +120,29 @@ def test_no_state_is_no_server(workspace: Workspace, content: str | None) -> Non
     assert PrefectServer(workspace).stop() is False
 
 
-def test_a_dead_keepers_state_is_no_server(workspace: Workspace) -> None:
+def test_a_dead_owners_state_is_no_server(workspace: Workspace) -> None:
     folder = workspace.state / "prefect"
     folder.mkdir()
-    keeper = processes.identity()
+    owner = processes.identity()
     for living, url in ((True, "http://127.0.0.1:4200/api"), (False, None)):
-        told = keeper if living else {**keeper, "started": 1.0}
-        (folder / "server.json").write_text(json.dumps({"port": 4200, "keeper": told, "server": told}))
+        told = owner if living else {**owner, "started": 1.0}
+        (folder / "server.json").write_text(json.dumps({"port": 4200, "owner": told, "server": told}))
         assert PrefectServer(workspace).url() == url
 
 
 ELSEWHERE = {"host": "macbook.office.lan", "pid": os.getpid(), "started": "deadbeef/1"}
 
 
-def test_a_keeper_noted_under_another_host_lives_while_it_holds_its_lock_and_is_never_signalled(
+def test_a_owner_noted_under_another_host_lives_while_it_holds_its_lock_and_is_never_signalled(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else nobody starts a server once the host is renamed, and `loopline down` ends whoever has that pid here."""
     folder, server = workspace.state / "prefect", PrefectServer(workspace)
     monkeypatch.setattr(os, "kill", lambda pid, number: pytest.fail(f"{pid} was sent {number}"))
-    write_json(folder / "server.json", {"port": 4200, "keeper": ELSEWHERE, "server": ELSEWHERE})
+    write_json(folder / "server.json", {"port": 4200, "owner": ELSEWHERE, "server": ELSEWHERE})
     assert server.url() is None
     assert server.stop() is False
-    with tried(folder / KEEPER_LOCK):
+    with tried(folder / OWNER_LOCK):
         assert server.url() == "http://127.0.0.1:4200/api"
         assert server.stop() is False
 
@@ -150,7 +150,7 @@ def test_a_keeper_noted_under_another_host_lives_while_it_holds_its_lock_and_is_
 def test_a_lease_of_another_host_keeps_no_server_up(workspace: Workspace, leases: Path) -> None:
     write_json(leases / "elsewhere.json", ELSEWHERE)
     assert not PrefectServer(workspace).is_leased()
-    assert (leases / "elsewhere.json").exists(), "it may be another keeper's"
+    assert (leases / "elsewhere.json").exists(), "it may be another owner's"
 
 
 def test_nothing_healthy_at_a_dead_address() -> None:

@@ -57,7 +57,7 @@ def lead(workspace, monkeypatch):
 
 def after(lead):
     lead.step()
-    return lead.board.release()
+    return lead.release_state.release()
 
 
 def test_the_first_champion_needs_no_trial_the_next_ones_do_once(lead, enrol, tried):
@@ -68,8 +68,8 @@ def test_the_first_champion_needs_no_trial_the_next_ones_do_once(lead, enrol, tr
         enrol(number)
         assert after(lead).stable == number
     assert tried == ["2"]
-    assert (after(lead).generation, lead.board.switch.generation) == (4, 4)
-    swaps = [json.loads(line) for line in (lead.board.folder / SWAPS_FILE).read_text().splitlines()]
+    assert (after(lead).generation, lead.release_state.switch.generation) == (4, 4)
+    swaps = [json.loads(line) for line in (lead.release_state.folder / SWAPS_FILE).read_text().splitlines()]
     assert [(swap["before"], swap["stable"]) for swap in swaps] == [(None, "1"), ("1", "2"), ("2", "1"), ("1", "2")]
 
 
@@ -93,7 +93,7 @@ def test_while_the_registry_is_away_everything_goes_on_and_a_start_takes_the_cac
     shutil.rmtree(stores.database_file(os.environ["MLFLOW_TRACKING_URI"]).parent)
     assert after(lead).stable == "1"
     lead._lock.release()
-    lead.board.release_path.unlink()
+    lead.release_state.release_path.unlink()
     write_json(workspace.cache / "models" / "tiny" / "aliases.json", {"champion": "1"})
     assert after(ReleaseController(ServerSettings(str(workspace.root), ("tiny",)), "tiny")).stable == "1"
 
@@ -135,7 +135,7 @@ def test_what_fails_gives_its_place_back_and_stays_out_while_it_is_champion(lead
     enrol("2")
     after(lead)
     after(lead)
-    lead.board.report(
+    lead.release_state.report(
         WorkerReport(
             process=processes.identity(), loaded=["1", "2"], tallies={"2": VersionOutcomes(answers=50, failed=50)}
         )
@@ -150,17 +150,17 @@ def test_what_fails_gives_its_place_back_and_stays_out_while_it_is_champion(lead
 def test_a_version_that_a_worker_cannot_load_is_refused(lead, enrol):
     enrol("1")
     after(lead)
-    lead.board.report(WorkerReport(process=processes.identity(), loaded=["1"], failed={"2": "out of memory"}))
+    lead.release_state.report(WorkerReport(process=processes.identity(), loaded=["1"], failed={"2": "out of memory"}))
     enrol("2")
     lead.step()
     now = after(lead)
-    assert (now.stable, now.refused, lead.board.next()) == ("1", {"2": "out of memory"}, None)
+    assert (now.stable, now.refused, lead.release_state.next()) == ("1", {"2": "out of memory"}, None)
 
 
 def test_a_worker_that_does_not_answer_is_waited_for_only_so_long(lead, enrol, monkeypatch, caplog):
     enrol("1")
     after(lead)
-    lead.board.report(WorkerReport(process=processes.identity(), loaded=["1"]))
+    lead.release_state.report(WorkerReport(process=processes.identity(), loaded=["1"]))
     monkeypatch.setattr(controller, "PREPARE_S", 0.05)
     enrol("2")
     assert after(lead).stable == "2"
@@ -172,7 +172,7 @@ def test_a_look_that_fails_again_and_again_is_one_line_a_minute(monkeypatch, cap
 
     class Failing:
         project, looked = "tiny", threading.Event()
-        lookout = SimpleNamespace(pause_s=0.0)
+        watcher = SimpleNamespace(pause_s=0.0)
 
         def step(self):
             looks.append(1)

@@ -19,7 +19,7 @@ def settings(tmp_path):
 
 
 @pytest.fixture
-def board(settings):
+def release_state(settings):
     return SharedReleaseState(settings.state("tiny") / "serving")
 
 
@@ -37,9 +37,9 @@ def version(settings):
     return put
 
 
-def refreshed(shelf):
-    asyncio.run(shelf.refresh())
-    return shelf
+def refreshed(loaded):
+    asyncio.run(loaded.refresh())
+    return loaded
 
 
 def release(generation, stable, **more):
@@ -47,97 +47,97 @@ def release(generation, stable, **more):
 
 
 def test_without_a_release_nothing_answers(settings):
-    shelf = refreshed(LoadedVersions(settings, "tiny"))
-    assert (shelf.is_ready, shelf.pick("a"), shelf.versions) == (False, None, [])
+    loaded = refreshed(LoadedVersions(settings, "tiny"))
+    assert (loaded.is_ready, loaded.pick("a"), loaded.versions) == (False, None, [])
 
 
-def test_what_is_prepared_answers_when_the_switch_is_turned_and_not_before(settings, board, version):
+def test_what_is_prepared_answers_when_the_switch_is_turned_and_not_before(settings, release_state, version):
     for number in ("1", "2"):
         version(number)
-    board.publish(release(1, "1"))
-    shelf = refreshed(LoadedVersions(settings, "tiny"))
-    assert (shelf.is_ready, shelf.pick("a").version) == (True, "1")
-    board.prepare(release(2, "2", previous="1"))
-    refreshed(shelf)
-    assert board.reports()[0].loaded == ["1", "2"]
-    assert (shelf.pick("a").version, shelf.pick("a", "2"), shelf.versions) == ("1", None, ["1"])
-    prepared = shelf._held["2"]
-    board.publish(release(2, "2", previous="1"))
-    assert shelf.pick("a") is prepared, "at the very next request, and it was loaded before"
-    assert (shelf.pick("a", "1").version, shelf.versions) == ("1", ["2", "1"])
+    release_state.publish(release(1, "1"))
+    loaded = refreshed(LoadedVersions(settings, "tiny"))
+    assert (loaded.is_ready, loaded.pick("a").version) == (True, "1")
+    release_state.prepare(release(2, "2", previous="1"))
+    refreshed(loaded)
+    assert release_state.reports()[0].loaded == ["1", "2"]
+    assert (loaded.pick("a").version, loaded.pick("a", "2"), loaded.versions) == ("1", None, ["1"])
+    prepared = loaded._held["2"]
+    release_state.publish(release(2, "2", previous="1"))
+    assert loaded.pick("a") is prepared, "at the very next request, and it was loaded before"
+    assert (loaded.pick("a", "1").version, loaded.versions) == ("1", ["2", "1"])
 
 
-def test_one_that_missed_the_preparation_loads_when_it_picks(settings, board, version):
+def test_one_that_missed_the_preparation_loads_when_it_picks(settings, release_state, version):
     for number in ("1", "2"):
         version(number)
-    board.publish(release(1, "1"))
-    shelf = refreshed(LoadedVersions(settings, "tiny"))
-    board.publish(release(2, "2"))
-    assert shelf.pick("a").version == "2"
+    release_state.publish(release(1, "1"))
+    loaded = refreshed(LoadedVersions(settings, "tiny"))
+    release_state.publish(release(2, "2"))
+    assert loaded.pick("a").version == "2"
 
 
-def test_what_no_release_names_any_more_is_let_go_of(settings, board, version):
+def test_what_no_release_names_any_more_is_let_go_of(settings, release_state, version):
     for number in ("1", "2", "3"):
         version(number)
-    shelf = LoadedVersions(settings, "tiny")
+    loaded = LoadedVersions(settings, "tiny")
     for release_of in (release(1, "1"), release(2, "2", previous="1"), release(3, "3", previous="2")):
-        board.publish(release_of)
-        refreshed(shelf)
-    assert set(shelf._held) == {"2", "3"}
-    assert board.reports()[0].loaded == ["2", "3"]
+        release_state.publish(release_of)
+        refreshed(loaded)
+    assert set(loaded._held) == {"2", "3"}
+    assert release_state.reports()[0].loaded == ["2", "3"]
 
 
-def test_one_that_was_tampered_with_is_not_loaded_and_the_follower_hears_why(settings, board, version):
+def test_one_that_was_tampered_with_is_not_loaded_and_the_follower_hears_why(settings, release_state, version):
     version("1")
     (version("2") / "model.onnx").write_bytes(b"tampered")
-    board.publish(release(1, "1"))
-    shelf = refreshed(LoadedVersions(settings, "tiny"))
-    board.prepare(release(2, "2"))
-    refreshed(shelf)
-    assert "model.onnx is changed" in board.reports()[0].failed["2"]
-    board.publish(release(2, "2"))
-    assert shelf.pick("a").version == "1", "rather the old one than none"
+    release_state.publish(release(1, "1"))
+    loaded = refreshed(LoadedVersions(settings, "tiny"))
+    release_state.prepare(release(2, "2"))
+    refreshed(loaded)
+    assert "model.onnx is changed" in release_state.reports()[0].failed["2"]
+    release_state.publish(release(2, "2"))
+    assert loaded.pick("a").version == "1", "rather the old one than none"
     version("2")
-    board.give_up()
-    shelf._try_again()
-    board.publish(release(3, "2"))
-    assert shelf.pick("a").version == "2"
+    release_state.give_up()
+    loaded._try_again()
+    release_state.publish(release(3, "2"))
+    assert loaded.pick("a").version == "2"
 
 
-def test_a_canary_answers_its_share(settings, board, version):
+def test_a_canary_answers_its_share(settings, release_state, version):
     for number in ("1", "2"):
         version(number)
-    board.publish(release(1, "1", canary=Canary(version="2", share=0.5)))
-    shelf = refreshed(LoadedVersions(settings, "tiny"))
-    assert {shelf.pick(str(key)).version for key in range(50)} == {"1", "2"}
+    release_state.publish(release(1, "1", canary=Canary(version="2", share=0.5)))
+    loaded = refreshed(LoadedVersions(settings, "tiny"))
+    assert {loaded.pick(str(key)).version for key in range(50)} == {"1", "2"}
 
 
-def test_what_was_refused_is_told_without_a_swap(settings, board, version):
+def test_what_was_refused_is_told_without_a_swap(settings, release_state, version):
     version("1")
     swaps = []
-    board.publish(release(1, "1"))
-    shelf = LoadedVersions(settings, "tiny")
-    shelf.on_swap.append(lambda found: swaps.append(found.generation))
-    refreshed(shelf)
-    board.publish(release(1, "1", refused={"2": "damaged"}))
-    refreshed(shelf)
-    assert (shelf.release.refused, swaps) == ({"2": "damaged"}, [1])
+    release_state.publish(release(1, "1"))
+    loaded = LoadedVersions(settings, "tiny")
+    loaded.on_swap.append(lambda found: swaps.append(found.generation))
+    refreshed(loaded)
+    release_state.publish(release(1, "1", refused={"2": "damaged"}))
+    refreshed(loaded)
+    assert (loaded.release.refused, swaps) == ({"2": "damaged"}, [1])
 
 
-def test_answers_are_counted_by_the_limit_of_their_version(settings, board, version):
+def test_answers_are_counted_by_the_limit_of_their_version(settings, release_state, version):
     version("1", return_on={"latency_ms": 20})
-    board.publish(release(1, "1"))
-    shelf = refreshed(LoadedVersions(settings, "tiny"))
-    shelf.count("1", 0.01)
-    shelf.count("1", 0.03)
-    shelf.count("1", 0.0, failed=True)
-    shelf._report()
-    told = board.reports()[0].tallies["1"]
+    release_state.publish(release(1, "1"))
+    loaded = refreshed(LoadedVersions(settings, "tiny"))
+    loaded.count("1", 0.01)
+    loaded.count("1", 0.03)
+    loaded.count("1", 0.0, failed=True)
+    loaded._report()
+    told = release_state.reports()[0].tallies["1"]
     assert (told.answers, told.slow, told.failed) == (3, 1, 1)
 
 
 def test_a_report_that_cannot_be_written_is_one_line_a_minute(settings, monkeypatch, caplog):
-    shelf, looks = LoadedVersions(settings, "tiny"), []
+    loaded, looks = LoadedVersions(settings, "tiny"), []
 
     async def full():
         looks.append(1)
@@ -145,10 +145,10 @@ def test_a_report_that_cannot_be_written_is_one_line_a_minute(settings, monkeypa
             raise asyncio.CancelledError
         raise OSError(28, "No space left on device", f".report-{len(looks)}.tmp")
 
-    monkeypatch.setattr(shelf, "refresh", full)
+    monkeypatch.setattr(loaded, "refresh", full)
     monkeypatch.setattr(module, "LOOK_S", 0)
     with pytest.raises(asyncio.CancelledError):
-        asyncio.run(shelf.follow())
+        asyncio.run(loaded.follow())
     assert len(looks) == 5
     (record,) = caplog.records
     assert "tiny: going on with what is loaded: [Errno 28]" in record.getMessage()

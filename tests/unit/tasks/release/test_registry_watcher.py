@@ -39,11 +39,11 @@ def test_a_registry_that_was_never_made_is_away(workspace):
 def test_a_file_that_did_not_change_is_not_read_again(workspace, reads):
     crowned(workspace, "1")
     age(workspace)
-    lookout = RegistryWatcher("tiny")
-    assert [lookout.champion().number for _ in range(5)] == ["1"] * 5
+    watcher = RegistryWatcher("tiny")
+    assert [watcher.champion().number for _ in range(5)] == ["1"] * 5
     assert len(reads) == 1
     crowned(workspace, "2")
-    assert [lookout.champion().number for _ in range(3)] == ["2"] * 3
+    assert [watcher.champion().number for _ in range(3)] == ["2"] * 3
     assert len(reads) == 4, "one that changed just now may change again within the same tick"
 
 

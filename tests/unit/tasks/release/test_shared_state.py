@@ -12,19 +12,19 @@ from tasks.release.shared_state import GenerationSwitch, SharedReleaseState, Ver
 
 
 @pytest.fixture
-def board(tmp_path):
+def release_state(tmp_path):
     return SharedReleaseState(tmp_path / "serving")
 
 
-def test_what_is_prepared_is_next_and_what_is_published_answers(board):
-    assert (board.release(), board.next(), board.switch.generation) == (None, None, 0)
-    board.prepare(Release(generation=1, stable="1"))
-    assert (board.release(), board.next().stable, board.switch.generation) == (None, "1", 0)
-    board.publish(Release(generation=1, stable="1"))
-    assert (board.release().stable, board.next(), board.switch.generation) == ("1", None, 1)
-    board.prepare(Release(generation=2, stable="2"))
-    board.give_up()
-    assert (board.release().stable, board.next()) == ("1", None)
+def test_what_is_prepared_is_next_and_what_is_published_answers(release_state):
+    assert (release_state.release(), release_state.next(), release_state.switch.generation) == (None, None, 0)
+    release_state.prepare(Release(generation=1, stable="1"))
+    assert (release_state.release(), release_state.next().stable, release_state.switch.generation) == (None, "1", 0)
+    release_state.publish(Release(generation=1, stable="1"))
+    assert (release_state.release().stable, release_state.next(), release_state.switch.generation) == ("1", None, 1)
+    release_state.prepare(Release(generation=2, stable="2"))
+    release_state.give_up()
+    assert (release_state.release().stable, release_state.next()) == ("1", None)
 
 
 def test_the_switch_is_the_same_in_every_process(tmp_path):
@@ -38,15 +38,15 @@ def test_the_switch_is_the_same_in_every_process(tmp_path):
     assert (done.stdout.strip(), switch.generation) == ("7", 8)
 
 
-def test_the_word_of_a_worker_that_lives_counts(board):
+def test_the_word_of_a_worker_that_lives_counts(release_state):
     mine = WorkerReport(process=processes.identity(), loaded=["1"], tallies={"1": VersionOutcomes(answers=3)})
-    board.report(mine)
-    board.report(WorkerReport(process={**processes.identity(), "pid": 999_999_999}))
-    board.report(WorkerReport(process={**processes.identity(), "pid": 1, "host": "another"}))
-    assert board.reports() == [mine]
-    assert [path.name for path in (board.folder / "workers").iterdir()] == [f"{os.getpid()}.json"]
-    board.forget(os.getpid())
-    assert board.reports() == []
+    release_state.report(mine)
+    release_state.report(WorkerReport(process={**processes.identity(), "pid": 999_999_999}))
+    release_state.report(WorkerReport(process={**processes.identity(), "pid": 1, "host": "another"}))
+    assert release_state.reports() == [mine]
+    assert [path.name for path in (release_state.folder / "workers").iterdir()] == [f"{os.getpid()}.json"]
+    release_state.forget(os.getpid())
+    assert release_state.reports() == []
 
 
 def test_tallies_add_up():

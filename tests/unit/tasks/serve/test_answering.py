@@ -43,7 +43,7 @@ def state(settings: ServerSettings) -> WorkerState:
         write_served(settings.workspace.cache / "models" / "tiny" / number)
     write_json(settings.release_path("tiny"), {"generation": 1, "stable": "2", "previous": "1"})
     state = WorkerState.of(settings)
-    asyncio.run(state.shelves["tiny"].refresh())
+    asyncio.run(state.loaded["tiny"].refresh())
     return state
 
 
@@ -83,7 +83,7 @@ def test_a_large_body_is_read_recorded_and_rendered_outside_the_event_loop(
         (scoring, "answered"),
     ):
         monitor(owner, name)
-    monitor(type(state.shelves["tiny"].pick("").reader), "of_records")  # type: ignore[union-attr]
+    monitor(type(state.loaded["tiny"].pick("").reader), "of_records")  # type: ignore[union-attr]
     said = asyncio.run(scoring.score(HttpRequest(state, {}, body, {"name": "tiny"})))
     document = orjson.loads(said.body)
     assert (len(document["predictions"]), len(document["ids"])) == (num_rows, num_rows)
@@ -92,18 +92,18 @@ def test_a_large_body_is_read_recorded_and_rendered_outside_the_event_loop(
 
 def test_the_event_loop_goes_on_while_a_large_body_is_read(state: WorkerState, monkeypatch: pytest.MonkeyPatch) -> None:
     body = orjson.dumps([{"x": 1.0, "c": "u"}] * 6000)
-    begun, may_end = threading.Event(), threading.Event()
+    start, may_end = threading.Event(), threading.Event()
     read = scoring._scoring
 
     def slow(kind: str, body: bytes) -> Any:
-        begun.set()
+        start.set()
         assert may_end.wait(20), "the event loop waited for the large body"
         return read(kind, body)
 
     async def run() -> int:
         monkeypatch.setattr(scoring, "_scoring", slow)
         large = asyncio.create_task(scoring.score(HttpRequest(state, {}, body, {"name": "tiny"})))
-        while not begun.is_set():
+        while not start.is_set():
             await asyncio.sleep(0)
         assert not large.done()
         assert (await answer(state, asked(name="tiny"))).answer.num_rows == 2
@@ -118,7 +118,7 @@ def test_while_there_is_a_shadow_all_that_it_needs_is_written_down(settings: Ser
     state = WorkerState.of(settings)
     for generation, shadow in enumerate((None, "9"), 1):
         write_json(settings.release_path("tiny"), {"generation": generation, "stable": "1", "shadow": shadow})
-        asyncio.run(state.shelves["tiny"].refresh())
+        asyncio.run(state.loaded["tiny"].refresh())
         asyncio.run(answer(state, PredictRequest(lambda served: served.reader.of_array(["ab"]), "tiny")))
     (segment,) = segments_folder(settings.state("tiny")).iterdir()
     first, second = (orjson.loads(payload) for _, payload in unframed(segment.read_bytes()))
@@ -168,12 +168,12 @@ def test_what_is_not_answered_says_why(state: WorkerState, more: dict[str, objec
 class Counts:
     """Stands before a shelf and remembers what was counted of its versions."""
 
-    def __init__(self, shelf: LoadedVersions) -> None:
-        self.shelf, self.counted = shelf, list[tuple[str, bool]]()
+    def __init__(self, loaded: LoadedVersions) -> None:
+        self.loaded, self.counted = loaded, list[tuple[str, bool]]()
         self.row_s = list[float]()
 
     def __getattr__(self, name: str) -> object:
-        return getattr(self.shelf, name)
+        return getattr(self.loaded, name)
 
     def count(self, version: str, row_s: float, failed: bool = False) -> None:
         self.counted.append((version, failed))
@@ -183,8 +183,8 @@ class Counts:
 def test_only_what_the_model_does_counts_for_or_against_its_version(
     state: WorkerState, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    counts = Counts(state.shelves["tiny"])
-    state.shelves["tiny"] = counts  # type: ignore[assignment]
+    counts = Counts(state.loaded["tiny"])
+    state.loaded["tiny"] = counts  # type: ignore[assignment]
     assert ask(state, name="tiny").answer.row_s == counts.row_s[0] > 0, "of its own call, not of the version's last"
     with pytest.raises(RequestError):
         ask(state, name="tiny", deadline=0.0)

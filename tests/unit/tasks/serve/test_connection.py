@@ -12,7 +12,7 @@ from uvicorn.server import ServerState
 
 from tasks.release.settings import ServerSettings
 from tasks.serve import connection
-from tasks.serve.app import behind_door, make
+from tasks.serve.app import make, with_middleware
 from tasks.serve.connection import Connection
 
 Connect = Callable[..., "Transport"]
@@ -55,7 +55,7 @@ class Rig:
 
     def __init__(self, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         settings = ServerSettings(str(place), ("tiny",))
-        app = behind_door(make(settings), settings)
+        app = with_middleware(make(settings), settings)
         self.config = Config(app=app, http=Connection, log_config=None)
         self.config.load()
         self.config.loaded_app = app

@@ -34,10 +34,12 @@ class Rig:
         endpoints: dict[str, calls.Endpoint] = {"/tell": self.tell, "/models/{name}/tell": self.tell}
         app = make(ServerSettings(str(place), ("tiny",)))
         app.router.routes[:] = [calls.route(path, endpoint) for path, endpoint in endpoints.items()]
-        self.door = ServerMiddleware(app, cast("WorkerState", app.state), calls.ways(endpoints, ["tiny"]))
-        self.config = Config(app=self.door, http=FastPath, log_config=None)  # type: ignore[arg-type]
+        self.middleware = ServerMiddleware(
+            app, cast("WorkerState", app.state), calls.wire_endpoints(endpoints, ["tiny"])
+        )
+        self.config = Config(app=self.middleware, http=FastPath, log_config=None)  # type: ignore[arg-type]
         self.config.load()
-        self.config.loaded_app = self.door
+        self.config.loaded_app = self.middleware
         self.server = ServerState()
         self.server.default_headers = [(b"date", b"today")]
         self.may_go_on = asyncio.Event()
@@ -175,8 +177,8 @@ def test_both_ways_say_no_alike(tmp_path: Path, body: bytes, status: int, caplog
     assert near == far
     assert near[0] == status
     assert b"secret" not in near[2]
-    counted = list(rig.door._state.metrics._passed)
-    assert counted == list(far_rig.door._state.metrics._passed) == [("", "", status)]
+    counted = list(rig.middleware._state.metrics._passed)
+    assert counted == list(far_rig.middleware._state.metrics._passed) == [("", "", status)]
 
 
 def test_a_request_that_is_not_let_in_reaches_no_endpoint(tmp_path: Path) -> None:

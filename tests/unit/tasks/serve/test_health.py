@@ -12,7 +12,7 @@ def state(**given: Any) -> Any:
     return SimpleNamespace(
         is_ending=given.get("ending", False),
         engine=SimpleNamespace(is_stuck=given.get("stuck", False)),
-        shelves={"tiny": SimpleNamespace(is_ready=given.get("loaded", True))},
+        loaded={"tiny": SimpleNamespace(is_ready=given.get("loaded", True))},
     )
 
 

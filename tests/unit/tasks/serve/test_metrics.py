@@ -16,10 +16,10 @@ from tests.served_models import write_served
 Samples = dict[tuple[str, ...], float]
 
 
-def read(metrics: Metrics, name: str, **shelves: Release | None) -> Samples:
+def read(metrics: Metrics, name: str, **loaded: Release | None) -> Samples:
     """Samples of a metric by the values of their labels."""
     held = {
-        key: SimpleNamespace(release=release, is_ready=release is not None) for key, release in (shelves or {}).items()
+        key: SimpleNamespace(release=release, is_ready=release is not None) for key, release in (loaded or {}).items()
     }
     metrics.look(SimpleNamespace(waiting=3), held)  # type: ignore[arg-type]
     families = text_string_to_metric_families(metrics.text().decode())

@@ -48,9 +48,9 @@ def written(settings, kind="predictions"):
 
 
 def enter(settings, served) -> bool:
-    book = PredictionLogger(settings, "tiny")
-    told = book.enter(served, IDS, InputRows(FEED, EXTRA), served.answer(FEED))
-    book.close()
+    loop_state = PredictionLogger(settings, "tiny")
+    told = loop_state.enter(served, IDS, InputRows(FEED, EXTRA), served.answer(FEED))
+    loop_state.close()
     return told
 
 
@@ -78,7 +78,7 @@ def test_a_request_none_of_whose_rows_are_drawn_writes_nothing(settings, served)
 
 @pytest.mark.parametrize("when_full", ["refuse", "answer"])
 def test_a_full_disk_refuses_or_answers_and_is_said_once_in_a_while(settings, served, monkeypatch, caplog, when_full):
-    found, book = served({"when_full": when_full}), PredictionLogger(settings, "tiny")
+    found, loop_state = served({"when_full": when_full}), PredictionLogger(settings, "tiny")
     answer = found.answer(FEED)
 
     def full(*_):
@@ -88,22 +88,22 @@ def test_a_full_disk_refuses_or_answers_and_is_said_once_in_a_while(settings, se
     for _ in range(3):
         if when_full == "refuse":
             with pytest.raises(StoreError):
-                book.enter(found, IDS, InputRows(FEED, EXTRA), answer)
+                loop_state.enter(found, IDS, InputRows(FEED, EXTRA), answer)
         else:
-            assert not book.enter(found, IDS, InputRows(FEED, EXTRA), answer)
+            assert not loop_state.enter(found, IDS, InputRows(FEED, EXTRA), answer)
     with pytest.raises(StoreError):
-        book.note([("a", "yes")], "Ada")
+        loop_state.note([("a", "yes")], "Ada")
     assert caplog.text.count("the disk is full") == 1
     monkeypatch.undo()
-    assert book.enter(found, IDS, InputRows(FEED, EXTRA), answer)
-    book.close()
+    assert loop_state.enter(found, IDS, InputRows(FEED, EXTRA), answer)
+    loop_state.close()
     assert len(written(settings)) == 1
 
 
 def test_labels(settings):
-    book = PredictionLogger(settings, "tiny")
-    book.note([("a", "yes"), ("b", "no")], "Ada")
-    book.close()
+    loop_state = PredictionLogger(settings, "tiny")
+    loop_state.note([("a", "yes"), ("b", "no")], "Ada")
+    loop_state.close()
     (record,) = written(settings, "labels")
     assert (record["ids"], record["labels"], record["by"]) == (["a", "b"], ["yes", "no"], "Ada")
 
@@ -124,10 +124,10 @@ def test_what_the_projects_spec_says_now_counts_before_what_the_version_came_wit
 
 
 def test_what_waits_for_the_compactor_is_known_in_bytes(settings, served):
-    book = PredictionLogger(settings, "tiny")
-    assert book.waiting_bytes() == 0
+    loop_state = PredictionLogger(settings, "tiny")
+    assert loop_state.waiting_bytes() == 0
     enter(settings, served())
     (segment,) = segments(segments_folder(settings.state("tiny")))
-    assert book.waiting_bytes() == segment.size > 0
+    assert loop_state.waiting_bytes() == segment.size > 0
     segment.note_moved(segment.size - 7)
-    assert book.waiting_bytes() == 7
+    assert loop_state.waiting_bytes() == 7

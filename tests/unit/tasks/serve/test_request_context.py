@@ -11,11 +11,11 @@ from tasks.serve import request_context
 
 def test_each_task_notes_its_own() -> None:
     async def one(number: int) -> request_context.RequestContext:
-        begun = request_context.begin()
+        start = request_context.begin()
         await asyncio.sleep(0)
         noted = request_context.current()
         noted.id, noted.model, noted.rows = str(number), "tiny", number
-        return begun
+        return start
 
     async def play() -> list[request_context.RequestContext]:
         return await asyncio.gather(*(one(number) for number in range(3)))
@@ -34,12 +34,12 @@ def test_outside_of_a_request_what_is_noted_is_nobodys() -> None:
 
 
 def test_the_nearest_deadline_counts() -> None:
-    begun = request_context.RequestContext()
-    assert begun.until(7.0, 5.0) == 7.0
+    start = request_context.RequestContext()
+    assert start.until(7.0, 5.0) == 7.0
     before = time.monotonic()
-    assert before + 5 <= begun.until(None, 5.0) <= time.monotonic() + 5
-    begun.deadline = 6.0
-    assert [begun.until(own, 5.0) for own in (7.0, 3.0, None)] == [6.0, 3.0, 6.0]
+    assert before + 5 <= start.until(None, 5.0) <= time.monotonic() + 5
+    start.deadline = 6.0
+    assert [start.until(own, 5.0) for own in (7.0, 3.0, None)] == [6.0, 3.0, 6.0]
 
 
 @pytest.mark.parametrize(("key", "shown"), [("r7", "r7"), ("a\r\nb", ""), ("é", ""), ("x" * 129, ""), ("", "")])

@@ -8,6 +8,6 @@ from tasks.serve.state import WorkerState
 
 def test_every_project_has_its_own(tmp_path: Path) -> None:
     state = WorkerState.of(ServerSettings(str(tmp_path), ("tiny", "other")))
-    assert list(state.shelves) == list(state.books) == ["tiny", "other"]
-    assert not state.shelves["tiny"].is_ready
+    assert list(state.loaded) == list(state.prediction_loggers) == ["tiny", "other"]
+    assert not state.loaded["tiny"].is_ready
     assert not state.is_ending

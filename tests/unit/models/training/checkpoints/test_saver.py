@@ -21,8 +21,8 @@ def read(path, name):
     return room[name].tolist()
 
 
-@pytest.mark.parametrize("beside", [True, False])
-def test_what_is_written_is_the_state_of_the_moment(tmp_path, monkeypatch, beside):
+@pytest.mark.parametrize("in_background", [True, False])
+def test_what_is_written_is_the_state_of_the_moment(tmp_path, monkeypatch, in_background):
     may_write, original = threading.Event(), module.write_alone
 
     def late(*arguments):
@@ -30,12 +30,12 @@ def test_what_is_written_is_the_state_of_the_moment(tmp_path, monkeypatch, besid
         return original(*arguments)
 
     monkeypatch.setattr(module, "write_alone", late)
-    saver = CheckpointSaver(tmp_path, World(), beside, 2)
+    saver = CheckpointSaver(tmp_path, World(), in_background, 2)
     weight = torch.ones(3)
-    if not beside:
+    if not in_background:
         may_write.set()
     saver.save(1, {}, {"net/w": weight}, {"w": torch.zeros(1)})
-    assert saver.is_busy == beside
+    assert saver.is_busy == in_background
     weight += 1
     may_write.set()
     saver.settle()
@@ -48,7 +48,7 @@ def test_what_is_written_is_the_state_of_the_moment(tmp_path, monkeypatch, besid
 
 
 def test_a_write_that_fails_is_told_by_the_next_call_and_the_one_after_goes_on(tmp_path, monkeypatch):
-    saver = CheckpointSaver(tmp_path, World(), beside=True, keep=2)
+    saver = CheckpointSaver(tmp_path, World(), in_background=True, keep=2)
 
     def full(*arguments):
         raise StoreError("the disk is full")
@@ -74,7 +74,7 @@ def test_what_was_begun_is_whole_before_a_failed_training_is_told(tmp_path, monk
     monkeypatch.setattr(module, "write_alone", slow)
 
     def fail():
-        with CheckpointSaver(tmp_path, World(), beside=True, keep=2) as saver:
+        with CheckpointSaver(tmp_path, World(), in_background=True, keep=2) as saver:
             saver.save(1, {}, {"net/w": torch.ones(1)}, {})
             raise ZeroDivisionError
 
@@ -87,7 +87,7 @@ def test_ranks_write_together_beside_the_training(tmp_path):
     """While the checkpoint is written the ranks use their own group for other things."""
 
     def work(world):
-        saver = CheckpointSaver(tmp_path / "checkpoints", world, beside=True, keep=2)
+        saver = CheckpointSaver(tmp_path / "checkpoints", world, in_background=True, keep=2)
         for step in range(1, 4):
             tensors = {"net/w": torch.full((100_000,), float(step)), f"random/{world.rank}/x": torch.ones(1)}
             saver.save(step, {"step": step}, tensors, {"w": torch.full((2,), float(step))} if world.is_first else {})
@@ -113,7 +113,7 @@ def test_each_rank_keeps_what_no_rank_before_it_holds(tmp_path):
 
 def test_the_best_weights_come_together_on_the_first_rank(tmp_path):
     def work(world):
-        saver = CheckpointSaver(tmp_path / "checkpoints", world, beside=True, keep=2)
+        saver = CheckpointSaver(tmp_path / "checkpoints", world, in_background=True, keep=2)
         shard = distribute_tensor(torch.arange(5.0), init_device_mesh("cpu", (2,)), [Shard(0)])
         joined = saver.join_best({f"stage-{world.rank}": torch.ones(1), "part": shard})
         replicated = saver.join_best({"w": torch.ones(1)} if world.is_first else {})

@@ -27,11 +27,11 @@ def test_what_is_no_safetensors_file_says_so(tmp_path, content):
 
 
 def test_tied_and_turned_weights_are_kept(tmp_path):
-    tied = torch.arange(6.0).view(2, 3)
-    save_weights(tmp_path / "w", {"a": tied, "b": tied, "turned": tied.T})
+    ends_with_parent = torch.arange(6.0).view(2, 3)
+    save_weights(tmp_path / "w", {"a": ends_with_parent, "b": ends_with_parent, "turned": ends_with_parent.T})
     found = load_file(tmp_path / "w")
     assert torch.equal(found["a"], found["b"])
-    assert torch.equal(found["turned"], tied.T)
+    assert torch.equal(found["turned"], ends_with_parent.T)
 
 
 def test_the_net_of_a_finished_job_comes_back(make_job):

@@ -43,9 +43,9 @@ def children_of(folder: Path) -> list[psutil.Process]:
     return [p for p in psutil.Process().children(recursive=True) if p.status() != psutil.STATUS_ZOMBIE]
 
 
-def rank_pids(gang: RankPool) -> list[psutil.Process]:
-    nursery = psutil.Process(gang._nursery.pid)
-    return [p for p in nursery.children(recursive=True) if p.status() != psutil.STATUS_ZOMBIE]
+def rank_pids(pool: RankPool) -> list[psutil.Process]:
+    fork_server = psutil.Process(pool._fork_server.pid)
+    return [p for p in fork_server.children(recursive=True) if p.status() != psutil.STATUS_ZOMBIE]
 
 
 def test_threads_share_the_cores():
@@ -79,13 +79,13 @@ def test_the_caller_needs_no_torch_and_epochs_arrive_once(tmp_path, make_job):
     assert digest == weights_sha256(job.folder / WEIGHTS_FILE)
 
 
-def test_two_ranks_follow_one_rank(gang, make_job):
+def test_two_ranks_follow_one_rank(pool, make_job):
     """Dropout and BatchNorm off: the same sums, differently grouped."""
     arguments = {"hidden": 16, "dropout": 0.0, "norm": "layer"}
     settings = {"optimiser": "sgd", "epochs": 2, "batch": 40}
-    one = gang.run(make_job(folder="one", arguments=arguments, **settings))
-    two = gang.run(make_job(folder="two", arguments=arguments, ranks=2, **settings))
-    accumulated = gang.run(make_job(folder="acc", arguments=arguments, ranks=2, accumulate=2, **settings))
+    one = pool.run(make_job(folder="one", arguments=arguments, **settings))
+    two = pool.run(make_job(folder="two", arguments=arguments, ranks=2, **settings))
+    accumulated = pool.run(make_job(folder="acc", arguments=arguments, ranks=2, accumulate=2, **settings))
     assert two.world_size == 2
     for other in (two, accumulated):
         for a, b in zip(one.epochs, other.epochs, strict=True):
@@ -94,28 +94,28 @@ def test_two_ranks_follow_one_rank(gang, make_job):
 
 
 @pytest.mark.parametrize(("regime", "ranks"), [("mlp", 1), ("cnn", 1), ("gru", 1), *((name, 2) for name in REGIMES)])
-def test_killed_ranks_start_again_and_end_with_the_same_bits(gang, make_job, regime, ranks):
+def test_killed_ranks_start_again_and_end_with_the_same_bits(pool, make_job, regime, ranks):
     kind, task, arguments, train = REGIMES[regime]
     train = {**train, "epochs": 6, "count": 120, "ranks": ranks}
-    expected = gang.run(make_job(kind, task, arguments=arguments, folder="whole", **train))
+    expected = pool.run(make_job(kind, task, arguments=arguments, folder="whole", **train))
     draw, kills = random.Random(f"{regime}{ranks}"), []
 
     def kill_one(epoch):
         if epoch.epoch in (2, 4):
-            ranks_alive = rank_pids(gang)
+            ranks_alive = rank_pids(pool)
             leaves = [p for p in ranks_alive if not p.children()]
             victim = draw.choice(leaves)
             kills.append(victim.pid)
             victim.send_signal(signal.SIGKILL)
         return True
 
-    result = gang.run(make_job(kind, task, arguments=arguments, folder="killed", **train), kill_one)
+    result = pool.run(make_job(kind, task, arguments=arguments, folder="killed", **train), kill_one)
     assert len(kills) == 2
     assert result.restarts == 2
     assert result.resumed_from
     assert result.weights_sha256 == expected.weights_sha256
     assert [e["val_loss"] for e in result.epochs] == [e["val_loss"] for e in expected.epochs]
-    assert rank_pids(gang) == []
+    assert rank_pids(pool) == []
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_killed_ranks_start_again_and_end_with_the_same_bits(gang, make_job, reg
         ({"ranks": 2, "parallel": "pp"}, {"ranks": 2, "parallel": "tp"}),
     ],
 )
-def test_other_ranks_in_another_plan_go_on_from_the_checkpoint(gang, make_job, before, after):
+def test_other_ranks_in_another_plan_go_on_from_the_checkpoint(pool, make_job, before, after):
     """As if nobody had stopped it, but for the rounding of sums in another order."""
     what = {"kind": "table", "task": "multiclass", "net": "transformer", "epochs": 4, "count": 200, "batch": 40}
     net = {"arguments": {"width": 16, "layers": 2, "dropout": 0.0}, "optimiser": "sgd"}
@@ -136,10 +136,10 @@ def test_other_ranks_in_another_plan_go_on_from_the_checkpoint(gang, make_job, b
             raise KeyboardInterrupt
         return True
 
-    expected = gang.run(make_job(folder="whole", **what, **net, **before))
+    expected = pool.run(make_job(folder="whole", **what, **net, **before))
     with pytest.raises(KeyboardInterrupt):
-        gang.run(make_job(folder="moved", **what, **net, **before), stop)
-    result = gang.run(make_job(folder="moved", **what, **net, **after))
+        pool.run(make_job(folder="moved", **what, **net, **before), stop)
+    result = pool.run(make_job(folder="moved", **what, **net, **after))
     assert result.resumed_from
     assert [ranks for _, ranks, _ in result.environment["worlds"]] in ([before["ranks"], after["ranks"]], [2])
     for got, wanted in zip(result.epochs, expected.epochs, strict=True):
@@ -164,7 +164,7 @@ _CALLER = """
 
 
 @pytest.mark.parametrize("ranks", [1, 2])
-def test_killing_the_caller_leaves_no_orphan_and_the_next_run_goes_on(gang, make_job, tmp_path, ranks):
+def test_killing_the_caller_leaves_no_orphan_and_the_next_run_goes_on(pool, make_job, tmp_path, ranks):
     kind, task, arguments, train = REGIMES["mlp"]
     train = {**train, "epochs": 20, "count": 400, "ranks": ranks}
     job = make_job(kind, task, arguments=arguments, folder="killed", **train)
@@ -183,36 +183,36 @@ def test_killing_the_caller_leaves_no_orphan_and_the_next_run_goes_on(gang, make
     caller.wait()
     _, alive = psutil.wait_procs(family, timeout=PATIENCE_S)
     assert alive == []
-    result = gang.run(job)
+    result = pool.run(job)
     assert result.resumed_from
-    expected = gang.run(make_job(kind, task, arguments=arguments, folder="whole", **train))
+    expected = pool.run(make_job(kind, task, arguments=arguments, folder="whole", **train))
     assert result.weights_sha256 == expected.weights_sha256
 
 
-def test_an_exception_in_the_caller_ends_the_ranks(gang, make_job):
+def test_an_exception_in_the_caller_ends_the_ranks(pool, make_job):
     job = make_job(arguments={"hidden": 8}, epochs=50, ranks=2)
 
     def cancel(epoch):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        gang.run(job, cancel)
+        pool.run(job, cancel)
     end = time.monotonic() + PATIENCE_S
-    while rank_pids(gang) and time.monotonic() < end:
+    while rank_pids(pool) and time.monotonic() < end:
         time.sleep(0.02)
-    assert rank_pids(gang) == []
+    assert rank_pids(pool) == []
 
 
-def test_all_ranks_are_pruned_together(gang, make_job):
-    result = gang.run(make_job(arguments={"hidden": 8}, epochs=50, ranks=2), lambda epoch: epoch.epoch < 3)
+def test_all_ranks_are_pruned_together(pool, make_job):
+    result = pool.run(make_job(arguments={"hidden": 8}, epochs=50, ranks=2), lambda epoch: epoch.epoch < 3)
     assert result.pruned
     assert len(result.epochs) == 3
 
 
-def test_several_threads_may_run_jobs_at_once(gang, make_job):
+def test_several_threads_may_run_jobs_at_once(pool, make_job):
     jobs = [make_job(folder=f"job{i}", arguments={"hidden": 8}, seed=i) for i in range(4)]
     results = {}
-    threads = [threading.Thread(target=lambda i=i: results.setdefault(i, gang.run(jobs[i]))) for i in range(len(jobs))]
+    threads = [threading.Thread(target=lambda i=i: results.setdefault(i, pool.run(jobs[i]))) for i in range(len(jobs))]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -241,10 +241,10 @@ RAISING = """
 
 
 @pytest.mark.parametrize(("ranks", "where"), [(1, ""), (2, ""), (2, "and torch.distributed.get_rank() == 1")])
-def test_an_error_in_a_rank_reaches_the_caller_with_its_traceback(gang, make_job, tmp_path, ranks, where):
+def test_an_error_in_a_rank_reaches_the_caller_with_its_traceback(pool, make_job, tmp_path, ranks, where):
     net = write_net(tmp_path, RAISING.format(where=where))
     with pytest.raises((TrainingError, UserCodeError), match="the sky is falling") as caught:
-        gang.run(make_job(net=net, ranks=ranks))
+        pool.run(make_job(net=net, ranks=ranks))
     assert 'raise ValueError("the sky is falling")' in "".join(caught.value.__notes__)
 
 
@@ -262,31 +262,31 @@ DYING = """
 
 
 @pytest.mark.parametrize("ranks", [1, 2])
-def test_ranks_that_always_die_end_in_an_error_that_says_so(gang, make_job, tmp_path, ranks):
+def test_ranks_that_always_die_end_in_an_error_that_says_so(pool, make_job, tmp_path, ranks):
     with pytest.raises(TrainingError, match="SIGKILL"):
-        gang.run(make_job(net=write_net(tmp_path, DYING), ranks=ranks, max_restarts=1))
+        pool.run(make_job(net=write_net(tmp_path, DYING), ranks=ranks, max_restarts=1))
 
 
 @pytest.mark.parametrize("stopped", [0, 1])
-def test_a_stopped_rank_is_named(gang, make_job, stopped):
+def test_a_stopped_rank_is_named(pool, make_job, stopped):
     """SIGSTOP: alive, and silent. Its peer would wait for ever in a collective."""
     job = make_job(arguments={"hidden": 8}, ranks=2, epochs=500, count=2000, job={"silence_s": 3.0})
 
     def stop_one(epoch):
         if epoch.epoch == 1:
-            (leaves := [p for p in rank_pids(gang) if not p.children()]).sort(key=lambda p: p.pid)
+            (leaves := [p for p in rank_pids(pool) if not p.children()]).sort(key=lambda p: p.pid)
             threading.Timer(0.3, leaves[stopped].suspend).start()
         return True
 
     with pytest.raises(
         TrainingError, match=rf"stood still for 3 s: rank {stopped} is behind: it says nothing"
     ) as caught:
-        gang.run(job, stop_one)
+        pool.run(job, stop_one)
     assert "run_job" in "".join(caught.value.__notes__)
     end = time.monotonic() + PATIENCE_S
-    while rank_pids(gang) and time.monotonic() < end:
+    while rank_pids(pool) and time.monotonic() < end:
         time.sleep(0.02)
-    assert rank_pids(gang) == []
+    assert rank_pids(pool) == []
 
 
 GREEDY = """
@@ -301,31 +301,31 @@ GREEDY = """
 
 
 @pytest.mark.parametrize("ranks", [1, 2])
-def test_a_rank_out_of_memory_says_what_would_help(gang, make_job, tmp_path, ranks):
+def test_a_rank_out_of_memory_says_what_would_help(pool, make_job, tmp_path, ranks):
     with pytest.raises(TrainingError, match=r"rank \d ran out of memory .*lower train.batch \(now 32\)"):
-        gang.run(make_job(net=write_net(tmp_path, GREEDY), ranks=ranks))
+        pool.run(make_job(net=write_net(tmp_path, GREEDY), ranks=ranks))
 
 
-def test_nan_names_step_and_layer_on_two_ranks(gang, make_job):
+def test_nan_names_step_and_layer_on_two_ranks(pool, make_job):
     job = make_job(arguments={"hidden": 8}, ranks=2, lr=1e30, optimiser="sgd", clip_norm=None)
     with pytest.raises(TrainingError, match=r"not finite at step \d.*trunk"):
-        gang.run(job)
+        pool.run(job)
 
 
-def test_call_gives_plain_results_and_the_callee_s_own_errors(gang, tmp_path):
-    assert gang.call("models.distributed.order:seed_of") == gang.call("models.distributed.order:seed_of")
+def test_call_gives_plain_results_and_the_callee_s_own_errors(pool, tmp_path):
+    assert pool.call("models.distributed.order:seed_of") == pool.call("models.distributed.order:seed_of")
     with pytest.raises(TrainingError, match="AttributeError"):
-        gang.call("models.distributed.order:no_such_function")
+        pool.call("models.distributed.order:no_such_function")
 
 
 def test_the_warmed_process_may_die_and_is_replaced(make_job):
-    with RankPool() as gang:
-        gang.warm()
-        first = gang.call("os:getppid")
+    with RankPool() as pool:
+        pool.warm()
+        first = pool.call("os:getppid")
         os.kill(first, signal.SIGKILL)
-        gang._nursery.wait()
-        assert gang.call("os:getppid") != first
-        assert gang.run(make_job(arguments={"hidden": 8})).weights_sha256
+        pool._fork_server.wait()
+        assert pool.call("os:getppid") != first
+        assert pool.run(make_job(arguments={"hidden": 8})).weights_sha256
 
 
 @pytest.mark.usefixtures("cold_nurseries")
@@ -333,10 +333,10 @@ def test_the_warmed_process_may_die_and_is_replaced(make_job):
 def test_a_job_that_waits_for_the_warmed_process_outlives_it(make_job, number):
     """A trial that began just then must not count as failed: the search would choose another one."""
     whole = make_job(arguments={"hidden": 8})
-    with RankPool() as gang:
-        threading.Timer(0.3, lambda: os.kill(gang._nursery.pid, number)).start()  # amid its imports
-        cut = gang.run(whole)
-        first = gang._nursery.pid
+    with RankPool() as pool:
+        threading.Timer(0.3, lambda: os.kill(pool._fork_server.pid, number)).start()  # amid its imports
+        cut = pool.run(whole)
+        first = pool._fork_server.pid
     assert cut.restarts == 0
     assert not psutil.pid_exists(first)
 
@@ -356,10 +356,10 @@ def test_a_main_module_of_any_kind_is_not_imported_again(make_job, tmp_path):
 
 def test_of_a_nursery_that_is_killed_as_its_child_works_no_stranger_is_asked():
     """The child died with it: nobody else is waited for or killed in its name, and the next call begins a new one."""
-    with RankPool() as gang:
-        nursery = gang.call("os:getppid")
-        threading.Timer(0.5, lambda: os.kill(nursery, signal.SIGKILL)).start()
+    with RankPool() as pool:
+        fork_server = pool.call("os:getppid")
+        threading.Timer(0.5, lambda: os.kill(fork_server, signal.SIGKILL)).start()
         with pytest.raises(TrainingError, match="its process was ended"):
-            gang.call("signal:pause")
-        assert gang._nursery is None
-        assert gang.call("os:getppid") != nursery
+            pool.call("signal:pause")
+        assert pool._fork_server is None
+        assert pool.call("os:getppid") != fork_server
