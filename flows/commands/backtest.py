@@ -18,9 +18,11 @@ from tasks.host.workspace import Workspace
     metavar="NAME|FILE",
     help="never, monthly, decay, drift, every, spec (the spec's own), or a YAML file with keys of `retrain`.",
 )
-@click.option("--from", "begin", metavar="DATE", help="Replay from this date on; what came before trains the first.")
-@click.option("--period", default="month", metavar="month|week|day|N", help="How the past is cut; N: so many rows.")
-@click.option("--label-delay", default="0", metavar="DURATION", help="How long after its row a label comes: 12h, 7d.")
+@click.option(
+    "--from", "begin", metavar="DATE", help="Replay from this date on; earlier rows train the first champion."
+)
+@click.option("--period", default="month", metavar="month|week|day|N", help="Length of a period; N: this many rows.")
+@click.option("--label-delay", default="0", metavar="DURATION", help="Delay between a row and its label: 12h, 7d.")
 @options.overrides
 @options.as_json
 def command(

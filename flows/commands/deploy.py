@@ -19,7 +19,7 @@ from tasks.host.workspace import Project, Workspace
 @click.option(
     "--write",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Write them as a file for `prefect deploy --prefect-file` and tell no server.",
+    help="Write them to a file for `prefect deploy --prefect-file`, without a server.",
 )
 @options.as_json
 def command(project: str | None, write: Path | None, as_json: bool) -> None:

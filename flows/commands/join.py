@@ -8,9 +8,12 @@ import click
 @click.command()
 @click.argument("endpoint", metavar="HOST:PORT")
 @click.option(
-    "--token", envvar="LOOPLINE_NODES_TOKEN", required=True, help="As the loop there shows it; or LOOPLINE_NODES_TOKEN."
+    "--token",
+    envvar="LOOPLINE_NODES_TOKEN",
+    required=True,
+    help="The token that the loop printed; or LOOPLINE_NODES_TOKEN.",
 )
-@click.option("--wait", "wait_s", default=600.0, show_default=True, help="Seconds to wait for somebody to be there.")
+@click.option("--wait", "wait_s", default=600.0, show_default=True, help="Seconds to wait until the loop listens.")
 def command(endpoint: str, token: str, wait_s: float) -> None:
     """Train with the machine at HOST:PORT, whose `train.nodes` allows more than one, until it is done.
 

@@ -17,7 +17,7 @@ from tasks.host.workspace import Workspace
 @options.project
 @click.argument("file", type=click.Path(path_type=Path), required=False)
 @click.option("--id", "id_column", default="id", show_default=True, metavar="COLUMN", help="Names the prediction.")
-@click.option("--by", metavar="WHO", help="Who says so; default: the user's name.")
+@click.option("--by", metavar="WHO", help="Who labelled the rows. Default: the user's name.")
 @click.option("--forget", multiple=True, metavar="ID", help="Withdraw the label of this prediction instead.")
 @options.as_json
 def command(

@@ -21,7 +21,7 @@ MOST_REASONS = 4
 @click.option(
     "--cluster",
     metavar="NAME|FILE|detect",
-    help="Weigh the ways to train on this cluster instead: 8xH100, 2x8xA100, laptop, a YAML or JSON file, detect.",
+    help="Compare the parallel plans on this cluster instead: 8xH100, 2x8xA100, laptop, a YAML or JSON file, detect.",
 )
 @options.as_json
 def command(project: str, overrides: tuple[str, ...], cluster: str | None, as_json: bool) -> None:

@@ -15,8 +15,13 @@ from tasks.host.workspace import Workspace
 @click.command()
 @options.project
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--out", type=click.Path(path_type=Path), help="A .parquet file; default: beside FILE.")
-@click.option("--id", "id_column", metavar="COLUMN", help="Names each row, so that labels find it; default: ids made.")
+@click.option("--out", type=click.Path(path_type=Path), help="The .parquet file to write. Default: beside FILE.")
+@click.option(
+    "--id",
+    "id_column",
+    metavar="COLUMN",
+    help="Column with an id of each row, by which labels are joined. Default: ids are made.",
+)
 @click.option("--version", default="champion", show_default=True, help="Or challenger, previous, a number.")
 @options.as_json
 def command(project: str, file: Path, out: Path | None, id_column: str | None, version: str, as_json: bool) -> None:

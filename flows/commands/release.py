@@ -29,11 +29,11 @@ MOST_ENTRIES = 5
     "--canary",
     type=click.FloatRange(0, 1, min_open=True, max_open=True),
     metavar="SHARE",
-    help="Let it answer so much.",
+    help="Canary: share of the requests that it answers.",
 )
-@click.option("--shadow", is_flag=True, help="Have it answer in the background, from the prediction log.")
-@click.option("--version", "number", metavar="N", help="Which version; without it, the challenger.")
-@click.option("--end", "is_end", is_flag=True, help="Try nothing beside the champion any more.")
+@click.option("--shadow", is_flag=True, help="Shadow: it predicts the logged requests in the background.")
+@click.option("--version", "number", metavar="N", help="Which version. Default: the challenger.")
+@click.option("--end", "is_end", is_flag=True, help="End the canary or the shadow.")
 @click.option("--return", "is_return", is_flag=True, help="End a canary; without one, roll the champion back.")
 @click.option("--reason", default="a person asked", show_default=True, help="Kept in the journal.")
 @options.as_json

@@ -24,7 +24,7 @@ from tasks.operations.reap import is_owed
     "--refresh",
     multiple=True,
     metavar="STEP",
-    help="Carry out this step again, e.g. ingest for a source that grew.",
+    help="Run this step again although nothing changed, e.g. ingest for a source that grew.",
 )
 @options.as_json
 def command(project: str, overrides: tuple[str, ...], refresh: tuple[str, ...], as_json: bool) -> None:

@@ -12,15 +12,19 @@ from tasks.host.workspace import Workspace
 
 @click.command()
 @click.argument("projects", nargs=-1, required=True, metavar="PROJECT...")
-@click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen; off loopback a token is asked.")
+@click.option(
+    "--host", default="127.0.0.1", show_default=True, help="Address to listen at; off loopback a token is required."
+)
 @click.option("--port", default=8000, show_default=True, type=click.IntRange(1, 65535), help="Of HTTP.")
 @click.option("--grpc-port", default=0, type=click.IntRange(0, 65535), help="Also answer over gRPC, on this port.")
 @click.option("--workers", default=1, show_default=True, type=click.IntRange(1, 64), help="Processes that answer.")
-@click.option("--name", "names", multiple=True, metavar="NAME", help="A further Host name, such as a proxy's.")
+@click.option("--name", "names", multiple=True, metavar="NAME", help="A further allowed Host name, such as a proxy's.")
 @click.option("--tls-cert", metavar="FILE", help="The server's certificate with its chain, PEM.")
 @click.option("--tls-key", metavar="FILE", help="The certificate's key, PEM.")
-@click.option("--tls-client-ca", metavar="FILE", help="Let in clients by certificates of this authority, not by token.")
-@click.option("--rate", type=click.FloatRange(0, min_open=True), help="Requests a second for each token.")
+@click.option(
+    "--tls-client-ca", metavar="FILE", help="Authenticate clients by certificates of this authority, not by token."
+)
+@click.option("--rate", type=click.FloatRange(0, min_open=True), help="Rate limit: requests a second for each token.")
 def command(projects: tuple[str, ...], names: tuple[str, ...], **options: Any) -> None:
     """Answer with the champion of each PROJECT until ended; a promotion is picked up by itself.
 

@@ -19,8 +19,8 @@ REASONS = {"person": "a person asked", "new_data": "data came"}
 @click.command()
 @options.project
 @click.option("--kind", type=click.Choice(list(REASONS)), default="person", show_default=True, help="What asks.")
-@click.option("--reason", default="", metavar="TEXT", help="In words; kept with the decision.")
-@click.option("--if-grown", is_flag=True, help="Only if data came at the source since it was last read.")
+@click.option("--reason", default="", metavar="TEXT", help="The reason, stored with the decision.")
+@click.option("--if-grown", is_flag=True, help="Only if the source has new data since the last read.")
 @options.as_json
 def command(project: str, kind: str, reason: str, if_grown: bool, as_json: bool) -> None:
     """Ask that PROJECT be trained again. What came of it is on Prefect's page, and in `loopline status`.

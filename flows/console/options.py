@@ -24,7 +24,7 @@ def overrides(function: Function) -> Function:
         "overrides",
         multiple=True,
         metavar="KEY=VALUE",
-        help="Win over the spec: -s train.epochs=3.",
+        help="Override a key of the spec: -s train.epochs=3.",
     )(function)
 
 

@@ -53,12 +53,12 @@ class FlowKind:
 
 KINDS = (
     FlowKind(
-        "train", "flows.train", "Carry {name} round the loop, as `loopline run` does.", lambda _: None, "ENQUEUE", True
+        "train", "flows.train", "Run the loop of {name}, as `loopline run` does.", lambda _: None, "ENQUEUE", True
     ),
     FlowKind(
         "retrain",
         "flows.retrain",
-        "Weigh whether {name} is trained again, by the policy of its spec, and do so.",
+        "Decide by the policy of the spec whether to retrain {name}, and retrain it.",
         lambda spec: spec.retrain.schedule,
         "ENQUEUE",
         True,
@@ -66,7 +66,7 @@ KINDS = (
     FlowKind(
         "monitor",
         "flows.monitor",
-        "Look at the newest predictions of {name}: contract, realised metric, drift.",
+        "Monitor the newest predictions of {name}: data contract, realised metric, drift.",
         lambda spec: spec.monitor.schedule,
         "CANCEL_NEW",
         False,

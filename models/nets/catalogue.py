@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from models.errors import UsageError
-from models.project_spec.blocks import Dimension, Kind
+from models.project_spec.blocks import Kind
 from models.project_spec.references import is_own_code, resolve
+from models.project_spec.search import Dimension
 
 _TRAIN_SPACE = {
     "train.lr": Dimension(low=1e-4, high=1e-2, log=True),

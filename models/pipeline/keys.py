@@ -46,6 +46,7 @@ SILENT_MODULES = frozenset(
         "models.project_spec.methods",
         "models.project_spec.serve",
         "models.project_spec.reader",
+        "models.project_spec.search",
         "models.files",
         "models.pipeline.records",
     }

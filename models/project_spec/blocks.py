@@ -23,6 +23,7 @@ from pydantic_core import PydanticKnownError
 from models.project_spec.block import Fraction, NumberText, Reference, SpecBlock
 from models.project_spec.methods import Augment, Optimiser, Pretrain, PseudoLabels, Recent, Schedule, Start
 from models.project_spec.monitor_and_retrain import Monitor, Retrain
+from models.project_spec.search import Search
 from models.project_spec.serve import Serve
 
 NAME_PATTERN = r"^[a-z][a-z0-9_-]{0,62}$"
@@ -41,7 +42,9 @@ class Goal(SpecBlock):
     direction: Literal["maximize", "minimize"] | None = Field(
         None, description="Default: the metric's own; needed for a metric of your own."
     )
-    good_enough: float | None = Field(None, description="The least (or most) value with which a model may serve.")
+    good_enough: float | None = Field(
+        None, description="A model is promoted only if the metric is at least (or at most) this value."
+    )
 
 
 class Split(SpecBlock):
@@ -52,9 +55,13 @@ class Split(SpecBlock):
         description="time: oldest rows train; position: first rows train; group: a group is never divided; "
         "hash: by a key column. Text is always by position.",
     )
-    column: str | None = Field(None, description="The time, group or key column that `by` needs.")
-    validation: Fraction = Field(0.15, description="Share of the rows used to choose and to stop.")
-    test: Fraction = Field(0.15, description="Share of the rows frozen for the verdict.")
+    column: str | None = Field(
+        None, description="The time, group or key column. Required if `by` is time, group or hash."
+    )
+    validation: Fraction = Field(
+        0.15, description="Share of the rows for validation: model selection and early stopping."
+    )
+    test: Fraction = Field(0.15, description="Share of the rows for the test set, which only the verdict uses.")
     seed: int = 0
 
     @model_validator(mode="after")
@@ -69,15 +76,19 @@ class Split(SpecBlock):
 class Features(SpecBlock):
     """Which columns the model may see, and as what."""
 
-    columns: list[str] | None = Field(None, description="Use just these; default: every column but the target.")
-    drop: list[str] = Field(default_factory=list, description="Never use these (leaks, ids).")
+    columns: list[str] | None = Field(
+        None, description="Use only these columns. Default: every column except the target."
+    )
+    drop: list[str] = Field(default_factory=list, description="Never use these columns (leaks, ids).")
     kinds: dict[str, Literal["numeric", "categorical"]] = Field(
         default_factory=dict, description="Override the guessed kind of a column."
     )
     make: Reference | None = Field(None, description="Your function: raw DataFrame -> DataFrame with more columns.")
     impute: Literal["median", "mean", "zero"] = "median"
     normalise: Literal["standard", "robust", "minmax", "none"] = "standard"
-    max_categories: int = Field(1000, ge=2, description="The commonest are kept; the rest share one index.")
+    max_categories: int = Field(
+        1000, ge=2, description="The most common categories keep an index of their own; the rest share one."
+    )
 
 
 class Expectation(SpecBlock):
@@ -138,10 +149,10 @@ class Data(SpecBlock):
     split: Split = Field(default_factory=Split)
     features: Features = Field(default_factory=Features)
     expectations: list[Expectation] = Field(default_factory=list)
-    id: str | None = Field(None, description="The column that names a row, for split and feedback. Never an input.")
-    deduplicate: bool = Field(False, description="Drop rows that equal an earlier one in every column.")
+    id: str | None = Field(None, description="The id column of the rows, for split and feedback. Never an input.")
+    deduplicate: bool = Field(False, description="Drop rows that equal an earlier row in every column.")
     newest: int | None = Field(
-        None, ge=100, description="Train on so many of the newest training rows; for a split by time or position."
+        None, ge=100, description="Train on this many of the newest training rows. For a split by time or position."
     )
     unlabelled: bool = Field(
         False, description="Keep rows without a target, for train.pretrain and train.pseudo_labels."
@@ -199,72 +210,6 @@ class Model(SpecBlock):
     arguments: dict[str, Any] = Field(default_factory=dict)
 
 
-class Dimension(SpecBlock):
-    """One searched value: a range (`low`, `high`) or `choices`."""
-
-    low: float | None = None
-    high: float | None = None
-    log: bool = False
-    step: float | None = Field(None, gt=0)
-    integer: bool = False
-    choices: list[Any] | None = Field(None, min_length=1)
-
-    @field_validator("low", "high", "step", mode="before")
-    @classmethod
-    def _whole_numbers_are_numbers(cls, value: Any) -> Any:
-        return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
-
-    @model_validator(mode="after")
-    def _range_or_choices(self) -> Dimension:
-        if (self.choices is None) == (self.low is None or self.high is None):
-            raise ValueError("give either `choices`, or both `low` and `high`")
-        if self.low is not None and self.high is not None and not self.low < self.high:
-            raise ValueError(f"low {self.low:g} must be under high {self.high:g}")
-        if self.log and (self.low is None or self.low <= 0):
-            raise ValueError("a log range needs low > 0")
-        if self.log and self.integer and self.low is not None and self.low < 1:
-            raise ValueError(f"a log range of integers needs low >= 1, got {self.low:g}: say `low: 1`, or drop `log`")
-        if self.log and self.step and not (self.integer and self.step == 1):
-            raise ValueError(f"a log range has no step, got {self.step:g}: drop `log` or `step`, or name `choices`")
-        if self.integer and self.step and self.step % 1:
-            raise ValueError(f"integers need a whole step, got {self.step:g}: say `step: 1`, or drop `integer`")
-        return self
-
-
-class Search(SpecBlock):
-    """How hyperparameters are looked for. `trials: 0` trains the spec's own settings."""
-
-    trials: int = Field(10, ge=0)
-    sampler: Literal["tpe", "random", "gp", "cmaes", "nsga2", "grid"] = "tpe"
-    pruner: Literal["median", "hyperband", "halving", "none"] = "median"
-    workers: int = Field(1, ge=1, description="Trials at once. With more than one their order is not replayable.")
-    timeout_s: float | None = Field(None, gt=0)
-    folds: int = Field(1, ge=1, description="k > 1: k-fold cross-validation over train and validation rows.")
-    epochs: int | None = Field(None, ge=1, description="Epochs of a trial; default: half of train.epochs.")
-    sample: Annotated[float, Field(gt=0, le=1)] = Field(1.0, description="Share of the training rows a trial sees.")
-    space: dict[str, Dimension] | None = Field(
-        None,
-        description="Keys are spec paths: train.lr, model.hidden. Default: the net's own, without what the spec sets.",
-    )
-    settings: dict[str, Any] | None = Field(
-        None, description="Values found before, by spec path: trained with as they are. Needs `trials: 0`."
-    )
-
-    @field_validator("space")
-    @classmethod
-    def _searchable(cls, space: dict[str, Dimension] | None) -> dict[str, Dimension] | None:
-        for path in space or ():
-            if path.split(".")[0] not in ("train", "model") or path.count(".") != 1:
-                raise ValueError(f"cannot search {path!r}: expected train.<key> or model.<argument>")
-        return space
-
-    @model_validator(mode="after")
-    def _settings_need_no_search(self) -> Search:
-        if self.settings is not None and self.trials:
-            raise ValueError(f"settings are trained with as they are, but trials is {self.trials}: say `trials: 0`")
-        return self
-
-
 def _auto_is_zero(value: Any) -> Any:
     """Kept as 0, so that a batch is always a number; dumped as `auto` again, so that a 0 in a spec is a mistake."""
     if value == 0 and not isinstance(value, bool):
@@ -296,7 +241,7 @@ class Train(SpecBlock):
     lr: float = Field(1e-3, gt=0)
     weight_decay: float = Field(0.01, ge=0)
     momentum: float = Field(0.9, ge=0, lt=1, description="Of sgd.")
-    nesterov: bool = Field(False, description="Of sgd: look ahead along the momentum.")
+    nesterov: bool = Field(False, description="Use Nesterov momentum. For sgd.")
     schedule: Schedule = "cosine"
     cycles: int = Field(3, ge=1, description="restarts: number of cosines. step: number of levels.")
     decay: float = Field(
@@ -310,7 +255,11 @@ class Train(SpecBlock):
     patience: int | None = Field(None, ge=1, description="Epochs without improvement before stopping early.")
     augment: Augment = Field(default_factory=Augment)
     ema: float | None = Field(
-        None, gt=0, lt=1, description="Judge and keep a running mean of the weights, such as 0.999 of it a step."
+        None,
+        gt=0,
+        lt=1,
+        description="Validate and save an exponential moving average of the weights, with this decay a step, such "
+        "as 0.999.",
     )
     start: Start | None = None
     recent: Recent | None = None
@@ -319,31 +268,41 @@ class Train(SpecBlock):
     precision: Literal["fp32", "bf16", "fp16"] = "fp32"
     ranks: int = Field(1, ge=1)
     parallel: Parallel = Field("ddp", description="How ranks divide the work: see guides/parallel.md.")
-    tensor: int | None = Field(None, ge=1, description="Ranks that share a layer; default: all for tp, else 2.")
-    stages: int | None = Field(None, ge=1, description="Ranks one behind the other; default: all for pp, else 2.")
-    replicas: int | None = Field(None, ge=1, description="Of hsdp: groups that each hold the whole net.")
+    tensor: int | None = Field(
+        None, ge=1, description="Tensor parallel size: ranks that share a layer. Default: all for tp, else 2."
+    )
+    stages: int | None = Field(
+        None, ge=1, description="Pipeline parallel size: number of stages. Default: all ranks for pp, else 2."
+    )
+    replicas: int | None = Field(None, ge=1, description="Replica groups of hsdp; each group holds the whole net.")
     pipeline: Literal["gpipe", "1f1b", "interleaved"] = "1f1b"
-    microbatches: int | None = Field(None, ge=1, description="Pieces of a pipelined batch; default: two a stage.")
+    microbatches: int | None = Field(None, ge=1, description="Microbatches of a pipelined batch. Default: two a stage.")
     accumulate: int = Field(1, ge=1)
     recompute: Literal["none", "full", "selective"] = Field(
-        "none", description="Forget activations and compute them again: all, or all but the products of matrices."
+        "none",
+        description="Activation checkpointing: recompute all activations (full), or all except matrix products "
+        "(selective).",
     )
     compile: bool = False
-    gradient_hook: Literal["none", "fp16", "powersgd"] = Field("none", description="Smaller gradient messages, of ddp.")
+    gradient_hook: Literal["none", "fp16", "powersgd"] = Field(
+        "none", description="Compress gradients before the all-reduce. For ddp."
+    )
     shard_optimiser: bool = Field(False, description="Each rank of ddp keeps the optimiser state of its share.")
     memory_mb: int = Field(
         1024, ge=1, description="A larger split is streamed from disk in shuffled shards; a rank then holds this much."
     )
     threads: int | None = Field(None, ge=1, description="Threads a rank; default: cores / (ranks x search workers).")
     seed: int = Field(0, ge=0)
-    max_restarts: int = Field(3, ge=0, description="How often a gang is started again when a rank or node dies.")
+    max_restarts: int = Field(3, ge=0, description="How often the ranks are started again after a rank or node died.")
     nodes: NumberText = Field(
         "1",
         pattern=r"^[1-9]\d*(:[1-9]\d*)?$",
         description="Machines, each with `ranks` ranks: a number, or min:max to go on with fewer and take more.",
     )
-    async_checkpoints: bool = Field(True, description="Write checkpoints beside the training, not in between.")
-    keep_checkpoints: int = Field(2, ge=2, description="The newest ones; a damaged one is passed over for the next.")
+    async_checkpoints: bool = Field(True, description="Write checkpoints in the background while training goes on.")
+    keep_checkpoints: int = Field(
+        2, ge=2, description="Number of checkpoints that are stored. A damaged one is skipped for the next older one."
+    )
 
     @property
     def methods(self) -> list[str]:
@@ -391,12 +350,21 @@ class Judge(SpecBlock):
 
     test: Literal["bootstrap", "mcnemar"] = Field("bootstrap", description="mcnemar: for goal.metric accuracy.")
     mode: Literal["superiority", "noninferiority"] = "noninferiority"
-    margin: float = Field(0.0, ge=0, description="In the metric's own unit: must win by it, or may lose by it.")
+    margin: float = Field(
+        0.0,
+        ge=0,
+        description="In the metric's unit. superiority: the challenger must win by more. non-inferiority: it may "
+        "lose by up to this.",
+    )
     confidence: float = Field(0.95, gt=0.5, lt=1)
     resamples: int = Field(1000, ge=100)
-    min_samples: int = Field(30, ge=1, description="Fewer test examples refuse a promotion.")
-    slices: list[str] = Field(default_factory=list, description="Columns whose every value is judged by itself.")
-    slice_margin: float | None = Field(None, ge=0, description="How much a slice may lose; default: not gated.")
+    min_samples: int = Field(30, ge=1, description="No promotion with fewer test examples than this.")
+    slices: list[str] = Field(
+        default_factory=list, description="Columns; each value is a slice that is judged by itself."
+    )
+    slice_margin: float | None = Field(
+        None, ge=0, description="How much a slice may lose against the champion. Default: no limit."
+    )
     max_latency_ms: float | None = Field(None, gt=0, description="One row, one thread, ONNX Runtime, p50.")
     max_size_mb: float | None = Field(None, gt=0)
 

@@ -16,14 +16,16 @@ Share = Annotated[float, Field(ge=0, lt=1)]
 class Augment(SpecBlock):
     """Changes to training examples that leave their label true. Zero is off."""
 
-    rotate_degrees: float = Field(0.0, ge=0, le=180, description="Of images, as all up to `mixup_alpha`.")
+    rotate_degrees: float = Field(0.0, ge=0, le=180, description="Images: largest rotation, either way.")
     shift_pixels: int = Field(0, ge=0)
     brightness: float = Field(0.0, ge=0, lt=1)
-    flip: bool = Field(False, description="Mirror half of the images, left to right.")
-    erase: float = Field(0.0, ge=0, le=1, description="Share of the images in which a rectangle is blotted out.")
+    flip: bool = Field(False, description="Images: flip half of them horizontally.")
+    erase: float = Field(0.0, ge=0, le=1, description="Images: share in which a random rectangle is erased.")
     mixup_alpha: float = Field(0.0, ge=0)
-    noise: float = Field(0.0, ge=0, description="Of tables and series: noise on numbers, in standard deviations.")
-    swap: Share = Field(0.0, description="Of tables: share of the values taken from another row of the batch.")
+    noise: float = Field(0.0, ge=0, description="Tables and series: noise added to numbers, in standard deviations.")
+    swap: Share = Field(
+        0.0, description="Tables: share of the values that are swapped with those of another row of the batch."
+    )
 
 
 class Start(SpecBlock):
@@ -35,12 +37,14 @@ class Start(SpecBlock):
         description="champion, previous, a version number, or the path of a safetensors file. No champion yet: fresh.",
     )
     freeze: list[Reference] = Field(
-        default_factory=list, description="Layers that stay to the bit, by name or pattern: `trunk.0`, `embeddings.*`."
+        default_factory=list, description="Layers that are not trained, by name or pattern: `trunk.0`, `embeddings.*`."
     )
     lr_scale: dict[str, float] = Field(
         default_factory=dict, description="Pattern of layers -> their learning rate as a share of train.lr."
     )
-    partial: bool = Field(False, description="Layers that do not fit begin fresh; default: they are an error.")
+    partial: bool = Field(
+        False, description="Initialise layers that do not fit at random. Default: such layers are an error."
+    )
 
     @field_validator("lr_scale")
     @classmethod
@@ -70,5 +74,7 @@ class Pretrain(SpecBlock):
 class PseudoLabels(SpecBlock):
     """Rows without a label (data.unlabelled) get the teacher's, where it is sure, and the student trains on both."""
 
-    confidence: float = Field(0.95, gt=0.5, lt=1, description="The least probability with which a label is taken.")
-    rounds: int = Field(1, ge=1, le=10, description="How often a student becomes the next teacher.")
+    confidence: float = Field(0.95, gt=0.5, lt=1, description="Least predicted probability for a pseudo label.")
+    rounds: int = Field(
+        1, ge=1, le=10, description="Number of rounds: after each, the student becomes the next teacher."
+    )

@@ -27,12 +27,18 @@ class Monitor(SpecBlock):
     """
 
     schedule: ScheduleText | None = Field(
-        "every 15 minutes", description="When to look: a cron line, `every 15 minutes` or `RRULE:...`; null: by hand."
+        "every 15 minutes",
+        description="Schedule of monitoring: a cron line, `every 15 minutes` or `RRULE:...`; null: by hand only.",
     )
     window: int = Field(1000, ge=100, description="Predictions in one window.")
-    alarms: int = Field(2, ge=1, description="So many of the last `of` windows must alarm before it counts.")
+    alarms: int = Field(2, ge=1, description="Number of the last `of` windows that must alarm before a signal is sent.")
     of: int = Field(2, ge=1)
-    alpha: float = Field(0.01, gt=0, lt=1, description="Of the drift tests, after Holm's correction over the features.")
+    alpha: float = Field(
+        0.01,
+        gt=0,
+        lt=1,
+        description="Significance level of the drift tests, after Holm's correction over the features.",
+    )
     psi: float = Field(0.05, gt=0, description="Least population stability index that is drift.")
     psi_strong: float = Field(0.2, gt=0)
     new_categories: Fraction = Field(0.005, description="Share of values never seen in training that is an alarm.")
@@ -40,9 +46,14 @@ class Monitor(SpecBlock):
     margin: float = Field(
         0.0, ge=0, description="Decay: the realised metric's interval lies this much below the verdict's at promotion."
     )
-    confidence: float = Field(0.95, gt=0.5, lt=1, description="Of the interval of the realised metric.")
-    min_labels: int = Field(100, ge=30, description="Labels without which a window's realised metric is not told.")
-    seasonal: list[str] = Field(default_factory=list, description="Features whose drift is expected.")
+    confidence: float = Field(0.95, gt=0.5, lt=1, description="Confidence of the interval of the realised metric.")
+    min_labels: int = Field(
+        100, ge=30, description="Fewest labels of a window for which the realised metric is computed."
+    )
+    seasonal: list[str] = Field(
+        default_factory=list,
+        description="Features that drift is expected of: their drift is shown and raises no alarm.",
+    )
     keep_days: int | None = Field(
         None,
         ge=1,
@@ -63,7 +74,9 @@ class QuietHours(SpecBlock):
     """Hours in which no loop is begun by itself; a person's word counts at any hour."""
 
     begin: int = Field(ge=0, le=23)
-    end: int = Field(ge=0, le=23, description="Not itself quiet; before `begin`: over midnight.")
+    end: int = Field(
+        ge=0, le=23, description="End of the quiet hours (exclusive). If it is before `begin`, they last over midnight."
+    )
 
     @model_validator(mode="after")
     def _some_hours(self) -> QuietHours:
@@ -82,15 +95,27 @@ class Retrain(SpecBlock):
     on: list[Trigger] = Field(
         default_factory=list, description="What may begin a loop by itself; a schedule and a person always may."
     )
-    cooldown_s: float = Field(3600.0, ge=0, description="Since the last loop ended.")
-    min_new_labels: int = Field(0, ge=0, description="Labelled rows that came since the last loop began.")
-    budget_device_s: float | None = Field(None, gt=0, description="Device-seconds of loops in 30 days.")
-    breaker: int = Field(3, ge=1, description="So many loops lost or failed in a row open the circuit breaker.")
-    breaker_s: float = Field(7 * 86400.0, ge=0, description="For how long it stays open; a person's word closes it.")
+    cooldown_s: float = Field(
+        3600.0, ge=0, description="Seconds after the end of the last loop in which no signal begins another."
+    )
+    min_new_labels: int = Field(
+        0, ge=0, description="Fewest labelled rows that must have come since the last loop began."
+    )
+    budget_device_s: float | None = Field(
+        None, gt=0, description="Most device-seconds that the loops of 30 days may cost."
+    )
+    breaker: int = Field(3, ge=1, description="Number of lost or failed loops in a row that opens the circuit breaker.")
+    breaker_s: float = Field(
+        7 * 86400.0, ge=0, description="How long the circuit breaker stays open. A person's request closes it."
+    )
     quiet: QuietHours | None = None
     ask: bool = Field(False, description="Ask a person first: the run waits for approval on Prefect's page.")
-    ask_timeout_s: float = Field(7 * 86400.0, gt=0, description="How long it waits; then nothing is retrained.")
+    ask_timeout_s: float = Field(
+        7 * 86400.0, gt=0, description="How long the run waits for approval. Without an answer nothing is retrained."
+    )
     start: Literal["scratch", "champion"] = Field("scratch", description="Weights to begin with.")
-    search: Literal["again", "reuse"] = Field("again", description="reuse: the settings of the champion's own search.")
-    rows: int | None = Field(None, ge=100, description="Train on the newest rows only; default: all.")
+    search: Literal["again", "reuse"] = Field(
+        "again", description="reuse: train with the settings of the champion's search. again: search again."
+    )
+    rows: int | None = Field(None, ge=100, description="Train on this many of the newest rows. Default: all.")
     feedback: bool = Field(True, description="Labelled predictions become rows of the next dataset version.")

@@ -10,8 +10,8 @@ from models.project_spec.block import Fraction, SpecBlock
 class CanaryRule(SpecBlock):
     """A newly promoted version answers a share first, the same callers each time, and all of them later."""
 
-    share: Fraction = Field(description="Of the requests, by the caller's id.")
-    minutes: float = Field(60.0, gt=0, description="How long, before it answers all.")
+    share: Fraction = Field(description="Share of the requests, by the hash of the caller's id.")
+    minutes: float = Field(60.0, gt=0, description="Minutes until it answers all requests.")
 
 
 class ReturnOn(SpecBlock):

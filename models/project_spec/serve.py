@@ -15,19 +15,24 @@ Variant = Literal["int8_dynamic", "int8_static", "fp16", "pruned"]
 class PredictionLogging(SpecBlock):
     """What is written down of served predictions."""
 
-    share: float = Field(1.0, gt=0, le=1, description="Of the rows that are written down, chosen by their ids.")
+    share: float = Field(
+        1.0, gt=0, le=1, description="Share of the predicted rows that are logged, chosen by the hash of the id."
+    )
     redact: list[str] = Field(
-        default_factory=list, description="Columns that are never written down, and so never watched or learned from."
+        default_factory=list,
+        description="Columns that are never logged, so they are neither monitored nor trained on from feedback.",
     )
     when_full: Literal["refuse", "answer"] = Field(
-        "refuse", description="When the log cannot be written: refuse requests (503), or answer without a record."
+        "refuse", description="If the log cannot be written: reject requests (503), or answer without a record."
     )
 
 
 class Serve(SpecBlock):
     """How the model is served: what it may cost, and which smaller variants of it are tried at export."""
 
-    max_latency_ms: float | None = Field(None, gt=0, description="One row, one thread, ONNX Runtime, p50.")
+    max_latency_ms: float | None = Field(
+        None, gt=0, description="Limit of the latency: one row, one thread, ONNX Runtime, p50."
+    )
     max_metric_loss: float = Field(
         0.0,
         ge=0,
@@ -39,8 +44,12 @@ class Serve(SpecBlock):
         description="Made and measured at export, beside fp32; the smallest that passes is served.",
     )
     up: bool = Field(False, description="`loopline up` serves the champion too.")
-    canary: CanaryRule | None = Field(None, description="Let a promoted version in by degrees; null: at once.")
-    shadow: bool = Field(False, description="The registry's challenger answers in the background, from the log.")
+    canary: CanaryRule | None = Field(
+        None, description="Send a promoted version a growing share of the requests (canary). null: all at once."
+    )
+    shadow: bool = Field(
+        False, description="Shadow: the registry's challenger predicts the logged requests in the background."
+    )
     return_on: ReturnOn = Field(default_factory=ReturnOn)
     log: PredictionLogging = Field(default_factory=PredictionLogging)
 

@@ -14,7 +14,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from models.errors import TrainingError, UsageError
 from models.nets.catalogue import default_space, net_name, unused
-from models.project_spec.blocks import Dimension, Model, Search, Spec, Train
+from models.project_spec.blocks import Model, Spec, Train
+from models.project_spec.search import Dimension, Search
 from models.training.costs.summary import Costs
 
 State = Literal["complete", "pruned", "failed"]
@@ -63,7 +64,7 @@ def check_space(space: Mapping[str, Dimension], net: str = "") -> None:
         UsageError: Names the nearest key.
     """
     for key in unused(net, (path.partition(".")[2] for path in space if path.startswith("train."))):
-        raise UsageError(f"search.space.train.{key}: plays no part for {net}: search model.<argument> instead")
+        raise UsageError(f"search.space.train.{key}: has no effect for {net}: search model.<argument> instead")
     for path in space:
         block, _, key = path.partition(".")
         if block == "train" and key not in Train.model_fields:

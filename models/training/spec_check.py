@@ -16,9 +16,10 @@ from models.cores import usable_cores
 from models.data.header import check_names, first_values, header_of
 from models.errors import DataError, UsageError, did_you_mean
 from models.nets.catalogue import CATALOGUE, net_name
-from models.project_spec.blocks import Dimension, Spec, Train
+from models.project_spec.blocks import Spec, Train
 from models.project_spec.reader import place_of, read_spec
 from models.project_spec.references import is_own_code, local_source
+from models.project_spec.search import Dimension
 from models.project_spec.user_code import check_own_code
 from models.training.search_space import check_space, with_params
 

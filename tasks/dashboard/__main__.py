@@ -21,7 +21,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tasks.dashboard", description=__doc__)
     parser.add_argument("root", type=Path, help="The workspace.")
     parser.add_argument(
-        "--host", default=os.environ.get(HOST, "127.0.0.1"), help="Where to listen; off loopback the token is asked."
+        "--host",
+        default=os.environ.get(HOST, "127.0.0.1"),
+        help="Address to listen at; off loopback the token is required.",
     )
     parser.add_argument("--port", type=int, required=True)
     names = [name.strip() for name in os.environ.get(NAMES, "").split(",") if name.strip()]

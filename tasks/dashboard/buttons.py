@@ -87,7 +87,7 @@ def _ask_retrain(project: ProjectFacts) -> Confirmation | None:
         f"It would begin at {project.owed[0]}." if project.owed else "Nothing has changed since the last loop."
     )
     if project.windows and project.windows[-1].breaches:
-        lines.append("Its input's contract is broken: mend the source first. Retraining now would teach the fault.")
+        lines.append("The input data is broken: mend the source first. A model trained now would learn the fault.")
     if project.loop.state == "running":
         lines.append(f"Loop {project.loop.loop_id} runs now: the wish will be told to wait.")
     return Confirmation(f"Retrain {project.name}?", lines, "Retrain")

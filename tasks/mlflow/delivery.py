@@ -69,8 +69,8 @@ def reaching_store() -> Iterator[None]:
             where = os.environ.get("MLFLOW_TRACKING_URI", "")
             reason = " ".join(str(error).split())[:300]
             raise StoreError(
-                f"the tracking store {without_password(where)} cannot be used: {reason}. What was to be logged is kept "
-                "under .loopline/ and delivered by the next run, or by `loopline reap`"
+                f"the tracking store {without_password(where)} cannot be used: {reason}. What is not logged yet stays "
+                "under .loopline/ and is delivered by the next run, or by `loopline reap`"
             ) from error
         raise
 

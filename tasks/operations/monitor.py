@@ -87,7 +87,7 @@ class _MonitoringRun:
         log = predictions.prediction_log(self._state)
         place, end = self._store.place("predictions"), log.cursor()
         if end < place:
-            self.notes.append("the prediction log is shorter than it was: what it holds now is counted as new")
+            self.notes.append("the prediction log is shorter than before: all its rows are counted as new")
             place = 0
         while place < end:
             upto = min(end, place + APPENDS_A_TRANSACTION)
@@ -185,7 +185,7 @@ class _MonitoringRun:
         try:
             watched_versions.log_metrics(self._spec.name, version, batches)
         except StoreError as error:
-            self.notes.append(f"MLflow is told at the next look: {error}")
+            self.notes.append(f"MLflow gets these metrics at the next monitoring run: {error}")
             return
         with self._store.transaction():
             for first, text in texts.items():
@@ -261,9 +261,7 @@ class _MonitoringRun:
             if facts.preparation is None:
                 self.notes.append(f"version {version} is not in the registry: its predictions are counted, not judged")
             elif facts.reference is None:
-                self.notes.append(
-                    f"version {version} was registered before there were references: only labels tell how it does"
-                )
+                self.notes.append(f"version {version} has no monitoring reference: it is monitored by its labels only")
         return self._facts[version]
 
     def _judged_by(self) -> str:

@@ -18,7 +18,8 @@ from models.files import read_json, write_bytes, write_json
 from models.metrics.metrics import METRICS, measure, metric_name, resolve_metric
 from models.nets.catalogue import net_name
 from models.pipeline.records import StepRecord
-from models.project_spec.blocks import Dimension, Model, Task, Train
+from models.project_spec.blocks import Model, Task, Train
+from models.project_spec.search import Dimension
 from models.training.costs.summary import Costs, total
 from models.training.job import EpochReport, TrainingResult
 from models.training.search_space import Trial, best_of, check_space, suggest, trials_owed, usual_space, with_params
@@ -56,7 +57,10 @@ def search(loop: Loop) -> tuple[StepRecord, bool]:
             if space:
                 with optuna_study.reaching_studies():
                     return _Search(loop, inputs, folder, start, space).run()
-            loop.report.note("search: the spec itself sets all that is usually searched: name others in search.space")
+            loop.report.note(
+                "search: the spec sets every key that is searched by default, so there is nothing to search: "
+                "name other keys in search.space"
+            )
         settings = loop.spec.search.settings or {}
         write_json(folder / BEST_FILE, settings)
         return StepResult([folder / BEST_FILE], {"trials": 0, **({"params": settings} if settings else {})})
@@ -127,7 +131,7 @@ class _Search:
         self._position = self._ended = len(trials)
         owed = trials_owed(self._spec, self._space, trials)
         if trials:
-            self._loop.report.note(f"search: {len(trials)} trials stand, {owed} still owed")
+            self._loop.report.note(f"search: {len(trials)} trials are done, {owed} are left")
         with ThreadPoolExecutor(self._spec.workers, thread_name_prefix="trial") as pool:
             running = [pool.submit(self._one) for _ in range(owed)]
             try:

@@ -46,7 +46,7 @@ def fit(loop: Loop) -> tuple[StepRecord, bool]:
             return True
 
         for name in unused(net_name(model.net, loop.spec.data.kind), loop.spec.train.model_fields_set):
-            loop.report.note(f"train.{name} plays no part for {model.net}")
+            loop.report.note(f"train.{name} has no effect for {model.net}")
         result = loop.rank_pool.run(task, on_epoch, loop.report.note)
         summary = {**result.model_dump(mode="json"), "params": params}
         size = {"best_epoch": result.best_epoch, "num_parameters": result.num_parameters}

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from models.errors import StoreError, UsageError
-from models.project_spec.blocks import Dimension, Search
+from models.project_spec.search import Dimension, Search
 from models.training.search_space import Trial, grid_point
 from tasks.host.store_addresses import OPTUNA_STORAGE as STORAGE
 from tasks.host.store_addresses import without_password

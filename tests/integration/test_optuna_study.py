@@ -8,7 +8,7 @@ import optuna
 import pytest
 
 from models.errors import UsageError
-from models.project_spec.blocks import Dimension, Search
+from models.project_spec.search import Dimension, Search
 from models.training.search_space import suggest
 from tasks.host.workspace import Workspace
 from tasks.tools import optuna_study

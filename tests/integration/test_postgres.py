@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from models.errors import GateRefused, StoreError
-from models.project_spec.blocks import Dimension, Search
+from models.project_spec.search import Dimension, Search
 from models.training.search_space import suggest
 from tasks.host.store_addresses import OPTUNA_STORAGE, TRACKING_URI, store_addresses
 from tasks.host.workspace import Workspace

@@ -8,8 +8,9 @@ import pytest
 from models.errors import UsageError
 from models.nets import catalogue
 from models.nets.catalogue import CATALOGUE, NETS, default_net, default_space, is_trees, net_name, unused
-from models.project_spec.blocks import Search, Train
+from models.project_spec.blocks import Train
 from models.project_spec.references import resolve
+from models.project_spec.search import Search
 from models.training.trees import settings
 
 

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from models.errors import TrainingError, UsageError
-from models.project_spec.blocks import Dimension, Model, Search, Spec, Train
+from models.project_spec.blocks import Model, Spec, Train
+from models.project_spec.search import Dimension, Search
 from models.training.search_space import (
     Trial,
     best_of,
@@ -143,7 +144,7 @@ class Draws:
 
 def test_a_space_over_what_plays_no_part_is_refused() -> None:
     check_space({"train.patience": Dimension(choices=[1]), "model.rounds": Dimension(choices=[1])}, "trees")
-    with pytest.raises(UsageError, match=r"search\.space\.train\.lr: plays no part for trees"):
+    with pytest.raises(UsageError, match=r"search\.space\.train\.lr: has no effect for trees"):
         check_space({"train.lr": Dimension(choices=[1.0])}, "trees")
 
 

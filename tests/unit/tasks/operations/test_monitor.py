@@ -157,7 +157,7 @@ def test_after_all_predictions_were_removed_those_that_come_count_from_the_first
     found = world.look()
     assert found.num_predictions == 2000
     assert found.windows[-1].num_labels == 500
-    assert any("shorter than it was" in note for note in found.notes)
+    assert any("shorter than before" in note for note in found.notes)
 
 
 def test_a_clock_that_goes_back_loses_and_repeats_nothing(world: World) -> None:
@@ -193,7 +193,7 @@ def test_a_version_without_reference_is_watched_by_its_labels_alone(world: World
     (window,) = found.windows
     assert window.realised is not None
     assert (window.features, window.predictions, window.estimated) == ([], [], None)
-    assert "before there were references" in found.notes[0]
+    assert "has no monitoring reference" in found.notes[0]
 
 
 def test_a_version_that_the_registry_lacks_is_counted_and_said(world: World) -> None:

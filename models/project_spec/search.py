@@ -1,0 +1,78 @@
+"""The `search` block: how hyperparameters are searched, and the dimensions of a search space."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from models.project_spec.block import SpecBlock
+
+
+class Dimension(SpecBlock):
+    """One searched value: a range (`low`, `high`) or `choices`."""
+
+    low: float | None = None
+    high: float | None = None
+    log: bool = False
+    step: float | None = Field(None, gt=0)
+    integer: bool = False
+    choices: list[Any] | None = Field(None, min_length=1)
+
+    @field_validator("low", "high", "step", mode="before")
+    @classmethod
+    def _whole_numbers_are_numbers(cls, value: Any) -> Any:
+        return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+    @model_validator(mode="after")
+    def _range_or_choices(self) -> Dimension:
+        if (self.choices is None) == (self.low is None or self.high is None):
+            raise ValueError("give either `choices`, or both `low` and `high`")
+        if self.low is not None and self.high is not None and not self.low < self.high:
+            raise ValueError(f"low {self.low:g} must be under high {self.high:g}")
+        if self.log and (self.low is None or self.low <= 0):
+            raise ValueError("a log range needs low > 0")
+        if self.log and self.integer and self.low is not None and self.low < 1:
+            raise ValueError(f"a log range of integers needs low >= 1, got {self.low:g}: say `low: 1`, or drop `log`")
+        if self.log and self.step and not (self.integer and self.step == 1):
+            raise ValueError(f"a log range has no step, got {self.step:g}: drop `log` or `step`, or name `choices`")
+        if self.integer and self.step and self.step % 1:
+            raise ValueError(f"integers need a whole step, got {self.step:g}: say `step: 1`, or drop `integer`")
+        return self
+
+
+class Search(SpecBlock):
+    """How hyperparameters are looked for. `trials: 0` trains the spec's own settings."""
+
+    trials: int = Field(10, ge=0)
+    sampler: Literal["tpe", "random", "gp", "cmaes", "nsga2", "grid"] = "tpe"
+    pruner: Literal["median", "hyperband", "halving", "none"] = "median"
+    workers: int = Field(
+        1, ge=1, description="Trials that run at once. With more than one, their order cannot be reproduced."
+    )
+    timeout_s: float | None = Field(None, gt=0)
+    folds: int = Field(1, ge=1, description="k > 1: k-fold cross-validation over train and validation rows.")
+    epochs: int | None = Field(None, ge=1, description="Epochs of a trial; default: half of train.epochs.")
+    sample: Annotated[float, Field(gt=0, le=1)] = Field(1.0, description="Share of the training rows a trial sees.")
+    space: dict[str, Dimension] | None = Field(
+        None,
+        description="Keys are spec paths: train.lr, model.hidden. Default: the net's own space, without the keys "
+        "that the spec sets.",
+    )
+    settings: dict[str, Any] | None = Field(
+        None, description="Settings from an earlier search, by spec path, used as they are. Needs `trials: 0`."
+    )
+
+    @field_validator("space")
+    @classmethod
+    def _searchable(cls, space: dict[str, Dimension] | None) -> dict[str, Dimension] | None:
+        for path in space or ():
+            if path.split(".")[0] not in ("train", "model") or path.count(".") != 1:
+                raise ValueError(f"cannot search {path!r}: expected train.<key> or model.<argument>")
+        return space
+
+    @model_validator(mode="after")
+    def _settings_need_no_search(self) -> Search:
+        if self.settings is not None and self.trials:
+            raise ValueError(f"settings are trained with as they are, but trials is {self.trials}: say `trials: 0`")
+        return self
