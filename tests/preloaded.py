@@ -111,7 +111,7 @@ def _export_once() -> None:
     import tqdm
 
     from models.data.preparation import CategoricalInput, NumericInput, Preparation, TargetEncoding
-    from models.export.net_graph import net_stretch
+    from models.export.net_graph import net_part
 
     class Net(torch.nn.Module):
         def __init__(self) -> None:
@@ -129,7 +129,7 @@ def _export_once() -> None:
         "numeric": [NumericInput(name="x", fill=0.0)],
         "categorical": [CategoricalInput(name="c", categories=["u"])],
     }
-    net_stretch(Net(), Preparation(kind="table", task="regression", target=target, **columns))
+    net_part(Net(), Preparation(kind="table", task="regression", target=target, **columns))
 
 
 def _look_at_requirements_once() -> None:

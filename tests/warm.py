@@ -124,7 +124,7 @@ class Server:
         """A process that calls the program with these arguments; `files` are its input, output and error.
 
         The program `-c` runs its one argument as Python does, MODULE the module that its first one names; DVC is DVC's
-        program; NURSERY starts ranks for whoever holds the other end of the socket that is its fourth file.
+        program; FORK_SERVER starts ranks for whoever holds the other end of the socket that is its fourth file.
         """
         try:
             with self._lock:
@@ -274,7 +274,7 @@ def _die_with(parent: int) -> None:
 
 
 def _keep_ranks_ready() -> None:
-    """Fork what will be the nursery while there are no threads, and have the command's gang take it for its first."""
+    """Fork the first fork server of the command's rank pool, while there are no threads."""
     from tasks.ranks import rank_pool
 
     ours, theirs = socket.socketpair()
@@ -282,13 +282,13 @@ def _keep_ranks_ready() -> None:
     if pid == 0:
         ours.close()
         _die_with(command)
-        _wait_to_be_nursery(theirs)
+        _wait_to_be_fork_server(theirs)
     theirs.close()
     rank_pool.subprocess = _Subprocess(pid, ours)
 
 
-def _wait_to_be_nursery(command: socket.socket) -> None:
-    _be_nursery()
+def _wait_to_be_fork_server(command: socket.socket) -> None:
+    _be_fork_server()
     try:
         (start, environ, number), (descriptor,) = receive(command)
     except (EOFError, ConnectionError):
@@ -303,7 +303,7 @@ def _wait_to_be_nursery(command: socket.socket) -> None:
     os._exit(1)
 
 
-def _be_nursery() -> None:
+def _be_fork_server() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_NAME, RANKS_NAME.encode())
     os.setsid()
 
@@ -316,7 +316,7 @@ class _Standard:
 
 
 class WarmNurseries(_Standard):
-    """The `subprocess` of the gangs in a test's own process: their nurseries are forks of the warm parent."""
+    """The `subprocess` of the rank pools in a test's own process: their fork servers are forks of the warm parent."""
 
     def Popen(self, _: list[str], *, pass_fds: list[int], env: dict[str, str], **__: Any) -> Process:  # noqa: N802
         with Path(os.devnull).open("rb") as nothing:
@@ -332,7 +332,7 @@ class WarmServers(_Standard):
 
 
 class _Subprocess(_Standard):
-    """The `subprocess` that the gang of a command uses."""
+    """The `subprocess` that the rank pool of a command uses."""
 
     def __init__(self, pid: int, ready: socket.socket) -> None:
         self._pid, self._ready = pid, ready
@@ -348,7 +348,7 @@ class _Subprocess(_Standard):
 
 
 class _Child:
-    """The nursery, as the gang sees it."""
+    """The fork server, as the rank pool sees it."""
 
     def __init__(self, pid: int) -> None:
         self.pid, self.returncode = pid, None
@@ -394,7 +394,7 @@ def _main() -> None:
     if sys.argv[0] == FORK_SERVER:
         from models.distributed import forkserver
 
-        _be_nursery()
+        _be_fork_server()
         forkserver.serve(int(sys.argv[1]), os.getppid())
     if sys.argv[0] == DVC:
         from dvc.cli import main as dvc

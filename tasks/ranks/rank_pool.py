@@ -138,7 +138,7 @@ class RankPool:
     def _keep_up(self, run: _JobRun, server: RendezvousServer | None) -> TrainingResult:
         job, deaths = run.job, 0
         alone = server is None and (job.train.ranks == 1 or is_trees(job.model.net))
-        target, count = ("run_alone", 1) if alone else ("run_gang", 1 + job.train.ranks)
+        target, count = ("run_alone", 1) if alone else ("run_ranks", 1 + job.train.ranks)
         while True:
             arguments = (job, server.open()) if server else (job,)
             child = self._start(f"models.training.agent:{target}", arguments, count)
@@ -160,7 +160,7 @@ class RankPool:
 
         False when the agent here has ended and should ask anew. What ranks raise is sent to `host`.
         """
-        child = self._start("models.training.agent:run_gang", (job, meeting), 1 + job.train.ranks)
+        child = self._start("models.training.agent:run_ranks", (job, meeting), 1 + job.train.ranks)
         try:
             return rendezvous.attend(child.connections, host)
         finally:

@@ -57,7 +57,7 @@ def test_no_two_public_classes_share_a_name(root: Path, modules: list[Path]) -> 
 
 def test_names_of_ours_in_strings_exist(root: Path, modules: list[Path]) -> None:
     """A module or file of ours that a string names is there: programs are started, and pages point, by such names."""
-    dotted = re.compile(r"\b(?:models|tasks|flows)(?:\.[a-z_]\w*)+")
+    dotted = re.compile(r"\b(?:models|tasks|flows)(?:[.:][a-z_]\w*)+")
     paths = re.compile(r"(?<![\w/])(?:models|tasks|flows|infra|docs)(?:/[\w.-]+)+\.(?:py|json|md|yaml)\b")
     missing = []
     for path in modules:
@@ -71,7 +71,7 @@ def test_names_of_ours_in_strings_exist(root: Path, modules: list[Path]) -> None
 
 def is_there(root: Path, dotted: str) -> bool:
     """Whether a dotted name is a module of ours, or something that a module defines."""
-    parts = dotted.split(".")
+    parts = re.split(r"[.:]", dotted)
     for count in range(len(parts), 0, -1):
         place = root.joinpath(*parts[:count])
         module = place.with_suffix(".py")

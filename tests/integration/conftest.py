@@ -1,4 +1,4 @@
-"""Jobs and gangs to train with, and how to run code in other processes at the same time."""
+"""Jobs and rank pools to train with, and how to run code in other processes at the same time."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def make_job(tmp_path: Path) -> MakeJob:
 
 @pytest.fixture(scope="session", autouse=True)
 def _warm_processes() -> Iterator[None]:
-    """No gang of a test's own process imports torch again, and no server MLflow."""
+    """No rank pool of a test's own process imports torch again, and no server MLflow."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rank_pool, "subprocess", warm.WarmNurseries())
         patch.setattr(mlflow_server, "subprocess", warm.WarmServers())
@@ -50,14 +50,14 @@ def _warm_processes() -> Iterator[None]:
 
 
 @pytest.fixture
-def cold_nurseries(monkeypatch: pytest.MonkeyPatch) -> None:
+def cold_fork_servers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Gangs start their processes as they do for a user."""
     monkeypatch.setattr(rank_pool, "subprocess", subprocess)
 
 
 @pytest.fixture(scope="module")
-def gang() -> Iterator[RankPool]:
-    """A warmed gang for all tests of a module."""
+def pool() -> Iterator[RankPool]:
+    """A warmed rank pool for all tests of a module."""
     with RankPool() as warmed:
         warmed.warm()
         yield warmed

@@ -371,12 +371,12 @@ def test_a_trial_drawn_again_after_a_kill_finds_its_own_checkpoints(
     begun: list[Path] = []
     run = RankPool.run
 
-    def stop_the_second(gang: RankPool, task: TrainingJob, on_epoch: Any = None) -> Any:
+    def stop_the_second(pool: RankPool, task: TrainingJob, on_epoch: Any = None) -> Any:
         begun.append(task.folder)
         assert task.checkpoints
         if len(begun) == 2:
             raise KeyboardInterrupt
-        return run(gang, task, on_epoch)
+        return run(pool, task, on_epoch)
 
     monkeypatch.setattr(RankPool, "run", stop_the_second)
 

@@ -328,7 +328,7 @@ def test_the_warmed_process_may_die_and_is_replaced(make_job):
         assert pool.run(make_job(arguments={"hidden": 8})).weights_sha256
 
 
-@pytest.mark.usefixtures("cold_nurseries")
+@pytest.mark.usefixtures("cold_fork_servers")
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_a_job_that_waits_for_the_warmed_process_outlives_it(make_job, number):
     """A trial that began just then must not count as failed: the search would choose another one."""

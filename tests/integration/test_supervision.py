@@ -36,16 +36,16 @@ def test_what_cannot_start_is_tried_again_with_back_off_and_said(deep: Workspace
     note = start(deep)
 
     def state() -> str:
-        with supervision.asking(str(note["socket"])) as supervised:
+        with supervision.connected(str(note["socket"])) as supervised:
             return str(supervised.getProcessInfo(BROKEN)["statename"])
 
     eventually(lambda: len(_exits(deep.platform / "supervisord.log").get(BROKEN, [])) >= 2)
     eventually(lambda: state() == "BACKOFF")
-    with supervision.asking(str(note["socket"])) as supervised:
+    with supervision.connected(str(note["socket"])) as supervised:
         supervision.start_service(supervised, BROKEN)  # supervisord is about to start it, or has just begun
         with pytest.raises(StoreError, match="unwanted: supervisord cannot start it: BAD_NAME"):
             supervision.start_service(supervised, "unwanted")
-    with pytest.raises(ConnectionError, match="BAD_NAME"), supervision.asking(str(note["socket"])) as supervised:
+    with pytest.raises(ConnectionError, match="BAD_NAME"), supervision.connected(str(note["socket"])) as supervised:
         supervised.getProcessInfo("unwanted")
     assert set(_exits(deep.platform / "supervisord.log")[BROKEN]) == {"exit status 1"}
     assert "StopIteration" in (deep.platform / "logs" / f"{BROKEN}.log").read_text()
