@@ -22,7 +22,7 @@ from torch.distributed.tensor.parallel import ColwiseParallel, ParallelStyle, Ro
 from torch.nn.parallel import DistributedDataParallel
 
 from models.distributed.mesh import Mesh
-from models.distributed.pipeline import Criterion, Inputs, Pipeline, cut
+from models.distributed.pipeline import Criterion, Inputs, Pipeline, cut, own_tensors
 from models.distributed.precision import autocast, check_precision, is_batch_norm, sharding_policy
 from models.distributed.recompute import prepare_blocks
 from models.distributed.world import World
@@ -226,8 +226,8 @@ def _join_parts(plan: ParallelizedNet) -> None:
     for part in plan.parts[1:]:
         for path, module in part.named_modules():
             mine = shell.get_submodule(path)
-            for theirs, table in ((module._parameters, mine._parameters), (module._buffers, mine._buffers)):
-                table.update({key: tensor for key, tensor in theirs.items() if tensor is not None})
+            for name, tensor in own_tensors(module):
+                setattr(mine, name, tensor)
 
 
 def _distributed(net: nn.Module, train: Train, world: World, rehearse: Warmup) -> nn.Module:

@@ -277,10 +277,15 @@ def _used(net: nn.Module, run: Callable[[], torch.Tensor]) -> set[int]:
     return used
 
 
+def own_tensors(module: nn.Module) -> list[tuple[str, torch.Tensor]]:
+    """Parameters and buffers of a module by name, without those of its children."""
+    parameters = module.named_parameters(recurse=False, remove_duplicate=False)
+    return [*parameters, *module.named_buffers(recurse=False, remove_duplicate=False)]
+
+
 def _keep(part: nn.Module, owners: dict[str, set[str | int]], names: set[str | int]) -> None:
     for path, module in part.named_modules():
         prefix = f"{path}." if path else ""
-        for table in (module._parameters, module._buffers):
-            for key in table:
-                if table[key] is not None and not owners[prefix + key] & names:
-                    table[key] = None
+        for name, _ in own_tensors(module):
+            if not owners[prefix + name] & names:
+                setattr(module, name, None)

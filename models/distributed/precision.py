@@ -12,6 +12,7 @@ from models.errors import UsageError
 from models.project_spec.blocks import Train
 
 _TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
+BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 # Source: torch.amp.GradScaler's defaults.
 FIRST_SCALE, GROWTH_STEPS = 2.0**16, 2000
 
@@ -91,4 +92,4 @@ def make_scaler(train: Train) -> LossScaler | None:
 
 def is_batch_norm(module: nn.Module) -> bool:
     """True for layers whose statistics must stay in fp32."""
-    return isinstance(module, nn.modules.batchnorm._BatchNorm)
+    return isinstance(module, BATCH_NORMS)

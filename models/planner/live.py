@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import torch
+from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
@@ -53,7 +54,7 @@ class LiveBytes(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def _watch(self, tensor: torch.Tensor, count: bool) -> None:
         storage = tensor.untyped_storage()
-        key = storage._cdata
+        key = StorageWeakRef(storage).cdata  # type: ignore[no-untyped-call]
         if key in self._seen:
             return
         self._seen.add(key)

@@ -12,6 +12,7 @@ from safetensors.torch import load_file
 from torch import nn
 
 from models.data.preparation import PREPARATION_FILE, Preparation
+from models.distributed.precision import BATCH_NORMS
 from models.errors import StoreError, TrainingError, UsageError
 from models.project_spec.blocks import Train
 from models.training.checkpoints.weights import weights_sha256
@@ -23,6 +24,7 @@ Tensors = dict[str, torch.Tensor]
 # Of what a pretrained net is wrapped in; its other part, which gives the inputs back, is thrown away.
 PRETRAINED = "net."
 _SHOWN = 6
+_WITH_STATISTICS = (*BATCH_NORMS, nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d)
 
 
 def load_origin(net: nn.Module, origin: InitialWeights, preparation: Preparation, partial: bool) -> None:
@@ -78,7 +80,7 @@ def freeze(net: nn.Module, train: Train) -> None:
     if not any(parameter.requires_grad for parameter in net.parameters()):
         raise UsageError(f"train.start.freeze: {patterns} freezes the whole net: leave something to train")
     for name, module in net.named_modules():
-        if isinstance(module, nn.modules.batchnorm._NormBase) and any(fits(f"{name}.x", p) for p in patterns):
+        if isinstance(module, _WITH_STATISTICS) and any(fits(f"{name}.x", p) for p in patterns):
             _stay_in_evaluation(module)
 
 
