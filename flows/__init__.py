@@ -1,1 +1,1 @@
-"""In which order things happen: Prefect flows and the command line."""
+"""Prefect flows and the command line: the order in which steps run."""

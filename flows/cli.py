@@ -48,7 +48,7 @@ class _Lazy(click.Group):
     """A group that knows its commands' names and lines, and imports one only to call it."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """In the order of a user's first day."""
+        """List the commands in the order of a user's first day."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
@@ -87,14 +87,14 @@ def loopline() -> None:
 
 
 def main() -> None:
-    """Run the program; Loopline's own errors are told in a line or two, without a traceback."""
+    """Run the program; prints Loopline's own errors in a line or two, without a traceback."""
     from models.errors import LooplineError
 
     faulthandler.enable(2, all_threads=False)  # where a user's compiled code crashes, the line that called it is told
     ending: list[int] = []
 
     def terminated(number: int, _: FrameType | None) -> None:
-        """End as if by an exception, so that locks are let go of and the books say what happened."""
+        """End as if by an exception, so that locks are released and the state is written."""
         ending.append(128 + number)
         sys.exit(ending[0])
 
@@ -142,7 +142,7 @@ def _is_refused(stream: TextIO) -> bool:
 
 
 def _cure(error: BaseException) -> str:
-    """What to do about a full disk, where a tool's own words for it were passed on as they came."""
+    """The cure for a full disk, where a tool's own message was passed on."""
     from models.files import DISK_IS_FULL
 
     texts = ""

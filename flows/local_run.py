@@ -58,7 +58,7 @@ def _carry(train: Flow[..., Any], project: Project, name: str, overrides: list[s
 
 
 def _settle_without_prefect(error: Exception, state: Path) -> None:
-    """What became of the loop, by its own book, when Prefect could not be told.
+    """The outcome of the loop from its own state, if Prefect could not be told.
 
     Raises:
         LooplineError: What the loop raised, or that it could not begin.

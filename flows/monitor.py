@@ -48,7 +48,7 @@ def monitor(project: str) -> State[Any]:
 
 @task(name="arrive", task_run_name="arrive", cache_policy=NO_CACHE, persist_result=False)
 def arrive(project: Project) -> list[str]:
-    """Tell of data that came at the source; what goes wrong there is said, and keeps nobody from looking."""
+    """Send an event for new data at the source; an error there is logged and does not stop monitoring."""
     from models.errors import LooplineError
     from tasks.operations.arrivals import announce
 
@@ -61,7 +61,7 @@ def arrive(project: Project) -> list[str]:
 
 @task(name="look", task_run_name="look", cache_policy=NO_CACHE, persist_result=False, retries=2, retry_delay_seconds=5)
 def look(project: Project) -> MonitoringReport:
-    """Count, judge, write the report, tell MLflow and Prefect; again where a store was away."""
+    """Count, judge, write the report, send to MLflow and Prefect; runs again if a store was away."""
     from tasks.operations.monitor import look as act
 
     return act(project, read_spec(project.spec_path, (), project.shown_spec))
@@ -69,7 +69,7 @@ def look(project: Project) -> MonitoringReport:
 
 @task(name="publish", task_run_name="publish", cache_policy=NO_CACHE, persist_result=False)
 def publish(project: Project, findings: MonitoringReport) -> None:
-    """What was found as artifacts: in words, window by window, and where the page is."""
+    """Publish the findings as Prefect artifacts: a summary, a table of windows, and the link to the page."""
     from prefect.artifacts import create_link_artifact, create_markdown_artifact, create_table_artifact
 
     key = f"{findings.project.replace('_', '-')}-monitor"

@@ -1,4 +1,4 @@
-"""The `retrain` flow: the policy weighs a signal, then a loop runs, a person is asked, or the reason is logged."""
+"""The `retrain` flow: the policy decides on a signal; then a loop runs, a person is asked, or the reason is logged."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tasks.operations import retrain as retraining
 
 
 class Approval(RunInput):  # type: ignore[misc]  # seen as Any: Prefect loads it lazily
-    """What Prefect's page asks a person for."""
+    """The form that Prefect's page shows to a person."""
 
     approve: bool = True
     name: str = ""
@@ -40,7 +40,7 @@ def _run_name() -> str:
 def retrain(
     project: str, signal: dict[str, Any] | None = None, trigger: Kind = "person", reason: str = ""
 ) -> dict[str, Any] | State[Any]:
-    """Weigh what asks for a loop, and carry the loop round if the policy, or the person it asks, says so.
+    """Decide on a signal, and run the loop if the policy, or the person it asks, agrees.
 
     Args:
         project: A name under projects/, or the path of a folder with a project.yaml.
@@ -84,7 +84,7 @@ def _signal(message: dict[str, Any] | None, trigger: Kind, reason: str) -> Signa
 
 
 def _kind(trigger: Kind) -> Kind:
-    """What asked where no signal came: Prefect's scheduler, or whom the run's parameters name."""
+    """The kind of a run without a signal: Prefect's scheduler, or what the run's parameters name."""
     context = FlowRunContext.get()
     by_schedule = context is not None and context.flow_run is not None and context.flow_run.auto_scheduled
     return "schedule" if by_schedule else trigger

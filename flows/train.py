@@ -68,7 +68,7 @@ def opened(
 
 
 def round_trip(loop: Loop) -> dict[str, Any]:
-    """The steps, in order; what the last but one decided. Those whose recorded result stands are not repeated.
+    """Run the steps in order; returns the decision. Steps with a valid recorded result are not repeated.
 
     What a step reads of those before it is declared in `models/pipeline/steps.py`.
     """
@@ -94,7 +94,7 @@ def train(
     trigger: str = "person",
     refresh: list[str] | None = None,
 ) -> dict[str, Any]:
-    """Carry one project once round the loop. Steps whose recorded result stands are not repeated.
+    """Run the loop of one project. Steps with a valid recorded result are not repeated.
 
     Args:
         project: A name under projects/, or the path of a folder with a project.yaml.

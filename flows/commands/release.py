@@ -1,4 +1,4 @@
-"""`loopline release`: try a version beside the champion, carefully, and see how it does."""
+"""`loopline release`: try a version as canary or shadow, and see how it does."""
 
 from __future__ import annotations
 

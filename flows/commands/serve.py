@@ -1,4 +1,4 @@
-"""`loopline serve`: the champions answer over HTTP, and over gRPC where it is asked for."""
+"""`loopline serve`: serve the champions over HTTP, and over gRPC if requested."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def command(project: str | None, as_json: bool) -> None:
 
 
 def as_plain(facts: Overview) -> dict[str, Any]:
-    """What a script reads; keys are only ever added."""
+    """The status as JSON for scripts; keys are only ever added."""
     prefect = facts.services["prefect"].url if "prefect" in facts.services else None
     return {
         "workspace": facts.workspace,
@@ -127,7 +127,7 @@ def _lines(one: ProjectFacts, now: float, *, at_length: bool) -> list[tuple[str,
 
 
 def _more(one: ProjectFacts, now: float) -> list[tuple[str, str]]:
-    """What only the look at one project tells."""
+    """Lines that are shown for one project only."""
     lines = [("data", f"{one.data.dataset or 'none'}{f', {one.data.status}' if one.data.status else ''}")]
     lines += [("", line) for line in [labelled(one.data.feedback)] if line]
     lines += [("failing", line) for line in one.data.failing]

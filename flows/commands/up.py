@@ -76,7 +76,7 @@ def _ended_by_hand(workspace: Workspace) -> Iterator[None]:
 
 
 def _say(text: str) -> None:
-    """A note that may find nobody there to read it: the terminal is gone."""
+    """Print a note; the terminal may be closed."""
     with contextlib.suppress(OSError):
         _note(text)
 

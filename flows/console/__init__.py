@@ -1,1 +1,1 @@
-"""What a person sees in the terminal."""
+"""Output for the terminal."""

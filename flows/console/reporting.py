@@ -23,7 +23,7 @@ def use(reporter: Reporter | None) -> None:
 
 
 def current() -> Reporter:
-    """The reporter in use; Prefect's run logger when nobody set one."""
+    """The reporter in use; Prefect's run logger by default."""
     return _current or PrefectReporter()
 
 

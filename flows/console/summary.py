@@ -18,7 +18,7 @@ from tasks.platform.report_pages import address_of
 
 
 def summary(project: Project, ledger: StepCache, ran: bool) -> dict[str, Any]:
-    """What the project's last loop found and decided, as plain data. `ran` is false when nothing had to be done."""
+    """The results and the decision of the last loop, as plain data. `ran` is false when every step was up to date."""
     records = {planned.step: planned.record for planned in ledger.plan()}
     results = {step: record.result if record else {} for step, record in records.items()}
     judged, trained = results["judge"], results["train"]
@@ -112,14 +112,14 @@ def _loop_id(records: dict[str, StepRecord | None]) -> str | None:
 
 
 def _best_epoch(trained: dict[str, Any]) -> dict[str, float]:
-    """The values of the epoch whose weights were kept: `val_loss`, the goal's metric on validation, and the rest."""
+    """The values of the epoch whose weights were chosen: `val_loss`, the goal's metric on validation, and others."""
     epochs: list[dict[str, float]] = trained.get("epochs", [])
     best = int(trained.get("best_epoch", 0))
     return epochs[best - 1] if 1 <= best <= len(epochs) else {}
 
 
 def _cost(costs: dict[str, dict[str, float]]) -> str:
-    """What the model took, in one line; what was not measured is not said."""
+    """The cost of the model in one line; what was not measured is left out."""
     train, total = costs.get("train", {}), costs["total"]
     parts = [f"{total['device_seconds']:,.1f} device-seconds with the search"]
     if "petaflop_s_days" in total:

@@ -1,1 +1,1 @@
-"""How flows run under Prefect: tasks, deployments, signals."""
+"""Running flows under Prefect: tasks, deployments, signals."""

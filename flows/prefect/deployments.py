@@ -1,4 +1,4 @@
-"""Prefect deployments of the projects: which there are, from the spec alone, and how Prefect is told of them."""
+"""Prefect deployments of the projects: made from the spec alone, and sent to Prefect."""
 
 from __future__ import annotations
 
@@ -308,7 +308,7 @@ def _apply(one: DeploymentPlan, pool: str, before: DeploymentResponse | None) ->
 
 
 def _schedule(schedule: Schedule, is_active: bool) -> Any:
-    """The same schedule in Prefect's terms. Intervals are told in UTC: their length does not change with the clocks."""
+    """The schedule in Prefect's terms. Intervals are in UTC: their length does not change with daylight saving time."""
     from prefect.schedules import Cron, Interval, RRule
 
     if schedule.kind == "interval":

@@ -65,7 +65,7 @@ def _deploy(workspace: Workspace, note: Callable[[str], None]) -> None:
 
 
 def take_down(workspace: Workspace, note: Callable[[str], None], ending: Ending = "force") -> bool:
-    """End the platform; says whether any of it was there.
+    """End the platform; returns whether any of it ran.
 
     Args:
         workspace: Whose.

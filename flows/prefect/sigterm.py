@@ -55,7 +55,7 @@ def well_timed(handler: Handler) -> Handler:
 
 
 def _is_taking_a_lock(frame: FrameType | None) -> bool:
-    """One that waits for a thread or an event is not: it is interrupted well."""
+    """Whether the frame acquires a lock. Waiting for a thread or an event does not count: it may be interrupted."""
     return frame is not None and frame.f_code.co_name in _LOCKING and frame.f_code.co_filename.endswith(_LOCKS)
 
 

@@ -1,4 +1,4 @@
-"""Serve the dashboard: `python -m tasks.dashboard ROOT --host 127.0.0.1 --port 4300`; `/health` says when it is up."""
+"""Serve the dashboard: `python -m tasks.dashboard ROOT --host 127.0.0.1 --port 4300`; `/health` is its health check."""
 
 from __future__ import annotations
 

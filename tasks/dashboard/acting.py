@@ -20,7 +20,7 @@ TIMEOUT_S = 120.0
 
 
 class ActionRequest(BaseModel):
-    """What a person asked for; `expected` is the champion that the page showed them."""
+    """An action that a person requested; `expected` is the champion that the page showed."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -32,7 +32,7 @@ class ActionRequest(BaseModel):
 
 
 class ActionResult(BaseModel):
-    """What came of it, in words."""
+    """The result of an action, in words."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -84,7 +84,7 @@ def carry_out(workspace: Workspace, request: ActionRequest) -> ActionResult:
 
 
 def main() -> None:
-    """One act."""
+    """Run one action."""
     workspace = Workspace(Path(sys.argv[1]))
     stores.configure(workspace)
     print(carry_out(workspace, ActionRequest.model_validate_json(sys.stdin.read())).model_dump_json())  # noqa: T201 - the answer

@@ -63,7 +63,7 @@ def application(workspace: Workspace, gate: AccessRules) -> Starlette:
 
 
 def health(_: Request) -> Response:
-    """Whether the server is up; says nothing else, for it asks no token."""
+    """The health check; it needs no token, so it says nothing else."""
     return JSONResponse({"status": "ok"})
 
 
@@ -81,7 +81,7 @@ def index(request: Request) -> Response:
 
 
 def project(request: Request) -> Response:
-    """One project with its history."""
+    """The page of one project with its history."""
     workspace: Workspace = request.app.state.workspace
     project = gathering.project_named(workspace, request.path_params["name"])
     if project is None:
@@ -117,7 +117,7 @@ def _links(overview: Overview, facts: ProjectFacts) -> list[Link]:
 
 
 def _refused(request: Request, error: Exception) -> Response:
-    """An answer in words; nothing of the program is told."""
+    """A short error page without details of the program."""
     assert isinstance(error, HTTPException)
     if request.url.path.startswith(API):
         return JSONResponse({"error": error.detail}, error.status_code)
@@ -134,7 +134,7 @@ def _failed(_: Request, __: Exception) -> Response:
 
 @contextlib.asynccontextmanager
 async def _measuring(app: Starlette) -> AsyncIterator[None]:
-    """Count the stores beside the serving, now and then."""
+    """Measure the stores now and then, in the background."""
     over = threading.Event()
     threading.Thread(target=_measure, args=(app.state.workspace, over), name="loopline-sizes", daemon=True).start()
     try:

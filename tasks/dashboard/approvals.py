@@ -32,7 +32,7 @@ def request_retraining(workspace: Workspace, project: str, reason: str, mark: st
 
 
 def answer(workspace: Workspace, waiting: PendingApproval, approved: bool, comment: str) -> ActionResult:
-    """Tell the run that waits what the person said, as if on Prefect's own page."""
+    """Resume the waiting run with the person's answer, as Prefect's own page would."""
     api = PrefectServer(workspace).api()
     if api is None:
         return ActionResult(done=False, text="Prefect's server is not up: `loopline up`, then answer.")

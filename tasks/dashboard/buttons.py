@@ -30,7 +30,7 @@ REASON = "a person asked on the overview page"
 
 @dataclass(frozen=True)
 class Confirmation:
-    """What is asked before something is done; `shown` is what the person saw and the form carries."""
+    """The question before an action; `shown` is the state that the person saw, which the form carries."""
 
     question: str
     lines: list[str]
@@ -40,7 +40,7 @@ class Confirmation:
 
 @dataclass(frozen=True)
 class Action:
-    """How to ask (None: there is nothing to ask about now), and how to act."""
+    """How to ask for an action (None: it is not possible now), and how to run it."""
 
     ask: Callable[[ProjectFacts], Confirmation | None]
     act: Callable[[Workspace, ProjectFacts, FormData], ActionResult]
@@ -160,7 +160,7 @@ def confirm(request: Request) -> Response:
 
 
 async def press(request: Request) -> Response:
-    """Do it, and say what came of it."""
+    """Run the action and return its result."""
     form = await checked_form(request)
     return await run_in_threadpool(_press, request, form)
 

@@ -60,7 +60,7 @@ class DashboardGuard:
             await self._app(scope, _limited(receive, scope["path"]), sending)
 
     def _refusal(self, request: Request) -> Response | None:
-        """The answer to a request that is not let in; None for one that is."""
+        """The response to a rejected request; None if the request is allowed."""
         path, headers = request.url.path, request.headers
         if not self._gate.is_ours(headers.get("host", "")):
             return PlainTextResponse("this is not a name of this server; see the guide of the overview page", 421)
@@ -87,7 +87,7 @@ class DashboardGuard:
 
 
 def safe_next(address: str) -> str:
-    """Where a login leads on to: a path of ours, else the first page."""
+    """The page after the login: a path of ours, else the first page."""
     parts = urlsplit(address)
     ours = address.startswith("/") and not address.startswith(("//", "/\\")) and not parts.netloc
     return address if ours and address.isprintable() and "\\" not in address else "/"
@@ -98,7 +98,7 @@ def _most_bytes(path: str) -> int:
 
 
 def _limited(receive: Receive, path: str) -> Receive:
-    """Count what arrives: a body sent in chunks says no length beforehand."""
+    """Count the received bytes: a chunked body has no Content-Length."""
     got = 0
 
     async def receiving() -> MutableMapping[str, Any]:

@@ -19,7 +19,7 @@ def ask(request: Request) -> Response:
 
 
 async def enter(request: Request) -> Response:
-    """Begin a session for whoever has the token."""
+    """Begin a session if the token is right."""
     gate: AccessRules = request.app.state.gate
     form = await checked_form(request)
     secret, onward = form.get("secret", ""), safe_next(str(form.get("next", "/")))

@@ -23,7 +23,7 @@ CLOCK_S = 60.0  # a clock may be set back a little
 
 @dataclass(frozen=True)
 class AccessRules:
-    """What decides whether a request is let in; `cookie` differs between workspaces, which share a host's cookies."""
+    """Decides whether a request is allowed; `cookie` differs between workspaces, which share a host's cookies."""
 
     host: str
     token: str = field(repr=False)
@@ -32,7 +32,7 @@ class AccessRules:
 
     @property
     def is_open(self) -> bool:
-        """On loopback, under its own names alone, nobody else can reach the page: no login."""
+        """Whether no login is needed: on loopback, under its own names, nobody else can reach the page."""
         return is_loopback(self.host) and not self.names
 
     def is_ours(self, host_header: str) -> bool:
@@ -57,11 +57,11 @@ class AccessRules:
         return -CLOCK_S <= age_s <= SESSION_S
 
     def is_logged_in(self, cookie: str, now: float | None = None) -> bool:
-        """Whether a cookie is the session of somebody who gave the token."""
+        """Whether a cookie is a valid session."""
         return cookie.startswith("in.") and self.knows_session(cookie, now)
 
     def form_token(self, cookie: str, path: str) -> str:
-        """What the form that posts to `path` in this session must carry."""
+        """The CSRF token of forms that post to `path` in this session."""
         return self._sign("form", f"{cookie}|{path}")
 
     def accepts_form(self, token: str, cookie: str, path: str) -> bool:

@@ -11,7 +11,7 @@ from tasks.dashboard.security import SESSION_S, AccessRules
 
 
 def cookie_of(request: Request) -> str:
-    """The request's session; a new one where it has none that counts, the same however often it is asked for."""
+    """The request's session cookie; a new one if it has no valid one, the same for each call of one request."""
     gate: AccessRules = request.app.state.gate
     if not hasattr(request.state, "session"):
         cookie = request.cookies.get(gate.cookie, "")
@@ -36,7 +36,7 @@ def keep_session(request: Request, response: Response, session: str) -> Response
 
 
 def form_token(request: Request, path: str) -> str:
-    """What a form of this session that posts to `path` must carry."""
+    """The CSRF token of forms that post to `path` in this session."""
     gate: AccessRules = request.app.state.gate
     return gate.form_token(cookie_of(request), path)
 

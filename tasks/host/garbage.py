@@ -18,7 +18,7 @@ LOOK_S = 0.25
 
 @contextlib.contextmanager
 def collected_aside() -> Iterator[None]:
-    """No other thread of this process collects garbage during the block; the interpreter's own thresholds hold."""
+    """During the block only one thread of this process collects garbage; the thresholds stay as they are."""
     over = threading.Event()
     collector = threading.Thread(target=_collect_until, args=(over,), name="loopline-garbage", daemon=True)
     was_enabled = gc.isenabled()

@@ -31,7 +31,7 @@ CHALLENGE = 'Basic realm="loopline", charset="UTF-8"'
 
 
 def names_us(host_header: str, names: Collection[str], *, any_address: bool) -> bool:
-    """Whether a Host header names this server: loopback's names, `names`, and where it says so any IP address.
+    """Whether a Host header names this server: a loopback name, one of `names`, or if allowed any IP address.
 
     An address cannot be rebound, only a name can.
     """
@@ -46,7 +46,7 @@ def own_names(host: str, names: Iterable[str] = ()) -> frozenset[str]:
 
 
 def token_path(workspace: Workspace, variable: str = DASHBOARD_TOKEN) -> Path:
-    """Where the dashboard's or the server's token of a workspace lies, readable by its owner alone."""
+    """Path of the dashboard's or the server's token; only its owner can read it."""
     return workspace.state / ("serving" if variable == SERVE_TOKEN else "overview") / "token"
 
 
@@ -109,7 +109,7 @@ def _make_secret(path: Path, user: str) -> str:
 
 
 def bears_secret(authorization: str, secret: str) -> bool:
-    """Whether an Authorization header holds a secret `user:password` (HTTP Basic), in a time that tells nothing."""
+    """Whether an Authorization header holds the secret `user:password` (HTTP Basic); compared in constant time."""
     scheme, _, credentials = authorization.partition(" ")
     expected = base64.b64encode(secret.encode())
     is_equal = hmac.compare_digest(credentials.strip().encode("utf-8", "surrogateescape"), expected)
@@ -122,7 +122,7 @@ def is_loopback(host: str) -> bool:
 
 
 def is_foreign(headers: Mapping[str, str]) -> bool:
-    """Whether a browser says that a request comes from a page of another origin; programs say nothing.
+    """Whether a browser says that the request comes from a page of another origin; programs send no such header.
 
     Args:
         headers: By name in lower case, or of any case where the mapping does not mind.

@@ -1,4 +1,4 @@
-"""The ports of the platform's services: what was asked for, else those of last time, else the usual ones, else any."""
+"""The ports of the platform's services: the requested one, else the last one, else the usual one, else any."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ def choose(memory: Path, usual: Mapping[str, int], requested: Mapping[str, int])
 
 
 def taken_ports(chosen: Mapping[str, int]) -> dict[str, int]:
-    """Those of the ports that somebody listens at now."""
+    """Those of the ports on which a program listens now."""
     return {name: port for name, port in chosen.items() if not _is_free(port)}
 
 
 def holder(port: int) -> str:
-    """Who listens at a port of this machine, as well as this user may know."""
+    """The program that listens at a port of this machine, as far as this user may know."""
     import psutil
 
     with contextlib.suppress(psutil.Error, OSError):

@@ -76,7 +76,7 @@ def _boot() -> str:
 
 
 def _numbering() -> str | None:
-    """The boot and its namespace of pids: whoever is in the same one sees our processes. None where not known."""
+    """The boot and its pid namespace: processes with the same value see each other's pids. None if unknown."""
     with contextlib.suppress(OSError):
         return f"{_boot()}/{Path('/proc/self/ns/pid').readlink()}"
     return None

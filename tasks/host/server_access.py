@@ -30,7 +30,7 @@ MLFLOW_USER, MLFLOW_PASSWORD, MLFLOW_TOKEN = (f"MLFLOW_TRACKING_{name}" for name
 
 
 def secret_path(workspace: Workspace) -> Path:
-    """Where the secret lies, readable by its owner alone: `loopline:...`, user and password."""
+    """Path of the secret, readable by its owner alone: `loopline:...`, user and password."""
     return workspace.state / "prefect" / "secret"
 
 
@@ -83,7 +83,7 @@ def use(workspace: Workspace, api: str) -> None:
 
 
 def server_environment(workspace: Workspace, port: int) -> dict[str, str]:
-    """What has the server ask for the secret, and answer no page but its own."""
+    """The environment with which Prefect's server requires the secret and accepts only its own page."""
     secret = make_secret(workspace)
     origins = ",".join(f"http://{name}:{port}" for name in NAMES)
     return {CLIENT: secret, SERVER: secret, ORIGINS: origins}

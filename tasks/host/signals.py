@@ -1,4 +1,4 @@
-"""What a program does on a signal: end at once by an exception, or after the work under way.
+"""Signal handling of programs: end at once by an exception, or after the work in progress.
 
 A signal handler runs between two bytecodes of the main thread. One that takes a lock (`threading.Event.set`, logging,
 print) waits for ever when that thread holds it. So a handler here raises, or sets an attribute and writes to a pipe.
@@ -37,11 +37,11 @@ class StopRequest:
             os.write(self._writer, b".")
 
     def is_set(self) -> bool:
-        """Whether the end was asked for."""
+        """Whether the end was requested."""
         return self._is_set
 
     def wait(self, timeout_s: float) -> bool:
-        """Wait until it is set or the time is over; says whether it is set.
+        """Wait until it is set or the time is over; returns whether it is set.
 
         The handler runs in the main thread alone, between two bytecodes. A signal that the kernel gives to another
         thread, or just before the system call begins, does not end that call: so none lasts for more than LOOK_S.

@@ -42,7 +42,7 @@ def store_addresses(environ: Mapping[str, str]) -> dict[str, str]:
 
 @functools.cache
 def normalised(name: str, address: str) -> str:
-    """One address, by the name of its variable; see `store_addresses`."""
+    """Return one address in normal form, by the name of its variable; see `store_addresses`."""
     parts = _SCHEME.match(address)
     dialect = parts["dialect"] if parts else address
     dialect = "postgresql" if dialect == "postgres" else dialect
@@ -62,7 +62,7 @@ def normalised(name: str, address: str) -> str:
 
 
 def without_password(address: str) -> str:
-    """An address as it may be shown: without who asks, and their password."""
+    """The address without user and password, for messages."""
     scheme, separator, rest = address.partition("://")
     return f"{scheme}{separator}{rest.rpartition('@')[2]}"
 

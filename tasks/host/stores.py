@@ -1,4 +1,4 @@
-"""Where the tools keep things: one environment for all of them, and stores initialised once, under a lock."""
+"""The addresses of the tools' stores: one environment for all tools; stores are initialised once, under a lock."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def environment(workspace: Workspace) -> dict[str, str]:
 
 
 def _past_proxies() -> dict[str, str]:
-    """Where a proxy leads out of this machine: its own servers are still spoken to directly."""
+    """Exclude our own servers from the proxy that the environment names."""
     if not _proxies():
         return {}
     hosts = (os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or "").split(",")
@@ -123,12 +123,12 @@ def database_file(uri: str) -> Path:
 
 
 def name_of(workspace: Workspace, uri: str) -> str:
-    """What a record calls the tracking store: `own`, wherever the workspace lies, or an address without password."""
+    """The name of the tracking store in records: `own`, wherever the workspace is, or its address without password."""
     return "own" if uri == f"sqlite:///{_own_database(workspace)}" else without_password(uri)
 
 
 def artifact_root(workspace: Workspace) -> Path:
-    """Where embedded MLflow keeps artifacts."""
+    """The folder in which embedded MLflow stores artifacts."""
     return workspace.state / "mlflow" / "artifacts"
 
 
@@ -137,7 +137,7 @@ def _own_database(workspace: Workspace) -> Path:
 
 
 def initialised_mark(workspace: Workspace) -> Path:
-    """What says that the store is made, and where its artifacts lay then."""
+    """The file that notes that the store was made, and where its artifacts were then."""
     return workspace.state / "mlflow" / "initialised"
 
 

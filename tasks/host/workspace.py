@@ -137,7 +137,7 @@ class Workspace:
 
 @dataclass(frozen=True)
 class Project:
-    """A folder with a spec, and its place in the workspace's state."""
+    """A folder with a spec, and the folder of its state in the workspace."""
 
     workspace: Workspace
     folder: Path
@@ -149,7 +149,7 @@ class Project:
 
     @cached_property
     def shown_spec(self) -> str:
-        """How errors name the spec: relative to where the user stands, if below."""
+        """The path of the spec for messages: relative to the current folder, if it is below."""
         here = Path.cwd()
         return str(self.spec_path.relative_to(here) if self.spec_path.is_relative_to(here) else self.spec_path)
 
@@ -178,7 +178,7 @@ class Project:
         return self.workspace.state / "projects" / name
 
     def refuse_namesake(self, name: str) -> None:
-        """See that what is kept under a name is this project's: a copied folder brings the name of the other along.
+        """Check that the state under a name is this project's: a copied folder has the other project's name.
 
         Raises:
             UsageError: Loops of another project, which is still there, were run under it.
@@ -188,7 +188,7 @@ class Project:
             raise self.name_taken(name, owner)
 
     def _was_copied(self, owner: Path) -> bool:
-        """Whether the whole workspace is a copy of the one that holds `owner`, which goes on with its own loops."""
+        """Whether the whole workspace is a copy of the one that holds `owner`, which has loops of its own."""
         other = owner.parent.parent
         alike = owner.parts[-2:] == self.folder.parts[-2:] and (other / STATE).is_dir()
         return self.inside and alike and other.resolve() != self.workspace.root.resolve()

@@ -15,7 +15,7 @@ from tasks.prefect.events import CHAMPION_MOVED, Event, send
 
 
 def open_registry(workspace: Workspace, model: str) -> Registry:
-    """The registry of a model; whoever waits for a move of its champion hears of each."""
+    """Open the registry of a model; each move of its champion is sent as an event."""
     return Registry(workspace, model, functools.partial(_announce, workspace, model))
 
 

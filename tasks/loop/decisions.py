@@ -46,7 +46,7 @@ def _understood(lines: Iterable[dict[str, Any]]) -> Iterator[Decision]:
 
 
 def of_flow_run(state: Path, flow_run: str) -> Decision | None:
-    """What was decided last in that run of the `retrain` flow: one that is run again does not decide again."""
+    """Return the last decision of a run of the `retrain` flow: a run that is run again does not decide again."""
     lines, _ = journal.read(state / FILE)
     mine = [line for line in lines if line.get("flow_run") == flow_run]
     return Decision.model_validate(mine[-1]) if mine else None

@@ -27,7 +27,7 @@ COUNTED = (".parquet", ".csv", ".tsv", ".txt")
 
 
 class SourceGrowth(BaseModel):
-    """What is at the source and was not when it was last read.
+    """Data at the source that the last ingest had not read.
 
     `key` is the same until the source changes again or is read. `rows`: how many more, where that is known cheaply.
     """
@@ -40,7 +40,7 @@ class SourceGrowth(BaseModel):
 
 
 def growth(project: Project, spec: Spec, now: float | None = None) -> SourceGrowth | None:
-    """What came since the last ingest; None for nothing, for a source never read, and while a file is being written.
+    """Return the growth since the last ingest; None if there is none, or while a file is being written.
 
     Raises:
         UserCodeError: The project's own `arrived` failed.
@@ -86,7 +86,7 @@ def _of_files(path: Path, spec: Spec, ledger: StepCache, before: StepRecord, now
 
 
 def _rows(files: list[Path]) -> int | None:
-    """Rows of Parquet by their footers, of plain text by its lines; None where that does not tell."""
+    """Number of rows: of Parquet by its footers, of plain text by its lines; None if unknown."""
     import pyarrow as pa
 
     from models.sources.row_batches import count_rows

@@ -27,7 +27,7 @@ OVER = ("finished", "rejected")
 
 
 def past(project: Project, spec: Spec, now: float | None = None) -> ProjectHistory:
-    """What the policy needs to know. From files alone; 10,000 loops and as many decisions take 0.2 s.
+    """Return what the policy needs. From files alone; 10,000 loops and as many decisions take 0.2 s.
 
     Args:
         project: Where.
@@ -45,7 +45,7 @@ def past(project: Project, spec: Spec, now: float | None = None) -> ProjectHisto
 
 
 def record_loop(state: Path, loop: PastLoop) -> None:
-    """Keep how a loop ended. One that was killed and gone on with is told twice: the last time counts."""
+    """Append the end of a loop. A loop that was killed and resumed has two ends: the last one counts."""
     journal.append(state / LOOPS, loop.model_dump(mode="json"))
 
 
@@ -59,7 +59,7 @@ def read_loops(state: Path) -> list[PastLoop]:
 
 
 def newest_loops(state: Path) -> list[PastLoop]:
-    """The last loops, newest first, without reading all; one that was gone on with is told by its last end."""
+    """Return the last loops, newest first, without reading all; of a resumed loop its last end."""
     loops: dict[str, PastLoop] = {}
     for loop in _understood(journal.newest(state / LOOPS)):
         loops.setdefault(loop.loop_id, loop)
@@ -73,7 +73,7 @@ def _understood(lines: Iterable[dict[str, Any]]) -> Iterator[PastLoop]:
 
 
 def read_loop_state(state: Path) -> dict[str, Any] | None:
-    """What `loop.json` says of the project's last loop: loop_id, state, process, intent, folder."""
+    """Read `loop.json`, the state of the project's last loop: loop_id, state, process, intent, folder."""
     return read_json(state / "loop.json") or None
 
 
@@ -99,7 +99,7 @@ def _new_labels(state: Path, loops: list[PastLoop]) -> int:
 
 
 def _decided(state: Path, since: float) -> dict[str, Any]:
-    """Signals decided for good, and the one that waits for a person's word unless it was asked too long ago."""
+    """Return the decided signals, and the one that waits for approval unless its question is too old."""
     last = {line["signal"]["id"]: line for line in journal.read(state / decisions.FILE)[0] if "signal" in line}
     open_approval = [name for name, line in last.items() if line["action"] == "ask" and line["at"] > since]
     settled = frozenset(name for name, line in last.items() if not _weighed_again(line))

@@ -1,4 +1,4 @@
-"""What a step may read: the results of the steps that it declares in `models/pipeline/steps.py`, and nothing else."""
+"""The inputs of a step: the results that it declares in `models/pipeline/steps.py`, and nothing else."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from models.pipeline.steps import Step
 
 
 class Input:
-    """What one step before left: its files, and its result where the step that reads declares that too.
+    """The output of an earlier step: its files, and its result if the reading step declares that too.
 
     Args:
         record: What the step before recorded.
@@ -48,7 +48,7 @@ class Input:
 
     @property
     def result(self) -> dict[str, Any]:
-        """What it recorded beside its files.
+        """The values that the step recorded beside its files.
 
         Raises:
             KeyError: The step does not declare to read it.
@@ -99,7 +99,7 @@ class Inputs:
         return self._before[name]
 
     def external(self, name: str) -> Any:
-        """What the step reads of something that is no step, as the ledger identified it for the step's key.
+        """Return an input that is no step, as the step cache identified it for the key.
 
         Raises:
             KeyError: The step does not declare to read it.

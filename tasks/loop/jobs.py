@@ -59,7 +59,7 @@ def job(
     slot: int = 0,
     start: InitialWeights | None = None,
 ) -> TrainingJob:
-    """One training job on `prepared`, writing into `folder`; `workers` of them share cores and GPUs, this in `slot`."""
+    """Make a training job on `prepared` that writes to `folder`; `workers` share cores and GPUs, this one in `slot`."""
     preparation = Preparation.load(prepared.folder)
     goal = loop.spec.goal
     metric = resolve_metric(goal.metric, preparation.task, loop.project.folder, goal.direction)
@@ -105,7 +105,7 @@ def cpu_peak(workspace: Workspace, rank_pool: RankPool, threads: int, precision:
 
 
 def _processor() -> str:
-    """What tells this machine's arithmetic from another's that shares the workspace."""
+    """A text that tells this machine's processor from those of other machines that share the workspace."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:

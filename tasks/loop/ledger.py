@@ -36,7 +36,7 @@ UNREACHABLE = "the registry is away"
 
 
 class Rival(NamedTuple):
-    """What a trained model is judged against: the identity of that version, and the number of the champion now.
+    """The version that a model is judged against: its identity, and the number of the champion now.
 
     Only the identity is in the key: that the model itself became the champion is no reason to judge it once more.
     """
@@ -46,7 +46,7 @@ class Rival(NamedTuple):
 
 
 class StepCache:
-    """Answers what is done for a spec. Reads the champion once, when first asked about a step that depends on it.
+    """Tells which steps are done for a spec. Reads the champion once, when a step first depends on it.
 
     Raises:
         UsageError: Another project has the name.
@@ -115,7 +115,7 @@ class StepCache:
         return f"file:{self.hashes.of(path)}"
 
     def parts(self, step: Step, done: Mapping[str, StepRecord]) -> Parts:
-        """What decides the step's result, the records of the steps before it given."""
+        """The parts of the step's cache key, given the records of the steps before it."""
         parts: Parts = {
             **self.own_parts(step),
             **{f"input:{name}": done[name].digest for name in step.after},
@@ -135,7 +135,7 @@ class StepCache:
         return parts
 
     def inputs(self, step: Step, done: Mapping[str, StepRecord], parts: Parts) -> Inputs:
-        """What the step may read: that of which `parts`, its key, is made."""
+        """Return the inputs of the step: exactly those of which `parts`, its key, is made."""
 
         def before(name: str) -> Input:
             record = done[name]
@@ -161,7 +161,7 @@ class StepCache:
         return self.state / "work" / step / key[:16]
 
     def own_parts(self, step: Step) -> Parts:
-        """What decides the step's result besides its inputs: the spec, the code and the libraries."""
+        """The parts of the key besides the inputs: spec, code and libraries."""
         files = [path for name in self._references(step) if (path := source_file(name, self.project.folder))]
         return {
             **spec_parts(self.spec, step.reads),
@@ -190,7 +190,7 @@ class StepCache:
         return None
 
     def plan(self, steps: Sequence[Step] = STEPS) -> list[PlannedStep]:
-        """What would run, step by step, and why.
+        """Return which steps would run and why, in order.
 
         Raises:
             StoreError: The registry has lost what the records say was registered there.
@@ -222,7 +222,7 @@ class StepCache:
                 write_text(self._code_memory_path, memory)
 
     def outcome(self) -> dict[str, Any] | None:
-        """What the last finished loop decided."""
+        """The decision of the last finished loop."""
         record = self.records.latest("promote")
         return record.result if record else None
 
@@ -267,7 +267,7 @@ class StepCache:
         return {REFERENCE: before.parts[REFERENCE] if before and now in before.outputs.values() else now}
 
     def _reference_file(self, digest: str) -> Path | None:
-        """Where what is known of the champion's data lies; None without a champion.
+        """Path of the reference of the champion's data; None without a champion.
 
         Raises:
             StoreError: It is out of reach.
@@ -289,7 +289,7 @@ class StepCache:
         return feedback if feedback.rows else None
 
     def _labelled(self, *_: Any) -> Parts:
-        """Labelled predictions count by what they say, and by what makes rows of them: a new label makes new data."""
+        """The key of labelled predictions, by ids, labels and the code that makes rows: a new label makes new data."""
         if self.feedback is None:
             return {}
         data = self.spec.data

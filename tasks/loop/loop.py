@@ -1,4 +1,4 @@
-"""One loop: its id, its lock, its records, and how each step is carried out exactly once."""
+"""One loop: its id, its lock, its records; each step runs exactly once."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ TORCH_STEPS = ("search", "train", "export")
 
 @dataclass
 class StepResult:
-    """What a step gives back: the files that are its result, and what it found out."""
+    """The result of a step: its files and its values."""
 
     outputs: list[Path] = field(default_factory=list)
     result: dict[str, Any] = field(default_factory=dict)
 
 
 class Reporter(Protocol):
-    """Where a loop says how it goes on: a live display, plain lines, or Prefect's log."""
+    """Receives the progress of a loop: a live display, plain lines, or Prefect's log."""
 
     def step(self, name: str, state: str, detail: str = "") -> None:
         """A step begins (`run`), was done before (`done`) or ends (`ok`, `failed`; `stopped`: by a signal)."""
@@ -65,7 +65,7 @@ class Reporter(Protocol):
 
 
 class SilentReporter:
-    """A reporter that says nothing."""
+    """A reporter that shows nothing."""
 
     def step(self, name: str, state: str, detail: str = "") -> None:
         """Say nothing."""
@@ -100,7 +100,7 @@ class Loop:
         self.at = ""
 
     def carry_out(self, name: str, act: Callable[[Inputs, Path], StepResult]) -> tuple[StepRecord, bool]:
-        """Do a step unless its recorded result stands; returns its record and whether it had been done before.
+        """Run a step unless its recorded result is valid; returns its record, and whether it was done before.
 
         Args:
             name: The step.
@@ -224,7 +224,7 @@ def _forget(loop: Loop, days: float) -> None:
 
 @contextlib.contextmanager
 def open_stage(project: Project, reporter: Reporter | None = None) -> Iterator[Loop]:
-    """A loop in name only, for a data stage that DVC runs: recorded as any step, told to no tracking store.
+    """Open a loop for a data stage that DVC runs: it is recorded as any step, and logged to no tracking store.
 
     Raises:
         UsageError: The spec is wrong.
@@ -292,7 +292,7 @@ def name_loop(project: Project, overrides: Sequence[str] = ()) -> str:
 
 
 def intent_of(spec: Spec) -> str:
-    """What a loop is to do, in one hash: one that was cut short is gone on with only by a loop of the same intent."""
+    """A hash of what a loop is to do: a killed loop is resumed only by a loop with the same intent."""
     return key_of(spec.model_dump(mode="json"))
 
 

@@ -24,7 +24,7 @@ JOB_FILE = "job.json"
 
 @dataclass(frozen=True)
 class TrainingStart:
-    """What a training begins from; nothing when it begins fresh. `model` is what those weights are of, if known."""
+    """The initial weights of a training; empty for a fresh start. `model`: the model of those weights, if known."""
 
     origin: InitialWeights | None = None
     model: dict[str, Any] = field(default_factory=dict)

@@ -26,7 +26,7 @@ WORDS: dict[Outcome, str] = {
 
 
 def conclude(loop: Loop, began: float, error: BaseException | None) -> None:
-    """Put the end of a loop into the history and tell it as an event; a full disk must not hide how it ended."""
+    """Append the end of a loop to the history and send it as an event; a full disk must not hide the outcome."""
     past = PastLoop(
         loop_id=loop.id,
         began=began,
@@ -50,7 +50,7 @@ def conclude_killed(workspace: Workspace, state: Path, loop_state: dict[str, Any
 
 
 def outcome_of(loop: Loop, error: BaseException | None) -> Outcome:
-    """What became of a loop that ended so: by its records, and by what was raised."""
+    """Return the outcome of a loop, from its records and its exception."""
     if error is None:
         if "promote" not in loop.ran:
             return "unchanged"

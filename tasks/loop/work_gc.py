@@ -21,7 +21,7 @@ DAY_S = 86400.0
 
 
 def keep_days() -> float:
-    """How long work stays that no loop uses, in days.
+    """Days after which unused work is deleted.
 
     Raises:
         UsageError: The environment says something that is no number of days.

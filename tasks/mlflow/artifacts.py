@@ -82,7 +82,7 @@ def _inside(folder: Path, name: str) -> str:
 
 
 def _address(place: str, name: str) -> str:
-    """Where the server of the registry, or the one that the place names, gives a file. Source: MLflow's REST API."""
+    """The URL of a file at the registry's server, or at the server in its address. Source: MLflow's REST API."""
     parts = urllib.parse.urlsplit(place)
     server = f"http://{parts.netloc}" if parts.netloc else os.environ["MLFLOW_TRACKING_URI"].rstrip("/")
     path = urllib.parse.quote(f"{parts.path.strip('/')}/{name}")

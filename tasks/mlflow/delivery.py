@@ -169,7 +169,7 @@ def experiment_id(store: MlflowClient, workspace: Workspace, project: str) -> st
 
 
 def _usable_run(store: MlflowClient, run_id: str | None) -> str | None:
-    """A run of before, once it can be gone on with: one that a person deleted is restored. None for one gone for good.
+    """Return an earlier run, restored if a person deleted it; None if it was deleted for good.
 
     MLflow refuses every change of a deleted run, and what comes after it in the outbox would wait for ever.
     """
@@ -284,7 +284,7 @@ class BackgroundExporter:
         self.trouble: StoreError | None = None
 
     def start(self) -> None:
-        """Begin; MLflow is imported on this thread, beside the loop's own work."""
+        """Start the thread; it imports MLflow beside the loop's own work."""
         self._thread.start()
 
     def finish(self) -> StoreError | None:

@@ -38,7 +38,7 @@ def initialise(workspace: Workspace, environ: Mapping[str, str] = os.environ) ->
 
 
 def _make(path: Path) -> None:
-    """Bring the schema up to date; a new file takes its place whole: a kill or a full disk leaves none half made."""
+    """Migrate the schema; a new file is made under another name: a kill or a full disk leaves none half made."""
     if path.exists():
         _migrate(path)
     else:

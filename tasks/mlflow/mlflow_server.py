@@ -35,7 +35,7 @@ HEALTH = "/health"
 
 
 class SecretMiddleware:
-    """Lets in who bears the workspace's secret, and the supervisor to `/health`."""
+    """Requires the workspace's secret, except for `/health`, which the supervisor asks."""
 
     def __init__(self, app: ASGIApp, secret: str) -> None:
         self._app, self._secret = app, secret

@@ -1,4 +1,4 @@
-"""A version as MLflow's clients load it: the ONNX flavour, with the code that reads rows beside the graph."""
+"""A version as MLflow's clients load it: the ONNX flavour, and the code that reads rows."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CODE = "code"
 
 
 def onnx_model(folder: Path, files: dict[str, Path], exported: dict[str, Any], metadata: dict[str, str]) -> Path:
-    """The folder of an MLflow model: its ONNX flavour, signature, an input example, and our own files beside.
+    """Make the folder of an MLflow model: ONNX flavour, signature, an input example and our own files.
 
     Args:
         folder: Made here.
@@ -58,7 +58,7 @@ def onnx_model(folder: Path, files: dict[str, Path], exported: dict[str, Any], m
 
 
 def _write_code(folder: Path) -> str:
-    """Put beside the model the code by which MLflow runs it where there is no Loopline; the module's name.
+    """Write the code with which MLflow runs the model without Loopline; returns its module's name.
 
     The name goes by the content: a process that loads two versions must not run the one by the code of the other.
     """
@@ -79,7 +79,7 @@ def _example(exported: dict[str, Any]) -> Any:
 
 
 def _signature(inputs: list[dict[str, Any]], answer: pd.DataFrame) -> Any:
-    """What the graph takes, and what the model's code gives for it."""
+    """The signature: inputs of the graph, and the columns that the model's code returns."""
     import numpy as np
     from mlflow.models import ModelSignature, infer_signature
     from mlflow.types import ColSpec, DataType, Schema, TensorSpec

@@ -1,4 +1,4 @@
-"""Where a model came from, in a form that lets one rebuild it: commit, uncommitted changes, lock file."""
+"""The origin of a model, from which it can be rebuilt: commit, uncommitted changes, lock file."""
 
 from __future__ import annotations
 

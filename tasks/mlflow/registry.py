@@ -41,7 +41,7 @@ _NOT_THERE = ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE")
 
 
 class PromotionEntry(BaseModel):
-    """One line of the journal: the champion moved from one version to another, or the move is about to be made."""
+    """One line of the journal: the champion moved from one version to another, or the move is about to begin."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -235,7 +235,7 @@ class Registry:
         loop_id: str,
         reason: str,
     ) -> PromotionEntry:
-        """Journal first, aliases second: a move cut short is finished by whoever comes next (`_champion`)."""
+        """Write the journal first, the aliases second: the next caller completes an interrupted move (`_champion`)."""
         if self.tags(after).get(PLAN):  # of the last time that it was champion: what was tried beside it then is over
             self.set_tags(after, {PLAN: ""})
         entry = self._entry(action, before, after, loop_id, reason)
@@ -269,12 +269,12 @@ class Registry:
         return self.alias("champion")
 
     def _is_cut_short(self, journal: list[PromotionEntry], alias: str) -> bool:
-        """Whether the aliases still stand as they did before the last entry of the journal."""
+        """Whether the aliases are still those before the last entry of the journal."""
         before = _back(champions_in_force(journal[:-1]), self._versions())
         return journal[-1].before == alias and self.alias("previous") == before
 
     def _settle(self) -> None:
-        """Make the aliases say what the journal says, but of versions that were deleted in MLflow since."""
+        """Set the aliases to what the journal says, except versions that were deleted in MLflow since."""
         held = champions_in_force(self.journal())
         if not held:
             return

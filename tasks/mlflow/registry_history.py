@@ -31,7 +31,7 @@ SERVED = "mlflow-artifacts:/"
 
 
 class RegistryHistory(BaseModel):
-    """Who is champion, challenger and previous; the last moves of the champion, newest first; each one's verdict."""
+    """Champion, challenger and previous; the last moves of the champion, newest first; each one's verdict."""
 
     versions: dict[str, RegisteredVersion] = Field(default_factory=dict, description="By alias.")
     moves: list[ChampionMove] = Field(default_factory=list)
@@ -39,7 +39,7 @@ class RegistryHistory(BaseModel):
 
 
 def story(model: str, most_moves: int = 50) -> RegistryHistory:
-    """What the registry tells of a model; empty when it is not registered.
+    """Return the history of a model in the registry; empty if it is not registered.
 
     Raises:
         StoreError: The registry is away.
@@ -147,7 +147,7 @@ def _moves(texts: Iterable[str]) -> list[ChampionMove]:
 
 
 def _verdict(text: str | None) -> Verdict | None:
-    """A verdict that an older or newer Loopline wrote may not be readable: its tags then tell of it."""
+    """Read a verdict; one of an older or newer Loopline may not be readable, then its tags are used."""
     with contextlib.suppress(ValidationError):
         return Verdict.model_validate_json(text) if text else None
     return None
@@ -177,7 +177,7 @@ def _served(uri: str, model: str, number: str) -> str | None:
 
 
 def _get(uri: str, what: str, **query: str) -> dict[str, Any] | None:
-    """One question to the registry's REST API; None for what it does not know.
+    """One request to the registry's REST API; None for an object that it does not have.
 
     Raises:
         StoreError: It is away.

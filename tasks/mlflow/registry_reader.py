@@ -41,7 +41,7 @@ class RegisteredVersion(BaseModel):
 
     @property
     def key(self) -> str:
-        """What work it was registered for."""
+        """The cache key of the work that it was registered for."""
         return self.tags.get("loopline.key", "")
 
     @property
@@ -80,7 +80,7 @@ def numbered(model: str, number: str) -> RegisteredVersion | None:
 
 
 def files_at(model: str, number: str) -> str | None:
-    """Where a version's files lie, as MLflow names places; None when there is no such version, or MLflow must say.
+    """The address of a version's files, as MLflow names it; None if there is no such version, or only MLflow knows.
 
     Raises:
         StoreError: The registry is away.

@@ -1,4 +1,4 @@
-"""Plans of releases in the registry: what is tried beside the champion, and the journal of who wanted it.
+"""Release plans in the registry: canary and shadow of a champion, and the journal of who planned them.
 
 The plan is a tag of the champion's version, so that whoever looks at the champion sees it and it ends with the
 champion; the journal is tags of the registered model (`loopline.releases.000001`), as that of the champions is.
@@ -22,7 +22,7 @@ Action = Literal["canary", "shadow", "end", "return"]
 
 
 class ReleasePlanEntry(BaseModel):
-    """One line of the journal. `champion`: the version that the plan is beside."""
+    """One line of the journal. `champion`: the version that was champion then."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
@@ -36,7 +36,7 @@ class ReleasePlanEntry(BaseModel):
 
 
 def plan_of(champion: RegisteredVersion | None) -> ReleasePlan:
-    """What is tried beside a champion; nothing beside none."""
+    """Return the release plan of a champion; an empty plan if there is no champion."""
     return ReleasePlan.of_tags(champion.tags) if champion else ReleasePlan()
 
 
@@ -70,7 +70,7 @@ def change(registry: Registry, plan: ReleasePlan, action: Action, reason: str) -
 
 
 def end(registry: Registry, reason: str, action: Action = "end") -> ReleasePlanEntry:
-    """Try nothing beside the champion any more.
+    """End the canary and the shadow.
 
     Raises:
         UsageError: There is no champion.

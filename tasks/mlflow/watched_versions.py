@@ -1,4 +1,4 @@
-"""What monitoring needs of a registered version, fetched once and kept, and what it tells MLflow about it."""
+"""Facts of a registered version that monitoring needs, fetched once and cached, and its metrics in MLflow."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ VERDICT_FILE = "verdict.json"
 
 @dataclass(frozen=True)
 class VersionFacts:
-    """What is known of a version; nothing of one that the registry does not have."""
+    """Facts of a version; empty for one that the registry does not have."""
 
     preparation: Preparation | None = None
     reference: Reference | None = None
@@ -31,7 +31,7 @@ class VersionFacts:
 
 
 def facts(workspace: Workspace, model: str, version: str, cache: Path) -> VersionFacts:
-    """Those of a version, from `cache` if they were fetched before, else from the registry, hashes checked.
+    """Return the facts of a version from `cache` if they were fetched before, else from the registry, hashes checked.
 
     Raises:
         StoreError: The registry is away, or a file is not the one that was registered.

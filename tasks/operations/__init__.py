@@ -1,1 +1,1 @@
-"""What a person or a schedule asks for beside the loop."""
+"""Operations beside the loop that a person or a schedule starts."""

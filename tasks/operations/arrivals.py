@@ -13,7 +13,7 @@ from tasks.prefect import events
 
 
 def announce(project: Project) -> list[Signal]:
-    """Tell of what came since the last ingest; the same arrival is told once, however often it is looked for.
+    """Send an event for data that came since the last ingest; once for the same data.
 
     Raises:
         UserCodeError: The project's own `arrived` failed.

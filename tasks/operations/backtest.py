@@ -38,7 +38,7 @@ _FRESH = "trainings begin fresh: the weights that train.start names have seen wh
 
 @dataclass(frozen=True)
 class BacktestRequest:
-    """What the replay was asked for; the texts are those of the command line."""
+    """The arguments of a replay, as texts of the command line."""
 
     policies: Sequence[str] = ()
     begin: str | None = None
@@ -47,7 +47,7 @@ class BacktestRequest:
 
 
 def backtest(project: Project, overrides: Sequence[str], request: BacktestRequest, report: Reporter) -> Backtest:
-    """Replay the project's past under each policy; the result is kept as JSON and as a page.
+    """Replay the project's past under each policy; stores the result as JSON and as a page.
 
     What was trained, predicted or judged before is found again; a replay that was killed goes on.
 
@@ -97,7 +97,7 @@ def latest(project: Project, name: str) -> dict[str, Any] | None:
 
 
 def page(project: Project, name: str) -> Path:
-    """Where the page of the last backtest is."""
+    """Path of the last backtest's page."""
     return project.state(name) / FOLDER / PAGE_FILE
 
 
@@ -114,7 +114,7 @@ class _Plan:
         return self.periods[self.num_first :]
 
     def moments(self, clock: LabelClock) -> list[int]:
-        """How many labelled rows are known whenever a policy may train."""
+        """Number of labelled rows that are known at each moment at which a policy may train."""
         return [clock.labelled(period.end) for period in self.periods[self.num_first - 1 : -1]]
 
 
@@ -171,12 +171,12 @@ def _weighed(
 
 
 def least_rows(spec: Spec) -> int:
-    """So many rows give the first verdict its least sample."""
+    """Rows that are enough for the least sample of the first verdict."""
     return max(50, round(spec.judge.min_samples / spec.data.split.test))
 
 
 def _settings(project: Project, spec: Spec) -> dict[str, Any]:
-    """What the last search of this net found best; where the spec does not search, what it says itself."""
+    """The best settings of the last search of this net; the spec's own if the spec does not search."""
     if spec.search.trials == 0:
         return dict(spec.search.settings or {})
     record = StepCache(project, spec).records.latest("search")
@@ -217,7 +217,7 @@ def _first_champion_note(course: PolicyHistory) -> list[str]:
 
 
 def _policies(names: Sequence[str], spec: Spec, clock: LabelClock) -> list[Policy]:
-    """The policies asked for, then `every`, which regret is measured against; each once.
+    """The requested policies, then `every`, which regret is measured against; each once.
 
     Raises:
         UsageError: No such policy or file, or two of one name.

@@ -1,4 +1,4 @@
-"""The backtest cache: trainings, predictions and verdicts, made once and kept by what decides them.
+"""The backtest cache: trainings, predictions and verdicts, stored by their cache keys.
 
 <state>/backtest/
     models/KEY/         one training: prepared/ (rows and statistics of what was known), model.onnx, trained.json
@@ -74,14 +74,14 @@ _NAME_CHARACTERS = 24
 
 @dataclass
 class TrainingCounts:
-    """How many trainings were made anew, and how many were found."""
+    """Number of trainings that ran, and of those that the cache had."""
 
     trained: int = 0
     reused: int = 0
 
 
 class ReplayStart(NamedTuple):
-    """What a training begins with: rows that were known, how many training rows of them stay, weights of a model."""
+    """The start of a training: the known rows, how many of the newest to train on, and a model's weights."""
 
     rows: RowRange
     newest: int | None
@@ -99,13 +99,13 @@ class CachedPredictions(NamedTuple):
 
 @dataclass(frozen=True)
 class CachedWindows:
-    """Windows of one model, oldest first, and the key of the last of them, which stands for those before it too."""
+    """Windows of one model, oldest first, and the key of the last, which covers the earlier ones too."""
 
     key: str = ""
     reports: list[WindowReport] = field(default_factory=list)
 
     def after(self, key: str, window: WindowReport) -> CachedWindows:
-        """With one more."""
+        """With one more window."""
         return CachedWindows(key, [*self.reports, window])
 
 
@@ -148,7 +148,7 @@ class BacktestCache:
         return self._project.folder
 
     def train(self, rows: RowRange, newest: int | None, start: str | None) -> TrainingOutcome:
-        """A model from these rows: found, gone on with, or trained anew."""
+        """Return a model trained on these rows: cached, resumed, or trained now."""
         replay_start = ReplayStart(rows, newest or self._spec.data.newest, start)
         parts = self._parts(replay_start)
         key = key_of(parts)
@@ -182,7 +182,7 @@ class BacktestCache:
         return VerdictOutcome(verdict.promoted, verdict.reasons)
 
     def monitor(self, model: str, since: Period, now: Period, labelled: int) -> list[Signal]:
-        """What live monitoring would find in all that the model has predicted, with the labels known by now."""
+        """Return what live monitoring would report on all predictions of the model, with the labels known by now."""
         from models.backtest.monitor import PastPredictions, signals_of
 
         periods = [rows for rows in self._periods if since.first <= rows.first < now.stop]
@@ -223,7 +223,7 @@ class BacktestCache:
         return window
 
     def _watched(self, model: str) -> AssessmentRules:
-        """What a model's windows are judged by: its reference, and the metric of its own verdict."""
+        """The rules for a model's windows: its reference, and the metric of its own verdict."""
         from models.backtest.contest import metric_of
         from models.monitoring.assess import AssessmentRules
         from models.monitoring.contract import bounds_of
@@ -241,7 +241,7 @@ class BacktestCache:
         return self._watches[model]
 
     def _reference(self, model: str) -> Reference:
-        """What a model knew when it was made, by today's code of monitoring."""
+        """The monitoring reference of a model, computed by today's code."""
         from models.monitoring.build import build
         from models.monitoring.reference import Reference
 
@@ -270,7 +270,7 @@ class BacktestCache:
         return verdict
 
     def predictions(self, model: str, rows: RowRange) -> CachedPredictions:
-        """What a model predicts of some rows and what came true, in time order."""
+        """Return a model's predictions of some rows and the true values, in time order."""
         key = key_of({**self._predicted_by, "model": model, "rows": self._digest_of_period(model, rows)})
         path = self._use(self._folder / "predictions" / f"{key[:_NAME_CHARACTERS]}.npz")
         arrays = _read_arrays(path)
@@ -303,7 +303,7 @@ class BacktestCache:
         return self._loaded[model]
 
     def prune(self, older_than_s: float) -> None:
-        """Remove what this backtest did not use and nobody has made or used for so long."""
+        """Delete entries that this backtest did not use and nobody has used for a long time."""
         for path in [path for kind in _KINDS for path in (self._folder / kind).glob("*")]:
             with contextlib.suppress(OSError):
                 if path not in self.used and time.time() - path.stat().st_mtime > older_than_s:
@@ -334,7 +334,7 @@ class BacktestCache:
         )
 
     def _done(self, folder: Path) -> dict[str, Any] | None:
-        """What `trained.json` says, while the model is the one that it names."""
+        """Read `trained.json`, if the model is the one that it names."""
         try:
             document: dict[str, Any] = json.loads((folder / TRAINED_FILE).read_text())
             whole = sha256(folder / MODEL_FILE) == document["model_sha256"]

@@ -46,7 +46,7 @@ _log = logging.getLogger("loopline.compact")
 
 @dataclass
 class CompactionResult:
-    """What a pass over the projects did, in rows and parts."""
+    """Result of a pass over the projects, in rows and parts."""
 
     moved: int = 0
     merged: int = 0
@@ -111,7 +111,7 @@ class Compactor:
                 self._say(f"{spec.name}: old predictions stay for now", error)
 
     def _say(self, where: str, error: Exception) -> None:
-        """The same trouble is said once in ten minutes, not at every pass."""
+        """Log a problem; the same one at most once in ten minutes."""
         text, when = self._messages.get(where, ("", float("-inf")))
         if text != str(error) or time.monotonic() - when > SHOW_AGAIN_S:
             self._messages[where] = str(error), time.monotonic()

@@ -31,7 +31,7 @@ SHOWN = 3
 
 
 class Finding(BaseModel):
-    """One thing looked at: `wrong` needs the cure before a loop can run, `warn` may be lived with."""
+    """One finding: `wrong` must be mended before a loop can run, `warn` need not be."""
 
     what: str
     state: Literal["ok", "warn", "wrong"]
@@ -70,7 +70,7 @@ def _python(_: Workspace) -> Finding:
 
 
 def _packages(_: Workspace) -> Finding:
-    """Installed versions against what pyproject.toml allows: `pip check` sees less (fastapi under Prefect, say)."""
+    """Compare installed versions with pyproject.toml: `pip check` sees less (fastapi under Prefect, say)."""
     wrong = []
     for text in metadata.requires("loopline") or []:
         requirement = Requirement(text)
@@ -188,7 +188,7 @@ def _prefect(workspace: Workspace) -> Finding:
 
 
 def _platform(workspace: Workspace) -> Finding:
-    """The services of `loopline up`: each of them where it is up, who has their ports where it is not."""
+    """Check the services of `loopline up`: their health if they are up, else who uses their ports."""
     if supervisor(workspace):
         bad = [one for one in services_of(workspace) if one.state in ("failed", "backing off", "stopped", "unknown")]
         states = "; ".join(f"{one.name} is {one.state} ({one.detail or 'no reason known'})" for one in bad)
@@ -230,7 +230,7 @@ def _specs(workspace: Workspace) -> Finding:
 
 
 def _set_aside(workspace: Workspace) -> Finding:
-    """Damaged files of the logs of predictions and labels, kept for a person when an empty part took their place."""
+    """Find damaged files of the logs of predictions and labels that an empty part replaced."""
     projects = workspace.state / "projects"
     files = sorted([*projects.rglob(f"{DAMAGED}/*.parquet"), *projects.rglob(f"*{segments.DAMAGED}")])
     if not files:

@@ -1,4 +1,4 @@
-"""Labels: what turned out, taken in for predictions made already or yet to be made."""
+"""Labels: the true values of predictions that were made or will be made."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def accept_file(project: Project, spec: Spec, path: Path, *, by: str, id_column:
 
 
 def forget(project: Project, spec: Spec, ids: Sequence[str], *, by: str) -> int:
-    """Withdraw the labels of some ids: their predictions have none from now on, and are no rows of the next dataset.
+    """Withdraw the labels of some ids: their predictions are unlabelled and no rows of the next dataset.
 
     What was trained or counted with them stays as it was.
 
@@ -99,7 +99,7 @@ def forget(project: Project, spec: Spec, ids: Sequence[str], *, by: str) -> int:
 
 
 def _preparation(project: Project, spec: Spec) -> Preparation:
-    """What says what a label may be: the project's prepared data, else its newest version in the cache."""
+    """The schema by which labels are checked: of the project's prepared data, else of its newest cached version."""
     place = project.workspace.cache / "models" / spec.name
     cached = sorted(place.glob("*/"), key=lambda folder: (len(folder.name), folder.name), reverse=True)  # 10 is after 9
     for folder in (project.prepared, *cached):

@@ -44,7 +44,7 @@ SHOWN_OF_OTHERS = 20
 
 
 def look(project: Project, spec: Spec, now: float | None = None) -> MonitoringReport:
-    """Count what is new in the prediction log and the label store, judge, write the report, tell.
+    """Run monitoring once: count new rows, judge windows, write the report, send metrics and signals.
 
     Killed anywhere and called again, nothing counts twice. What MLflow or Prefect cannot be told now waits.
 
@@ -73,7 +73,7 @@ def look(project: Project, spec: Spec, now: float | None = None) -> MonitoringRe
 
 
 class _MonitoringRun:
-    """One look, step by step."""
+    """One run of monitoring, step by step."""
 
     def __init__(self, project: Project, spec: Spec, state: Path, store: MonitorStore, champion: str | None) -> None:
         self._project, self._spec, self._state, self._store = project, spec, state, store
@@ -163,7 +163,7 @@ class _MonitoringRun:
         )
 
     def tell(self, findings: MonitoringReport) -> None:
-        """Tell MLflow of the windows and Prefect of the signals; what cannot be told now is told at the next look."""
+        """Send window metrics to MLflow and signals to Prefect; what fails is sent by the next run."""
         for signal in signals(findings, self._spec.monitor):
             if not self._store.was_sent(signal.id):
                 events.send(self._project.workspace, events.of_signal(self._spec.name, signal))
@@ -277,7 +277,7 @@ def promised(verdict: Verdict, metric: str) -> Estimate | None:
 
 
 def metrics_of(window: WindowReport, metric: str) -> dict[str, float]:
-    """What MLflow is told of a window: `monitor_` and a name."""
+    """The MLflow metrics of a window: `monitor_` and a name."""
     name = "".join(character if character.isalnum() else "_" for character in metric)
     realised = window.realised
     metrics: dict[str, float | None] = {
@@ -313,7 +313,7 @@ def _predicted(window: OpenWindow, metric: Metric) -> WindowPredictions:
 
 
 def _first(window: WindowReport) -> int:
-    """How many predictions of the version came before it."""
+    """Number of predictions of the version before it."""
     return int(window.id.rpartition("/")[2])
 
 

@@ -1,4 +1,4 @@
-"""Gather what is known of every project from records, files and registry alone: no server is asked, nothing is run."""
+"""Gathers the facts of every project from records, files and registry alone: no server is asked, nothing runs."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def name_of(project: Project) -> str:
 
 
 def project_facts(project: Project, now: float) -> facts.ProjectFacts:
-    """All that is known of a project, its light on top; what cannot be read is said, not raised."""
+    """Return all facts of a project; what cannot be read becomes its error, not an exception."""
     try:
         result = _facts(project, _spec(project), now)
     except LooplineError as error:
@@ -104,7 +104,7 @@ def project_facts(project: Project, now: float) -> facts.ProjectFacts:
 
 
 def _spec(project: Project) -> Spec:
-    """The spec as it stands; a server that shows it again and again reads a file again only when it changed."""
+    """Return the present spec; a server reads the file again only when it changed."""
     with contextlib.suppress(OSError):  # reading it says what is wrong
         stat = project.spec_path.stat()
         return _read_spec(project.spec_path, project.shown_spec, (stat.st_mtime_ns, stat.st_ctime_ns, stat.st_size))
@@ -262,7 +262,7 @@ def _findings(state: Path) -> MonitoringReport | None:
 
 
 def _waiting(made: list[Decision], timeout_s: float, now: float) -> facts.PendingApproval | None:
-    """The question that nobody has answered yet: the last word on its signal is to ask."""
+    """Return the signal that waits for approval: its last decision is to ask."""
     last = {decision.signal.id: decision for decision in reversed(made)}
     for decision in last.values():
         until = decision.at + timeout_s
@@ -274,7 +274,7 @@ def _waiting(made: list[Decision], timeout_s: float, now: float) -> facts.Pendin
 
 
 def _history(loops: list[PastLoop], verdicts: list[StepRecord]) -> list[facts.FinishedLoop]:
-    """The loops as they ended, each with its verdict; of loops from before their ends were kept, the verdicts alone."""
+    """Return the ended loops, each with its verdict; of the oldest loops only verdicts exist."""
     by_loop = {record.loop_id: record for record in verdicts}
     past = [
         facts.FinishedLoop(
@@ -318,7 +318,7 @@ def _parts(folder: Path) -> list[os.stat_result]:
 
 
 def _schedule(spec: Spec) -> str:
-    """In the spec's own words, with the clock that they are read by."""
+    """The schedule in the spec's words, with its time zone."""
     schedule, zone = spec.retrain.schedule or "", spec.retrain.timezone
     return schedule if zone == "UTC" or not schedule else f"{schedule}, {zone}"
 

@@ -49,13 +49,13 @@ class PredictionUnit:
 
     @property
     def display_name(self) -> str:
-        """How errors name it."""
+        """The name that errors show."""
         return str(self.files[0]) if len(self.files) == 1 else f"{self.files[0].parent} ({len(self.files)} files)"
 
 
 @dataclass
 class PredictionJob:
-    """One piece of batch prediction: what is predicted, by which version, and where it is kept meanwhile."""
+    """One batch prediction: its input, its version, and the folder of its state."""
 
     project: Project
     spec: Spec
@@ -72,7 +72,7 @@ class PredictionJob:
 
     @property
     def folder(self) -> Path:
-        """Where finished parts stay until the output is whole."""
+        """The folder of finished parts until the output is complete."""
         return self.state / "batch" / self.key[:16]
 
     def part(self, number: int) -> Path:
@@ -82,7 +82,7 @@ class PredictionJob:
 
 @dataclass(frozen=True)
 class PredictionPart:
-    """A part of the work: its number there, its place in its unit, and how many rows it has."""
+    """A part of the work: its number, its place in its unit, and its number of rows."""
 
     number: int
     unit: PredictionUnit
@@ -142,7 +142,7 @@ def predict(
 
 
 def forget_old(state: Path) -> None:
-    """Remove the parts of work that nobody went on with."""
+    """Delete the parts of work that nobody continued."""
     for folder in (state / "batch").glob("*/"):
         if not (folder / "done.json").exists() and time.time() - folder.stat().st_mtime > KEEP_DAYS * 86400:
             shutil.rmtree(folder, ignore_errors=True)
@@ -176,7 +176,7 @@ def _work(project: Project, spec: Spec, cached: CachedModel, files: list[Path], 
 
 
 def _done_before(work: PredictionJob, out: Path) -> dict[str, Any]:
-    """What was told when this very output was written; empty if it is not there as it was."""
+    """Return the summary from when this very output was written; empty if the output is missing or changed."""
     done = read_json(work.folder / "done.json")
     there = bool(done) and out.is_file() and sha256(out) == done["sha256"]
     return {**{name: done[name] for name in _SUMMARY_KEYS}, "logged": 0, "new": False} if there else {}
@@ -245,7 +245,7 @@ def _reading(work: PredictionJob, preparation: Any) -> ReadOptions:
 def _examples(
     work: PredictionJob, reading: ReadOptions
 ) -> Iterator[tuple[PredictionUnit, int, int, pa.Table, Feed | None]]:
-    """Of each unit in turn: place of the part in it, rows before, the rows, and what the graph takes of them."""
+    """Yield of each unit: index of the part, rows before it, the rows, and the inputs of the graph."""
     from models.inference.batch import examples
 
     for unit in work.units:
@@ -264,7 +264,7 @@ def _ids(work: PredictionJob, unit: PredictionUnit, rows: pa.Table, before: int,
 
 
 def _began_ms(work: PredictionJob, unit: PredictionUnit) -> int:
-    """When the unit was begun the first time, in ms: its made ids come of it, so it is kept for good."""
+    """Time when the unit was begun first, in ms: its made ids depend on it, so it is stored for good."""
     path = work.state / "batch" / "begun" / f"{unit.key[:32]}.json"
     known = read_json(path)
     if not known:

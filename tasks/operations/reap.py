@@ -131,7 +131,7 @@ def _flow_runs(state: Path) -> Iterator[str]:
 
 
 def _task_runs(workspace: Workspace) -> Iterator[str]:
-    """Tasks that Prefect lists as open in flow runs that ended; a server that is away is asked the next time."""
+    """Close open tasks of ended flow runs in Prefect; if the server is away, the next run does."""
     api = PrefectServer(workspace).api()
     if api is None:
         return
@@ -166,7 +166,7 @@ def _orphans(workspace: Workspace) -> Iterator[str]:
 
 
 def _half_written(state: Path) -> Iterator[str]:
-    """What a project's loops left goes at once: its lock is ours. Elsewhere a report or a label may be being written.
+    """Temporary files that killed writers left. In a loop's folders all are: we hold the loop's lock.
 
     A log of rows may be written from another host too, where pids say nothing: there age alone counts, as in `PartLog`.
     """
@@ -192,7 +192,7 @@ def _half_cached(workspace: Workspace) -> Iterator[str]:
 
 
 def _is_left(path: Path, by_pid: bool) -> bool:
-    """Whether its writer is gone: by the pid in its name, or it is so old that nobody can be writing it."""
+    """Whether its writer is gone: by the pid in its name, or because it is too old."""
     import psutil
 
     writer = WRITER.search(path.name)

@@ -1,4 +1,4 @@
-"""How far a replay is, for a person who waits for it."""
+"""The progress of a replay, for a person who waits for it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tasks.loop.loop import Reporter
 
 
 class ReplayProgress:
-    """How far a replay is, told to a person: periods of all policies, and about how long trainings will still take.
+    """Reports the progress of a replay: periods of all policies, and an estimate of the remaining time.
 
     Args:
         report: Where it is told.

@@ -1,4 +1,4 @@
-"""Retraining by itself: a signal is weighed once, the decision kept and told, and the loop's overrides are found."""
+"""Retraining by signals: decide once on each signal, record the decision, and compute the loop's overrides."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tasks.prefect.events import DECISION_MADE, Event, send
 
 
 def spec_of(project: Project) -> Spec:
-    """The project's spec as it stands now.
+    """The project's present spec.
 
     Raises:
         UsageError: It is wrong.
@@ -28,13 +28,13 @@ def spec_of(project: Project) -> Spec:
 
 
 def run_signal(kind: Kind, at: float, flow_run: str, reason: str = "") -> Signal:
-    """The signal that a run is which nobody sent a signal for: a schedule's, or a person's on Prefect's page."""
+    """The signal of a run that no event started: a schedule, or a person on Prefect's page."""
     words = {"person": "a person asked", "schedule": "the schedule says so"}
     return Signal(id=f"{kind}-{flow_run}", kind=kind, at=at, reason=reason or words.get(kind, kind))
 
 
 def weigh(project: Project, signal: Signal, flow_run: str) -> Decision:
-    """What the policy makes of a signal; a flow run that is run again gets what it got before.
+    """Return the policy's decision on a signal; a flow run that is run again gets the earlier decision.
 
     A signal that was decided for good in another run, for it was asked again, waits; its decision stays the last word.
 
@@ -56,7 +56,7 @@ def weigh(project: Project, signal: Signal, flow_run: str) -> Decision:
 
 
 def answered(project: Project, question: Decision, approved: bool, by: str, comment: str = "") -> Decision:
-    """What a person made of a question; a word for it overrides what the policy would leave to a person."""
+    """Record a person's answer; an approval overrides what the policy leaves to a person."""
     spec = spec_of(project)
     state = project.state(spec.name)
     before = decisions.of_flow_run(state, str(question.flow_run))
@@ -75,14 +75,14 @@ def answered(project: Project, question: Decision, approved: bool, by: str, comm
 
 
 def unanswered(project: Project, question: Decision, why: str) -> Decision:
-    """A question that nobody will answer any more, so that it no longer keeps others waiting."""
+    """Close a question that was not answered in time, so that it blocks no other signal."""
     reasons = [f"nobody answered: {why}", *question.reasons]
     closed = question.model_copy(update={"at": time.time(), "action": "wait", "reasons": reasons, "until": None})
     return _recorded(project, spec_of(project).name, closed)
 
 
 def open_question(project: Project) -> Decision | None:
-    """The question of this project that waits for a person's word, if there is one."""
+    """Return the decision that waits for approval in this project, if there is one."""
     spec = spec_of(project)
     open_approval = history.past(project, spec).open_approval
     questions = [made for made in decisions.read(project.state(spec.name)) if made.signal.id == open_approval]
@@ -90,7 +90,7 @@ def open_question(project: Project) -> Decision | None:
 
 
 def loop_overrides(project: Project) -> tuple[list[str], list[str]]:
-    """What the policy changes of the spec for a loop of its own, and the steps that are done anew.
+    """Return the overrides of the spec for a retraining, and the steps to run again.
 
     A source function is asked anew; a local file counts by its content, and a package is pinned.
 
@@ -115,7 +115,7 @@ def _new_rows(project: Project, spec: Spec, now: float) -> int:
 
 
 def _recorded(project: Project, name: str, decision: Decision) -> Decision:
-    """Record and tell a decision; a loop has its id from here on, so that a run begun again goes on with it."""
+    """Record a decision and send it as an event; a loop gets its id here, so that a run begun again resumes it."""
     if decision.action == "retrain":
         from tasks.loop.loop import name_loop
 

@@ -27,7 +27,7 @@ See `project.yaml`: what it guessed is commented; correct what is wrong.
 
 
 def columns_of(path: Path) -> tuple[list[str], str]:
-    """The columns of a data file, and the one likeliest meant to be predicted: none of a text.
+    """Return the columns of a data file, and the likeliest target; none for a text.
 
     Raises:
         DataError: The file cannot be read.

@@ -71,7 +71,7 @@ def ask(project: Project, spec: Spec, count: int) -> dict[str, Any]:
 def _uncertain(
     state: Path, cached: CachedModel, preparation: Preparation, count: int
 ) -> tuple[pa.Table, int, np.ndarray]:
-    """The most uncertain of all that differ, kept while the log streams by."""
+    """The most uncertain rows that differ from each other, chosen while the log streams by."""
     from models.feedback.active_learning import CANDIDATES, CELL, choose_uncertain, positions, thinned, uncertainty
     from models.sources.row_batches import concatenated, sized
 

@@ -1,4 +1,4 @@
-"""Signals that no decision holds yet: `.loopline/events/open/`. They are asked again until one does.
+"""Signals without a decision yet: `.loopline/events/open/`. They are sent again until a decision names them.
 
 A signal is acknowledged by its decision, not by Prefect's having taken its event: a server that is killed, or busy,
 while the run starts forgets the event, or ends the run as Crashed before it began.
@@ -28,7 +28,7 @@ _AGAIN = uuid.UUID("6c6f6f70-6c69-6e65-8000-61736b616765")
 
 
 def undecided(workspace: Workspace, project: str) -> list[Signal]:
-    """The signals of a project that were asked and are in no decision yet, oldest first."""
+    """Return the signals of a project without a decision, oldest first."""
     events = [event for _, event in _open(workspace) if event.project == project]
     signals = [Signal.model_validate(event.payload["signal"]) for event in events]
     if not signals:

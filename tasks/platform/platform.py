@@ -34,7 +34,7 @@ LEAST_FREE_BYTES = 2 << 30
 
 
 def start(workspace: Workspace, requested: dict[str, int]) -> list[str]:
-    """Start what does not run yet; gives what there is to say. Whether it is healthy is for `healthy` to see.
+    """Start the services that do not run yet; returns messages. `healthy` waits for their health checks.
 
     Args:
         workspace: Whose platform.
@@ -65,7 +65,7 @@ def start(workspace: Workspace, requested: dict[str, int]) -> list[str]:
 
 
 def healthy(workspace: Workspace) -> Iterator[ServiceState]:
-    """Each service as soon as it is healthy, until all are.
+    """Yield each service as soon as it is healthy, until all are.
 
     Raises:
         StoreError: One is not in good time, or was given up; names its log.
@@ -106,7 +106,7 @@ def stop_worker(workspace: Workspace) -> None:
 
 
 def stop(workspace: Workspace) -> bool:
-    """End supervisord and every process of the platform; says whether any was there."""
+    """End supervisord and every process of the platform; returns whether there were any."""
     with _alone(workspace):
         note = supervisor(workspace)
         if note:
@@ -149,7 +149,7 @@ def pause(workspace: Workspace, paused: bool) -> None:
 
 
 def low_disk(workspace: Workspace) -> str | None:
-    """What to say of a disk that is nearly full; None for one that is not."""
+    """A warning if the disk is nearly full, else None."""
     free = shutil.disk_usage(workspace.state if workspace.state.exists() else workspace.root).free
     if free >= LEAST_FREE_BYTES:
         return None
@@ -157,7 +157,7 @@ def low_disk(workspace: Workspace) -> str | None:
 
 
 def _alone(workspace: Workspace) -> AbstractContextManager[None]:
-    """One `up` or `down` at a time."""
+    """Hold the lock of `up` and `down`."""
     workspace.make()
     workspace.platform.mkdir(parents=True, exist_ok=True)
     busy = "another `loopline up` or `down` of this workspace is under way: wait for it"

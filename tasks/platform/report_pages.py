@@ -23,12 +23,12 @@ def known_pages(state: Path) -> dict[str, Path]:
 
 
 def path_of(project: str, page: str) -> str:
-    """Where the overview page shows a page of a project, by the name that its spec has."""
+    """The path of a project's page on the overview page, by the name in its spec."""
     return f"/projects/{quote(project, safe='')}/pages/{page}"
 
 
 def address_of(workspace: Workspace, project: str, path: Path) -> str:
-    """Where a browser finds a page: at the overview page while it is up, for it follows no `file://` from a server's.
+    """The URL of a page: on the overview page while that is up, since browsers follow no `file://` link of a server.
 
     Args:
         workspace: Where.

@@ -1,4 +1,4 @@
-"""One service's process, tied to supervisord: `python -m tasks.platform.service_main ROOT NAME` becomes the service.
+"""The process of one service, which ends with supervisord: `python -m tasks.platform.service_main ROOT NAME`.
 
 It bears a mark by which it and its children are known, first ends what an earlier one of its name left behind, and dies
 with supervisord (Linux). What is left behind: a server's own workers outlive a kill -9 of it and hold its port, the

@@ -46,7 +46,7 @@ class Service:
     """Started only where a project's spec asks for it."""
 
     def command(self, workspace: Workspace, port: int | None) -> list[str]:
-        """What follows `python`."""
+        """The arguments after `python`."""
         return ["-m", self.module, *(text.format(root=workspace.root, port=port) for text in self.arguments)]
 
 
@@ -79,7 +79,7 @@ SERVICES = (
 
 @dataclass(frozen=True)
 class ServiceState:
-    """How a service is. `restarts`: how often it was started again since `up`; `detail`: its last trouble in words."""
+    """State of a service. `restarts`: restarts since `up`; `detail`: its last problem in words."""
 
     name: str
     state: State
@@ -90,7 +90,7 @@ class ServiceState:
     detail: str = ""
 
     def as_json(self) -> dict[str, Any]:
-        """As JSON says it."""
+        """As a JSON object."""
         return {**self.__dict__}
 
 
@@ -117,18 +117,18 @@ def ports(workspace: Workspace) -> dict[str, int]:
 
 
 def supervisor(workspace: Workspace) -> dict[str, Any] | None:
-    """What was noted of the living supervisord: its process and socket; None if none lives."""
+    """The note of the living supervisord, its process and socket; None if none lives."""
     note = read_json(workspace.platform / "supervisor.json")
     return note if note and is_up(note) else None
 
 
 def is_up(note: dict[str, Any]) -> bool:
-    """Whether the supervisord of a note lives. Its socket must tell where its pid is not one of this host's."""
+    """Whether the supervisord of a note lives; if its pid is of another host, its socket is asked."""
     return processes.is_alive(note["process"]) if processes.is_here(note["process"]) else _processes(note) is not None
 
 
 def services_of(workspace: Workspace) -> list[ServiceState]:
-    """How each service is, by supervisord's word over its local socket; no network, and no answer costs a second."""
+    """Return the state of each service from supervisord's local socket; if it does not answer, this takes a second."""
     note, named = supervisor(workspace), elsewhere(workspace)
     processes = _processes(note) if note else {}
     exits = _exits(workspace.platform / "supervisord.log") if note else {}
@@ -192,7 +192,7 @@ def _processes(note: dict[str, Any]) -> dict[str, dict[str, Any]] | None:
 
 
 def _exits(log: Path) -> dict[str, list[str]]:
-    """Each service's ends that nobody asked for, in words, oldest first: `terminated by SIGKILL`."""
+    """The unexpected exits of each service, in words, oldest first: `terminated by SIGKILL`."""
     exits: dict[str, list[str]] = {}
     with contextlib.suppress(OSError):
         for line in log.read_text(errors="replace").splitlines():

@@ -1,4 +1,4 @@
-"""supervisord, which keeps the platform's services up: what it is told, started, asked and ended.
+"""supervisord, which runs the platform's services: its configuration, start, requests and end.
 
 A service that ends within STARTED_S is started again after 1, 2, 3 ... seconds, one that had stayed up longer at once.
 """
@@ -97,7 +97,7 @@ def _quoted(value: object) -> str:
 
 
 def socket_path(folder: Path) -> Path:
-    """Where supervisord listens: in the workspace, or in a folder of our own elsewhere if that path is too long."""
+    """The socket of supervisord: in the workspace, or in a folder of our own if that path is too long."""
     path = folder / "supervisor.sock"
     if len(os.fsencode(path)) <= LONGEST_SOCKET:
         return path
@@ -155,7 +155,7 @@ def _refuse_comments(*folders: Path) -> None:
 
 
 def _own_folder(parent: Path, folder: Path) -> None:
-    """The socket's folder, of this user alone: nobody else may stand in for supervisord.
+    """The socket's folder, which only this user can write: nobody else can pose as supervisord.
 
     Raises:
         StoreError: It is somebody else's.
@@ -221,7 +221,7 @@ class _LocalConnection(http.client.HTTPConnection):
         self._path = path
 
     def connect(self) -> None:
-        """To the socket."""
+        """Connect to the socket."""
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.sock.settimeout(self.timeout)
         try:

@@ -42,7 +42,7 @@ class AutomationSpec:
 
     @property
     def key(self) -> str:
-        """Of its content, kept as a tag: whether the server's is still as it should be."""
+        """A hash of the content, stored as a tag: tells whether the server's automation is still the same."""
         content = {"description": self.description, "trigger": self.trigger, "actions": self.actions}
         return f"key:{key_of(content)[:16]}"
 
@@ -152,7 +152,7 @@ def _message(
 
 
 def _on(events: Sequence[str], match: Mapping[str, Any], within_s: float) -> dict[str, Any]:
-    """Each first event of a project at once; those of the next seconds are one with it."""
+    """React to the first event of a project at once; events of the next seconds are merged with it."""
     return {
         "posture": "Reactive",
         "expect": list(events),

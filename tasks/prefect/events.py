@@ -1,4 +1,4 @@
-"""Events for Prefect, kept on disk until it has taken them: `.loopline/events/`.
+"""Events for Prefect, stored on disk until Prefect has them: `.loopline/events/`.
 
 An event has the same id however often it is sent, and is delivered once; while no server answers it waits in `queue/`.
 So does a signal of a project of which Prefect has not been told: no automation would hear it.
@@ -51,7 +51,7 @@ _NAMESPACE = uuid.UUID("6c6f6f70-6c69-6e65-8000-6576656e7473")
 
 
 class Event(BaseModel):
-    """Something that happened to a project; `text` says it to a person."""
+    """An event of a project; `text` describes it to a person."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -69,7 +69,7 @@ class Event(BaseModel):
 
     @property
     def id(self) -> str:
-        """The same for the same thing told again: of a signal its id decides, else all but the time."""
+        """The same for an event that is sent again: by the signal's id, else by all fields except the time."""
         signal = self.payload.get("signal")
         identity = {"signal": signal["id"]} if signal else {"text": self.text, "payload": self.payload}
         content = {"name": self.name, "project": self.project, **identity}
@@ -77,7 +77,7 @@ class Event(BaseModel):
 
 
 def owner_tag(project: str) -> str:
-    """What the automations of a project are known by."""
+    """The tag of a project's automations."""
     return f"owner:{project}"
 
 
@@ -107,7 +107,7 @@ def send(workspace: Workspace, event: Event) -> bool:
 
 
 def waiting(workspace: Workspace) -> int:
-    """How many events Prefect has not taken yet."""
+    """Number of events that Prefect does not have yet."""
     return sum(1 for _ in (folder_of(workspace) / "queue").glob("*.json"))
 
 
@@ -159,7 +159,7 @@ def automations_of(address: str, project: str) -> list[dict[str, Any]]:
 
 
 def _unsent(folder: Path, paths: list[Path]) -> Iterator[tuple[Path, Event]]:
-    """The events of these files, each once. Taken away: what was handed over by one that was killed, and torn files."""
+    """The events of these files, each once; removes files that were sent, and torn files."""
     seen: set[str] = set()
     for path in paths:
         try:
@@ -205,7 +205,7 @@ def _hand_over(folder: Path, address: str, batch: list[tuple[Path, Event]]) -> b
 
 
 def posted(event: Event) -> dict[str, Any]:
-    """As Prefect wants it. It occurs when it is handed over: an automation passes over what is older than its window.
+    """The event in Prefect's form. Its time is that of sending: automations skip events older than their window.
 
     Source: prefect.server.events.triggers.evaluate, "late, out-of-order message".
     """
@@ -233,5 +233,5 @@ def _forget(sent: Path) -> None:
 
 
 def folder_of(workspace: Workspace) -> Path:
-    """Where a workspace keeps its events."""
+    """The folder of a workspace's events."""
     return workspace.state / "events"

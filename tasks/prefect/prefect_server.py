@@ -1,4 +1,4 @@
-"""The workspace's own Prefect server: started once, used by every run, ended when nobody has needed it for a while.
+"""The workspace's own Prefect server: started once, used by every run, ended when idle for a while.
 
 A owner process (this module run with `-m`) owns the server as its child. Whoever needs the server holds a lease: a
 file that names its process. The owner ends the server, by its own pid, when no living process has held a lease for
@@ -111,7 +111,7 @@ class PrefectServer:
         return os.environ.get("PREFECT_API_URL", "").rstrip("/") or self.url()
 
     def state(self) -> dict[str, Any] | None:
-        """What the living owner says of itself: port, owner and server processes.
+        """The state that the living owner wrote: port, owner and server processes.
 
         It holds the owner's lock as long as it lives, which tells of one that another host or name of it has noted.
         """
@@ -167,7 +167,7 @@ class PrefectServer:
         write_text(self._folder / "port", str(port))
 
     def stop(self) -> bool:
-        """End the owner and with it the server; says whether one ran. Another host's is not ours to end."""
+        """End the owner and with it the server; returns whether one ran. A server of another host is left alone."""
         state = self.state()
         if state is None or not processes.is_here(state["owner"]):
             return False
@@ -185,7 +185,7 @@ def is_healthy(url: str) -> bool:
 
 
 def answers(url: str, timeout_s: float = ANSWER_S) -> bool:
-    """Whether a server says that all is well at an address."""
+    """Whether a server at this address is healthy."""
     try:
         with urllib.request.urlopen(url, timeout=timeout_s) as answer:  # noqa: S310 - our own or the user's server
             return bool(answer.status == 200)
@@ -194,7 +194,7 @@ def answers(url: str, timeout_s: float = ANSWER_S) -> bool:
 
 
 def _keep(workspace: Workspace, for_good: bool) -> None:
-    """Own the server until nobody needs it; the platform's owner always does, and waits its turn."""
+    """Own the server until nobody needs it; the platform's owner runs for good, and waits until the lock is free."""
     import filelock
 
     folder = workspace.state / "prefect"
@@ -247,7 +247,7 @@ def _watch(leases: Path, server: subprocess.Popen[bytes]) -> None:
 
 
 def _holds(lease: Path) -> bool:
-    """Whether the process of a lease lives. The server is at loopback: who is on another host cannot count on it."""
+    """Whether the process of a lease lives. Processes of other hosts do not count: the server is at loopback."""
     try:
         process = json.loads(lease.read_text())
     except (OSError, ValueError):

@@ -31,7 +31,7 @@ def pool_of(workspace: Workspace) -> str:
 
 
 def pool_environment(workspace: Workspace) -> dict[str, str]:
-    """What a flow run of the pool needs to know, whoever starts the worker."""
+    """The environment of the pool's flow runs, whoever starts the worker."""
     return {"LOOPLINE_HOME": str(workspace.root)}
 
 

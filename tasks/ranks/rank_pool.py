@@ -64,7 +64,7 @@ class _RankProcess:
 
 @dataclass
 class _JobRun:
-    """What is known of a job while it runs, over all its restarts."""
+    """State of a job while it runs, over all its restarts."""
 
     job: TrainingJob
     on_epoch: OnEpoch | None
@@ -156,7 +156,7 @@ class RankPool:
                 )
 
     def serve(self, job: TrainingJob, meeting: Rendezvous, host: Connection) -> bool:
-        """Run this node's ranks of a job that another machine leads; true when it says that all is done.
+        """Run this node's ranks of a job that another machine leads; True when that says that all is done.
 
         False when the agent here has ended and should ask anew. What ranks raise is sent to `host`.
         """
@@ -245,7 +245,7 @@ class RankPool:
             ) from error
 
     def _fork_server_exit_code(self) -> int | None:
-        """How the fork server ended; its connection closes a moment before."""
+        """The exit code of the fork server; its connection closes a moment earlier."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             return self._fork_server.wait(_ENDING_S) if self._fork_server else None
         return None
@@ -318,7 +318,7 @@ def _follow(child: _RankProcess, run: _JobRun, others: Connection | None) -> Tra
 
 
 def _say_nothing(_: str) -> None:
-    """For callers that tell nobody."""
+    """For callers that want no messages."""
 
 
 def _answer(connection: Connection, pid: int, go_on: bool) -> None:

@@ -37,7 +37,7 @@ _FAREWELL_S = 5.0
 
 
 def endpoint(text: str | None = None) -> tuple[str, int]:
-    """Host and port of `HOST:PORT`, by default what LOOPLINE_ENDPOINT says; else loopback, which no other machine sees.
+    """Host and port of `HOST:PORT`, by default LOOPLINE_ENDPOINT, else loopback, which other machines cannot reach.
 
     Raises:
         UsageError: It is something else.
@@ -111,7 +111,7 @@ class RendezvousServer:
         self._proof.unlink(missing_ok=True)
 
     def open(self) -> Rendezvous:
-        """A meeting place for the next start of the ranks; those who ask from now on are sent there."""
+        """Open a meeting place for the next start of the ranks; nodes that join from now on are sent there."""
         with socket.create_server((self.host, 0)) as free:
             port = free.getsockname()[1]
         self._meeting = Rendezvous(host=self.host, port=port, address=self.host, is_host=True)
@@ -129,7 +129,7 @@ class RendezvousServer:
             threading.Thread(target=self._welcome, args=(node,), daemon=True).start()
 
     def _welcome(self, node: Connection) -> None:
-        """Tell the job to one who knows the token, then hear what its ranks raise."""
+        """Send the job to a node that knows the token, then receive the errors of its ranks."""
         with contextlib.suppress(OSError, EOFError, multiprocessing.AuthenticationError), node:
             deliver_challenge(node, self._key)
             answer_challenge(node, self._key)
@@ -192,7 +192,7 @@ def join(text: str, token: str, wait_s: float, say: Callable[[str], None]) -> No
 
 
 def attend(ranks: Iterable[Connection], host: Connection) -> bool:
-    """Send what ranks raise to the host until it says that all is done (true) or the agent here ends (false)."""
+    """Send errors of ranks to the host until it says that all is done (True) or the agent here ends (False)."""
     agent, *others = ranks
     open_ones = [agent, *others, host]
     deadline = None
@@ -216,7 +216,7 @@ def attend(ranks: Iterable[Connection], host: Connection) -> bool:
 
 
 def versions() -> dict[str, str]:
-    """What must be the same on all machines of a rank pool: torch, and the code of Loopline."""
+    """What must be equal on all machines of a rank pool: torch, and the code of Loopline."""
     models = Path(__file__).resolve().parents[2] / "models"
     digest = hashlib.sha256()
     for path in sorted(models.rglob("*.py")):

@@ -18,7 +18,7 @@ _log = logging.getLogger("loopline.serve")
 
 
 class Background:
-    """The processes beside one project's follower. They end with it, however it ends."""
+    """The background processes of one project's release controller. They end when it ends, however it ends."""
 
     def __init__(self, workspace: Workspace, project: str) -> None:
         self._workspace, self._project = workspace, project
@@ -29,7 +29,7 @@ class Background:
         self._retry_at: dict[str, float] = {}
 
     def give_back(self, version: str, why: str) -> None:
-        """Have the registry give the version's place back too; until it did, asked now and then."""
+        """Roll the version back in the registry, in a process of its own; tried again until it succeeded."""
         if self._giving is not None:
             code = self._giving.poll()
             if code is None:
@@ -42,7 +42,7 @@ class Background:
             self._giving = self._start("tasks.release.rollback_main", version, why)
 
     def forget(self, versions: set[str]) -> None:
-        """Versions whose place was given back for good: should one fail again, the registry is told again."""
+        """Forget versions that were rolled back: if one fails again, the registry is changed again."""
         self._retry_at = {version: at for version, at in self._retry_at.items() if version in versions}
 
     def shadow(self, version: str | None) -> None:
@@ -55,7 +55,7 @@ class Background:
             self._shadowed, self._shadow_again = version, time.monotonic() + AGAIN_S
 
     def end(self) -> None:
-        """End the shadow; a return that is being told is left to end."""
+        """End the shadow; a rollback job in progress may finish."""
         self._end_shadow()
 
     def _end_shadow(self) -> None:

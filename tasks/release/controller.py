@@ -35,7 +35,7 @@ _log = logging.getLogger("loopline.serve")
 
 @dataclass
 class _Refusal:
-    """Why a version was not let in, and when it is tried again."""
+    """Why a version was not loaded, and when that is tried again."""
 
     why: str
     pause_s: float = FIRST_PAUSE_S
@@ -44,7 +44,7 @@ class _Refusal:
 
 @dataclass(frozen=True)
 class _RegistryState:
-    """What the registry says: the champion and what is planned beside it."""
+    """The champion and its release plan, as the registry has them."""
 
     champion: RegisteredVersion | None
     plan: ReleasePlan
@@ -72,7 +72,7 @@ class ReleaseController:
         self._last_message = ""
 
     def step(self) -> None:
-        """One look, and whatever follows from it."""
+        """Compare the release with the registry once, and change it if they differ."""
         if not self._leads and not self._take_the_lead():
             return
         release = self._guarded(self.release_state.release() or Release())
@@ -212,7 +212,7 @@ class ReleaseController:
             journal.append(self.release_state.folder / SWAPS_FILE, line)
 
     def _guarded(self, release: Release) -> Release:
-        """Take back the place of a version that does not do, at once; the registry is told in the background."""
+        """Stop sending requests to a failing version at once; the registry is changed in the background."""
         reports = self.release_state.reports()
         for number in {number for one in reports for number in one.failed} & {release.stable}:
             self._checked.discard(str(number))  # its files here are damaged: they are brought again

@@ -47,7 +47,7 @@ def from_cache(workspace: Workspace, model: str) -> str | None:
 
 
 def try_out(model: str, number: str, folder: Path) -> None:
-    """Load a version in a process of its own and have it answer: one that crashes takes nobody with it.
+    """Run the smoke test of a version in a process of its own: a crash there ends nothing else.
 
     Raises:
         StoreError: It does not load, does not answer, or takes other inputs than its preparation says.

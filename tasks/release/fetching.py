@@ -12,7 +12,7 @@ from tasks.mlflow.model_cache import fetch
 
 
 def main() -> None:
-    """Fetch it, or say why not."""
+    """Fetch the version; exit with the reason if that fails."""
     root, model, number = sys.argv[1:]
     workspace = Workspace(Path(root))
     stores.configure(workspace)

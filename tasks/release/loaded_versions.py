@@ -1,4 +1,4 @@
-"""The loaded versions of one worker, kept as the release plan says."""
+"""The loaded versions of one worker, as the release plan has them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _log = logging.getLogger("loopline.serve")
 
 
 class LoadedVersions:
-    """One project's loaded versions. `pick` is called in the event loop, once a request: no answer is mixed.
+    """The loaded versions of one project. `pick` runs once a request, in the event loop, so no answer is mixed.
 
     Args:
         settings: The server's.
@@ -59,11 +59,11 @@ class LoadedVersions:
 
     @property
     def versions(self) -> list[str]:
-        """The versions that can be asked for."""
+        """The numbers of the versions that a request may name."""
         return [version for version in self.release.loaded if version in self._held] if self.release else []
 
     def pick(self, key: str, version: str | None = None) -> LoadedModel | None:
-        """The version that answers a request with this key, or the one that was asked for; None if it is not here."""
+        """Return the version for a request with this key, or the one that it names; None if it is not loaded."""
         if self._release_state.switch.generation != self._generation:
             self._turn()
         if self.release is None:

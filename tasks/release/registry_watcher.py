@@ -1,4 +1,4 @@
-"""The registry watcher: polls who is champion, as rarely and as cheaply as possible."""
+"""The registry watcher: polls the registry for the champion, as cheaply as possible."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Stamps = tuple[tuple[int, int], ...]
 
 
 class RegistryWatcher:
-    """Of one registered model.
+    """Polls one registered model.
 
     Raises:
         UsageError: The registry is a database that only MLflow itself can ask.
@@ -39,7 +39,7 @@ class RegistryWatcher:
 
     @property
     def pause_s(self) -> float:
-        """How long to wait between two looks."""
+        """Seconds until the next poll."""
         return SERVER_S if self._file is None else EMBEDDED_S
 
     def champion(self) -> RegisteredVersion | None:

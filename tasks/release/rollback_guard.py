@@ -1,4 +1,4 @@
-"""The rollback guard: watches versions that were promoted or canaried, and says when to roll back."""
+"""The rollback guard: decides when a version that was promoted or is a canary must be rolled back."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FINDINGS = Path("monitoring") / "monitoring.json"
 
 
 class RollbackGuard:
-    """Of one project.
+    """The guard of one project.
 
     Args:
         state: The project's folder under `.loopline/projects/`.
@@ -35,14 +35,14 @@ class RollbackGuard:
         self._seen: int | None = None
 
     def tallies(self) -> dict[str, VersionOutcomes]:
-        """How each version did since the release began, in all workers, those that ended too."""
+        """Counts of each version since the release began, over all workers, ended ones too."""
         return {
             version: total.minus(self._before.get(version, VersionOutcomes()))
             for version, total in self._totals().items()
         }
 
     def look(self, release: Release, reports: list[WorkerReport]) -> tuple[str, str] | None:
-        """The version that should give its place back, and why; None while all do."""
+        """Return the version to roll back and the reason; None if all are well."""
         for report in reports:
             process = report.process
             self._by_worker[f"{process['pid']}/{process['started']}"] = report.tallies

@@ -1,4 +1,4 @@
-"""What a server was started with; it travels to the worker processes in the environment."""
+"""The settings of a server; its worker processes get them in the environment."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ VARIABLE = "LOOPLINE_SERVE"
 
 @dataclass(frozen=True)
 class ServerSettings:
-    """What a server was started with.
+    """The settings with which a server was started.
 
     Args:
         root: The workspace.
@@ -52,7 +52,7 @@ class ServerSettings:
 
     @property
     def workspace(self) -> Workspace:
-        """Where everything lies."""
+        """The workspace of the server."""
         return Workspace(Path(self.root))
 
     def state(self, project: str) -> Path:
@@ -65,12 +65,12 @@ class ServerSettings:
 
     @property
     def metrics_folder(self) -> Path:
-        """Where workers keep their metrics together; one server at a port."""
+        """The folder in which the workers of a server share their metrics, by port."""
         return self.workspace.state / "serving" / f"metrics-{self.port}"
 
     @property
     def rates_path(self) -> Path:
-        """Where workers count together what each caller sends."""
+        """The file in which the workers count the requests of each caller together."""
         return self.workspace.state / "serving" / f"rates-{self.port}"
 
     def hand_on(self) -> None:
@@ -79,6 +79,6 @@ class ServerSettings:
 
     @classmethod
     def handed(cls) -> ServerSettings:
-        """Those that `hand_on` left."""
+        """Return the settings that `hand_on` put into the environment."""
         document = json.loads(os.environ[VARIABLE])
         return cls(**{**document, "projects": tuple(document["projects"]), "names": tuple(document["names"])})

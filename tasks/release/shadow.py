@@ -93,7 +93,7 @@ def _answered(table: pa.Table, served: LoadedModel) -> pa.Table:
 
 
 def _loggable(table: pa.Table, served: LoadedModel) -> tuple[pa.Table, InputRows]:
-    """The rows that the log holds all of, and what was asked with them.
+    """Return the logged rows that are complete, and the inputs of the model in them.
 
     Raises:
         DataError: It holds none.
@@ -115,7 +115,7 @@ def _loggable(table: pa.Table, served: LoadedModel) -> tuple[pa.Table, InputRows
 
 
 def _whole(table: pa.Table, names: list[str]) -> pa.Table:
-    """The rows that have all of these columns: what was asked before there was a shadow lacks some."""
+    """Return the rows that have all of these columns: rows logged before there was a shadow lack some."""
     for name in names:
         if name not in table.column_names:
             raise _lacks(name.partition(".")[2])

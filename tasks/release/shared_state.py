@@ -29,7 +29,7 @@ _SWITCH_BYTES = 8
 
 
 class VersionOutcomes(BaseModel):
-    """How a version did: answers, of which `failed` in the model itself and `slow` over the spec's latency."""
+    """Outcomes of a version: `answers`, of which `failed` in the model and `slow` took longer than the spec allows."""
 
     answers: int = 0
     failed: int = 0
@@ -42,14 +42,14 @@ class VersionOutcomes(BaseModel):
         )
 
     def minus(self, other: VersionOutcomes) -> VersionOutcomes:
-        """What came since."""
+        """The difference to earlier outcomes."""
         return VersionOutcomes(
             answers=self.answers - other.answers, failed=self.failed - other.failed, slow=self.slow - other.slow
         )
 
 
 class WorkerReport(BaseModel):
-    """What a worker holds. `failed`: version -> why it could not be loaded."""
+    """What a worker has loaded. `failed`: version -> why it could not be loaded."""
 
     process: dict[str, Any]
     loaded: list[str] = Field(default_factory=list)
@@ -90,11 +90,11 @@ class SharedReleaseState:
         self._workers, self._nudge_path = folder / "workers", folder / "nudge"
 
     def release(self) -> Release | None:
-        """What answers."""
+        """The release that answers now."""
         return release_of(read_json(self.release_path))
 
     def next(self) -> Release | None:
-        """What shall answer next; None while no swap is under way."""
+        """The release that is being prepared; None while no swap is in progress."""
         return release_of(read_json(self.next_path))
 
     def prepare(self, release: Release) -> None:
@@ -116,14 +116,14 @@ class SharedReleaseState:
         self._nudge_path.touch()
 
     def was_nudged(self) -> bool:
-        """Whether somebody asked for that since the last time."""
+        """Whether a poll was requested since the last call."""
         with contextlib.suppress(FileNotFoundError):
             self._nudge_path.unlink()
             return True
         return False
 
     def report(self, report: WorkerReport) -> None:
-        """A worker's word. Not synced: it is of no use once the machine went down."""
+        """Publish a worker's report. It is not synced to disk: after a power cut it has no use."""
         self._workers.mkdir(parents=True, exist_ok=True)
         path = self._workers / f"{report.process['pid']}.json"
         temporary = path.with_suffix(".tmp")
@@ -131,7 +131,7 @@ class SharedReleaseState:
         temporary.replace(path)
 
     def reports(self) -> list[WorkerReport]:
-        """The word of every worker of this machine that lives; of dead ones it is cleared away."""
+        """Return the reports of all living workers of this machine; reports of dead ones are deleted."""
         reports = []
         for path in self._workers.glob("*.json"):
             with contextlib.suppress(OSError, ValueError, KeyError):

@@ -11,7 +11,7 @@ from models.inference.names import output_names
 
 
 def check(served: LoadedModel) -> None:
-    """See that a version takes what its preparation gives, and says what its task says.
+    """Check that the inputs of a version match its preparation, and its outputs match its task.
 
     Loading it had it answer blank inputs already.
 
@@ -32,7 +32,7 @@ def check(served: LoadedModel) -> None:
 
 
 def main() -> None:
-    """Try it out; say what is wrong."""
+    """Run the smoke test; print what is wrong."""
     model, number, folder = sys.argv[1:]
     try:
         check(LoadedModel(model, number, Path(folder)))

@@ -49,7 +49,7 @@ class ReleaseStatus(BaseModel):
 
 
 def release_status(project: Project, spec: Spec) -> ReleaseStatus:
-    """How a project's release stands.
+    """Return the status of a project's release.
 
     Raises:
         StoreError: The registry is away.
@@ -76,7 +76,7 @@ def release_status(project: Project, spec: Spec) -> ReleaseStatus:
 
 
 def compared(project: Project, spec: Spec, version: str) -> ShadowComparison:
-    """What a shadow said beside what was answered, on the last predictions that it went over."""
+    """Compare a shadow's answers with those that were served, on the last predictions that the shadow processed."""
     from models.monitoring.examples import label_values
 
     state = project.state(spec.name)

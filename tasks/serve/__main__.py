@@ -91,7 +91,7 @@ def check(settings: ServerSettings) -> None:
 
 
 def _claim(settings: ServerSettings) -> None:
-    """Say who has a port that is wanted; uvicorn would say so with an exit code that means something else here."""
+    """Raise if another program has the port: uvicorn's own exit code for that has another meaning here."""
     for option, port in (("--port", settings.port), ("--grpc-port", settings.grpc_port)):
         if not port:
             continue
@@ -128,7 +128,7 @@ def _options(settings: ServerSettings) -> dict[str, Any]:
 
 
 def _rules(settings: ServerSettings) -> dict[str, dict[str, Any]]:
-    """What the specs in the workspace say now of the log of served predictions."""
+    """Return the logging rules of the specs in the workspace, by project."""
     rules: dict[str, dict[str, Any]] = {}
     for name in settings.projects:
         with contextlib.suppress(LooplineError):  # a spec that is not here, or is broken: the version has its own

@@ -24,7 +24,7 @@ REMOTE_RATE = 1000.0
 
 
 class AccessControl:
-    """What decides whether a request is let in.
+    """Decides whether a request is allowed.
 
     Args:
         host: Where the server listens.
@@ -93,7 +93,7 @@ class AccessControl:
             self._known_hosts.add(header)
 
     def admit(self, authorization: str, client: str, *, is_forwarded: bool = False, is_foreign: bool = False) -> None:
-        """Let pass who may ask now.
+        """Return if the caller may send this request now, else raise.
 
         Args:
             authorization: `Bearer TOKEN`, as HTTP's header and gRPC's metadata have it; empty for none.

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class PredictRequest:
-    """What a caller asks.
+    """A request for predictions, of any protocol.
 
     Args:
         rows: Reads the rows as the version takes them that answers; raises `DataError` for what it cannot take.
@@ -92,7 +92,7 @@ async def answer(state: WorkerState, question: PredictRequest) -> PredictRespons
 def _record(
     state: WorkerState, name: str, served: LoadedModel, ids: Sequence[str], rows: InputRows, prediction: Prediction
 ) -> bool:
-    """Write an answer into the prediction log; False: the spec says to answer without it."""
+    """Write an answer into the prediction log; False if it was not written and the spec allows that."""
     try:
         return state.prediction_loggers[name].enter(served, ids, rows, prediction, whole=state.loaded[name].has_shadow)
     except StoreError as error:
@@ -155,7 +155,7 @@ def _read(question: PredictRequest, served: LoadedModel) -> InputRows:
 
 
 async def _answered(state: WorkerState, name: str, served: LoadedModel, rows: InputRows, deadline: float) -> Prediction:
-    """What the version says, counted: an automatic return goes by it.
+    """Run the version and count the answer: the automatic rollback reads these counts.
 
     Only what the model itself does for a row counts: neither a caller's haste or many rows, nor a full queue, nor what
     was answered in the same batch costs a version its place.

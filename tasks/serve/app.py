@@ -41,7 +41,7 @@ def application() -> ASGIApp:
 
 
 def with_middleware(app: Starlette, settings: ServerSettings) -> ASGIApp:
-    """An application with what stands before it: access, limits, metrics, the log, the fast path."""
+    """Wrap an application in the middleware: access, limits, metrics, request log, fast path."""
     return ServerMiddleware(
         app, _state(app), wire_endpoints({**scoring.CALLS, **open_inference.CALLS}, settings.projects)
     )
@@ -91,7 +91,7 @@ def _state(app: Starlette) -> WorkerState:
 
 
 async def _look(state: WorkerState) -> None:
-    """Keep the metrics of what is no event up to date: another worker may be the one that is asked."""
+    """Update the gauges now and then: any worker may be asked for the metrics."""
     looks = 0
     while True:
         state.metrics.look(state.engine, state.loaded)
@@ -104,7 +104,7 @@ async def _look(state: WorkerState) -> None:
 
 
 def _end_with_parent() -> None:
-    """A worker whose parent was killed ends as if it were told to: nobody would start it again, or end it."""
+    """End this worker when its parent was killed: nobody else would end it or start it again."""
     parent = multiprocessing.parent_process()
     if parent is None:
         return
@@ -119,7 +119,7 @@ def _end_with_parent() -> None:
 
 @contextlib.asynccontextmanager
 async def _over_grpc(state: WorkerState) -> AsyncIterator[None]:
-    """Its library is loaded only where a port was asked for."""
+    """Start the gRPC server if a port was given; its library is loaded only then."""
     if not state.settings.grpc_port:
         yield
         return
@@ -152,7 +152,7 @@ def _failed(_: Request, __: Exception) -> Response:
 
 
 async def _openapi(request: Request) -> Response:
-    """What this server takes and gives; a model that has no version yet is not in it."""
+    """Return the OpenAPI description; a model without a loaded version is not in it."""
     state = request.app.state
     stable = {name: loaded.pick("") for name, loaded in state.loaded.items() if loaded.is_ready}
     models = {name: model for name, model in stable.items() if model is not None}

@@ -65,7 +65,7 @@ class DynamicBatcher:
         self.waiting = 0
 
     async def answer(self, served: LoadedModel, feed: Feed, deadline: float) -> Prediction:
-        """What a version says of some rows.
+        """Return the answer of a version to some rows.
 
         Args:
             served: The version.
@@ -91,7 +91,7 @@ class DynamicBatcher:
             raise _late() from None
 
     def _is_quick(self, served: LoadedModel, rows: int) -> bool:
-        """Texts are of any length: what one took says little of the next."""
+        """Whether the next call is expected to be quick; texts vary in length, so their past calls are no guide."""
         is_small = rows <= INLINE_ROWS and served.preparation.characters is None
         return is_small and served.call_ms < self._inline_ms
 

@@ -35,7 +35,7 @@ _OF_FORMS = ("application/x-www-form-urlencoded", "multipart/form-data", "text/p
 
 
 def content_of(headers: Mapping[str, str], body: bytes, most_bytes: int) -> bytes:
-    """What a request's body holds, decompressed.
+    """Return the body of a request, decompressed.
 
     Args:
         headers: Of a request of any content type but those that a page of another site may send without being asked.
@@ -71,7 +71,7 @@ def kind_of(headers: Mapping[str, str]) -> str:
 
 
 def answered(headers: Mapping[str, str], body: bytes, extra: Mapping[str, str], kind: str = JSON) -> HttpResponse:
-    """What is said to a request of these headers: compressed if its caller takes that and it is worth it."""
+    """Make the response to a request with these headers, compressed if the caller accepts it and it pays."""
     response_headers = {**extra, "content-type": kind}
     if len(body) >= LEAST_COMPRESSED:
         response_headers["vary"] = "Accept-Encoding"
@@ -110,7 +110,7 @@ def _decompressed(body: bytes, encoding: str, most_bytes: int) -> bytes:
 
 
 def _accepted(header: str) -> str | None:
-    """The first of the caller's encodings that is spoken here; `q=0` says no."""
+    """Return the first of the caller's encodings that is supported; `q=0` excludes one."""
     for part in header.lower().split(","):
         name, _, quality = part.partition(";")
         if name.strip() in _WINDOWS and quality.replace(" ", "") not in ("q=0", "q=0.0", "q=0.00", "q=0.000"):

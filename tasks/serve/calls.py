@@ -18,7 +18,7 @@ _NAME = "{name}"
 
 @dataclass(slots=True)
 class HttpRequest:
-    """What is asked.
+    """A request over HTTP.
 
     Args:
         state: The worker's.
@@ -37,7 +37,7 @@ class HttpRequest:
 
 @dataclass(slots=True)
 class HttpResponse:
-    """What is answered. `headers`: all of them, but the date and those of the connection."""
+    """A response over HTTP. `headers`: all except the date and those of the connection."""
 
     body: bytes
     headers: dict[str, str]

@@ -1,4 +1,4 @@
-"""The compactor beside a server: a process of its own, because the workers import no Arrow; kept alive."""
+"""Run the compactor as a sidecar process of the server, and restart it: the workers import no Arrow."""
 
 from __future__ import annotations
 

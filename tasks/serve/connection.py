@@ -46,7 +46,7 @@ REASONS = {
 
 
 class Connection(FastPath):
-    """One connection of one worker."""
+    """One HTTP connection of one worker."""
 
     _watched: asyncio.AbstractEventLoop | None = None
     """The loop in which one timer looks at all connections: none has one of its own."""
@@ -61,7 +61,7 @@ class Connection(FastPath):
         self._data = self._again = b""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Take a connection, and make room for it; or say that there are too many."""
+        """Accept a connection and make room for it, or reject it if there are too many."""
         super().connection_made(transport)
         self._waits_since = self._heard_at = time.monotonic()
         self._in_head = True
@@ -157,7 +157,7 @@ class Connection(FastPath):
         return not self.transport.is_closing() and (self._waits_since is not None or not self._is_answering())
 
     def _place_in_line(self) -> tuple[bool, float]:
-        """Who is closed first: a body that arrives is closed last; a head that comes in drops is as old as it is."""
+        """The order in which idle connections are closed: first the oldest, last those whose body is arriving."""
         if self._waits_since is None:
             return False, self._heard_at
         return not self._in_head, self._waits_since
@@ -193,14 +193,14 @@ class Connection(FastPath):
         return self.answered_at is not None and now - self.answered_at > self.timeout_keep_alive
 
     def _may_write(self) -> bool:
-        """Whether what is said now is the answer to what the caller sends now."""
+        """Whether bytes written now would belong to the response that the caller waits for."""
         cycle: Any = self.cycle  # None before the first request
         if cycle is None:
             return True
         return bool(cycle.response_complete if self._in_head else not cycle.response_started)
 
     def _asks_for_another_protocol(self) -> bool:
-        """As Java's client and `curl --http2` do with every request, though it may have a body."""
+        """Whether the request asks for an upgrade, as Java's client and `curl --http2` do each time."""
         return self.parser.should_upgrade() and self.parser.get_method() != b"CONNECT"
 
     def _unsupported_upgrade_warning(self) -> None:

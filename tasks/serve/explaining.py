@@ -1,4 +1,4 @@
-"""`?explain=1`: beside each answer, what each column contributed to it."""
+"""`?explain=1`: add the contribution of each column to each prediction."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def check(served: LoadedModel, rows: InputRows) -> None:
 
 
 async def explanations(state: WorkerState, response: PredictResponse) -> list[dict[str, Any]]:
-    """One for each row that was answered; the model is asked once more, for all of them at once.
+    """Return one explanation for each row; the model runs once more, for all rows at once.
 
     Raises:
         Refusal: The queue is full, or the deadline passed: the answers are written down nevertheless.

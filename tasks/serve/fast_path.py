@@ -116,7 +116,7 @@ class FastPath(HttpToolsProtocol):
         self.answered_at = time.monotonic()
 
     def _hand_over(self, going: Going) -> None:
-        """What waits for the engine goes on in uvicorn's cycle: it may be pipelined, drained, left."""
+        """Continue a request that waits for the batcher in uvicorn's cycle: it may be pipelined or cancelled."""
         app, self.app = self.app, _rest_of(going)
         self._hand_to_app()
         self.app = app
@@ -124,7 +124,7 @@ class FastPath(HttpToolsProtocol):
 
 
 def _rest_of(going: Going) -> ASGIApp:
-    """An application that says what a coroutine comes to that was begun without a task."""
+    """An ASGI application that sends the result of a coroutine that was started without a task."""
 
     async def saying(scope: Scope, receive: Receive, send: Send) -> None:
         await send_response(send, await _StartedCoroutine(going))

@@ -53,7 +53,7 @@ ROUTES = [
 
 
 def _read(body: bytes, kind: str) -> tuple[str, Sequence[Any]]:
-    """Who gives the labels, and the rows."""
+    """Return who gives the labels, and their rows."""
     if kind == "text/csv":
         return BY, rows_of_csv(body)
     try:

@@ -21,7 +21,7 @@ _log = logging.getLogger("loopline.serve.requests")
 
 
 class WorkerLogFilter(logging.Filter):
-    """Of what uvicorn says the errors, and that a worker died: nobody else tells."""
+    """Passes only uvicorn's errors and the deaths of workers, which nothing else logs."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Whether a record is written."""
@@ -77,7 +77,7 @@ class RequestLog:
 
 
 class _RateCounter:
-    """So many a second."""
+    """Counts events a second."""
 
     def __init__(self, per_s: int) -> None:
         self._per_s = per_s

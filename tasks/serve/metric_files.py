@@ -1,4 +1,4 @@
-"""Where the workers of one server keep their metrics together. Imports nothing of prometheus_client: see below."""
+"""The folder in which the workers of one server share their metrics. Does not import prometheus_client: see below."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def share_between_workers(folder: Path) -> None:
 
 
 def forget_dead_workers() -> None:
-    """Drop what workers that are no more said of themselves; what they counted stays."""
+    """Delete the gauges of dead workers; their counters stay."""
     if SHARED not in os.environ:
         return
     for path in Path(os.environ[SHARED]).glob("gauge_live*_*.db"):

@@ -74,7 +74,7 @@ class Metrics:
             ProcessCollector(registry=self._registry)
 
     def answered(self, served: LoadedModel, answer: Prediction) -> None:
-        """Count the rows of an answer, and what they say, when its request is over."""
+        """Count the rows and labels of an answer, when its request is over."""
         counts = self._version_counts.get(served)
         if counts is None:
             counts = self._version_counts[served] = _VersionCounts()
@@ -120,7 +120,7 @@ class Metrics:
             self._tell_roles(name, {"stable": release.stable, "previous": release.previous, "canary": canary})
 
     def text(self) -> bytes:
-        """What Prometheus reads, of all workers."""
+        """Return the metrics of all workers in Prometheus' text format."""
         if SHARED not in os.environ:
             return generate_latest(self._registry)
         together = CollectorRegistry()
@@ -128,7 +128,7 @@ class Metrics:
         return generate_latest(together)
 
     def _count(self) -> None:
-        """Hand on what was kept, many at a time: one by one it costs as much as a small model's call."""
+        """Add the pending counts to the metrics in batches: one at a time costs as much as a small model's call."""
         passed, self._passed, self._num_pending = self._passed, {}, 0
         for (model, version, status), seconds in passed.items():
             labels = model, self._bounds.version(model, version)
@@ -180,7 +180,7 @@ class Metrics:
 
 @dataclass(slots=True)
 class _VersionCounts:
-    """What a version said since it was last counted, as plain values: arrays that are kept cost ten times as much.
+    """Counts of a version since the last batch, as plain values: arrays cost ten times as much.
 
     `numbers`: predictions; of classes the probability of the positive one, or of the predicted one.
     """

@@ -134,7 +134,7 @@ class ServerMiddleware:
         *,
         is_open: bool = False,
     ) -> None:
-        """Let pass who may ask, and note what the request is called and how long its answer is waited for.
+        """Check the caller's access, and read the request id and the deadline from the headers.
 
         What bears no Host comes from no page of another site: a browser always sends one.
         """
@@ -156,7 +156,7 @@ class ServerMiddleware:
 
 
 def length_of(headers: Mapping[str, str]) -> str | None:
-    """The length of a request's body in digits; None where it does not say."""
+    """Return the Content-Length in digits; None if there is none."""
     return None if "transfer-encoding" in headers else headers.get("content-length", "0")
 
 
@@ -224,7 +224,7 @@ def _deadline(value: str) -> float:
 
 
 def _noted(context: RequestContext) -> dict[str, str]:
-    """What an answer's headers say of the request."""
+    """Return the response headers that describe the request."""
     extra = {REQUEST_ID: context.shown_id} if context.id and context.shown_id else {}
     return {**extra, UNLOGGED: "no"} if context.unlogged else extra
 

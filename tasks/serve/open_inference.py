@@ -40,12 +40,12 @@ async def ready(request: Request) -> Response:
 
 
 async def server(_: Request) -> Response:
-    """What answers here."""
+    """Return the server's metadata."""
     return json_response({"name": "loopline", "version": own_version(), "extensions": EXTENSIONS})
 
 
 async def model_ready(request: Request) -> Response:
-    """One model, or one version of it, can answer."""
+    """Return whether a model, or one version of it, can answer."""
     name = model_name(request.app.state, request.path_params["name"])
     version = request.path_params.get("version")
     loaded = request.app.state.loaded[name]
@@ -56,7 +56,7 @@ async def model_ready(request: Request) -> Response:
 
 
 async def metadata(request: Request) -> Response:
-    """What a model takes and gives."""
+    """Return the inputs and outputs of a model."""
     return json_response(
         model_metadata(request.app.state, request.path_params["name"], request.path_params.get("version"))
     )
@@ -92,7 +92,7 @@ def _rendered(call: HttpRequest, inference: InferenceRequest, response: PredictR
 def question_of(
     inference: InferenceRequest, name: str, version: str | None, request_id: str, *, is_large: bool = False
 ) -> PredictRequest:
-    """What a request of the protocol asks, over any transport."""
+    """Return the request for predictions in a message of the protocol, over any transport."""
 
     def rows(served: LoadedModel) -> InputRows:
         inference.check_outputs(served.outputs)
@@ -104,7 +104,7 @@ def question_of(
 
 
 def model_metadata(state: WorkerState, name: str, version: str | None) -> dict[str, Any]:
-    """What a model, or one version of it, takes and gives.
+    """Return the inputs and outputs of a model, or of one version of it.
 
     Raises:
         Refusal: It is not served here.

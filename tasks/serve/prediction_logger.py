@@ -35,7 +35,7 @@ def _uuid7(milliseconds: int, drawn: bytes) -> str:
 
 
 class PredictionLogger:
-    """What one process writes down of one project: in segments, which the compactor moves into the logs.
+    """Writes predictions and labels of one project and process to write-ahead segments, which are ingested later.
 
     What the project's spec says of it now counts, where the server was started with it; else what the spec of the
     version says that answers.
@@ -89,7 +89,7 @@ class PredictionLogger:
             raise
 
     def waiting_bytes(self) -> int:
-        """How much of this project's log, of all its servers' processes, waits for the compactor."""
+        """Bytes of this project's segments, of all server processes, that wait for the compactor."""
         held = [segment for folder in self._folders for segment in segments(folder)]
         return sum(max(0, segment.size - segment.moved) for segment in held)
 

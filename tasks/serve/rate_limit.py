@@ -56,7 +56,7 @@ class RateLimiter:
             raise RequestError(429, message, {"retry-after": str(after_s)})
 
     def _taken(self, key: int, now: float) -> float:
-        """What was in the bucket before one was taken."""
+        """Tokens in the bucket before one was taken."""
         callers, numbers, at = self._callers, self._numbers, self._place(key)
         left = self._most
         if callers[at] == key:

@@ -34,7 +34,7 @@ class RequestContext:
 
     @property
     def shown_id(self) -> str:
-        """The id where it can stand in a header and in one line of a log, else nothing."""
+        """The id if it can stand in a header and in one line of a log, else an empty text."""
         return self.id if len(self.id) <= _MOST_ID and self.id.isascii() and self.id.isprintable() else ""
 
 
@@ -49,5 +49,5 @@ def begin() -> RequestContext:
 
 
 def current() -> RequestContext:
-    """What is noted of the request of this task; one that nobody reads where nobody began to."""
+    """The context of this task's request; outside of a request, one that nobody reads."""
     return _current.get() or RequestContext()

@@ -1,4 +1,4 @@
-"""What one worker holds: every address, over any protocol, answers from it."""
+"""The state of one worker, from which every endpoint of every protocol answers."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def add_labels(state: Path, labels: pa.Table) -> tuple[pa.Table, dict[str, int]]
 
 
 def _new(labels: pa.Table, store: PartLog) -> tuple[np.ndarray, int]:
-    """Places of the labels that say something new, and how many of them replace another one."""
+    """Return the positions of labels that change something, and how many of these replace an earlier label."""
     import numpy as np
     import pyarrow as pa
     import pyarrow.compute as pc

@@ -1,4 +1,4 @@
-"""Labelled predictions as rows of the next dataset: which there are, told from a note while nothing changed."""
+"""Labelled predictions as rows of the next dataset; a cached summary answers while nothing changed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SCORES = ("score", "scores", "origin")
 
 
 class FeedbackSummary(BaseModel):
-    """The labelled predictions up to two cursors: how many, a hash of who was said to be what, labels still waiting."""
+    """The labelled predictions up to two cursors: their number, a hash of ids and labels, and unmatched labels."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -34,7 +34,7 @@ class FeedbackSummary(BaseModel):
 
 
 def feedback_of(state: Path) -> FeedbackSummary:
-    """What there is now. Reads two folder listings while no label came that counts; else the ids and the labels."""
+    """Return the present summary. Reads two folder listings if no new label counts; else the ids and the labels."""
     if not (state / "labels").is_dir():
         return FeedbackSummary()
     log, labels = prediction_log(state), label_store(state)
@@ -84,7 +84,7 @@ def _counted(state: Path, predictions: int, labels: int) -> FeedbackSummary:
 
 
 def _with_later_labels(state: Path, known: FeedbackSummary, predictions: int, labels: int) -> FeedbackSummary:
-    """What the labels that came since then change; the predictions made since then are of ids without a label."""
+    """Update the summary by the labels that came since; predictions made since then have no label yet."""
     import numpy as np
     import pyarrow as pa
     import pyarrow.compute as pc

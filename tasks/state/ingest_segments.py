@@ -48,7 +48,7 @@ def waits(state: Path) -> bool:
 
 
 def move_held(state: Path) -> int:
-    """`move` for whoever is in `moving`."""
+    """`move` for a caller that holds the lock `moving`."""
     return _move_predictions(state) + _move_labels(state)
 
 
@@ -64,7 +64,7 @@ def moving(state: Path, patience_s: float = 0.0) -> Iterator[None]:
 
 
 def growing(state: Path) -> set[str]:
-    """Names of the segments whose offsets in the prediction log are still asked for."""
+    """Names of the segments whose offsets in the prediction log may still be needed."""
     return {segment.name for segment in segments(segments_folder(state, "predictions"))}
 
 
@@ -98,7 +98,7 @@ def _move_predictions(state: Path) -> int:
 
 
 def _is_sound(rows_of: Callable[[list[Any]], Any], record: Any, odd: Path) -> bool:
-    """Whether a record can be made into rows; one that cannot is kept aside for a person."""
+    """Whether a record can be made into rows; a record that cannot is set aside."""
     try:
         rows_of([record])
     except Exception:  # noqa: BLE001 - see above
@@ -159,7 +159,7 @@ def _pieces(folder: Path, known: Mapping[str, int]) -> Iterator[_SegmentBatch]:
 
 
 def _end(segment: Segment, offset: int) -> None:
-    """Delete a segment that nobody writes to any more; one that is damaged is kept for a person."""
+    """Delete a segment that has no writer; a damaged one is set aside."""
     if is_torn(segment.read(offset)):
         segment.remove()
         return

@@ -1,4 +1,4 @@
-"""Files of JSON lines that are only ever appended to. A line that a killed writer left torn is passed over."""
+"""Append-only files of JSON lines. A torn line of a killed writer is skipped."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def read(path: Path, offset: int = 0) -> tuple[list[dict[str, Any]], int]:
 
 
 def newest(path: Path) -> Iterator[dict[str, Any]]:
-    """The last lines, newest first, as far as TAIL_BYTES reach: for those who want few of many."""
+    """Return the last lines, newest first, as far as TAIL_BYTES reach."""
     try:
         with path.open("rb") as file:
             size = file.seek(0, os.SEEK_END)

@@ -1,4 +1,4 @@
-"""An index of the label store by id: one SQLite file beside the parts, made of them and made anew when it is gone.
+"""An index of the label store by id: one SQLite file, built from the parts and rebuilt when it is missing.
 
 Whoever looks something up first adds the appends that came since; rows and cursor are committed together. So a kill
 after an append to the log leaves an index that is behind, and the next look-up catches up. Nothing is written here that
@@ -43,7 +43,7 @@ _log = logging.getLogger("loopline.labels")
 
 
 class Label(NamedTuple):
-    """The last label of an id: its text, when it came (microseconds since 1970), and who gave it."""
+    """The last label of an id: its text, its time (microseconds since 1970), and who gave it."""
 
     text: str | None
     at_us: int

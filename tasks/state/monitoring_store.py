@@ -1,4 +1,4 @@
-"""What monitoring has counted: one SQLite file a project, in which counts and the place in the log move together.
+"""The counts of monitoring: one SQLite file a project; counts and log position change in one transaction.
 
 A look is a few transactions: what a killed one had counted is there with its place in the log, or neither is. So no
 prediction and no label counts twice.
@@ -69,7 +69,7 @@ class MonitorStore:
         self._db.execute("insert or replace into places values (?, ?)", (log, cursor))
 
     def versions(self) -> list[str]:
-        """Those that have predicted, by the time of their first window."""
+        """Versions with predictions, in the order of their first window."""
         rows = self._db.execute("select version from windows group by version order by min(begin)").fetchall()
         return [str(row[0]) for row in rows]
 
@@ -175,7 +175,7 @@ class MonitorStore:
         self._db.executemany("delete from waiting where key = ?", [(key,) for key in keys.view(np.int64).tolist()])
 
     def num_waiting(self) -> int:
-        """How many labels wait for their prediction."""
+        """Number of labels that wait for their prediction."""
         return int(self._db.execute("select count(*) from waiting").fetchone()[0])
 
     def changed(self, version: str) -> list[int]:
@@ -209,7 +209,7 @@ class MonitorStore:
         return [(int(first), WindowReport.model_validate_json(report), str(logged)) for first, report, logged in rows]
 
     def set_logged(self, version: str, first: int, logged: str) -> None:
-        """What MLflow knows of a window."""
+        """Note which metrics of a window MLflow has."""
         self._db.execute("update windows set logged = ? where version = ? and first = ?", (logged, version, first))
 
     def was_sent(self, signal: str) -> bool:

@@ -1,4 +1,4 @@
-"""The outbox: what MLflow is to be told, written ahead on disk, so that a store that is away loses no run.
+"""The outbox: calls to MLflow, written to disk first, so that an unavailable store loses no run.
 
 One file of JSON lines a loop. `tasks/mlflow/delivery.py` carries it to MLflow, now or when the store is back; each
 line may be carried twice without harm. Runs are named by the loop (`loop`, `trial-3`): MLflow's own ids come later.
@@ -33,7 +33,7 @@ class Outbox:
         self._write({"op": "run", "run": run, "name": name, "tags": dict(tags), "parent": parent, "at_ms": _now_ms()})
 
     def params(self, run: str, params: Mapping[str, Any]) -> None:
-        """Parameters of a run; each is said once."""
+        """Log parameters of a run; each is logged once."""
         self._write({"op": "params", "run": run, "params": {key: str(value) for key, value in params.items()}})
 
     def metrics(self, run: str, values: Mapping[str, float], step: int = 0) -> None:

@@ -1,4 +1,4 @@
-"""The files of a part log: what each says of itself, and its rows by append and by time."""
+"""The files of a part log: their footers, and their rows by append order and by time."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class LogPart:
 
     @cached_property
     def metadata(self) -> dict[bytes, bytes]:
-        """What its footer says beside the schema."""
+        """The metadata in the footer, beside the schema."""
         with opened(self.path) as file:
             return dict(file.schema_arrow.metadata or {})
 
@@ -57,12 +57,12 @@ class LogPart:
 
     @property
     def offsets(self) -> dict[str, int]:
-        """How far each source had been read when its rows were appended."""
+        """How far each source had been read when these rows were appended."""
         return dict(json.loads(self.metadata.get(_OFFSETS, b"{}")))
 
     @property
     def rows(self) -> int:
-        """How many rows it holds; 0 once they were forgotten."""
+        """Number of rows; 0 after they were deleted by retention."""
         return int(self.metadata[_ROWS])
 
 
@@ -155,7 +155,7 @@ def numbered_rows(part: LogPart) -> list[pa.Table]:
 
 
 def written(folder: Path, table: pa.Table, keys: Sequence[str], offsets: Mapping[str, int]) -> Path:
-    """A part's file that nobody sees yet, on disk: rows in the order of `at`, and what its footer says of them."""
+    """Write the file of a part under a temporary name: rows in the order of `at`, and its metadata."""
     import pyarrow.parquet as pq
 
     at = times_of(table)
@@ -178,7 +178,7 @@ def written(folder: Path, table: pa.Table, keys: Sequence[str], offsets: Mapping
 
 
 def overlapping(spans: Sequence[tuple[int, int]]) -> int:
-    """Of how many spans the most overlap."""
+    """The largest number of spans that overlap at one point."""
     ends = sorted([(first, 1) for first, _ in spans] + [(last + 1, -1) for _, last in spans])
     most = now = 0
     for _, step in ends:

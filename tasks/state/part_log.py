@@ -98,7 +98,7 @@ class PartLog:
         return any(key in part.keys for part in self.parts())
 
     def offsets(self) -> dict[str, int]:
-        """How far each source was read, by what is in the log: whoever goes on from there adds each row once."""
+        """How far each source was read, by the rows in the log: a reader that starts there adds each row once."""
         offsets: dict[str, int] = {}
         for part in self.parts():
             for source, offset in part.offsets.items():
@@ -312,14 +312,14 @@ class PartLog:
 
     @contextlib.contextmanager
     def _decoding(self, part: LogPart) -> Iterator[None]:
-        """Set the part aside if its rows cannot be decoded; whoever reads has had some of them, and begins anew."""
+        """Set the part aside if its rows cannot be decoded; the reader starts again without it."""
         try:
             yield
         except DamagedPartError as error:
             raise StoreError(f"{self._set_aside(part, error)}: run again") from error
 
     def _set_aside(self, part: LogPart, error: DamagedPartError) -> str:
-        """Put an empty part in place of a damaged one, whose file is kept; what is gone, in words."""
+        """Replace a damaged part by an empty one, and move its file aside; returns a message about what is lost."""
         aside = self.folder / DAMAGED / part.path.name
         with storing(self.folder), self._locked():
             if not self._is_empty(part):  # as it is once another process has set it aside

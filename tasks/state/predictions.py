@@ -105,7 +105,7 @@ def joined(
 
 
 def latest_labels(labels: PartLog, ids: pa.ChunkedArray, upto: int | None = None) -> pa.Table:
-    """For each id its last `label`, when that came (`labelled_at`), and `by` whom; null for none.
+    """Return for each id its last `label`, its time (`labelled_at`) and `by` whom; null if there is none.
 
     Cost: by the index a look-up an id; where there are few labels for each id, all labels are read.
 
@@ -143,7 +143,7 @@ def _label_table(labels: Any, times: Any, givers: Any) -> pa.Table:
 
 
 def new_labels(state: Path, since: float) -> int:
-    """How many predictions were labelled since `since` (Unix time, seconds): the policy's `Past.new_labels`.
+    """Number of predictions labelled since `since` (Unix time, seconds): the policy's `Past.new_labels`.
 
     An id counts once; a label counts only when its prediction is known.
     """
@@ -151,13 +151,13 @@ def new_labels(state: Path, since: float) -> int:
 
 
 def unmatched(state: Path) -> int:
-    """How many ids have a label and no prediction; they are kept, and matched when the prediction comes."""
+    """Number of ids with a label and no prediction; they are stored and matched when the prediction comes."""
     ids = _ids_labelled_since(state, None)
     return len(ids) - count_known(state, ids)
 
 
 def count_known(state: Path, hashes: np.ndarray) -> int:
-    """How many of some ids, sorted `id_hashes`, were predicted; see `are_known`."""
+    """Number of ids, given as sorted `id_hashes`, that were predicted; see `are_known`."""
     return int(are_known(prediction_log(state), hashes).sum())
 
 
@@ -191,7 +191,7 @@ def _labelled(block: pa.Table, labels: PartLog, upto: int, only: bool) -> pa.Tab
 
 
 def _once(tables: Iterator[pa.Table], versions: Sequence[str] | None) -> Iterator[pa.Table]:
-    """Each (id, version) the first time only."""
+    """Yield each (id, version) the first time only."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

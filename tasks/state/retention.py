@@ -1,4 +1,4 @@
-"""For how long the prediction log and the label store keep what they were told: `monitor.keep_days`."""
+"""Retention of the prediction log and the label store: `monitor.keep_days`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DAY_S = 86400
 
 
 def cut_us(keep_days: int, now: float) -> int:
-    """What was before goes, in microseconds since 1970: the beginning of a day in UTC, so that it moves once a day."""
+    """Rows before this time are deleted, in microseconds since 1970: the start of a UTC day, so it moves once a day."""
     return (int(now) // DAY_S - keep_days) * DAY_S * 1_000_000
 
 

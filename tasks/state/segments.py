@@ -29,12 +29,12 @@ _SUFFIX, _MOVED, DAMAGED = ".seg", ".moved", ".damaged"
 
 
 def segments_folder(state: Path, kind: Literal["predictions", "labels"] = "predictions") -> Path:
-    """Where the segments of a project lie, whose state lies in `state`."""
+    """The folder of a project's segments, given the folder of its state."""
     return state / "serving" / kind
 
 
 class SegmentWriter:
-    """What one process writes of one kind for one project; its threads may share it.
+    """Writes the segments of one kind for one project and process; its threads may share it.
 
     Args:
         folder: Made at the first record.
@@ -71,7 +71,7 @@ class SegmentWriter:
             self._let_go()
 
     def _begin(self) -> None:
-        """A file that nobody sees before it is locked: the compactor takes one without a lock for left."""
+        """Create a segment, hidden until it is locked: the compactor takes one without a lock for abandoned."""
         self._let_go()
         self._folder.mkdir(parents=True, exist_ok=True)
         path = self._folder / f"{time.time_ns():020d}-{os.getpid()}{_SUFFIX}"
@@ -124,7 +124,7 @@ class Segment:
 
     @property
     def is_left(self) -> bool:
-        """Whether its writer has ended or gone on to another file: the kernel lets go of a dead one's lock."""
+        """Whether its writer ended or went on to another segment: the kernel releases the lock of a dead process."""
         try:
             file = os.open(self.path, os.O_RDONLY)
         except FileNotFoundError:
@@ -139,7 +139,7 @@ class Segment:
 
     @property
     def moved(self) -> int:
-        """How far it was moved, for all that is noted beside it."""
+        """How far the segment was ingested."""
         try:
             return int(self._note.read_text())
         except (OSError, ValueError):
@@ -153,7 +153,7 @@ class Segment:
             temporary.replace(self._note)
 
     def read(self, start: int) -> bytes:
-        """What was written from `start` on."""
+        """Read what was written from `start` on."""
         with self.path.open("rb") as file:
             file.seek(start)
             return file.read()
@@ -164,7 +164,7 @@ class Segment:
         self._note.unlink(missing_ok=True)
 
     def set_aside(self) -> Path:
-        """Put a damaged one where nobody reads it again, for a person to look at."""
+        """Move a damaged segment to where nobody reads it again, for a person to look at."""
         aside = self.path.with_name(f"{self.path.name}{DAMAGED}")
         self.path.rename(aside)
         self._note.unlink(missing_ok=True)

@@ -30,7 +30,7 @@ PREDICTIONS = "predictions"
 
 
 def shadow_log(state: Path, version: str) -> PartLog:
-    """What a version said as a shadow."""
+    """The log of a version's answers as a shadow."""
     import pyarrow as pa
 
     fields = {"id": pa.string(), "at": pa.timestamp("us", tz="UTC"), "version": pa.string()}
@@ -59,12 +59,12 @@ def set_place(state: Path, version: str, cursor: int, note: str) -> None:
 
 
 def note_of(state: Path, version: str) -> str:
-    """What a shadow could not answer, and why."""
+    """Why a shadow could not answer some rows."""
     return str(read_json(_place(state, version)).get("note", ""))
 
 
 def answers(state: Path, version: str) -> tuple[list[str], NDArray[np.float64], NDArray[np.float64]]:
-    """Ids, what was answered and what the shadow said, of the last rows: (row,), or (row, class).
+    """Return ids, served answers and shadow answers of the last rows: (row,), or (row, class).
 
     An id counts once, the first time: what is asked again is the same prediction.
     """

@@ -1,4 +1,4 @@
-"""How much each store of a workspace holds: measured now and then by the page's server, remembered for those who look.
+"""Sizes of the stores of a workspace: measured now and then by the overview page's server, and cached.
 
 Walking 10,000 loops' files takes seconds, so nobody who looks waits for it.
 """

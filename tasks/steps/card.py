@@ -1,4 +1,4 @@
-"""The model card: one page that says what was decided and why, on what data, how it was made, and how to use it."""
+"""The model card: one page with the decision and its reasons, the data, the training, and how to use the model."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def _card(loop: Loop, inputs: Inputs) -> Any:
 
 
 def _costs(search: dict[str, Any], trained: dict[str, Any]) -> dict[str, Any]:
-    """What the model took, in a reader's units; what was not measured is not there."""
+    """The costs of the model in a reader's units; what was not measured is left out."""
     parts = of_results(search, trained)
     if not parts:
         return {}

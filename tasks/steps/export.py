@@ -51,7 +51,7 @@ def export(loop: Loop) -> tuple[StepRecord, bool]:
 
 
 def _optimised(loop: Loop, prepared: Path, folder: Path) -> dict[str, Any]:
-    """What the export's result says of the file to serve, once the variants are measured."""
+    """The part of the result that describes the served file, once the variants are measured."""
     from models.data.preparation import Preparation
     from models.export.bench import optimise
     from models.metrics.metrics import resolve_metric

@@ -64,7 +64,7 @@ def ingest(loop: Loop) -> tuple[StepRecord, bool]:
 
 
 def _with_feedback(loop: Loop, inputs: Inputs, table: pa.Table) -> tuple[pa.Table, dict[str, Any], list[Path]]:
-    """The table with labelled predictions as further rows, what to tell of them, the file that says which they are."""
+    """Return the table with labelled predictions as further rows, their counts, and the file that lists them."""
     origin = loop.project.raw.with_name(FEEDBACK_FILE)
     feedback = inputs.external("feedback")
     if feedback is None:
@@ -129,7 +129,7 @@ def _rejected(loop: Loop, joined: JoinedFeedback) -> np.ndarray:
 
 
 def _of_this_target(loop: Loop, labelled: pa.Table) -> pa.Array:
-    """The versions that predict what the spec names as target now: a label says nothing of another."""
+    """The versions that predict the spec's present target: labels of other targets do not count."""
     fitting = []
     for version in pc.unique(labelled.column("version")).to_pylist():
         model_version = registry_reader.numbered(loop.spec.name, version) if version is not None else None

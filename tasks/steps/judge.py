@@ -1,4 +1,4 @@
-"""Judge: challenger, champion and trivial baseline on the same frozen test examples, and the page that tells of it."""
+"""Judge: compares challenger, champion and trivial baseline on the same frozen test examples; writes the page."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def _verdict(loop: Loop, evidence: Evidence) -> Verdict:
 
 
 def _evidence(loop: Loop, inputs: Inputs, rival: str) -> tuple[Evidence, int]:
-    """What is compared, without the test rows that the champion knows, and how many those are."""
+    """The evidence without the test rows that the champion was trained on, and the number of those."""
     from models.data import feeds
     from models.data.preparation import Preparation
     from models.judge.evidence import Evidence
@@ -167,7 +167,7 @@ def _champion(
 
 
 def _known(inputs: Inputs, champion: Path) -> np.ndarray | None:
-    """Which test examples the champion knows; None where a version does not say."""
+    """Mask of the test examples that the champion was trained on; None if its version does not say."""
     import numpy as np
 
     from models.data.preparation import KNOWN_ROWS_FILE

@@ -1,4 +1,4 @@
-"""Promote: the challenger takes the champion's place if its verdict says so and nobody moved the champion meanwhile."""
+"""Promote: makes the challenger champion if its verdict allows it and the champion has not changed meanwhile."""
 
 from __future__ import annotations
 

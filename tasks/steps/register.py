@@ -70,7 +70,7 @@ def register(loop: Loop) -> tuple[StepRecord, bool]:
 
 
 def _files(inputs: Inputs) -> dict[str, Path]:
-    """What travels with the version, by its name there."""
+    """The files of the version, by their names in the registry."""
     papers = {
         "reference.json": inputs["validate-prepared"].file("reference.json"),
         "verdict.json": inputs["judge"].file("verdict.json"),
@@ -82,7 +82,7 @@ def _files(inputs: Inputs) -> dict[str, Path]:
 
 
 def _costs(inputs: Inputs) -> dict[str, float]:
-    """What the search, the training and both took, as metrics."""
+    """The costs of search, training and both, as metrics."""
     costs = of_results(inputs["search"].result, inputs["train"].result)
     return {f"cost/{part}/{name}": value for part in costs for name, value in costs[part].figures().items()}
 
@@ -117,7 +117,7 @@ def _tags(loop: Loop, inputs: Inputs, files: dict[str, Path]) -> dict[str, str]:
 
 
 def _served(exported: dict[str, Any]) -> dict[str, str]:
-    """Which variant the version serves, and what each would cost and lose; too many digits tell nobody more."""
+    """The served variant, and latency and loss of each variant, in few digits."""
     short = [
         {name: float(f"{value:.4g}") if isinstance(value, float) else value for name, value in each.items()}
         for each in exported["variants"]

@@ -105,7 +105,7 @@ class _OpenTrial:
 
 
 class _Search:
-    """One search: the study, who may ask it, and how many trials are owed."""
+    """One search: its study, a lock, and the number of trials that are left."""
 
     def __init__(
         self, loop: Loop, inputs: Inputs, folder: Path, start: TrainingStart, space: Mapping[str, Dimension]
@@ -144,7 +144,7 @@ class _Search:
         return self._settle()
 
     def _open_study(self) -> Study:
-        """The study is named after the loop that began it; a later loop that owes the same search goes on with it."""
+        """Open the study, named after the loop that began it; a later loop with the same search continues it."""
         note = self._folder / "study.json"
         name = read_json(note).get("study")
         if not name:

@@ -65,7 +65,7 @@ def _waited_for(metric: str) -> tuple[str, ...]:
 
 
 def _stage_metrics(result: TrainingResult) -> dict[str, float]:
-    """What the stages before the training found, as metrics."""
+    """Metrics of the stages before the training."""
     metrics = {"batch": result.before["batch"]["batch"]} if "batch" in result.before else {}
     labels = result.before.get("pseudo_labels", [])
     return metrics | ({"pseudo_labels": labels[-1]["taken"]} if labels else {})

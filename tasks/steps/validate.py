@@ -91,7 +91,7 @@ def _labelled(inputs: Inputs) -> np.ndarray:
 
 
 def _champions_reference(loop: Loop, inputs: Inputs) -> dict[str, Any] | None:
-    """How the champion's data was distributed; None without one. A registry that is away costs only the comparison."""
+    """The distributions of the champion's data, or None. If the registry is away, only this check is skipped."""
     try:
         path: Path | None = inputs.external("reference")
     except StoreError as error:
@@ -145,7 +145,7 @@ def _publish(loop: Loop, folder: Path, stage: str, report: dict[str, Any]) -> Pa
 
 
 def _quarantine(loop: Loop, stage: str, outcome: expectations.ValidationOutcome, table: pa.Table) -> Path:
-    """The rejected table as it came, and its failing rows with the reason of each, kept until a person looks."""
+    """Write the rejected table, and its failing rows with the reason of each, for a person to look at."""
     from models.sources.read import write_table
 
     folder = loop.state / "quarantine" / loop.id / stage
@@ -157,7 +157,7 @@ def _quarantine(loop: Loop, stage: str, outcome: expectations.ValidationOutcome,
 
 
 def _cure(report: dict[str, Any]) -> str:
-    """What to do where many rows have no target: that check is ours, so the spec does not name it."""
+    """The cure where many rows have no target: that check is not in the spec, so the report cannot name it."""
     failed = {(each["expectation"], each["origin"]) for each in report["results"] if not each["success"]}
     missing = ("column_values_to_not_be_null", "default") in failed
     return ". If many rows are meant to have no target, say `data.unlabelled: true`" if missing else ""

@@ -15,7 +15,7 @@ from tasks.tools import dvc_repo
 
 
 def version(loop: Loop) -> tuple[StepRecord, bool]:
-    """Commit both to DVC, push them where a remote is set, and tell MLflow which dataset the loop used.
+    """Commit raw and prepared data to DVC, push them if there is a remote, and log the dataset to MLflow.
 
     Raises:
         StoreError: DVC's repository cannot be used.

@@ -63,7 +63,7 @@ def _address(project: Project, root: Path, stage: str) -> str:
 
 
 def _dvc(root: Path, command: str, *arguments: str) -> None:
-    """Run it. Without `--quiet`, under which DVC does not say either what is wrong.
+    """Run DVC, without `--quiet`, which hides errors too.
 
     On a full disk it may never end: `diskcache` (5.6.3, `Cache._transact`) tries again for ever where SQLite cannot
     begin a transaction. We look now and then, and end it.
@@ -83,7 +83,7 @@ def _dvc(root: Path, command: str, *arguments: str) -> None:
 
 
 def _ended(process: subprocess.Popen[str], root: Path) -> tuple[str, str]:
-    """What it printed, once it ends; a disk that is full twice in a row is a StoreError."""
+    """Return its output once it ends; a full disk twice in a row is a StoreError."""
     was_full = False
     while True:
         try:
@@ -165,7 +165,7 @@ def _dump(path: Path, document: Any) -> None:
 
 
 def _stage(project: Project, name: str) -> dict[str, Any]:
-    """One stage: `ingest` depends on the source named in the spec, `prepare` on the raw data, spec and our code."""
+    """One stage: `ingest` depends on the spec's source, `prepare` on the raw data, the spec and our code."""
     where = "projects/${item.project}/" if project.inside else ""
     folder = "${item.project}" if project.inside else "."
     stage: dict[str, Any] = {"matrix": {"project": []}} if project.inside else {}

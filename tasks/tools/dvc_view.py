@@ -1,4 +1,4 @@
-"""A quick look at a project's DVC repository without importing DVC: where it is, its remote, what `dvc.lock` says."""
+"""Reads a project's DVC repository without importing DVC: its root, its remote, `dvc.lock`."""
 
 from __future__ import annotations
 

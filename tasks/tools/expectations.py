@@ -1,4 +1,4 @@
-"""Runs checks with Great Expectations and says what came out, as plain data.
+"""Runs checks with Great Expectations and returns the results as plain data.
 
 Only the columns that checks name are handed over. What failed is run once more to learn the rows. A check that the
 engine could not evaluate is an error, never bad data.
@@ -96,7 +96,7 @@ def run_checks(
 def _evaluate_apart(
     table: pa.Table, checks: Sequence[ExpectationCheck], spared: np.ndarray
 ) -> tuple[list[dict[str, Any]], dict[int, np.ndarray]]:
-    """As `_evaluate`; the spec's rejecting checks look at the rows that are not spared, the others at all."""
+    """As `_evaluate`, but rejecting checks of the spec skip the spared rows; other checks see all rows."""
     strict = np.array([check.origin == "spec" and check.severity == "reject" for check in checks])
     results: dict[int, dict[str, Any]] = {}
     failing: dict[int, np.ndarray] = {}

@@ -42,7 +42,7 @@ class _Quiet(WSGIRequestHandler):
 
 
 def guarded(app: Wsgi, secret: str) -> Wsgi:
-    """Refuse a Host that is not this machine's own name, forms sent by another site's page, and who lacks the secret.
+    """Reject a Host that is not this machine's, forms of another site, and requests without the secret.
 
     The supervisor's `/health` needs no secret.
     """

@@ -1,4 +1,4 @@
-"""Optuna, by ask and tell: one owner asks for trials and tells how they ended; a killed owner's trials are put right.
+"""Optuna by ask and tell: one process owns a study; trials of a killed owner are marked as failed.
 
 Studies live in a journal file of the workspace, or in the database that LOOPLINE_OPTUNA_STORAGE names.
 """
@@ -104,7 +104,7 @@ def _mend(lock: _JournalLock, path: Path) -> None:
 def open_study(
     workspace: Workspace, name: str, search: Search, direction: str, attributes: Mapping[str, str]
 ) -> optuna.Study:
-    """The study of that name, made at first use. Trials that a dead owner left running are told as failed."""
+    """Open the study of that name, created at first use. Running trials of a dead owner are marked as failed."""
     import optuna
 
     study = optuna.create_study(
@@ -167,7 +167,7 @@ def ask(study: optuna.Study, search: Search, space: Mapping[str, Dimension], see
 
 
 def killed_before(study: optuna.Study, params: Mapping[str, Any]) -> dict[int, float]:
-    """What trials of the same values, cut short by a kill, had reported: value by step."""
+    """Values that killed trials with the same parameters had reported: value by step."""
     return {
         step: value
         for trial in study.get_trials(deepcopy=False)
@@ -198,7 +198,7 @@ def trials_of(study: optuna.Study) -> list[Trial]:
 
 
 def importances(study: optuna.Study) -> dict[str, float]:
-    """How much each value mattered (PED-ANOVA), or nothing where too few trials can tell."""
+    """The importance of each parameter (PED-ANOVA); empty if there are too few trials."""
     import optuna
 
     complete = study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.COMPLETE,))
@@ -246,7 +246,7 @@ def _number_by(sampler: Any, position: int) -> None:
 
 
 def _fixed(params: dict[str, Any]) -> Any:
-    """A sampler that draws just these: Optuna's own grid sampler ends the study, which ask and tell does not know."""
+    """A sampler that returns these values: Optuna's grid sampler ends the study, which ask and tell ignores."""
     import warnings
 
     from optuna import samplers

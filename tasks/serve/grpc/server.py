@@ -184,7 +184,7 @@ def _handler(state: WorkerState, name: str, call: Call) -> Any:
 
 
 def _admit(state: WorkerState, name: str, context: Any) -> None:
-    """Let pass who may ask; whether the server is there is told to anybody, as over HTTP."""
+    """Check the caller's access; the liveness probe is open to anybody, as over HTTP."""
     if name in ("ServerLive", "ServerReady"):
         return
     authorization = str(dict(context.invocation_metadata() or ()).get("authorization", ""))
