@@ -1,1 +1,1 @@
-"""What models know: pure code on data, nets, training, verdicts. No Prefect, MLflow, DVC, environment or clock."""
+"""Pure code on data, nets, training and verdicts. No Prefect, MLflow, DVC, environment or clock."""

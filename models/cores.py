@@ -1,4 +1,4 @@
-"""How many cores this process may use: its affinity, and what a container is given of their time."""
+"""Number of cores that this process may use: its CPU affinity, and the CPU quota of a container."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 
 
 class LooplineError(Exception):
-    """Something that a person can put right; `str(error)` says where, what was got, what was expected, the cure."""
+    """An error that a person can mend; `str(error)` says where, what was got, what was expected, and the cure."""
 
     exit_code = 1
 
@@ -27,7 +27,7 @@ class UsageError(LooplineError):
 
 
 class DataError(LooplineError):
-    """The data is not what the spec says it is."""
+    """The data does not match the spec."""
 
 
 class UserCodeError(LooplineError):
@@ -39,11 +39,11 @@ class TrainingError(LooplineError):
 
 
 class StoreError(LooplineError):
-    """A store is away, locked, full or not writable; what was done so far is kept."""
+    """A store is unavailable, locked, full or read-only; finished work is safe."""
 
 
 class GateRefused(LooplineError):  # noqa: N818 - a refusal is the gate doing its work, not an error
-    """A gate of the loop said no; the champion stays."""
+    """A gate of the loop failed; the champion stays."""
 
     exit_code = 3
 

@@ -104,7 +104,7 @@ def replacing_folder(folder: Path) -> Iterator[Path]:
 
 
 def _hidden(path: Path) -> str:
-    """How the name of what is not yet whole begins. It tells the writer's pid: what a dead one left is no use."""
+    """The prefix of incomplete files, with the writer's pid: files of dead writers can be deleted."""
     return f".{path.name}.{os.getpid()}-"
 
 

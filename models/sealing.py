@@ -1,4 +1,4 @@
-"""Signatures (HMAC) of registered versions: only who knows the key can have registered these files.
+"""Signatures (HMAC) of registered versions: prove that these files were registered by an owner of the key.
 
 Hashes alone show that files are those that the registry names; a signature shows that the registry was not made to
 name others.

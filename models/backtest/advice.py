@@ -1,4 +1,4 @@
-"""Which policy to take, in words that say how sure they are."""
+"""Advice on the policy, in words that state the uncertainty."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from models.judge.gates import number
 
 
 class Advice(BaseModel):
-    """The policy to take and why; the first sentence says it all."""
+    """The recommended policy and the reasons; the first sentence is the summary."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

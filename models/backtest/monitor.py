@@ -22,7 +22,7 @@ from models.triggers.signal import Signal
 
 @dataclass(frozen=True)
 class PastPredictions:
-    """What a champion predicted since it serves: raw row, target and prediction of each, in time order."""
+    """Predictions of a champion since it serves: raw row, target and prediction of each, in time order."""
 
     row: Array
     target: Array
@@ -30,7 +30,7 @@ class PastPredictions:
 
     @classmethod
     def joined(cls, parts: Sequence[tuple[Array, Array, Array]]) -> PastPredictions:
-        """Those of several periods, one after the other."""
+        """The predictions of several periods, one after the other."""
         row, target, prediction = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
         return cls(row, target, prediction)
 
@@ -48,7 +48,7 @@ def assess_window(
     times: Array,
     past: Sequence[WindowReport],
 ) -> WindowReport:
-    """One window as it is known while the labels of the first `labelled` rows are.
+    """Assess one window when the labels of the first `labelled` rows are known.
 
     Args:
         served: What was predicted.
@@ -104,7 +104,7 @@ def inputs_of(
 
 
 def signals_of(project: str, at: float, windows: Sequence[WindowReport], watched: AssessmentRules) -> list[Signal]:
-    """What the windows ask for, by the live rule of `alarms` of `of`."""
+    """The signals of the windows, by the live rule of `alarms` of `of`."""
     return signals(sum_up(project, at, windows, watched), watched.monitor)
 
 

@@ -28,14 +28,14 @@ class TimeOrderedRows:
     notes: list[str] = field(default_factory=list)
 
     def digest(self, rows: RowRange) -> str:
-        """What tells these rows from others: their values, their order, and the types of the columns."""
+        """A hash of the rows: their values, their order, and the column types."""
         digest = hashlib.sha256(str(self.table.schema.remove_metadata()).encode())
         digest.update(np.ascontiguousarray(self.hashes[rows.first : rows.stop]).tobytes())
         return digest.hexdigest()
 
 
 def in_time_order(table: pa.Table, data: Data, cut: PeriodRule, delay_s: float = 0.0) -> TimeOrderedRows:
-    """Put a raw table in the order of `data.split`: by its time column, or as it stands when split by position.
+    """Sort a raw table by `data.split`: by its time column, or leave it as it is when split by position.
 
     Rows that never got a label are left out, but for a series, whose steps must stay evenly apart.
 

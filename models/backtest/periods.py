@@ -30,7 +30,7 @@ _STUB = 0.1
 
 @dataclass(frozen=True)
 class PeriodRule:
-    """How the past is cut: by the calendar (UTC), or every `rows` rows."""
+    """How the past is divided: by the calendar (UTC), or every `rows` rows."""
 
     calendar: Calendar | None = None
     rows: int = 0
@@ -61,7 +61,7 @@ class Period:
 
     @property
     def num_rows(self) -> int:
-        """How many rows came."""
+        """Number of rows."""
         return self.stop - self.first
 
 
@@ -74,11 +74,11 @@ class LabelClock:
     has_calendar: bool = True
 
     def arrived(self, at: float) -> int:
-        """How many rows came before the moment `at`."""
+        """Number of rows before the moment `at`."""
         return int(np.searchsorted(self.times, at, side="left"))
 
     def labelled(self, at: float) -> int:
-        """How many rows, the oldest, had their labels before the moment `at`."""
+        """Number of rows, the oldest, with labels before the moment `at`."""
         return int(np.searchsorted(self.times + self.delay_s, at, side="left"))
 
 
@@ -155,13 +155,13 @@ def cut_periods(clock: LabelClock, cut: PeriodRule) -> list[Period]:
 
 
 def without_stub(periods: list[Period]) -> list[Period]:
-    """Without a last period that has hardly begun: it holds under a tenth of the rows that periods usually hold."""
+    """Drop a last period that has hardly begun: with under a tenth of the usual number of rows."""
     usual = float(np.median([period.num_rows for period in periods]))
     return periods[:-1] if len(periods) > 2 and periods[-1].num_rows < _STUB * usual else periods
 
 
 def num_training(periods: list[Period], least_rows: int, begin: float | None = None) -> int:
-    """How many of the first periods train the first champion: those before `begin`, else as few as hold `least_rows`.
+    """Number of periods that train the first champion: those before `begin`, else as few as hold `least_rows`.
 
     Raises:
         UsageError: Nothing is left to train on, or nothing to replay.

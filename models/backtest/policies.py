@@ -43,7 +43,7 @@ class Policy:
 
 
 def plain(name: str, own: Retrain, has_calendar: bool = True) -> Policy:
-    """One of the ready policies: never, monthly, decay, drift, every (at the end of each period), spec.
+    """A predefined policy: never, monthly, decay, drift, every (at the end of each period), spec.
 
     Raises:
         UsageError: There is no such policy.
@@ -85,7 +85,7 @@ def drafted(name: str, document: Mapping[str, Any], own: Retrain, display_name: 
 
 
 def in_words(rules: Retrain) -> str:
-    """What begins a loop and what holds it back, in one line."""
+    """The triggers and limits of a policy in one line."""
     triggers = [f"schedule {rules.schedule}"] if rules.schedule else []
     triggers += [each.replace("_", " ") for each in rules.on]
     if not triggers:

@@ -1,4 +1,4 @@
-"""How much each policy would have lost against the best, against retraining every period, and how sure that is.
+"""Regret of each policy against the best and against retraining every period, with its uncertainty.
 
 A policy's value is the mean over periods, weighted by their rows, of the metric of whichever model served. Every
 interval is of a two-level paired bootstrap: periods are drawn, and within each its rows, the same for every policy.
@@ -47,7 +47,7 @@ class PeriodMetric(BaseModel):
 
 
 class PolicyRegret(BaseModel):
-    """How a policy did. Regrets are gains of the other: over zero it was better, whatever the metric."""
+    """The result of a policy. Regrets are gains of the other policy: over zero it was better, for any metric."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -66,7 +66,7 @@ class PolicyRegret(BaseModel):
 
 @dataclass(frozen=True)
 class _PeriodValues:
-    """One policy's metric by period, plain (period,) and resampled (resample, period), better being more."""
+    """One policy's metric by period, plain (period,) and resampled (resample, period); more is better."""
 
     plain: Array
     drawn: Array
@@ -75,7 +75,7 @@ class _PeriodValues:
 def policy_regrets(
     courses: Sequence[PolicyHistory], scores: Scores, sign: int, confidence: float = 0.95, seed: int = 0
 ) -> list[PolicyRegret]:
-    """Where each course stands, in their order.
+    """The regret of each course, in their order.
 
     Args:
         courses: Of the same periods.
@@ -138,7 +138,7 @@ def _mean(values: Array, weight: Array) -> float:
 
 
 def _drawn_means(values: Mapping[str, _PeriodValues], weight: Array, seed: int) -> dict[str, Array]:
-    """Each policy's mean in each resample (resample,); a value undefined in a resample is left out for all policies."""
+    """Each policy's mean in each resample (resample,); a value undefined in one policy is left out for all."""
     stacked = np.stack([each.drawn for each in values.values()])
     policies, resamples, num_periods = stacked.shape
     times = np.stack(list(draws(num_periods, resamples, seed)))

@@ -28,7 +28,7 @@ _ORDER = ("broken_data", "decay", "drift", "schedule", "new_data", "person")
 
 @dataclass(frozen=True)
 class TrainingOutcome:
-    """What a training gave: the model's key, and what it took; `failure` says why there is no model."""
+    """The result of a training: the model's key and its costs; `failure`: why there is no model."""
 
     model: str
     device_seconds: float = 0.0
@@ -37,14 +37,14 @@ class TrainingOutcome:
 
 @dataclass(frozen=True)
 class VerdictOutcome:
-    """What the verdict said of a challenger."""
+    """The verdict on a challenger."""
 
     promoted: bool
     reasons: list[str] = field(default_factory=list)
 
 
 class ReplayBackend(Protocol):
-    """Everything that a replay has done for it. Each call is told how far the past reaches and may read no further."""
+    """The work that a replay needs. Each call gets the end of the past that it may read."""
 
     def train(self, rows: RowRange, newest: int | None, start: str | None) -> TrainingOutcome:
         """A model from the labelled `rows`, of whose training rows only the `newest` are trained on.
@@ -62,7 +62,7 @@ class ReplayBackend(Protocol):
         ...
 
     def monitor(self, model: str, since: Period, now: Period, labelled: int) -> list[Signal]:
-        """What monitoring `model` finds at the end of `now`, in the periods from `since` on in which it served.
+        """The findings of monitoring `model` at the end of `now`, in the periods since `since` in which it served.
 
         Of the labels, those of the first `labelled` rows are known.
         """
@@ -91,7 +91,7 @@ class ReplayedLoop(ReplayData):
 
 
 class ReplayedPeriod(ReplayData):
-    """One period under a policy: which model served it, and what was decided at its end."""
+    """One period under a policy: the model that served, and the decision at its end."""
 
     period: str
     model: str
@@ -101,7 +101,7 @@ class ReplayedPeriod(ReplayData):
 
 
 class PolicyHistory(ReplayData):
-    """What would have happened under one policy."""
+    """The simulated history under one policy."""
 
     policy: str
     rule: str = Field(description="The policy in words.")
@@ -117,7 +117,7 @@ class PolicyHistory(ReplayData):
 
     @property
     def device_seconds(self) -> float:
-        """Of the loops after the first."""
+        """Device-seconds of the loops after the first."""
         return sum(loop.device_seconds for loop in self.loops)
 
     @property
@@ -148,7 +148,7 @@ def replay(
 
 
 class _Simulation:
-    """One life of a project under a policy."""
+    """One simulated project under a policy."""
 
     def __init__(self, policy: Policy, clock: LabelClock, world: ReplayBackend, decide: Decide) -> None:
         self._policy, self._clock, self._world, self._decide = policy, clock, world, decide
@@ -164,7 +164,7 @@ class _Simulation:
         self._now = 0.0
 
     def begin(self, period: Period) -> ReplayedLoop:
-        """Train the first champion at the end of `period`; it serves whatever its verdict says."""
+        """Train the first champion at the end of `period`; it serves whatever its verdict is."""
         self._now = period.end
         signal = Signal(id="first", kind="person", at=period.end, reason="the first champion")
         loop = self._run(period, signal, None)
@@ -205,7 +205,7 @@ class _Simulation:
         self._champion, self._since, self._age = model, None, 0
 
     def _signals(self, period: Period, before: float) -> list[Signal]:
-        """What asks for a loop now: what was put off until now, and what is new; each once."""
+        """The signals at this time: postponed ones and new ones, each once."""
         assert self._since is not None
         labelled = self._clock.labelled(period.end)
         due = [signal for until, signal in self._put_off if until <= period.end]
@@ -220,7 +220,7 @@ class _Simulation:
         return sorted(signals.values(), key=lambda each: (_ORDER.index(each.kind), each.at))
 
     def _scheduled(self, after: float, until: float) -> Iterable[Signal]:
-        """One signal for all the times that the schedule came round: catch-up is off."""
+        """One signal for all due times of the schedule: catch-up is off."""
         if self._schedule is None or (at := self._schedule.next(after)) > until:
             return []
         reason = f"{self._policy.rules.schedule} came round"

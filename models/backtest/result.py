@@ -1,4 +1,4 @@
-"""What a backtest found, as plain data: `backtest.json`, and what the page and the terminal show."""
+"""The result of a backtest as plain data: `backtest.json`, shown by the page and the terminal."""
 
 from __future__ import annotations
 

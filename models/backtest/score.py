@@ -1,4 +1,4 @@
-"""How good a model was in a period: its metric, plain and on resamples that are the same for every model."""
+"""The metric of a model in a period, plain and on resamples that are the same for every model."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ def check_columns(table: pa.Table, data: Data, slices: Sequence[str] = ()) -> No
 
 
 def check_id(table: pa.Table, data: Data) -> None:
-    """Refuse ids that do not tell rows apart. A row without one is known by what it holds.
+    """Refuse ids that do not identify rows. A row without an id is identified by its content.
 
     Raises:
         DataError: The column is absent, or one id names several rows.

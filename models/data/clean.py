@@ -1,4 +1,4 @@
-"""Which raw rows are kept, and the columns that a user's own function makes of them."""
+"""Cleaning of raw rows, and the columns that a user's own function makes of them."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def usable_rows(table: pa.Table, data: Data, columns: list[str] | None = None) -
 
 
 def dropped_rows(table: pa.Table, data: Data, remaining: np.ndarray) -> dict[str, int]:
-    """How many rows `usable_rows` dropped, by the reason; `remaining` are the positions that it gave."""
+    """Number of rows that `usable_rows` dropped, by reason; `remaining` are the positions that it returned."""
     num_unanswered = 0 if data.kind == "series" else int(unanswered(table, data).sum())
     counts = {NO_TARGET: num_unanswered, REPEATED: table.num_rows - num_unanswered - len(remaining)}
     return {reason: count for reason, count in counts.items() if count}
@@ -102,7 +102,7 @@ def made_features(table: pa.Table, reference: str, base: Path) -> pa.Table:
 
 
 def _as_they_came(made: pa.Table, came: pa.Schema) -> pa.Table:
-    """Whole numbers are whole again: in pandas a column of them with a missing one is floats."""
+    """Restore whole numbers: pandas makes floats of a column of them with a missing value."""
     for position, field in enumerate(made.schema):
         before = came.field(field.name).type if field.name in came.names else None
         if before is not None and pa.types.is_integer(before) and pa.types.is_floating(field.type):

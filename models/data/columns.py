@@ -57,7 +57,7 @@ def choose(schema: pa.Schema, data: Data) -> Columns:
 
 
 def dtype_of(kind: pa.DataType) -> Dtype:
-    """What a categorical column's values are, before they become text."""
+    """The type of a categorical column's values, before they become text."""
     if pa.types.is_boolean(kind):
         return "boolean"
     return "integer" if is_number(kind) else "string"
@@ -78,7 +78,7 @@ def as_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def with_slices(rows: pa.Table, source: pa.Table, names: Sequence[str]) -> pa.Table:
-    """Prepared rows and, beside them, the slice columns that are no inputs: as texts, under names of their own.
+    """Add the slice columns that are no inputs to the prepared rows: as texts, under names of their own.
 
     Args:
         rows: The prepared rows.
@@ -139,7 +139,7 @@ def is_text(kind: pa.DataType) -> bool:
 
 
 def all_missing(name: str) -> str:
-    """What to tell of a column without values."""
+    """The message about a column without values."""
     return (
         f"column {name!r} has no value at all in the training rows: put it right in the source, or name it "
         "in "

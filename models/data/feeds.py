@@ -83,7 +83,7 @@ def feed_at(prepared: Path, split: str, preparation: Preparation, positions: np.
 
 
 def targets(prepared: Path, split: str) -> np.ndarray:
-    """What predictions are compared with: int64 class indices, or float64 in the target's own unit.
+    """The true values that predictions are compared with: int64 class indices, or float64 in the target's unit.
 
     Text: the code points to be predicted, int64 (windows, length).
     """

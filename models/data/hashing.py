@@ -1,4 +1,4 @@
-"""Keyed 64-bit hashes of rows, in numpy: what splits and deduplication stand on.
+"""Keyed 64-bit hashes of rows, in numpy; splits and deduplication use them.
 
 A hash depends on the values alone: not on the column order, the chunking, the machine, or whether a whole
 number is stored as integer or float. A missing value adds nothing, so a column that is added later leaves
@@ -20,7 +20,7 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 def hash_rows(table: pa.Table, columns: list[str], seed: int = 0) -> Hashes:
-    """One hash a row over `columns`, equal for equal rows."""
+    """Hash each row over `columns`; equal rows have equal hashes."""
     total = np.zeros(table.num_rows, dtype=np.uint64)
     for name in columns:
         total += hash_values(table.column(name), name, seed)
@@ -28,7 +28,7 @@ def hash_rows(table: pa.Table, columns: list[str], seed: int = 0) -> Hashes:
 
 
 def row_identities(table: pa.Table, id_column: str | None = None) -> Hashes:
-    """One hash a row by which it is known again, whatever the order: of its id, or, without one, of what it holds.
+    """Hash that identifies each row, whatever the order: of its id, or, without one, of its content.
 
     Rows that are equal are told apart by a count, so that each is a row of its own. Lists and structs do not count.
     """
@@ -52,7 +52,7 @@ def keyed(hashes: Hashes, seed: int) -> Hashes:
 
 
 def hash_values(column: pa.ChunkedArray, name: str, seed: int = 0) -> Hashes:
-    """One hash a value, keyed with the column's name; 0 where the value is missing.
+    """Hash each value, keyed with the column's name; 0 where the value is missing.
 
     Raises:
         DataError: Lists and structs have no hash here.

@@ -39,7 +39,7 @@ def header_of(path: Path) -> list[str] | None:
 
 
 def first_values(path: Path, column: str) -> pa.ChunkedArray | None:
-    """What a column holds at the beginning of a CSV or Parquet file; None where that cannot be seen."""
+    """The first values of a column of a CSV or Parquet file; None if they cannot be read."""
     import pyarrow as pa
     import pyarrow.csv
     import pyarrow.parquet as pq
@@ -85,6 +85,6 @@ def check_names(names: Sequence[str], data: Data, slices: Sequence[str] = ()) ->
 
 
 def no_such_column(column: str, names: list[str]) -> str:
-    """What to tell of a column that is not there: the nearest name, or all of them."""
+    """The message about a missing column: the nearest name, or all names."""
     cure = did_you_mean(column, names, "correct the name, or add the column to the source")
     return f"no column {column!r} in the data, which has {', '.join(names[:40])}: {cure}"

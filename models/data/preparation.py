@@ -49,7 +49,7 @@ class CategoricalInput(_Part):
 
 
 class TargetEncoding(_Part):
-    """What is predicted.
+    """The target and its encoding.
 
     Classification: `classes` in the order of the outputs (binary: [negative, positive]).
     Regression: the net learns `(value - shift) / scale`.

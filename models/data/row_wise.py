@@ -18,7 +18,7 @@ PIECES = (1, 7, 500)
 
 
 def check_feature_function(table: pa.Table, data: Data, base: Path) -> None:
-    """Refuse a `data.features.make` whose columns cannot be made for the rows that a served model is asked about.
+    """Refuse a `data.features.make` whose columns cannot be made for rows that are sent to a served model.
 
     Those have no target and come alone; what looks at other rows also carries test rows into training. A series is
     left alone: its target's past is an input, and its rows belong together. Tried on a sample, with a few calls.

@@ -1,4 +1,4 @@
-"""Which rows train, validate and test: decided once for each row and kept as the data grows.
+"""Splits rows into train, validation and test: each row's split is fixed, also as the data grows.
 
 | by | a row's split is decided by | kept when rows are appended |
 |---|---|---|
@@ -76,7 +76,7 @@ def newest(codes: np.ndarray, key: np.ndarray | None, rows: int | None) -> np.nd
 
 
 def split_key(table: pa.Table, split: Split) -> np.ndarray | None:
-    """What a row's split went by, for folds and for finding the newest: its time, or its group as a number.
+    """The value by which each row was split, for folds and for the newest rows: its time, or its group as a number.
 
     int64 (rows,); times that are no whole numbers keep their order only. None for other splits.
     """
@@ -178,7 +178,7 @@ def _by_threshold(points: np.ndarray, split: Split) -> np.ndarray:
 
 
 def _stratified(column: pa.ChunkedArray, target: str, split: Split, hashes: Hashes) -> np.ndarray:
-    """The row of rank k among the n of its class stands at (k + the class's offset) / n.
+    """Place the row of rank k among the n of its class at (k + the class's offset) / n.
 
     Source: systematic sampling; the order is that of the rows' hashes, so that the file's order decides nothing.
     """
@@ -198,7 +198,7 @@ def _stratified(column: pa.ChunkedArray, target: str, split: Split, hashes: Hash
 
 
 def _ranks_in_class(classes: np.ndarray, hashes: Hashes) -> tuple[np.ndarray, np.ndarray]:
-    """Of each row the rank of its hash within its class, and the size of the class, int64 (rows,)."""
+    """Rank of each row's hash within its class, and the size of the class, int64 (rows,)."""
     order = np.lexsort((hashes, classes))
     starts = np.flatnonzero(np.diff(classes[order], prepend=-1))
     counts = np.diff(np.append(starts, len(classes)))
@@ -223,5 +223,5 @@ def _by_time(values: np.ndarray, split: Split) -> np.ndarray:
 
 
 def _nearest_cut(until: np.ndarray, share: float) -> int:
-    """How many moments or rows lie before the cut whose share of the rows is nearest to `share`."""
+    """Number of moments or rows before the cut whose share of the rows is nearest to `share`."""
     return int(np.abs(until - share).argmin()) + 1

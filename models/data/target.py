@@ -1,4 +1,4 @@
-"""What kind of task a target makes, its classes, and its values as numbers."""
+"""The target: the task that it implies, its classes, and its values as numbers."""
 
 from __future__ import annotations
 

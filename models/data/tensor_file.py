@@ -30,7 +30,7 @@ _LENGTH = struct.Struct("<Q")
 
 @dataclass(frozen=True)
 class TensorLocation:
-    """Where one tensor of a file lies: `offset` in bytes from the file's start, C order, little endian."""
+    """Location of one tensor in a file: `offset` in bytes from the file's start, C order, little endian."""
 
     dtype: np.dtype
     shape: tuple[int, ...]
@@ -93,7 +93,7 @@ class RowWriter:
 
 
 def places(path: Path) -> dict[str, TensorLocation]:
-    """Where each tensor of a file lies.
+    """Locations of the tensors of a file.
 
     Raises:
         DataError: The file is missing, cut short, or holds a type that examples never have.

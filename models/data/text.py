@@ -83,7 +83,7 @@ def indices_of(points: np.ndarray, characters: TextInput) -> np.ndarray:
 
 
 def window_starts(num_characters: int, characters: TextInput, split: str) -> np.ndarray:
-    """Where the windows of a split's text start, int64 (windows,).
+    """Start of each window in a split's text, int64 (windows,).
 
     Only training windows may overlap: elsewhere every character is predicted once.
     """

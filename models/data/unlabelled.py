@@ -1,4 +1,4 @@
-"""Rows without a target: dropped, or kept as inputs for semi-supervised training (`data.unlabelled`)."""
+"""Rows without a target: dropped, or used as inputs for semi-supervised training (`data.unlabelled`)."""
 
 from __future__ import annotations
 

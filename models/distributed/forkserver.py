@@ -95,7 +95,7 @@ def serve(descriptor: int, caller: int) -> None:
 
 @contextlib.contextmanager
 def _ending_with(caller: int) -> Iterator[None]:
-    """End this process soon after its caller, also amid imports that take seconds. By a timer: a thread could not fork.
+    """End this process soon after its caller, even amid slow imports. By a timer: with a thread it could not fork.
 
     The kernel's own way, PDEATHSIG, goes by the caller's thread, which may end long before the caller.
     """

@@ -71,12 +71,12 @@ class SampleOrder:
         return shuffle, part * self.num_examples
 
     def bounds(self, step: int) -> tuple[int, int]:
-        """Where step `step` of an epoch begins and ends, over all ranks."""
+        """First and last example of step `step` of an epoch, over all ranks."""
         start = step * self.batch
         return start, self.num_examples if step == self.num_steps - 1 else start + self.batch
 
     def slice(self, step: int, micro: int, rank: int) -> tuple[int, int]:
-        """Where the part of one rank in one micro-batch begins and ends."""
+        """First and last example of one rank in one micro-batch."""
         start, stop = share(*self.bounds(step), micro, self.accumulate)
         return share(start, stop, rank, self.world_size)
 

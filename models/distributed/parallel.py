@@ -1,4 +1,4 @@
-"""One net on many ranks: the plan that the spec names, and all that differs by plan behind one type.
+"""One net on many ranks: applies the parallel plan of the spec; one type hides what differs by plan.
 
 Whatever the plan, the whole net is first made from the seed on every rank and then cut, so that every plan starts from
 the same weights. (A net larger than one rank's memory would have to be made cut; that is not built.)
@@ -99,7 +99,7 @@ class ParallelizedNet:
                 module.reshard()
 
     def spread_buffers(self) -> None:
-        """Give all ranks the buffers of the first that sees other examples: only its statistics are kept and saved."""
+        """Broadcast the buffers of the first rank of each group: only its statistics are saved."""
         for buffer in self.net.buffers():
             for name in ("shard", "replicate", "tensor"):
                 group = self.mesh.group(name)
@@ -107,7 +107,7 @@ class ParallelizedNet:
                     torch.distributed.broadcast(buffer, group_src=0, group=group)
 
     def describe(self) -> dict[str, Any]:
-        """What decides the bits, for the record of the run."""
+        """The facts that decide the bits, for the record of the run."""
         train, layout = self.train, self.mesh.layout
         pipelined = {"schedule": train.pipeline, "microbatches": layout.microbatches} if self.pipeline else {}
         return {
@@ -193,7 +193,7 @@ def _share_layers(net: nn.Module, mesh: Mesh) -> None:
 
 
 def _divide(root: nn.Module, net: nn.Module, mesh: Mesh, train: Train) -> None:
-    """FSDP, HSDP, or replicas beside another plan: every block is a unit, and what is left of the root another."""
+    """Apply FSDP, HSDP, or replicas beside another plan: each block is a unit, and the rest of the root another."""
     wrap: Callable[..., Any]
     if mesh.has("shard"):
         wrap, view = fully_shard, mesh.view("replicate", "shard")
@@ -219,7 +219,7 @@ def _divide(root: nn.Module, net: nn.Module, mesh: Mesh, train: Train) -> None:
 
 
 def _join_parts(plan: ParallelizedNet) -> None:
-    """With several stages a rank: the first holds the tensors of all, so that names stay the net's own."""
+    """With several stages a rank, the first part holds the tensors of all, so that names stay the net's own."""
     if len(plan.parts) == 1:
         return
     shell = plan.net

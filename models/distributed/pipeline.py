@@ -40,7 +40,7 @@ class PipelineStage(nn.Module):
         self.precision = precision
 
     def forward(self, *hidden: torch.Tensor, **inputs: torch.Tensor) -> torch.Tensor:
-        """What the next stage takes, or the net's output, from what the stage before gave, or from the inputs."""
+        """Return the input of the next stage, or the net's output, from the last stage's output or from the inputs."""
         stack = BlockStackView.of(self.net)
         assert stack is not None
         with self.precision():
@@ -230,7 +230,7 @@ def _shapes(
 
 
 def _owners(net: nn.Module, stack: BlockStackView, example: Inputs) -> dict[str, set[str | int]]:
-    """Who uses each parameter and buffer: `enter`, `leave`, or a block by its number; both ends when nobody is seen to.
+    """The users of each parameter and buffer: `enter`, `leave`, or a block's number; both ends if no user is seen.
 
     Raises:
         UserCodeError: One is used by two of them, so no stage could hold it alone.

@@ -37,7 +37,7 @@ def autocast(train: Train, device: torch.device) -> contextlib.AbstractContextMa
 
 
 def sharding_policy(train: Train, device: torch.device) -> Any:
-    """How sharded parameters travel: on a GPU in the products' own type, while gradients are summed in fp32.
+    """The mixed precision of sharded parameters: on a GPU products in the low type, gradient sums in fp32.
 
     On a CPU in fp32: autocast casts the inputs of a norm on a GPU alone, and a norm takes no mixed types.
     """
@@ -77,7 +77,7 @@ class LossScaler:
         return True
 
     def state_dict(self) -> dict[str, float]:
-        """What going on needs."""
+        """The state for a checkpoint."""
         return {"scale": self.scale, "calm": self.calm}
 
     def load_state_dict(self, state_dict: dict[str, float]) -> None:

@@ -16,7 +16,7 @@ from models.project_spec.blocks import Train
 
 
 def prepare_blocks(net: nn.Module, train: Train) -> None:
-    """Have the blocks of a net recompute and compile themselves, as the spec says, without changing any name.
+    """Apply activation checkpointing and compilation to the blocks of a net, without changing names.
 
     Raises:
         UsageError: Recomputing is asked of a net that names no blocks.
@@ -43,7 +43,7 @@ def _recomputing(forward: Callable[..., Any], kind: str) -> Callable[..., Any]:
 
 
 def _saved_operators() -> Sequence[Any]:
-    """Operators whose results are kept: products of matrices, which cost the most to make again."""
+    """Operators whose results are saved: matrix products, which cost the most to recompute."""
     aten = torch.ops.aten
     return (
         aten.mm.default,

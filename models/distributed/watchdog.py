@@ -30,7 +30,7 @@ _SILENT = "it says nothing (stopped, starved, or its machine is gone)"
 
 @dataclass(frozen=True)
 class Heartbeat:
-    """What one rank said of itself.
+    """The last sign of life of one rank.
 
     Attributes:
         rank: Whose word it is.
@@ -50,7 +50,7 @@ class Heartbeat:
 
 
 class Watchdog:
-    """One rank's word to its peers, and its look at them.
+    """Sends the heartbeats of one rank, and watches those of its peers.
 
     Args:
         store: Where all ranks meet; rank 0 may host it.
@@ -75,14 +75,14 @@ class Watchdog:
             thread.start()
 
     def beat(self, step: int | None = None) -> None:
-        """This rank goes on; `step` optimiser steps are done. Cost: 0.1 us."""
+        """Send a heartbeat; `step` optimiser steps are done. Cost: 0.1 us."""
         if step is not None:
             self._step = step
         self._since = time.perf_counter()
 
     @contextmanager
     def excused(self) -> Iterator[None]:
-        """While it waits for somebody who is no rank."""
+        """Within the block this rank may be silent: it waits for somebody who is no rank."""
         self._is_excused = True
         try:
             yield
@@ -141,7 +141,7 @@ class Watchdog:
 
 
 def who_is_behind(heartbeats: list[Heartbeat], silent: set[int], size: int) -> str:
-    """The message that names the ranks that hold up the others, from each one's last word and who speaks no more."""
+    """The message that names the ranks that block the others, from the last heartbeats and the silent ranks."""
     absent = sorted(set(range(size)) - {one.rank for one in heartbeats})
     lines = [f"rank {rank} is behind: it never said anything" for rank in absent]
     lines += [

@@ -25,7 +25,7 @@ class World:
     watchdog: Watchdog | None = None
 
     def under(self, train: Train) -> World:
-        """The same ranks, arranged as the spec says.
+        """The same ranks, arranged by the spec.
 
         Raises:
             UsageError: So many cannot be arranged so.
@@ -34,7 +34,7 @@ class World:
 
     @property
     def layout(self) -> ParallelDims:
-        """How the ranks are arranged."""
+        """The arrangement of the ranks."""
         return self.arranged or ParallelDims(replicate=self.size)
 
     @property
@@ -58,11 +58,11 @@ class World:
         return self.rank == 0
 
     def excused(self) -> contextlib.AbstractContextManager[None]:
-        """While this rank works by itself, or waits for somebody who is no rank, its peers take it for alive."""
+        """Within the block peers take this rank for alive: it works alone, or waits for somebody who is no rank."""
         return contextlib.nullcontext() if self.watchdog is None else self.watchdog.excused()
 
     def beat(self, step: int | None = None) -> None:
-        """Say that this rank goes on; with `step` optimiser steps done, if it did one."""
+        """Send a heartbeat; with `step` if an optimiser step was done."""
         if self.watchdog is not None:
             self.watchdog.beat(step)
 
@@ -73,7 +73,7 @@ class World:
         return tensor
 
     def from_first(self, values: list[float]) -> list[float]:
-        """What rank 0 says, on every rank."""
+        """Broadcast the values of rank 0."""
         if self.size == 1:
             return values
         tensor = torch.tensor(values, dtype=torch.float64, device=self.device)
@@ -94,7 +94,7 @@ class World:
         return torch.cat([part[: stop - start] for part, (start, stop) in zip(output_parts, shares, strict=True)])
 
     def gather(self, value: Any) -> list[Any]:
-        """What each rank says, on every rank, in their order."""
+        """Gather one object of each rank on every rank, in the order of the ranks."""
         if self.size == 1:
             return [value]
         objects: list[Any] = [None] * self.size

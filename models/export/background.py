@@ -1,4 +1,4 @@
-"""The training rows with which a served row is compared to be explained: a few, kept with the version."""
+"""Background rows of explanations: a few training rows, stored with the version."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ MOST_REASON = 200
 
 @dataclass(frozen=True)
 class BenchmarkRows:
-    """What variants are made and measured with."""
+    """The rows with which variants are made and measured."""
 
     preparation: Preparation
     calibration: Sequence[Feed]

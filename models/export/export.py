@@ -73,7 +73,7 @@ def _of_file(path: Path, content: bytes) -> dict[str, Any]:
 
 
 def _samples(job: TrainingJob, preparation: Preparation) -> list[dict[str, Any]]:
-    """What the net makes of the beginning of the validation text."""
+    """Texts that the net generates from the beginning of the validation text."""
     from models.export.samples import write_samples
 
     characters = preparation.characters

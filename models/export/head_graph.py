@@ -1,4 +1,4 @@
-"""The head as a stretch of ONNX graph: the net's raw output in, what a caller asked for out."""
+"""The head as part of the ONNX graph: from the net's raw output to the outputs that callers get."""
 
 from __future__ import annotations
 

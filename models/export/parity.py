@@ -1,4 +1,4 @@
-"""Whether the exported graph says what the trained model says, on real rows."""
+"""Parity of the exported graph and the trained model, on real rows."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def parity(path: Path, feeds: Iterable[Feed], expected: np.ndarray, preparation:
 
 
 def _distances(got: np.ndarray, expected: np.ndarray, preparation: Preparation) -> np.ndarray:
-    """How far apart each row's predictions are (rows,)."""
+    """Distance of each row's predictions (rows,)."""
     apart: np.ndarray = np.abs(got - expected)
     if preparation.task == "regression":
         apart = apart / np.maximum(np.abs(expected), preparation.target.scale)

@@ -170,7 +170,7 @@ def _narrow(layers: Layers, hidden: PrunableUnits, values: np.ndarray, share: fl
 
 
 def _add_bias(layers: Layers, node: onnx.NodeProto, shift: np.ndarray) -> None:
-    """Add what the units that are gone told on the mean; `_owned` saw to it that no other node reads the bias."""
+    """Add the mean output of the removed units to the bias; `_owned` made sure that no other node reads it."""
     bias = layers.array(node.input[2]) if node.op_type == "Gemm" and len(node.input) > 2 else None
     if bias is not None:
         layers.put(node.input[2], bias + shift)

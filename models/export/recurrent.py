@@ -72,7 +72,7 @@ def _states(
     bidirectional: bool,
     batch_first: bool,
 ) -> torch.Tensor:
-    """Of the last layer, all steps: (batch, time, directions * hidden), or time first like `series`."""
+    """Outputs of the last layer at all steps: (batch, time, directions * hidden), or time first like `series`."""
     return series.new_empty(*series.shape[:2], state.shape[2] * (2 if bidirectional else 1))
 
 
@@ -91,7 +91,7 @@ def with_whole_cells(net: nn.Module) -> nn.Module:
 
 
 def translations() -> dict[Callable[..., Any], Callable[..., Any]]:
-    """What torch's ONNX exporter makes of the operators: its own translations of GRU and LSTM."""
+    """Our translations of GRU and LSTM for torch's ONNX exporter."""
     from onnxscript.function_libs.torch_lib.ops import core
 
     return {torch.ops.loopline.gru.default: core.aten_gru, torch.ops.loopline.lstm.default: core.aten_lstm}

@@ -19,7 +19,7 @@ LENGTH = 240
 
 
 class Sample(BaseModel):
-    """A text that begins with a prompt and goes on with what was drawn at a temperature (under 1: safer choices)."""
+    """A text that continues a prompt with characters drawn at a temperature (under 1: safer choices)."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

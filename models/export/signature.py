@@ -1,4 +1,4 @@
-"""What an exported graph takes and gives, as plain JSON: signature and input example."""
+"""Inputs and outputs of an exported graph, as plain JSON: signature and input example."""
 
 from __future__ import annotations
 

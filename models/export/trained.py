@@ -35,7 +35,7 @@ def core_of(job: TrainingJob, preparation: Preparation) -> tuple[GraphBuilder, s
 
 
 def validation_predictions(job: TrainingJob, preparation: Preparation, positions: np.ndarray) -> np.ndarray:
-    """What the trained model itself predicts for some validation examples, float64 in the contract's form.
+    """Predictions of the trained model itself for some validation examples, float64 in the contract's form.
 
     Args:
         job: The finished job.

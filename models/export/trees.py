@@ -59,7 +59,7 @@ def _features(builder: GraphBuilder, preparation: Preparation) -> str:
 
 
 def _logit_factor(dump: dict[str, Any]) -> float:
-    """What a sum of leaves is multiplied by to be a logit (or the standardised value)."""
+    """The factor that makes a logit (or the standardised value) of a sum of leaves."""
     words = dump["objective"].split()
     settings = dict(word.split(":", 1) for word in words[1:] if ":" in word)
     if dump["average_output"]:

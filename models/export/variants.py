@@ -18,7 +18,7 @@ CONFIDENCE = 0.95
 
 
 class VariantMeasurement(BaseModel):
-    """One variant. What could not be measured is None, and `refused` says why."""
+    """Measurements of one variant. What could not be measured is None, and `refused` holds the reason."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -34,7 +34,7 @@ class VariantMeasurement(BaseModel):
 
 
 def loss_of(metric: Metric, target: Array, before: Array, after: Array, seed: int) -> tuple[float, float]:
-    """How much of a metric the predictions `after` lose against those `before`, and at most (one-sided, 95 %).
+    """The loss of the metric from predictions `before` to `after`, and its upper bound (one-sided, 95 %).
 
     Both are 0 for predictions that are the same. Undefined resamples are passed over.
 

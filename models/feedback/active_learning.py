@@ -18,7 +18,7 @@ _BLOCK = 1024
 
 
 def uncertainty(chances: np.ndarray) -> np.ndarray:
-    """One minus the margin between the two likeliest classes (rows,): 1 is a coin's toss, 0 is certain.
+    """One minus the margin between the two likeliest classes (rows,): 1 is a coin toss, 0 is certain.
 
     Source: Scheffer, Decomain, Wrobel, "Active hidden Markov models for information extraction", 2001; Settles, "Active
     learning literature survey", 2009, section 3.1.

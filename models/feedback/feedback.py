@@ -164,7 +164,7 @@ def _value(value: pa.Scalar, kind: pa.DataType) -> pa.Scalar | None:
 
 
 def _parsed(text: str, kind: pa.DataType) -> Any:
-    """What a text says of a type: bytes are in base64, lists and structs in JSON, times of day and durations in ISO."""
+    """Parse a text as a type: bytes are base64, lists and structs JSON, times of day and durations ISO."""
     if _is_binary(kind):
         return base64.b64decode(text, validate=True)
     if pa.types.is_nested(kind):

@@ -87,7 +87,7 @@ def _repeated(records: Iterable[Mapping[str, Any]], name: str, kind: pa.DataType
 
 
 def _numbers(records: Sequence[Mapping[str, Any]]) -> np.ndarray:
-    """The inputs that are numbers (column, row), with NaN for missing: JSON has no NaN, and says null."""
+    """The numeric inputs (column, row), with NaN for missing: JSON has no NaN, so records hold null."""
     names = len(records[0]["names"])
     shaped = [np.array(record["numbers"], np.float64).reshape(names, len(record["ids"])) for record in records]
     return np.concatenate(shaped, axis=1)

@@ -1,4 +1,4 @@
-"""Batches of given rows and what a model says of them: columns a caller reads, and columns that the log keeps."""
+"""Batch prediction: a model's answers to tables of rows, as columns for the caller and columns for the log."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def examples(reading: ReadOptions, files: Sequence[Path], display_name: str) -> 
 def part_of(
     scorer: Scorer, rows: pa.Table, feed: Feed | None, ids: Any, version: str, at: datetime, data: Data
 ) -> pa.Table:
-    """What is shown and what is logged of some rows, side by side; `SHOWN` says where the one ends.
+    """The columns for the caller and those for the log, side by side; `SHOWN` holds the number of the first.
 
     Args:
         scorer: The model.

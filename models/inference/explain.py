@@ -32,7 +32,7 @@ SEED = 0
 
 @dataclass(frozen=True)
 class Explanation:
-    """One row's: `value` is `base` and the sum of `contributions`, all in the unit of the output `of`."""
+    """The explanation of one row: `value` is `base` plus all `contributions`, in the unit of the output `of`."""
 
     of: str
     base: float
@@ -40,7 +40,7 @@ class Explanation:
     contributions: dict[str, float]
 
     def as_json(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """As a JSON object."""
         return {"of": self.of, "base": self.base, "value": self.value, "contributions": self.contributions}
 
 
@@ -79,7 +79,7 @@ class Explainer:
         return cls(preparation, rows)
 
     def evaluations(self, rows: int) -> int:
-        """How many rows the model answers to explain so many."""
+        """Number of rows that the model must answer to explain so many rows."""
         return len(self._orders) // 2 + rows * (1 + self._taken[..., 0].size)
 
     def check(self, rows: int) -> None:
@@ -100,7 +100,7 @@ class Explainer:
         return {name: self._between(name, np.asarray(values)) for name, values in feed.items()}
 
     def explanations(self, rows: int, answers: Mapping[str, np.ndarray]) -> list[Explanation]:
-        """What the answers to `question` say of the rows.
+        """Compute the explanations from the answers to `question`.
 
         Args:
             rows: How many.
@@ -118,7 +118,7 @@ class Explainer:
         ]
 
     def _explanation(self, at: int, background: np.ndarray, value: float, between: np.ndarray) -> Explanation:
-        """One row's, from its values along each path (path, step)."""
+        """The explanation of one row, from its values along each path (path, step)."""
         ends = np.full(len(self._orders), value)
         along = np.concatenate([background[self._starts][:, None], between, ends[:, None]], axis=1)
         changes = np.empty_like(along[:, 1:])

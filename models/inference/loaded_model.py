@@ -26,7 +26,7 @@ TEXT_OUTPUTS = {NEXT_CHARACTER: "BYTES", PROBABILITY: "FP64", BITS_PER_CHAR: "FP
 
 @dataclass(slots=True)
 class Prediction:
-    """What a version says of some rows.
+    """The answer of a version to some rows.
 
     `outputs`: arrays by the names of the version's outputs, the rows first. `project` and `version` say who answered.
     `row_s`: what one row took in the model, of all that were answered in the same call.
@@ -39,7 +39,7 @@ class Prediction:
 
     @property
     def num_rows(self) -> int:
-        """How many rows were answered."""
+        """Number of rows in the answer."""
         return len(next(iter(self.outputs.values())))
 
 
@@ -90,11 +90,11 @@ class LoadedModel:
 
     @functools.cached_property
     def explainer(self) -> Explainer | None:
-        """What explains its answers; None if nothing can."""
+        """The explainer of its answers; None if they cannot be explained."""
         return Explainer.load(self.folder, self.preparation)
 
     def records(self, answer: Prediction) -> list[dict[str, Any]]:
-        """What a caller reads, by row: `label` and `probability_<class>`, `prediction`, or a text's outputs."""
+        """The answer as records: `label` and `probability_<class>`, `prediction`, or a text's outputs."""
         outputs = answer.outputs
         if PROBABILITIES not in outputs:
             columns = [values.tolist() for values in outputs.values()]

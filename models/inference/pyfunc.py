@@ -103,7 +103,7 @@ def _typed(values: Any, kind: str) -> np.ndarray:
 
 
 def _load_pyfunc(path: str) -> Predictor:
-    """What MLflow calls: `path` is the model's file, beside which `preparation.json` lies."""
+    """MLflow's entry point: `path` is the model's file, beside which `preparation.json` lies."""
     model_folder = Path(path)
     folder = model_folder if model_folder.is_dir() else model_folder.parent
     preparation = json.loads((folder / "preparation.json").read_text(encoding="utf-8"))

@@ -40,7 +40,7 @@ class InputRows:
 
     @property
     def num_rows(self) -> int:
-        """How many there are."""
+        """Number of rows."""
         return len(next(iter(self.feed.values())))
 
 
@@ -197,12 +197,12 @@ def numbers_of(values: Sequence[Any], name: str, display_name: str = "row") -> n
 
 
 def named(columns: Columns, name: str, other: str) -> str:
-    """What the only column that a model reads is called here: by its own name, or else by `other`, its input's."""
+    """The name of a model's only input here: its own name, or else `other`."""
     return other if other in columns and name not in columns else name
 
 
 def are_taken(values: np.ndarray) -> bool:
-    """Whether none is larger than `MOST_NUMBER`; missing ones are taken. A small sum of squares says so at once."""
+    """Whether no value is larger than `MOST_NUMBER`; missing values are fine. A small sum of squares proves it."""
     return bool(np.vdot(values, values) < MOST_NUMBER**2) or not (np.abs(values) > MOST_NUMBER).any()
 
 

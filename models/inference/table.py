@@ -147,7 +147,7 @@ def _texts(values: Sequence[Any], part: CategoricalInput) -> np.ndarray:
 
 
 def _text(value: Any, part: CategoricalInput, at: int) -> str:
-    """As the training data had it: whole numbers and booleans are categories too."""
+    """The value as the training data had it: whole numbers and booleans are categories too."""
     if value is None:
         return ""
     if isinstance(value, bool):

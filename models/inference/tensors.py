@@ -58,7 +58,7 @@ def checked_shape(shape: Any, dtype: Any, name: str) -> tuple[int, ...]:
 
 
 def tensor_of_json(data: Any, dtype: str, shape: tuple[int, ...], name: str) -> np.ndarray:
-    """An array from JSON, flat or nested as the shape says; null is a missing number or text, a boolean 0 or 1.
+    """An array from JSON, flat or nested by the shape; null is a missing number or text, a boolean is 0 or 1.
 
     Raises:
         DataError: Other elements, or more or fewer, than type and shape say.

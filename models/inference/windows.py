@@ -91,7 +91,7 @@ class SeriesReader:
         return _list_of(step, self._length)
 
     def record_schema(self) -> Schema:
-        """One step: an object with each feature."""
+        """The JSON schema of one step: an object with each feature."""
         properties = {name: {"type": ["number", "boolean", "null"], **FINITE} for name in self.numbers}
         return {"type": "object", "properties": properties, "required": list(properties)}
 

@@ -1,4 +1,4 @@
-"""What doing next to nothing predicts: the least that a model must beat, from the training targets alone."""
+"""Trivial baselines, from the training targets alone: the least that a model must beat."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def trivial_baseline(
 
 
 def unigram(training: Array, target: Array) -> Baseline:
-    """Each character by its share in the training text: the bits that each of `target` (window, position) costs.
+    """Bits of each character of `target` (window, position), by its share in the training text.
 
     Raises:
         DataError: No training text.

@@ -1,4 +1,4 @@
-"""How much better is the challenger, and how sure is it: one bootstrap for all models, or McNemar."""
+"""The challenger's gain with its uncertainty: one bootstrap for all models, or McNemar's test."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from models.metrics.resampling import evaluator
 
 @dataclass(frozen=True)
 class Threshold:
-    """What the challenger's gain must reach: `gain >= value` or, when strict, `gain > value`."""
+    """The gain that the challenger must reach: `gain >= value` or, if strict, `gain > value`."""
 
     value: float
     strict: bool
@@ -25,7 +25,7 @@ class Threshold:
 
 @dataclass(frozen=True)
 class ResampledMetrics:
-    """Each model's metric, plain and on the same resamples."""
+    """Each model's metric, on all examples and on the same resamples."""
 
     metric: Metric
     values: dict[str, float]

@@ -63,7 +63,7 @@ class VerdictReplay(NamedTuple):
 
 
 def replay(verdict: Verdict, evidence: Evidence, metric: Metric) -> VerdictReplay:
-    """Judge the evidence again by the verdict's own rules and compare every number (relative 1e-9) and word.
+    """Judge the evidence again by the verdict's rules, and compare every number (relative 1e-9) and text.
 
     Raises:
         DataError: The evidence is not what the verdict rests on; names the arrays that differ.
@@ -133,7 +133,7 @@ def _every_metric(evidence: Evidence, metric: Metric, result: ResampledMetrics) 
 
 
 def _reasons(draft: Verdict, gates: list[Gate]) -> list[str]:
-    """One sentence that says it all, then the gates that refused, or all when none did."""
+    """One sentence with the decision, then the gates that failed, or all gates if none did."""
     failed = [gate for gate in gates if not gate.passed]
     now = f"{draft.metric} {number(draft.challenger.value)}"
     if draft.champion is None:

@@ -1,4 +1,4 @@
-"""What a verdict rests on: predictions of every model on the same frozen test examples, and costs."""
+"""The evidence of a verdict: predictions of every model on the same frozen test examples, and costs."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ def gates_of(verdict: Verdict) -> list[Gate]:
 
 
 def sample_gate(verdict: Verdict) -> Gate:
-    """Are there enough test examples to say anything?"""
+    """Are there enough test examples?"""
     num, least = verdict.num_samples, verdict.rules.min_samples
     if num < least:
         return _gate("sample", False, f"too few test examples: {num}, judge.min_samples asks for {least}")

@@ -1,4 +1,4 @@
-"""What a verdict needs of the held-out rows besides predictions: a trivial baseline, and what hangs together."""
+"""Facts of the held-out rows besides predictions: a trivial baseline, and which examples depend on each other."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MOST_KNOWN = 1 << 20
 
 
 def baseline_of(prepared: Path, preparation: Preparation, num_examples: int, metric: str) -> Baseline:
-    """What next to nothing predicts: a series' last known value, a text's shares, else the middle of the targets."""
+    """The trivial prediction: a series' last known value, a text's shares, else the centre of the targets."""
     if preparation.characters is not None:
         training = code_points(text.text_of(prepared, "train", preparation.characters))
         return unigram(training, feeds.targets(prepared, "test"))

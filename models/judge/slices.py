@@ -53,7 +53,7 @@ def holm(p_values: list[float | None]) -> list[float | None]:
 
 
 def _groups(values: Array) -> Iterator[tuple[str, Array]]:
-    """Each value, commonest first, with the positions of its examples."""
+    """Each value with the positions of its examples, most common first."""
     names, index, counts = np.unique(values, return_inverse=True, return_counts=True)
     order = np.argsort(-counts, kind="stable")
     for place in order[:MOST_VALUES]:

@@ -1,4 +1,4 @@
-"""The verdict: everything that was measured, asked and decided about one challenger, as one JSON document.
+"""The verdict on one challenger: all measurements, rules and decisions, as one JSON document.
 
 It holds the rules and the digests of the evidence, so that `models/judge/decide.py` can replay it.
 """
@@ -47,7 +47,7 @@ class Difference(_Part):
 
 
 class Slice(_Part):
-    """One value of a slice column. `p_value`: of having lost more than `slice_margin`; Holm over all."""
+    """One value of a slice column. `p_value`: of a loss larger than `slice_margin`; Holm's correction over all."""
 
     column: str
     value: str
@@ -61,14 +61,14 @@ class Slice(_Part):
 
 
 class ServingCost(_Part):
-    """What one model costs to serve: p50 of one row on one thread, and the size of what is loaded."""
+    """Serving costs of one model: p50 latency of one row on one thread, and the size of the loaded files."""
 
     latency_ms: Number = None
     size_mb: Number = None
 
 
 class Parity(_Part):
-    """How far the exported graph's predictions lie from the trained net's."""
+    """Distance of the exported graph's predictions from the trained net's."""
 
     max_difference: float
     tolerance: float
@@ -140,5 +140,5 @@ class Verdict(_Part):
 
     @property
     def failed(self) -> list[Gate]:
-        """The gates that said no."""
+        """The gates that failed."""
         return [gate for gate in self.gates if not gate.passed]

@@ -45,7 +45,7 @@ def resample(
 
 
 def draws(num_examples: int, resamples: int, seed: int = 0, clusters: Array | None = None) -> Iterator[Array]:
-    """How often each example is drawn in each resample: float64 whole numbers (example,)."""
+    """How often each example is drawn in each resample: whole numbers as float64 (example,)."""
     if clusters is not None and len(clusters) != num_examples:
         raise UsageError(f"clusters: got {len(clusters)} entries, expected one for each of {num_examples} examples")
     units = num_examples if clusters is None else int(clusters.max()) + 1
@@ -59,7 +59,7 @@ def draws(num_examples: int, resamples: int, seed: int = 0, clusters: Array | No
 
 
 def percentile_interval(values: Array, confidence: float) -> tuple[float, float] | None:
-    """Where the middle `confidence` of the resampled values lies; None when undefined too often."""
+    """The interval of the middle `confidence` of the resampled values; None if too many are undefined."""
     defined = values[np.isfinite(values)]
     if not len(defined) or len(defined) < LEAST_DEFINED * len(values):
         return None

@@ -1,4 +1,4 @@
-"""How good are predicted classes and probabilities: the formulas, weighted, in numpy.
+"""Metrics of classes and probabilities: weighted, in numpy.
 
 Legend: target (example,) class indices; binary prediction (example,) probability of class 1; multiclass
 prediction (example, class) probabilities; weight (example,) >= 0 or None for all ones. An example of weight 0

@@ -35,7 +35,7 @@ def window_bits(prediction: Array) -> Array:
 
 
 def unigram_bits(training: Array, target: Array) -> Array:
-    """What each target costs when characters come by their shares in training, whatever stood before them.
+    """Bits of each target, by the share of its character in the training text.
 
     Args:
         training: Code points of the training text (character,).
@@ -50,7 +50,7 @@ def unigram_bits(training: Array, target: Array) -> Array:
 
 
 def bz2_bits_per_char(training: str, text: str) -> float:
-    """What a character of `text` costs bzip2, which has just read the end of the training text.
+    """Bits a character of `text` with bzip2, which has read the end of the training text before.
 
     bits(training + text) - bits(training), over the characters of `text`; both at level 9, in UTF-8. As much of the
     training text's end is taken as shares one block of 900,000 bytes with `text`: bzip2 carries nothing from one block

@@ -1,4 +1,4 @@
-"""McNemar's test: two classifiers on the same examples, told apart by those that only one gets right."""
+"""McNemar's test: compares two classifiers by the examples that only one of them gets right."""
 
 from __future__ import annotations
 

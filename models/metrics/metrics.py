@@ -1,4 +1,4 @@
-"""Which metrics there are, which is meant by a name or a reference, and one safe way to take a value.
+"""The metrics: look-up by name or reference, and safe computation of a value.
 
 The formulas stand in `classification.py`, `regression.py` and `language.py`. Targets are class indices (int64) or
 floats in the target's own unit; predictions are as in `models/metrics/classification.py`; text as in `language.py`.
@@ -43,7 +43,7 @@ class MetricFunction(Protocol):
 
 @dataclass(frozen=True)
 class Metric:
-    """A way to say how good predictions are, and which way is better.
+    """A metric and its direction.
 
     `function` gives NaN where the value is undefined (one class only, constant target);
     `measure` makes an error of that.
@@ -113,7 +113,7 @@ def resolve_metric(reference: str | None, task: Task, base: Path, direction: Dir
 
 
 def measure(metric: Metric, target: Array, prediction: Array, weight: Array | None = None) -> float:
-    """The metric's value on these examples, or an error that says why there is none.
+    """The metric's value on these examples, or an error with the reason why there is none.
 
     Raises:
         DataError: Empty or ill-shaped arrays, values that are not finite, or a metric undefined here.
@@ -151,7 +151,7 @@ def check_examples(target: Array, prediction: Array) -> None:
 
 
 def metric_name(reference: str) -> str:
-    """What a metric is called in figures, records and stores: your own by its function, unless that is taken."""
+    """The name of a metric in figures, records and stores: your own function's name, unless that is used already."""
     name = reference.rpartition(":")[2] if references.is_own_code(reference) else reference
     return reference if name in _TAKEN else name
 

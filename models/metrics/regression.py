@@ -1,4 +1,4 @@
-"""How good are predicted numbers: the formulas, weighted, in numpy.
+"""Metrics of predicted numbers: weighted, in numpy.
 
 Legend: target and prediction (example,) in the target's own unit; weight (example,) >= 0 or None (all 1).
 An example of weight 0 counts as absent. Every function gives NaN where its value is undefined.

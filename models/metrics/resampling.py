@@ -54,7 +54,7 @@ def _mean(values: Array, after: Callable[[float], float] | None) -> Evaluator:
 
 
 def _ranking(score: Callable[[Array, Array], Evaluator], target: Array, prediction: Array) -> Evaluator:
-    """One class against the rest, mean over the classes for which that is defined."""
+    """One class against the rest, averaged over the classes for which that is defined."""
     if prediction.ndim == 1:
         return score(np.asarray(target) == 1, prediction)
     parts = [score(np.asarray(target) == each, prediction[:, each]) for each in np.unique(target)]

@@ -25,7 +25,7 @@ class _Check(NamedTuple):
 
 
 def signals(findings: MonitoringReport, monitor: Monitor) -> list[Signal]:
-    """What the champion's last windows ask for: broken contract, decay, drift of the predictions, in this order.
+    """Signals of the champion's last windows: broken contract, decay, drift of the predictions, in this order.
 
     A check asks when `monitor.alarms` of the last `monitor.of` windows that it could be done on alarm, the last of them
     among them. The same windows give signals of the same id, however often they are looked at.
@@ -40,7 +40,7 @@ def signals(findings: MonitoringReport, monitor: Monitor) -> list[Signal]:
 
 
 def overall(findings: MonitoringReport, monitor: Monitor) -> tuple[State, str]:
-    """The traffic light and its reason: the worst signal, else the worst that single windows say, else all is well."""
+    """The traffic light and its reason: the worst signal, else the worst state of a window, else green."""
     alarms = signals(findings, monitor)
     if alarms:
         states = {check.kind: check.state for check in _CHECKS}
@@ -102,7 +102,7 @@ def words_of_breaches(window: WindowReport) -> str:
 
 
 def words_of_decay(window: WindowReport, findings: MonitoringReport) -> str:
-    """The realised metric of a window beside what its version was promoted with."""
+    """The realised metric of a window, beside that of its version at promotion."""
     now, then = window.realised, findings.verdict
     assert now is not None
     promised = f", promoted with {then.value:.4g} ({_interval(then)})" if then and then.value is not None else ""
@@ -110,7 +110,7 @@ def words_of_decay(window: WindowReport, findings: MonitoringReport) -> str:
 
 
 def words_of_drift(window: WindowReport) -> str:
-    """How far the predictions of a window have drifted."""
+    """The drift of a window's predictions, in words."""
     drifted = [each for each in window.predictions if each.level != "none"]
     return _listed(f"the {each.name} drifts (PSI {each.psi:.2f}, from {each.warn_at:.2f} on)" for each in drifted)
 

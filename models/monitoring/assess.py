@@ -1,4 +1,4 @@
-"""One window judged: every check that can be done of it, in the order of what it is worth, and the worst in words."""
+"""Judges one window: runs every check that is possible, most important first; the worst is the reason."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ALL_WELL = "nothing unusual"
 
 @dataclass(frozen=True)
 class AssessmentRules:
-    """What the windows of one version are judged by.
+    """The rules by which the windows of one version are judged.
 
     Attributes:
         version: The registered version.

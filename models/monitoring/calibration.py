@@ -1,4 +1,4 @@
-"""What a classification's stated chances came to on its test rows.
+"""Calibration of a classifier: stated probabilities against frequencies on the test rows.
 
 Source: isotonic calibration, Zadrozny and Elkan (2002), KDD; many classes: each against the rest, then to sum to 1.
 """
@@ -23,7 +23,7 @@ class CalibrationCurve(BaseModel):
 
 
 class Calibration(BaseModel):
-    """One curve a class; a binary model has one, of its positive class."""
+    """One calibration curve a class; a binary model has one, of its positive class."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

@@ -1,4 +1,4 @@
-"""How a classification's metric would come out without labels: confidence-based performance estimation (CBPE).
+"""Confidence-based performance estimation (CBPE): the expected metric of a classifier without labels.
 
 Each prediction is taken as every outcome at once, each with its calibrated chance as weight; the metric of these
 weighted examples is what the labels would give if the chances are right. So it sees what changes the mix of easy and

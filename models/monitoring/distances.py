@@ -1,4 +1,4 @@
-"""How far two distributions lie apart, from counts over the same bins alone.
+"""Distances of two distributions, from counts over the same bins.
 
 Legend: `reference` and `now` are counts (cell,) of the training values and of the window's. PSI, Jensen-Shannon and G
 are taken over a few groups of bins (`group`): over 256 bins of 1,000 values PSI is .26 where nothing changed.
@@ -123,7 +123,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def shares_differ(part: int, whole: int, part_before: int, whole_before: int) -> float:
-    """p-value that two shares (of missing values, say) are one: the two-sample z-test, pooled.
+    """p-value of the pooled two-sample z-test that two shares (of missing values, say) are equal.
 
     Source: Fleiss, Levin and Paik (2003), Statistical Methods for Rates and Proportions, 3.1.
     """

@@ -50,7 +50,7 @@ class KeyedPredictions:
         return KeyedPredictions(all_keys[order], np.concatenate([known, prediction])[order], label[order])
 
     def with_labels(self, keys: Keys, label: Array) -> tuple[KeyedPredictions, NDArray[np.bool_]]:
-        """With labels for those keys that are among these, and which were; of several for one the last counts."""
+        """Add labels by key, and return which keys matched; of several labels for one key the last counts."""
         if not len(self.keys):
             return self, np.zeros(len(keys), dtype=bool)
         place = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
@@ -65,7 +65,7 @@ class KeyedPredictions:
         return ~np.isnan(self.label)
 
     def to_bytes(self) -> bytes:
-        """As safetensors: numbers alone."""
+        """As safetensors: numbers only."""
         from safetensors.numpy import save
 
         parts = {"keys": self.keys, "prediction": self.prediction, "label": self.label}
@@ -73,7 +73,7 @@ class KeyedPredictions:
 
     @classmethod
     def from_bytes(cls, content: bytes) -> KeyedPredictions:
-        """What `to_bytes` wrote."""
+        """Read what `to_bytes` wrote."""
         from safetensors.numpy import load
 
         return cls(**load(content))
@@ -85,7 +85,7 @@ def keys_of(ids: pa.ChunkedArray) -> Keys:
 
 
 def sampled(keys: Keys, window: int) -> NDArray[np.bool_]:
-    """Which keys are kept one by one, of windows of so many predictions."""
+    """Mask of the keys that are stored one by one, for windows of this many predictions."""
     if window <= MOST_MEASURED:
         return np.ones(len(keys), dtype=bool)
     return np.asarray(unit_interval(keys) < MOST_MEASURED / window)

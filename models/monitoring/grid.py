@@ -1,4 +1,4 @@
-"""Finding the bin of each of many values fast: an even grid of cells says where to begin, a few comparisons finish.
+"""Fast search of bins for many values: an even grid of cells gives the start, a few comparisons finish.
 
 A binary search over 255 edges guesses wrong eight times a value: 80 ns measured, this 18 ns.
 """
@@ -35,7 +35,7 @@ class BinEdges:
         self._ceilings = np.r_[edges, np.nan]  # which no value passes
 
     def place(self, values: Array) -> NDArray[np.int64]:
-        """How many edges are at most each value (row,); NaN lies after them all."""
+        """Number of edges that are at most each value (row,); NaN comes after all edges."""
         if self._steps > MOST_STEPS:
             return np.asarray(np.searchsorted(self._edges, values, side="right"))
         with np.errstate(over="ignore", invalid="ignore"):

@@ -51,7 +51,7 @@ class NumericBins(_Part):
 
     @cached_property
     def grid(self) -> BinEdges:
-        """What finds bins fast."""
+        """The fast search of bins."""
         return BinEdges(np.asarray(self.edges, dtype=np.float64))
 
     def count(self, column: pa.ChunkedArray | pa.Array) -> Counts:
@@ -70,7 +70,7 @@ class NumericBins(_Part):
         return counts
 
     def rank(self, values: NDArray[np.float64], places: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Each value's place (row,) among the training values, -.5 to .5; 0, the middle, where it is missing."""
+        """Mean rank of each value (row,) among the training values, -.5 to .5; 0, the middle, where it is missing."""
         ranks = np.asarray(self.ranks, dtype=np.float32)[places]
         ranks[np.isnan(values)] = 0.0
         return ranks

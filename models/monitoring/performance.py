@@ -1,4 +1,4 @@
-"""How good the predictions of a window were, by the labels that came: the project's metric with its interval."""
+"""Realised performance of a window by its labels: the project's metric with its interval."""
 
 from __future__ import annotations
 

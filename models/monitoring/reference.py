@@ -1,4 +1,4 @@
-"""What a model knew when it was made: how its training columns were spread, and how it scored on its test rows.
+"""The monitoring reference of a model: distributions of its training columns and of its test scores.
 
 It travels with the version as `monitoring-reference.json`, numbers and text alone. Tables have their columns in it;
 images, series and texts only their scores and labels: a picture has no columns to be counted.
@@ -58,7 +58,7 @@ class ReferenceColumn(_Part):
 
 
 class Reference(_Part):
-    """What monitoring compares with."""
+    """The distributions that monitoring compares with."""
 
     version: int = 1
     task: Task

@@ -32,7 +32,7 @@ class ContractBreach(_Part):
 
 
 class Drift(_Part):
-    """How far one column, or the predictions, lie from the reference. Numbers are None where there is no test."""
+    """Drift of one column, or of the predictions, from the reference. Numbers are None where there is no test."""
 
     name: str
     kind: Literal["numeric", "categorical"]
@@ -54,7 +54,7 @@ class Drift(_Part):
 
 
 class Correlation(_Part):
-    """Rank correlation of two numeric columns, before and now; `changed` when the test and its size both say so."""
+    """Rank correlation of two numeric columns, before and now; `changed` if both the test and its size agree."""
 
     first: str
     second: str
@@ -65,7 +65,7 @@ class Correlation(_Part):
 
 
 class WindowReport(_Part):
-    """So many predictions of one version, one after the other, and what each check says of them."""
+    """Consecutive predictions of one version, and the result of each check on them."""
 
     id: str = Field(description="`version/number`: the same however often it is looked at.")
     version: str

@@ -1,4 +1,4 @@
-"""Counts of predictions, kept when the rows are gone: for each column and score, merged by addition."""
+"""Counts of predictions that outlive the rows: for each column and score, merged by addition."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class PredictionCounts:
         )
 
     def to_bytes(self) -> bytes:
-        """As safetensors: numbers alone."""
+        """As safetensors: numbers only."""
         from safetensors.numpy import save
 
         tensors: dict[str, Any] = {f"counts.{name}": np.ascontiguousarray(each) for name, each in self.counts.items()}
@@ -59,7 +59,7 @@ class PredictionCounts:
 
     @classmethod
     def from_bytes(cls, content: bytes) -> PredictionCounts:
-        """What `to_bytes` wrote."""
+        """Read what `to_bytes` wrote."""
         from safetensors.numpy import load
 
         tensors = load(content)
@@ -114,7 +114,7 @@ def predictions_of(table: pa.Table, task: Task) -> NDArray[np.float64]:
 
 
 def scores_of(prediction: NDArray[np.float64], task: Task) -> dict[str, NDArray[Any]]:
-    """What of predictions is watched for drift: the score itself, or of many classes the likeliest and its chance."""
+    """The scores that drift is tested on: the score itself, or of many classes the likeliest and its probability."""
     if task == "multiclass":
         return {"confidence": prediction.max(axis=1), "class": prediction.argmax(axis=1)}
     return {"score": prediction}

@@ -73,7 +73,7 @@ def check_arguments(
 
 
 def offered(sizes: Sizes) -> dict[str, Any]:
-    """What a factory of own code is given for parameters of these names that have no default; what the data has."""
+    """Arguments for the parameters of a user's factory without a default, by the names of the data's sizes."""
     common = {"sizes": sizes, "kind": sizes.kind, "task": sizes.task, "num_outputs": sizes.num_outputs}
     if sizes.image is not None:
         channels, height, width = sizes.image

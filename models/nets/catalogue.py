@@ -111,7 +111,7 @@ _OF_DESCENT = _OF_STEPS | _OF_RATES | _OF_PASSES
 
 
 def default_net(kind: Kind) -> str:
-    """The ready net that `auto` stands for."""
+    """The ready net of `auto`."""
     return _DEFAULT[kind]
 
 
@@ -140,12 +140,12 @@ def is_trees(net: str) -> bool:
 
 
 def unused(net: str, names: Iterable[str]) -> list[str]:
-    """Of keys of `train` those that play no part for a net: trees descend no gradient."""
+    """Keys of `train` that have no effect for a net: trees have no gradient descent."""
     return sorted(_OF_DESCENT & {*names}) if is_trees(net) else []
 
 
 def default_space(net: str) -> dict[str, Dimension]:
-    """Where a search looks when the spec gives no space: spec paths and their ranges.
+    """The default search space of a net: spec paths and their ranges.
 
     Args:
         net: A key of `NETS`, or a reference to own code, of which only learning rate and decay are searched.

@@ -103,7 +103,7 @@ class Decoder(nn.Module):
 
 
 def rotated(x_BHTD: torch.Tensor) -> torch.Tensor:
-    """Each pair of features turned by an angle that grows with the position: attention sees distances.
+    """Rotate each pair of features by an angle that grows with the position: attention depends on distances.
 
     Nothing is kept of it, so that any length fits. Source: Su et al. 2021, equation 34.
     """
@@ -145,7 +145,7 @@ def build(
 
 
 def _start(block: DecoderBlock, layers: int) -> None:
-    """What a block adds starts small, the smaller the more blocks there are. Source: GPT-2, section 2.3."""
+    """Initialise the outputs of blocks small, the smaller the more blocks there are. Source: GPT-2, section 2.3."""
     for module in block.modules():
         if isinstance(module, nn.Linear):
             nn.init.normal_(module.weight, std=module.in_features**-0.5)

@@ -61,5 +61,5 @@ def _around(cell: nn.GRU | nn.LSTM, sizes: Sizes, dropout: float) -> nn.Module:
 
 
 def _features(sizes: Sizes, hidden: int) -> int:
-    """Of a step of a series, or as wide as the cell for a character."""
+    """Number of features of a step of a series; for a character the width of the cell."""
     return hidden if sizes.kind == "text" else (sizes.window or (0, 0))[1]

@@ -1,4 +1,4 @@
-"""The sizes that a net is built for: all that it needs to know of the data."""
+"""The sizes that a net is built for: all that it needs of the data."""
 
 from __future__ import annotations
 

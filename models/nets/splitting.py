@@ -1,4 +1,4 @@
-"""What a net may say of itself so that ranks can share it. Each statement is optional, and is made by a plain method.
+"""Optional methods of a net that let ranks share it.
 
 A net that says nothing trains whole on every rank (ddp) or cut into shards as one unit (fsdp, hsdp).
 """
@@ -35,7 +35,7 @@ class BlockStack(Protocol):
         ...
 
     def enter(self, *ordered: torch.Tensor, **named: torch.Tensor) -> torch.Tensor:
-        """What the first block takes, (batch, ...), from what `forward` takes."""
+        """The input of the first block, (batch, ...), from the arguments of `forward`."""
         ...
 
     def leave(self, hidden: torch.Tensor) -> torch.Tensor:
@@ -70,7 +70,7 @@ class BlockStackView:
 
     @classmethod
     def of(cls, net: nn.Module) -> BlockStackView | None:
-        """The stack that a net is; None when it does not say so."""
+        """The block stack of a net; None if the net has no such methods."""
         inner = net.net if isinstance(net, NetAdapter) else net
         if not isinstance(inner, BlockStack):
             return None

@@ -1,4 +1,4 @@
-"""What of a net can learn without labels: its trunk, all but the layer that reads the answer out."""
+"""The trunk of a net, all but its last layer: the part that pretraining without labels trains."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Features = Callable[..., torch.Tensor]
 
 @runtime_checkable
 class Trunk(Protocol):
-    """A net that says what it has understood of an example before it answers."""
+    """A net with a method for its features, the input of its last layer."""
 
     def features(self, *ordered: torch.Tensor, **named: torch.Tensor) -> torch.Tensor:
         """(batch, width) from what `forward` takes; its last layer makes the output of it."""

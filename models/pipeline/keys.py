@@ -115,7 +115,7 @@ def library_parts(names: Iterable[str]) -> Parts:
 
 
 def differences(now: Mapping[str, Any], before: Mapping[str, Any]) -> list[str]:
-    """What changed between two sets of parts, in words, spec first."""
+    """The differences of two sets of parts, in words, spec first."""
     changed = sorted(key for key in {*now, *before} if now.get(key) != before.get(key))
     order = {"spec": 0, "input": 1, "file": 2, "feedback": 3, "code": 4, "library": 5}
     changed.sort(key=lambda key: order.get(key.partition(":")[0], 9))
@@ -163,7 +163,7 @@ def _own_modules() -> dict[str, str]:
 
 
 def _source_of(name: str, own: Mapping[str, str], siblings: Sequence[Path]) -> str | None:
-    """The file of a module that can change a result: one of ours, or for a user's file one `beside` it or its like.
+    """The file of a module that can change a result: one of ours, or, for a user's file, one in its folders.
 
     `from models.project_spec.blocks import Spec` names an attribute, which is no module and has no file.
     """
@@ -174,7 +174,7 @@ def _source_of(name: str, own: Mapping[str, str], siblings: Sequence[Path]) -> s
 
 
 def _users(name: str, importer: Path, *named: Path) -> str | None:
-    """A module in the folder of a user's file, in the package which that file belongs to, or beside the files named.
+    """A module in the folder of a user's file, in the file's package, or beside the named files.
 
     These last folders are where Python looks as the file named is run (`models/project_spec/references.py`).
     """

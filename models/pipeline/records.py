@@ -1,4 +1,4 @@
-"""Records: what each step did, kept as one small JSON file a key, and the truth of what is done.
+"""Records of finished steps: one small JSON file for each key. A step is done only if its record exists.
 
 A record counts only while every output it names exists with the hash it names.
 """
@@ -29,7 +29,7 @@ REMEMBERED = 64
 
 
 class StepRecord(BaseModel):
-    """One finished step.
+    """The record of one finished step.
 
     `outputs` maps a path (relative to the workspace where it lies inside) to its SHA-256; they make up `digest`,
     on which later steps depend. `result` is what the step found out, for people and for later steps to read.
@@ -49,7 +49,7 @@ class StepRecord(BaseModel):
 
 
 def digest_of(outputs: dict[str, str]) -> str:
-    """One hash over the outputs' names and hashes; where they lie does not matter, only the last part of the path."""
+    """A hash over the names and hashes of outputs; of their paths only the last part counts."""
     return key_of({Path(path).name: digest for path, digest in outputs.items()})
 
 
@@ -61,7 +61,7 @@ class StepRecords:
         self._workspace = workspace
 
     def find(self, step: str, key: str) -> StepRecord | None:
-        """The record of this very work, if it was done; whether its outputs still stand is `broken`'s to say."""
+        """The record with this key, if there is one; `broken` tells whether its outputs are intact."""
         return self._read(self._folder / step / f"{key}.json")
 
     def latest(self, step: str) -> StepRecord | None:
@@ -69,7 +69,7 @@ class StepRecords:
         return next(self.newest(step), None)
 
     def newest(self, step: str) -> Iterator[StepRecord]:
-        """The step's records, last finished first, each read when it is asked for.
+        """The step's records, last finished first, read lazily.
 
         Cost: of 10,000 the first 64 take a millisecond each time but the first, when 10,000 times of writing are looked
         at (0.1 s); all of them take a second.
@@ -106,16 +106,16 @@ class StepRecords:
         return None
 
     def path(self, name: str) -> Path:
-        """Where an output named in a record lies."""
+        """The path of an output in a record."""
         return self._workspace / name
 
     def name(self, path: Path) -> str:
-        """How a record names a path: relative to the workspace where it lies inside."""
+        """A path as a record writes it: relative to the workspace if it is inside."""
         inside = path.is_relative_to(self._workspace)
         return path.relative_to(self._workspace).as_posix() if inside else str(path)
 
     def folder_of(self, step: str) -> Path:
-        """Where the records of a step lie."""
+        """The folder of a step's records."""
         return self._folder / step
 
     def all(self, steps: Iterable[str]) -> dict[str, StepRecord]:

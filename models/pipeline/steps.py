@@ -29,7 +29,7 @@ External = Literal["source", "feedback", "previous", "remote", "start", "champio
 
 @dataclass(frozen=True)
 class Step:
-    """One step and all that it may read. The runner hands it nothing else, and its key covers what is named here.
+    """One step and its declared inputs. The runner passes nothing else, and its key covers what is declared here.
 
     Attributes:
         name: Its name.
@@ -180,7 +180,7 @@ BY_NAME = {step.name: step for step in STEPS}
 
 @dataclass(frozen=True)
 class PlannedStep:
-    """What the plan says of a step: `done` (recorded and intact), `run`, or `follow` (decided by one before it)."""
+    """The plan of a step: `done` (recorded and intact), `run`, or `follow` (an earlier step decides it)."""
 
     step: str
     state: Literal["done", "run", "follow"]
@@ -195,7 +195,7 @@ def plan(
     broken: Callable[[StepRecord], str | None],
     latest: Callable[[str], StepRecord | None],
 ) -> list[PlannedStep]:
-    """What would run, and why, from the records alone.
+    """Return which steps would run and why, from the records alone.
 
     Args:
         steps: In order, each after those it depends on.

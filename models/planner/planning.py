@@ -22,7 +22,7 @@ _MOST_ACCUMULATE = 16
 
 @dataclass(frozen=True)
 class PlanEstimate:
-    """One plan weighed. `obstacle` says why it cannot be run at all; then there are no figures."""
+    """The estimate of one plan. `obstacle`: why it cannot run at all; then there are no figures."""
 
     candidate: Candidate
     obstacle: str = ""
@@ -57,7 +57,7 @@ class PlanEstimate:
 
 @dataclass(frozen=True)
 class PlanningResult:
-    """What was found for one net on one cluster.
+    """The estimates for one net on one cluster.
 
     Attributes:
         estimates: Those that fit first, quickest first; then those that do not; then those that cannot be run.
@@ -107,7 +107,7 @@ def plan(profiler: Profiler, machine: Cluster, training: TrainingShape, base: Ca
 
 
 def needed_gb(memory: RankMemory, machine: Cluster) -> float:
-    """What a device must have for a plan to be safe in it, 1e9 bytes."""
+    """The memory that a device must have for a safe run of a plan, 1e9 bytes."""
     return memory.total * (1 + _SPARE) / 1e9 + _RUNTIME_GB[machine.kind]
 
 

@@ -1,4 +1,4 @@
-"""A net's own figures: weights, bytes kept for the backward pass, arithmetic. Traced on shapes alone.
+"""The profile of a net: weights, bytes saved for the backward pass, FLOPs. Traced on shapes alone.
 
 Source: checked against torch's MemTracker (tests/unit/models/planner/test_profile.py), within 5 %.
 """
@@ -84,12 +84,12 @@ class ActivationBytes:
 
     @property
     def transient(self) -> int:
-        """What the backward pass needs beside what was saved."""
+        """Bytes that the backward pass needs beside what was saved."""
         return self.apart - self.saved
 
 
 class Profiler:
-    """Traces one net as asked: any micro-batch, with its layers shared by any number of ranks.
+    """Traces one net for any micro-batch and any number of ranks that share its layers.
 
     Args:
         model: The spec's net.
@@ -144,7 +144,7 @@ class Profiler:
         )
 
     def activations(self, micro_batch: int, tensor: int = 1, recompute: Recompute = "none") -> ActivationBytes:
-        """What a micro-batch of so many examples takes on one of `tensor` ranks that share the layers.
+        """Activation bytes of a micro-batch of this size on one of `tensor` ranks that share the layers.
 
         On the line through traces of other micro-batches; `exactly` is dearer.
         """
@@ -213,7 +213,7 @@ class _NoAttentionDropout(TorchFunctionMode):
 
 
 def _without_attention_dropout(net: nn.Module) -> None:
-    """In every block by itself, for the mode that stands around a backward pass is not there when it recomputes."""
+    """Applied in each block: a mode around the backward pass is not active when it recomputes."""
 
     def calling(forward: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         with _NoAttentionDropout():
@@ -239,7 +239,7 @@ def _forward(net: nn.Module, inputs: Mapping[str, torch.Tensor], live: LiveBytes
 
 
 def _loss(output: torch.Tensor) -> torch.Tensor:
-    """What keeps as much as the engine's losses do: log-probabilities of classes, or a difference."""
+    """A loss that saves as much as the engine's: log-probabilities of classes, or a difference."""
     return F.log_softmax(output, -1).sum() if output.shape[-1] > 1 else output.square().sum()
 
 
@@ -267,7 +267,7 @@ def _narrowed(net: nn.Module, ranks: int) -> tuple[nn.Module, int]:
 
 
 def _used_by_enter(net: nn.Module, stack: BlockStackView, inputs: Mapping[str, torch.Tensor]) -> int:
-    """Parameters outside the blocks that stand in front of them."""
+    """Parameters outside the blocks that are used before them."""
     inside = {id(p) for block in stack.blocks for p in block.parameters()}
     outside = [p for p in net.parameters() if id(p) not in inside and p.requires_grad]
     hidden = stack.enter(**inputs)

@@ -1,4 +1,4 @@
-"""What of a spec's `train` block the planner reads."""
+"""The keys of a spec's `train` block that the planner reads."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def training_of(train: Train, on_cpu: bool) -> TrainingShape:
 
 
 def base_candidate(train: Train) -> Candidate:
-    """What every plan takes over from the spec."""
+    """The settings of the spec that every plan has."""
     return Candidate(
         parallel="ddp",
         accumulate=train.accumulate,

@@ -1,4 +1,4 @@
-"""What every block of a spec is made of."""
+"""The base class and the types of every block of a spec."""
 
 from __future__ import annotations
 

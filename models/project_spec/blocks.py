@@ -1,4 +1,4 @@
-"""What a project says of its model: the strict pydantic models behind `project.yaml`.
+"""The spec of a project: the strict pydantic models of `project.yaml`.
 
 One class a block, each with defaults good enough that a data source and a target train something sensible.
 Reading a file, its line numbers and the command line's overrides is `models/project_spec/reader.py`.
@@ -34,7 +34,7 @@ Parallel = Literal["ddp", "fsdp", "hsdp", "tp", "pp", "ddp+tp", "fsdp+tp", "ddp+
 
 
 class Goal(SpecBlock):
-    """What the model is for: the metric that decides, and the least that is good enough."""
+    """The goal of the model: the metric that decides, and the least acceptable value."""
 
     metric: Reference | None = Field(
         None, description="A short name or a reference; default roc_auc, accuracy, mae or bits_per_char by task."
@@ -48,7 +48,7 @@ class Goal(SpecBlock):
 
 
 class Split(SpecBlock):
-    """How rows are divided into train, validation and test. Membership is stable as data grows."""
+    """The split of rows into train, validation and test. Rows keep their split as data grows."""
 
     by: Literal["time", "group", "stratified", "random", "hash", "position"] = Field(
         "random",
@@ -110,7 +110,7 @@ class Image(SpecBlock):
 
 
 class Window(SpecBlock):
-    """How a series becomes examples: `length` past steps predict the target `horizon` steps ahead."""
+    """The examples of a series: `length` past steps predict the target `horizon` steps ahead."""
 
     length: int = Field(gt=0)
     horizon: int = Field(1, ge=1)
@@ -118,7 +118,7 @@ class Window(SpecBlock):
 
 
 class Text(SpecBlock):
-    """How a text becomes examples: windows of `length` characters, each of which predicts the one after it."""
+    """The examples of a text: windows of `length` characters, each of which predicts the next one."""
 
     column: str = "text"
     length: int = Field(128, ge=2)
@@ -131,7 +131,7 @@ _ORDERED = "say `split: {by: time, column: ...}`, or drop it"
 
 
 class Data(SpecBlock):
-    """Where the data comes from and what it means."""
+    """The source of the data and the roles of its columns."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -226,7 +226,7 @@ Batch = Annotated[
 
 
 class Train(SpecBlock):
-    """How the weights are found."""
+    """How the net is trained."""
 
     epochs: int = Field(10, ge=1)
     epochs_per_pass: int = Field(
@@ -306,7 +306,7 @@ class Train(SpecBlock):
 
     @property
     def methods(self) -> list[str]:
-        """Names of the keys asked for that only nets trained by gradient descent have."""
+        """Names of the set keys that only nets trained by gradient descent have."""
         named = ("ema", "start", "recent", "pretrain", "pseudo_labels")
         return [name for name in named if getattr(self, name) is not None] + ["batch: auto"] * (self.batch == 0)
 

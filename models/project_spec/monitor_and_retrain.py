@@ -21,7 +21,7 @@ ScheduleText = Annotated[str, AfterValidator(_is_schedule)]
 
 
 class Monitor(SpecBlock):
-    """How the champion's predictions are watched: windows of them, checked in order of what the findings are worth.
+    """How the champion's predictions are monitored: windows of predictions, checked most important first.
 
     Source of the defaults: false-alarm rates and power on real flights; see docs/guides/monitoring.md.
     """
@@ -71,7 +71,7 @@ class Monitor(SpecBlock):
 
 
 class QuietHours(SpecBlock):
-    """Hours in which no loop is begun by itself; a person's word counts at any hour."""
+    """Hours in which no loop begins by itself; a person may begin one at any hour."""
 
     begin: int = Field(ge=0, le=23)
     end: int = Field(

@@ -78,7 +78,7 @@ class ParallelDims:
         return self.replicate * self.shard
 
     def place(self, rank: int) -> dict[str, int]:
-        """Where a rank stands along each dimension."""
+        """Coordinates of a rank along each dimension."""
         coordinates = {}
         for name in reversed(DIMENSIONS):
             rank, coordinates[name] = divmod(rank, getattr(self, name))

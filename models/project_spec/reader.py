@@ -46,7 +46,7 @@ def read_spec(path: Path, overrides: Sequence[str] = (), shown_as: str | None = 
 
 
 def place_of(key: str, path: Path, overrides: Sequence[str] = (), shown_as: str | None = None) -> str:
-    """Where a key that spec and command line may hold was given: `command line`, or file and line; else empty."""
+    """Where a key was set: `command line`, or file and line; else empty."""
     if any(_concerns(key, text.partition("=")[0]) for text in overrides):
         return COMMAND_LINE
     name = shown_as or str(path)
@@ -65,7 +65,7 @@ def read_document(path: Path, shown_as: str | None = None) -> dict[str, Any]:
 
 
 def json_schema() -> dict[str, Any]:
-    """The JSON Schema of `project.yaml`, for editors. `name` may be left out: the folder's name stands in."""
+    """The JSON Schema of `project.yaml`, for editors. `name` is optional: the folder's name is the default."""
     schema = Spec.model_json_schema()
     schema["required"] = [key for key in schema["required"] if key != "name"]
     schema["$defs"]["Data"]["required"].remove("target")  # asked for by its `else`: text has none
@@ -102,7 +102,7 @@ def _load(path: Path, name: str) -> tuple[dict[str, Any], Any]:
 
 
 def _refuse_bomb(loaded: Any, name: str) -> None:
-    """Count the values with each alias as often as it stands; as soon as there are too many nothing more is walked."""
+    """Count the values, aliases as often as they occur; stops as soon as there are too many."""
     left, waiting = MOST_VALUES, [loaded]
     while waiting:
         value = waiting.pop()

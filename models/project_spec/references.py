@@ -76,7 +76,7 @@ def lacks(reference: str, full: str, known: Iterable[str]) -> UsageError:
 
 
 def call(function: Callable[..., Any], reference: str, *arguments: Any, **keywords: Any) -> Any:
-    """Call a user's function; whatever it raises is told as the user's own error, with its line.
+    """Call a user's function; its exceptions become errors of the user's code, with its line.
 
     Raises:
         UserCodeError: It raised; the message carries type, text and the line in the user's file.
@@ -179,7 +179,7 @@ def _note_loaded(folder: Path) -> None:
 
 
 def _forget_edited(folder: Path) -> None:
-    """Have a user's modules imported anew if one was edited since: a step's key holds what the files say now."""
+    """Import a user's modules anew if one was edited: a step's key holds the present content."""
     known = {name: entry for name, entry in _loaded.items() if entry[0].is_relative_to(folder)}
     if all(file.is_file() and _content(file) == before for file, before in known.values()):
         return
@@ -194,7 +194,7 @@ def _content(path: Path) -> str:
 
 
 def _namesake(error: BaseException, folder: Path) -> str:
-    """What to do where a user's module has the name of a package of ours, which is found first."""
+    """The cure if a user's module has the name of one of our packages, which is found first."""
     name = (error.name or "").partition(".")[0] if isinstance(error, ImportError) else ""
     if name in OWN_PACKAGES and ((folder / f"{name}.py").exists() or (folder / name).is_dir()):
         return f": {name!r} is a package of Loopline's: give your own another name"

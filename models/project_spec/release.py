@@ -1,4 +1,4 @@
-"""Release rules of a spec: how a promoted version is let in, and when the server rolls it back."""
+"""Release rules of a spec: canary of a promoted version, and automatic rollback."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class CanaryRule(SpecBlock):
 
 
 class ReturnOn(SpecBlock):
-    """When a version's place, or a canary's share, is given back to the one before by itself; null: never for that."""
+    """When the server rolls a version or a canary back by itself; null: never for that reason."""
 
     errors: Fraction | None = Field(0.05, description="Share of answers that fail in the model itself.")
     latency_ms: float | None = Field(

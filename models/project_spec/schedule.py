@@ -50,7 +50,7 @@ class Schedule:
 
     @property
     def shown(self) -> str:
-        """In one line, for people."""
+        """The schedule in one line, for people."""
         what = f"every {self.interval_s:g} s" if self.kind == "interval" else self.text.splitlines()[-1]
         return f"{what} ({self.timezone})"
 

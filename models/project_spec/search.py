@@ -10,7 +10,7 @@ from models.project_spec.block import SpecBlock
 
 
 class Dimension(SpecBlock):
-    """One searched value: a range (`low`, `high`) or `choices`."""
+    """One dimension of a search space: a range (`low`, `high`) or `choices`."""
 
     low: float | None = None
     high: float | None = None
@@ -42,7 +42,7 @@ class Dimension(SpecBlock):
 
 
 class Search(SpecBlock):
-    """How hyperparameters are looked for. `trials: 0` trains the spec's own settings."""
+    """How hyperparameters are searched. `trials: 0` trains with the spec's own settings."""
 
     trials: int = Field(10, ge=0)
     sampler: Literal["tpe", "random", "gp", "cmaes", "nsga2", "grid"] = "tpe"

@@ -1,4 +1,4 @@
-"""The block of a spec that says how its model is served, and what the served model may cost."""
+"""The `serve` block of a spec: limits of the served model, log, canary and shadow."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Variant = Literal["int8_dynamic", "int8_static", "fp16", "pruned"]
 
 
 class PredictionLogging(SpecBlock):
-    """What is written down of served predictions."""
+    """What is logged of served predictions."""
 
     share: float = Field(
         1.0, gt=0, le=1, description="Share of the predicted rows that are logged, chosen by the hash of the id."
@@ -28,7 +28,7 @@ class PredictionLogging(SpecBlock):
 
 
 class Serve(SpecBlock):
-    """How the model is served: what it may cost, and which smaller variants of it are tried at export."""
+    """How the model is served: its limits, and the smaller variants that are tried at export."""
 
     max_latency_ms: float | None = Field(
         None, gt=0, description="Limit of the latency: one row, one thread, ONNX Runtime, p50."

@@ -32,7 +32,7 @@ def render_backtest(result: Backtest) -> str:
 
 
 def _is_clear(result: Backtest) -> bool:
-    """Whether each cheaper policy is shown to be worse, over periods enough to say so."""
+    """Whether each cheaper policy is shown to be worse, over enough periods."""
     chosen = next(each for each in result.policy_regrets if each.policy == result.advice.policy)
     cheaper = [each for each in result.policy_regrets if each.device_seconds < chosen.device_seconds]
     return len(result.periods) >= FEW_PERIODS and all((each.regret.low or 0.0) > 0 for each in cheaper)

@@ -65,7 +65,7 @@ def loops_over_time(result: Backtest) -> bytes:
 
 
 def regrets(result: Backtest) -> bytes:
-    """Each policy's loss against the best with its interval, beside what the spec's margin allows."""
+    """Each policy's loss against the best with its interval, and the spec's margin."""
     return draw(lambda figure: _regrets(figure.subplots(), result), height_in=1.0 + 0.36 * len(result.policy_regrets))
 
 

@@ -1,4 +1,4 @@
-"""The model card: one page that says what a model is, what was decided about it and why, and what it came from."""
+"""The model card: one page with the model, the decision and its reasons, and its origin."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _REFERENCE = "for comparison, decides nothing"
 
 
 class Figure(NamedTuple):
-    """A figure of the card. `alt` says in words what a reader who cannot see it misses; default: the caption."""
+    """A figure of the card. `alt` describes it for readers who cannot see it; default: the caption."""
 
     title: str
     caption: str
@@ -29,7 +29,7 @@ class Figure(NamedTuple):
 
 
 class Snippet(NamedTuple):
-    """How to use the model: what for, and the command or code."""
+    """How to use the model: a title, and the command or code."""
 
     title: str
     code: str

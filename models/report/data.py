@@ -1,4 +1,4 @@
-"""What of the data did not hold, in words, from a validation report."""
+"""Data problems in words, from a validation report."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MANY_UNUSABLE = 0.05
 
 
 def labelled(counts: Mapping[str, int]) -> str:
-    """What became of the labelled predictions of the last ingest, in words; empty without any."""
+    """The counts of labelled predictions in the last ingest, in words; empty without any."""
     parts = [f"{counts[name]:,} {words}" for name, words in FEEDBACK_WORDS.items() if counts.get(name)]
     return f"labelled predictions: {', '.join(parts)}" if parts else ""
 
@@ -26,14 +26,14 @@ def has_many_unusable(counts: Mapping[str, int]) -> bool:
 
 
 def failing(report: Mapping[str, Any]) -> list[str]:
-    """The expectations of a report that failed, those that reject first; drift is told by `drifting`."""
+    """The failed expectations of a report, rejecting ones first; drift is listed by `drifting`."""
     failed = [result for result in _failed(report) if result.get("origin") != OF_CHAMPION]
     failed.sort(key=lambda result: result.get("severity") == "warn")
     return [_words(result) for result in failed]
 
 
 def drifting(report: Mapping[str, Any]) -> list[str]:
-    """Where the data differs from the champion's: shown, for real data drift all the time."""
+    """Differences from the champion's data. They are only shown: real data drifts all the time."""
     return [_words(result) for result in _failed(report) if result.get("origin") == OF_CHAMPION]
 
 

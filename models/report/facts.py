@@ -1,4 +1,4 @@
-"""What the overview says of a workspace: plain data, gathered by `tasks/operations/overview.py`, then shown."""
+"""The facts of a workspace as plain data, gathered by `tasks/operations/overview.py`, then shown."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class TrafficLight(_Part):
 
 
 class VersionSummary(_Part):
-    """A registered version as it stands: where it came from and how it was judged. Texts may be empty."""
+    """A registered version: its origin and its verdict. Texts may be empty."""
 
     version: str
     loop_id: str = ""
@@ -47,7 +47,7 @@ class VersionSummary(_Part):
 
     @property
     def difference(self) -> Difference | None:
-        """How it compared with the champion of its day."""
+        """Its difference to the champion of its time."""
         return self.verdict.difference if self.verdict else None
 
 
@@ -65,7 +65,7 @@ class ChampionMove(_Part):
 
 
 class LastLoop(_Part):
-    """The last loop, as its book says. `step` is the one that it is at, or stopped at; empty when it finished."""
+    """The last loop, from `loop.json`. `step`: where it is, or where it stopped; empty when it finished."""
 
     state: LoopState = "never run"
     loop_id: str | None = None
@@ -78,7 +78,7 @@ class LastLoop(_Part):
 
 
 class FinishedLoop(_Part):
-    """One loop that came to its end: a row of the history. `reason` is its verdict's, where it came to one."""
+    """One ended loop: a row of the history. `reason` is that of its verdict, if it has one."""
 
     loop_id: str
     ended: float
@@ -112,7 +112,7 @@ class SearchSummary(_Part):
 
 
 class PredictionLogSummary(_Part):
-    """What the prediction log holds, by its files; monitoring counts the rows."""
+    """The size of the prediction log, by its files; monitoring counts the rows."""
 
     last: float | None = Field(None, description="When the last prediction was logged.")
     size_bytes: int = 0
@@ -120,7 +120,7 @@ class PredictionLogSummary(_Part):
 
 
 class ServingSummary(_Part):
-    """What a server of this workspace answers with, or did last."""
+    """The release of a server of this workspace, now or last."""
 
     workers: int = Field(0, description="Processes that answer now.")
     answers: str = Field(description="In words: which versions, and what share each.")
@@ -128,7 +128,7 @@ class ServingSummary(_Part):
 
 
 class PendingApproval(_Part):
-    """A run that waits for a person's word."""
+    """A run that waits for approval."""
 
     flow_run: str = Field(description="Id of the Prefect run that waits.")
     reason: str
@@ -168,7 +168,7 @@ class ProjectFacts(_Part):
 
     @property
     def current_monitoring(self) -> MonitoringReport | None:
-        """The last look, if it was at the version that is champion now: of another one it says nothing."""
+        """The last monitoring report if it is about the present champion."""
         return (
             self.monitor if self.monitor and self.champion and self.monitor.champion == self.champion.version else None
         )
@@ -185,7 +185,7 @@ class ProjectFacts(_Part):
 
 
 class ServiceSummary(_Part):
-    """One service of the platform. `url` is where a person looks, None where there is nothing to look at."""
+    """One service of the platform. `url`: its page, None if it has none."""
 
     state: Literal["running", "starting", "backing off", "failed", "stopped", "elsewhere", "unknown"]
     url: str | None = None
@@ -194,7 +194,7 @@ class ServiceSummary(_Part):
 
 
 class StoreUsage(_Part):
-    """How much a store holds."""
+    """The size of a store."""
 
     name: str
     size_bytes: int

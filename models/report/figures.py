@@ -23,7 +23,7 @@ MOST_NAMED_CLASSES = 30
 
 
 def difference(verdict: Verdict) -> bytes:
-    """The challenger's gain over champion and baseline with interval, beside what the rules ask for."""
+    """The challenger's gain over champion and baseline with interval, and the required gain."""
     rules = verdict.rules
     margin = rules.margin if rules.mode == "superiority" else -rules.margin
     rows = [
@@ -159,7 +159,7 @@ def residuals(target: Array, prediction: Array, name: str = "target") -> bytes:
 
 
 def scores(target: Array, prediction: Array, classes: Sequence[str], name: str = "target") -> bytes:
-    """How the predictions are spread: by true class, or beside the true values of a regression."""
+    """Distribution of the predictions: by true class, or against the true values of a regression."""
     parts = _score_parts(np.asarray(target), prediction, classes)
     low, high = (0.0, 1.0) if classes else _padded(np.concatenate(list(parts.values())))
 
@@ -180,7 +180,7 @@ def scores(target: Array, prediction: Array, classes: Sequence[str], name: str =
 
 
 def slices(verdict: Verdict) -> bytes:
-    """The metric of each slice with its interval, champion beside challenger; dashed: all test examples."""
+    """The metric of each slice with its interval, for champion and challenger; dashed: all test examples."""
     chosen = [each for each in verdict.slices if each.challenger.value is not None][:MOST_SLICES]
 
     def paint(figure: Any) -> None:

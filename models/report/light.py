@@ -20,7 +20,7 @@ Check = tuple[Colour, str]
 
 
 def light(facts: ProjectFacts) -> TrafficLight:
-    """The light of a project, every reason for its colour told, worst first."""
+    """The light of a project, with every reason for its colour, worst first."""
     checks = sorted(_checks(facts), key=lambda each: RANK[each[0]])  # stable: the order of the checks within a colour
     worst = [reason for colour, reason in checks if colour != "green"]
     return TrafficLight(colour=checks[0][0], reasons=worst or [checks[0][1]])
@@ -71,7 +71,7 @@ def _watched(facts: ProjectFacts) -> Iterator[Check]:
 
 
 def _unwatched(champion: VersionSummary, yet: str) -> Check:
-    """Of a champion with no whole window: what its verdict said, if a person did not promote it against that."""
+    """The check of a champion without a whole window: its verdict, unless a person promoted it against that."""
     if champion.verdict and not champion.verdict.promoted:
         why = champion.verdict.reasons[0] if champion.verdict.reasons else champion.verdict.summary
         return "amber", f"champion {champion.version} was promoted by hand against its verdict ({why}); {yet}"

@@ -108,7 +108,7 @@ def _span(window: WindowReport) -> str:
 
 
 def _three(value: float | None) -> str:
-    """Three decimals where they tell enough."""
+    """Three decimals at most."""
     if value is None:
         return "–"
     return f"{value:.3f}" if abs(value) < 100 else str(show(value))

@@ -107,7 +107,7 @@ def _furthest(windows: Sequence[WindowReport]) -> list[str]:
 
 
 def _times(windows: Sequence[WindowReport]) -> tuple[list[float], bool]:
-    """Where each window stands: at its middle in time, or at its number where times do not tell windows apart."""
+    """Position of each window: its middle in time, or its number if times do not separate windows."""
     middles = [(window.begin + window.end) / 2 for window in windows]
     span = middles[-1] - middles[0] if middles else 0.0
     apart = all(later > earlier for earlier, later in itertools.pairwise(middles))

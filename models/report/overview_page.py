@@ -36,14 +36,14 @@ UNITS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"))
 
 @dataclass(frozen=True)
 class Link:
-    """Where one may look further."""
+    """A link to a further page."""
 
     name: str
     address: str
 
 
 def tool_links(project: ProjectFacts, where: Mapping[str, str]) -> list[Link]:
-    """Where the tools' own pages show what is told of a project: its versions, its last loop, its study.
+    """Links to the tools' own pages about a project: its versions, its last loop, its study.
 
     Args:
         project: Whose.
@@ -73,7 +73,7 @@ def render_index(overview: Overview, logout: str = "") -> str:
 
 
 def render_project(project: ProjectFacts, now: float, links: Sequence[Link], logout: str = "") -> str:
-    """One project with its history."""
+    """The page of one project with its history."""
     windows, monitor = _windows(project), project.monitor
     verdict = monitor.verdict if monitor else None
     band = (verdict.low, verdict.high) if verdict and verdict.low is not None and verdict.high is not None else None
@@ -94,12 +94,12 @@ def render_project(project: ProjectFacts, now: float, links: Sequence[Link], log
 
 
 def render_confirm(project: str, question: str, lines: Sequence[str], form: Mapping[str, Any], logout: str = "") -> str:
-    """A page that asks again before something is done. `form`: action, token, word (on the button), fields, back."""
+    """A page that asks for confirmation. `form`: action, token, word (on the button), fields, back."""
     return _render("confirm", project=project, question=question, lines=lines, logout=logout, **form)
 
 
 def render_message(title: str, lines: Sequence[str], back: str = "/") -> str:
-    """What was done, or why not."""
+    """A page with the result of an action, or why it was not possible."""
     return _render("message", title=title, lines=lines, back=back, logout="")
 
 
@@ -109,7 +109,7 @@ def render_login(token: str, onward: str, *, wrong: bool) -> str:
 
 
 def front_page(service: str, address: str) -> str:
-    """Where a person begins to look at a service. `address`: where it listens."""
+    """The start page of a service. `address`: where it listens."""
     return f"{address.rstrip('/')}/#/experiments?{OF_MODELS}" if service == "mlflow" else address
 
 
@@ -147,7 +147,7 @@ def measured(project: ProjectFacts) -> WindowReport | None:
 
 
 def coverage(window: WindowReport) -> str:
-    """How many of a window's predictions have their label by now."""
+    """Share of a window's predictions with a label, in words."""
     return _percent(window.num_labels / max(1, window.num_predictions))
 
 
@@ -207,7 +207,7 @@ def _percent(share: float) -> str:
 
 
 def _commit(code: str) -> Markup | str:
-    """A commit as people name it, the whole of it on hovering; after `+` stands a hash of uncommitted changes."""
+    """A commit in short form, in full on hovering; after `+` stands a hash of uncommitted changes."""
     commit, _, changes = code.partition("+")
     if not commit:
         return "–"

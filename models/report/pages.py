@@ -14,7 +14,7 @@ _SAFE_LINKS = ("http://", "https://", "file:///", "#", "./", "../")
 
 
 def render(template: str, filters: Mapping[str, Callable[..., Any]] | None = None, **values: Any) -> str:
-    """The page that a template of `models/report/templates/` makes of these values; `filters` beside the ready ones."""
+    """Render a template of `models/report/templates/` with these values; `filters` are added to the usual ones."""
     import jinja2  # what only needs `show` and the like does not wait for it
 
     environment = jinja2.Environment(

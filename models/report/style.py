@@ -1,4 +1,4 @@
-"""How every picture looks: one palette, one size, one way to become bytes; pyplot is never touched."""
+"""The style of all pictures: one palette, one size, one way to become bytes; pyplot is not used."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def draw(paint: Callable[[Any], None], height_in: float = 3.2, width_in: float =
 
 
 def look(name: str, place: int) -> dict[str, str]:
-    """Colour and dash of a line: fixed for challenger, champion and baseline, else by its place."""
+    """Colour and dash of a line: fixed for challenger, champion and baseline, else by its position."""
     if name in MODEL_LOOKS:
         return MODEL_LOOKS[name]
     return {"color": PALETTE[place % len(PALETTE)], "linestyle": DASHES[place // len(PALETTE) % len(DASHES)]}

@@ -1,4 +1,4 @@
-"""A picture of how well a text is foretold; the function gives the bytes of one SVG."""
+"""A figure of the quality of a language model; the function returns the bytes of one SVG."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from models.report.style import MUTED, draw, look
 
 
 def bits_by_position(models: Mapping[str, Array], references: Mapping[str, float | None]) -> bytes:
-    """What a character costs by its place in the window, which is how many characters were read before it.
+    """Bits a character by position in the window, which is the number of characters read before it.
 
     Args:
         models: Bits (window, position) of each model, by its name.

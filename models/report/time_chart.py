@@ -30,7 +30,7 @@ Point = tuple[float, float]
 
 @dataclass(frozen=True)
 class AxisScale:
-    """Where a value lies on the picture: `low` at `begin`, `high` at `end`, in its units."""
+    """Maps values to the picture: `low` at `begin`, `high` at `end`, in its units."""
 
     low: float
     high: float
@@ -194,7 +194,7 @@ def _day(time: float) -> str:
 
 
 def _short(value: float) -> str:
-    """`1.5M` for what would not fit beside the picture."""
+    """`1.5M` for numbers that would not fit beside the picture."""
     return f"{value / 1e6:g}M" if abs(value) >= 1e6 else str(show(value))
 
 

@@ -121,7 +121,7 @@ def parallel_coordinates(
 
 
 def importance_bars(importance: Mapping[str, float], xlabel: str = "share of the variation explained") -> bytes:
-    """How much each setting or feature matters, most important first; at most 20."""
+    """Importance of each setting or feature, most important first; at most 20."""
     ranked = sorted(importance.items(), key=lambda item: -item[1])[:20]
 
     def paint(figure: Any) -> None:

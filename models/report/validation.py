@@ -90,7 +90,7 @@ def _line(result: Mapping[str, Any]) -> ExpectationRow:
 
 
 def _words(expectation: str, column: str | None) -> str:
-    """`expect_column_values_to_be_null` as `values to be null`: the column stands beside it."""
+    """`expect_column_values_to_be_null` as `values to be null`: the page shows the column separately."""
     words = expectation.removeprefix("expect_").replace("_", " ")
     return words.removeprefix("column ") if column else words
 

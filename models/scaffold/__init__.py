@@ -1,1 +1,1 @@
-"""Scaffolds: a first spec for data that nobody has described yet."""
+"""Scaffolds: a first spec for new data."""

@@ -1,4 +1,4 @@
-"""A first spec for a table that nobody has described yet: guesses, each with a comment that says why."""
+"""A first spec for a new table: guesses, each with a comment that gives the reason."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _WORDS = {"true", "false", "yes", "no", "on", "off", "null", "y", "n"}
 
 
 def guess_spec(path: Path, name: str, target: str | None = None, source: str | None = None) -> str:
-    """The text of a `project.yaml` for a file, with comments; it is valid as it stands.
+    """The text of a `project.yaml` for a file, with comments; it is valid as it is.
 
     Args:
         path: A CSV or Parquet file, or a folder of Parquet.
@@ -81,7 +81,7 @@ def guess_spec(path: Path, name: str, target: str | None = None, source: str | N
 
 
 def guess_target(table: pa.Table) -> str:
-    """The column that is likeliest meant to be predicted: one with a usual name, else the last."""
+    """The likeliest target column: one with a usual name, else the last."""
     lowered = {name.lower(): name for name in table.column_names}
     for usual in _TARGET_NAMES:
         if usual in lowered:
@@ -90,7 +90,7 @@ def guess_target(table: pa.Table) -> str:
 
 
 def _doubt_lines(table: pa.Table) -> Iterator[str]:
-    """What the columns are taken for, where they look like something else."""
+    """Comments about columns that look like another type than the guessed one."""
     values = [name for name in table.column_names if re.fullmatch(_LOOKS_LIKE["numbers"], name)]
     if values:
         yield f"# Column {_text(values[0])} is named by the first line: is it a header? If there is none, write one."

@@ -1,4 +1,4 @@
-"""A first spec for a text that nobody has described yet: a language model of its characters."""
+"""A first spec for a new text: a language model of its characters."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def is_text(path: Path) -> bool:
 
 
 def guess_text_spec(path: Path, name: str, source: str) -> str:
-    """The text of a `project.yaml` for a text file, or a folder of them; it is valid as it stands.
+    """The text of a `project.yaml` for a text file, or a folder of them; it is valid as it is.
 
     Args:
         path: The file or folder.

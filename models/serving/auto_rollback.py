@@ -17,7 +17,7 @@ Z = 3.0
 
 
 class VersionCounts(Protocol):
-    """How a version did since it took its place."""
+    """Outcomes of a version since it was promoted."""
 
     answers: int
     failed: int
@@ -38,7 +38,7 @@ def at_least(count: int, total: int) -> float:
 
 
 def trouble_of(counted: VersionCounts, rule: ReturnOn) -> str | None:
-    """Why these answers cost a version its place; None where they do not."""
+    """The reason to roll a version back by its answers; None if there is none."""
     if rule.errors is not None and at_least(counted.failed, counted.answers) > rule.errors:
         share = f"{counted.failed} of {counted.answers} answers failed"
         return f"{share} in the model, surely more than {rule.errors:.3g} of them"
@@ -49,7 +49,7 @@ def trouble_of(counted: VersionCounts, rule: ReturnOn) -> str | None:
 
 
 def fallen(findings: MonitoringReport, version: str, before: str, since: float) -> str | None:
-    """Why the realised metric costs a version its place: it decayed, and that of the one before had not.
+    """The reason to roll back by the realised metric: the version's metric decayed, its predecessor's had not.
 
     Args:
         findings: Of monitoring.

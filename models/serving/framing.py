@@ -1,4 +1,4 @@
-"""Frames of the write-ahead log: one write a record; a torn last frame is passed over.
+"""Frames of the write-ahead log: one write a record; a torn last frame is skipped.
 
 A frame is its payload's length (4 bytes, little-endian), the CRC-32 of the payload (4 bytes), and the payload, which is
 not empty: a stretch of zeros, as a power cut leaves it, holds no frame.

@@ -1,4 +1,4 @@
-"""Request errors of a server. Each protocol words them its own way; none says more than the message.
+"""Request errors of a server. Each protocol formats them its own way; none adds details.
 
 | status | when |
 |---|---|
@@ -37,7 +37,7 @@ class RequestError(Exception):
 
 
 def unreadable(message: str) -> RequestError:
-    """What was sent is not what is expected."""
+    """400: the request is not what is expected."""
     return RequestError(400, message)
 
 

@@ -181,7 +181,7 @@ def _cells(name: str, cells: list[str], reader: RowReader) -> list[Any]:
 
 
 def _number(cell: str) -> float | bool | str | None:
-    """What cannot be read stays text, which the reader says no to by its place."""
+    """A number if it can be read, else the text, which the reader refuses with its position."""
     if not cell:
         return None
     flag = _FLAGS.get(cell.lower())

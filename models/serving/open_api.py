@@ -236,7 +236,7 @@ def _model_ready(name: str) -> dict[str, Any]:
 
 
 def _operation(title: str, words: str, request: Schema | None, response: Schema) -> dict[str, Any]:
-    """One method of one address; any may be refused for the reasons that all share."""
+    """One method of one address, with the errors that all operations share."""
     codes = [401, 404, 405, 429, 503] if request is None else list(_ERRORS)
     responses: dict[str, Any] = {"200": {"description": "The answer.", "content": {_JSON: {"schema": response}}}}
     for code in codes:

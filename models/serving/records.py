@@ -28,7 +28,7 @@ BYTES = "bytes"
 
 
 class PredictionRecorder:
-    """How answers of one version are written down: what batch prediction logs too.
+    """Makes the log records of one version's answers; batch prediction uses it too.
 
     Args:
         preparation: The version's.
@@ -54,7 +54,7 @@ class PredictionRecorder:
     def record(
         self, ids: Sequence[str], at_us: int, rows: InputRows, answer: Prediction, *, whole: bool = False
     ) -> bytes:
-        """What is kept of an answered request.
+        """The log record of an answered request.
 
         Args:
             ids: Of the rows.
@@ -85,7 +85,7 @@ class PredictionRecorder:
         return orjson.dumps(record, option=orjson.OPT_SERIALIZE_NUMPY)
 
     def _numbers_of(self, rows: InputRows) -> np.ndarray:
-        """One array is written at a fraction of the cost of many."""
+        """All numbers in one array: that costs a fraction of many arrays."""
         if not self._numbers:
             return np.zeros(0)
         if rows.numbers is not None:
@@ -101,7 +101,7 @@ class PredictionRecorder:
 
 
 def scores_of(outputs: Mapping[str, np.ndarray], *, is_binary: bool) -> np.ndarray:
-    """What is kept of a version's outputs, float64: (row,), or (row, class) of more than two classes.
+    """The scores that are logged, float64: (row,), or (row, class) of more than two classes.
 
     Predictions, probabilities (of two classes that of the positive one), or the bits that a text's characters cost.
     """
@@ -115,18 +115,18 @@ def scores_of(outputs: Mapping[str, np.ndarray], *, is_binary: bool) -> np.ndarr
 
 
 def label_record(pairs: Iterable[tuple[str, str]], at_us: int, by: str) -> bytes:
-    """What is kept of labels, `(id, label)` each, that came at once."""
+    """The log record of labels, `(id, label)` each, that came in one request."""
     ids, labels = zip(*pairs, strict=True)
     return orjson.dumps({"ids": ids, "labels": labels, "at": at_us, "by": by})
 
 
 def sampled(ids: Sequence[str], share: float) -> list[int]:
-    """Which rows are kept of a share: the same ones for the same ids, and others than those a canary answers."""
+    """Mask of the rows to log for a share: the same rows for the same ids, independent of a canary's rows."""
     return [row for row, one in enumerate(ids) if place_of(f"log {one}") < share]
 
 
 def part_of(rows: InputRows, answer: Prediction, places: Sequence[int]) -> tuple[InputRows, Prediction]:
-    """Some of the rows, and what was said of them."""
+    """The record of some of the rows."""
     feed = {name: values[places] for name, values in rows.feed.items()}
     extra = {name: [values[place] for place in places] for name, values in rows.extra.items()}
     outputs = {name: values[places] for name, values in answer.outputs.items()}
@@ -134,5 +134,5 @@ def part_of(rows: InputRows, answer: Prediction, places: Sequence[int]) -> tuple
 
 
 def _bytes(values: np.ndarray) -> dict[str, str]:
-    """Those of a picture (height, width, channel), or of a feature's window (step,)."""
+    """Bytes of an image (height, width, channel), or of a feature's window (step,)."""
     return {BYTES: base64.b64encode(values.tobytes()).decode()}

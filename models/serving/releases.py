@@ -18,7 +18,7 @@ PLAN = "loopline.release"
 
 
 class Canary(BaseModel):
-    """A version that answers a share of the requests; from `until` on (Unix time) all of them, if that is said."""
+    """A version that answers a share of the requests; from `until` on (Unix time), if set, all of them."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -28,7 +28,7 @@ class Canary(BaseModel):
 
 
 class ReleasePlan(BaseModel):
-    """What a person wants tried beside the champion."""
+    """The canary and the shadow that a person planned."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -45,12 +45,12 @@ class ReleasePlan(BaseModel):
 
     @property
     def versions(self) -> list[str]:
-        """Those that it names."""
+        """The versions in the plan."""
         return [version for version in (self.canary and self.canary.version, self.shadow) if version]
 
 
 class Release(BaseModel):
-    """What a project's server answers with.
+    """The versions with which a project's server answers.
 
     Args:
         generation: Grows with each change of what answers.
@@ -88,7 +88,7 @@ class Release(BaseModel):
 
     @property
     def words(self) -> str:
-        """What answers, for a person: `version 4 answers 10 %, version 3 the rest`."""
+        """The release for a person: `version 4 answers 10 %, version 3 the rest`."""
         if self.stable is None:
             return "no version answers yet"
         shadow = f"; version {self.shadow} is a shadow" if self.shadow else ""
@@ -98,7 +98,7 @@ class Release(BaseModel):
 
     @property
     def troubles(self) -> list[str]:
-        """What is not let in, for a person."""
+        """The refused versions and why, for a person."""
         refused = [f"version {version} is refused: {why}" for version, why in self.refused.items()]
         return refused + [f"version {version} gave its place back: {why}" for version, why in self.returned.items()]
 
@@ -108,7 +108,7 @@ class Release(BaseModel):
 
 
 def place_of(key: str) -> float:
-    """Where a key lies between 0 and 1, evenly spread, the same on every machine."""
+    """Position of a key between 0 and 1, evenly spread, the same on every machine."""
     return int.from_bytes(hashlib.blake2b(key.encode(), digest_size=8).digest()) / 2**64
 
 
@@ -125,7 +125,7 @@ def wanted(
     rule: CanaryRule | None,
     at: float,
 ) -> Release:
-    """What should answer, from what answers now and what the registry says.
+    """The release that should answer, given the present one and the registry.
 
     Args:
         now: What answers.
@@ -163,7 +163,7 @@ def _is_done(now: Release, champion: str, at: float) -> bool:
 
 
 def taken_back(now: Release, version: str, why: str, at: float) -> Release | None:
-    """The release without a version that does not do: its share or its place goes to who had it before.
+    """The release without a failing version: its share or its place goes to its predecessor.
 
     None where it answers nothing, or there is nobody to take its place.
     """

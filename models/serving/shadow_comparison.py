@@ -23,7 +23,7 @@ SEED = 0
 
 
 class ShadowComparison(BaseModel):
-    """What a shadow said beside what was answered. The metric's numbers are None while there are too few labels."""
+    """A shadow's answers compared with the served ones. The metric's numbers are None with too few labels."""
 
     version: str
     num_rows: int = 0
@@ -38,7 +38,7 @@ class ShadowComparison(BaseModel):
 
 
 def compare(version: str, metric: Metric, answered: Array, shadow: Array, label: Array) -> ShadowComparison:
-    """Compare what a shadow said with what was answered.
+    """Compare a shadow's answers with the served ones.
 
     Args:
         version: The shadow's.

@@ -1,4 +1,4 @@
-"""What MLflow's server tells by webhook, believed only where it is signed and fresh.
+"""Webhooks of MLflow's server: accepted only if signed and fresh.
 
 Source: mlflow.webhooks (delivery.py, constants.py), version 3: `v1,` and the base64 of HMAC-SHA256 over
 `<delivery id>.<timestamp>.<body>`.
@@ -20,7 +20,7 @@ MOST_DIGITS = 12
 
 
 def is_from_mlflow(secret: str, headers: Mapping[str, str], body: bytes, now: float) -> bool:
-    """Whether a delivery was signed by who knows the secret, within the last minutes.
+    """Whether a delivery was signed with the secret, within the last minutes.
 
     Args:
         secret: Of the webhook.

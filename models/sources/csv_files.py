@@ -1,4 +1,4 @@
-"""What separates the values of a file: what its name says, or what its header shows."""
+"""The delimiter of a file: by its name, or by its header."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def suffix_of(path: Path) -> str:
 
 
 def first_bytes(path: Path) -> bytes:
-    """What a file begins with, unpacked.
+    """The first bytes of a file, unpacked.
 
     Raises:
         OSError: It cannot be read, or is packed and cut short.

@@ -141,7 +141,7 @@ def _parsed(path: Path, delimiter: str, use_threads: bool = True) -> pa.Table:
 
 
 def _numbered(path: Path, delimiter: str) -> str | None:
-    """What is wrong with a file, with its row: pyarrow counts rows only when it reads with one thread."""
+    """The error of a file with its row: pyarrow counts rows only when it reads with one thread."""
     try:
         _parsed(path, delimiter, use_threads=False)
     except pa.ArrowInvalid as error:

@@ -58,7 +58,7 @@ def column_names(path: Path) -> list[str]:
 
 
 def count_rows(path: Path) -> int:
-    """How many rows a file has; of a CSV file its lines, which is more where a value holds a line feed."""
+    """Number of rows of a file; of a CSV file its lines, which are more if a value holds a line feed."""
     if suffix_of(path) in _PARQUET:
         return int(pq.read_metadata(path).num_rows)
     lines, last = 0, b"\n"
@@ -175,7 +175,7 @@ def _csv(path: Path, types: Mapping[str, pa.DataType]) -> pyarrow.csv.CSVStreami
 
 
 def _complaint(path: Path, error: Exception) -> str:
-    """What pyarrow says, with the column's name instead of its number."""
+    """Pyarrow's message, with the column's name instead of its number."""
     reason = _first_line(error)
     place = _CSV_PLACE.match(reason)
     if not place:

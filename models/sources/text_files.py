@@ -38,7 +38,7 @@ def read_text(path: Path) -> pa.Table:
 
 
 def table_of(file: str, lines: Iterable[str]) -> pa.Table:
-    """One file's lines as rows."""
+    """The lines of one file as rows."""
     text = pa.array(lines, pa.string())
     columns = {
         "file": pa.array([file] * len(text), pa.string()),

@@ -177,7 +177,7 @@ def _reporter(connection: Connection, world: World) -> Report:
 
 
 def _hung(job: TrainingJob, connection: Connection, meeting: Rendezvous, behind: str, stack: str) -> None:
-    """From a thread of a rank that waits in vain: tell the caller for whom, and end the rank.
+    """Called in a thread of a rank whose peers hang: report which, and end the rank.
 
     Where nodes may come and go, a lost one is no error: the agents start the ranks of the others again.
     """

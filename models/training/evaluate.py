@@ -46,7 +46,7 @@ def evaluate(session: TrainingSession) -> dict[str, float]:
 
 
 def _outputs(session: TrainingSession, start: int, stop: int) -> torch.Tensor:
-    """What is kept of the net's outputs for a range of examples."""
+    """The outputs of the net for a range of examples, as metrics need them."""
     parts = []
     for rows, count in _spans(session, start, stop):
         output = session.plan.outputs(session.validation.gather(rows))
@@ -57,7 +57,7 @@ def _outputs(session: TrainingSession, start: int, stop: int) -> torch.Tensor:
 
 
 def _reconstruction(session: TrainingSession, hiding: MaskingScheme, start: int, stop: int) -> dict[str, float]:
-    """How well hidden parts of the validation inputs are given back; each part is hidden alike in every epoch."""
+    """The reconstruction error of masked validation inputs; the mask is the same in every epoch."""
     loss = torch.zeros((), dtype=torch.float64, device=session.world.device)
     for rows, count in _spans(session, start, stop):
         generator = np.random.default_rng(seed_of("hide", session.job.train.seed, "validation", int(rows[0])))

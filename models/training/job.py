@@ -1,4 +1,4 @@
-"""What one training job is, as plain data: the only thing that crosses from the loop to its ranks."""
+"""A training job as plain data: the only thing that the loop sends to its ranks."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class InitialWeights(BaseModel):
 
 
 class TrainingJob(BaseModel):
-    """One net to train: for a trial, for a fold or for good.
+    """One net to train: for a trial, for a fold, or the final one.
 
     `folder` holds everything the job writes: `checkpoints/`, the best weights and `result.json`.
     """
@@ -66,7 +66,7 @@ class TrainingJob(BaseModel):
 
 
 class Rendezvous(BaseModel):
-    """Where the nodes of one gang meet, as one of them is told."""
+    """Where the nodes of one rank pool meet, as one of them sees it."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -82,7 +82,7 @@ class Rendezvous(BaseModel):
 
 
 class EpochReport(BaseModel):
-    """What a job reports after each epoch.
+    """The report of a job after each epoch.
 
     `values` holds train_loss, val_loss, val_<metric>, lr, and of `costs.MEASURED` what is known.
     A stage before the training itself has names of its own there: pretrain_loss, teacher_val_loss.
@@ -97,7 +97,7 @@ class EpochReport(BaseModel):
 
 
 class TrainingResult(BaseModel):
-    """What a finished job leaves behind in `result.json`; `pruned` when the caller stopped it early."""
+    """The result of a finished job, as in `result.json`; `pruned` if the caller stopped it early."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

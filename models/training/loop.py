@@ -35,7 +35,7 @@ class NonFiniteError(Exception):
 
 
 def train(session: TrainingSession, report: Report) -> bool:
-    """Train to the end, or until patience runs out or `report` says stop; true when `report` did.
+    """Train until the last epoch, early stopping, or until `report` stops it; True if `report` did.
 
     Raises:
         NonFiniteError: The loss is no number any more.
@@ -181,7 +181,7 @@ def _run_epoch(session: TrainingSession, step: Step) -> None:
 
 
 def _close_epoch(session: TrainingSession, scores: dict[str, float], costs: dict[str, float]) -> bool:
-    """On rank 0: enter the epoch in the history; true when its weights are the best so far."""
+    """On rank 0: add the epoch to the history; True if its weights are the best so far."""
     progress, job = session.progress, session.job
     progress.epoch += 1
     values = {

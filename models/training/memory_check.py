@@ -1,4 +1,4 @@
-"""The memory check: refuses a plan that cannot fit before memory is taken, and says what would fit."""
+"""The memory check: refuses a plan that cannot fit before memory is used, and names plans that would fit."""
 
 from __future__ import annotations
 

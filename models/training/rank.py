@@ -1,4 +1,4 @@
-"""What each rank process runs: a job from its first seed to its written result."""
+"""The program of each rank process: a job from the first seed to the written result."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _COLLECTIVE_TIMEOUT = datetime.timedelta(minutes=10)
 def run_job(
     job: TrainingJob, report: Report | None = None, world: World | None = None, restarts: int = 0
 ) -> TrainingResult:
-    """Train what `job` says on this rank; on a finished job, give its result and do nothing.
+    """Train a job on this rank; if the job is finished, return its result.
 
     A job that was killed at any moment and is run again, with as many ranks and threads, ends with the same bits.
 
@@ -201,7 +201,7 @@ def _settle(job: TrainingJob, world: World) -> None:
 def _finish(
     session: TrainingSession, best: Tensors, pruned: bool, restarts: int, request: TrainingJob, before: dict[str, Any]
 ) -> TrainingResult:
-    """The result of the job as asked for; what was trained is that job with its earlier stages done."""
+    """The result of the requested job; the trained job differs from it by its finished earlier stages."""
     job, progress = session.job, session.progress
     digest = save_weights(job.folder / WEIGHTS_FILE, best)
     result = TrainingResult(

@@ -38,7 +38,7 @@ class TrialSuggestions(Protocol):
 
 
 class Trial(BaseModel):
-    """One finished trial. `reason` says why a failed one failed."""
+    """One finished trial. `reason`: why a failed one failed."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -74,7 +74,7 @@ def check_space(space: Mapping[str, Dimension], net: str = "") -> None:
 
 
 def usual_space(spec: Spec, fixed: bool) -> dict[str, Dimension]:
-    """Where to look when the spec does not say: the net's own space, without what the spec sets itself.
+    """The default search space: that of the net, without the keys that the spec sets.
 
     Args:
         spec: The project's.
@@ -123,7 +123,7 @@ def grid_point(space: Mapping[str, Dimension], seed: int, position: int) -> dict
 
 
 def trials_owed(search: Search, space: Mapping[str, Dimension], trials: Sequence[Trial]) -> int:
-    """How many trials are still to run: those that a kill cut short were not run, and a grid ends with its points."""
+    """Number of trials that are left: killed trials do not count as run, and a grid ends with its points."""
     wanted = search.trials
     if search.sampler == "grid":
         wanted = min(wanted, math.prod(len(values) for values in grid(space).values()))

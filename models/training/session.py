@@ -51,7 +51,7 @@ from models.training.optimisation.optimisers import make_optimiser
 
 @dataclass
 class TrainingSession:
-    """One rank's live objects.
+    """The live objects of one rank.
 
     Attributes:
         plan: The net, and how it is shared out over the ranks.
@@ -88,7 +88,7 @@ class TrainingSession:
 
     @contextlib.contextmanager
     def averaged(self) -> Iterator[None]:
-        """The net has the running mean of its weights for a while, if one is kept."""
+        """Within the block the net has the moving average of its weights, if one is computed."""
         if self.ema is None:
             yield
             return
@@ -136,12 +136,12 @@ class TrainingSession:
 
 
 def checkpoint_folder(job: TrainingJob) -> Path:
-    """Where a job's checkpoints stand."""
+    """The folder of a job's checkpoints."""
     return job.folder / "checkpoints"
 
 
 def open_session(job: TrainingJob, world: World) -> TrainingSession:
-    """Make everything from the job's seed, then go to where the newest whole checkpoint stands, if there is one.
+    """Build everything from the job's seed, then load the newest whole checkpoint, if there is one.
 
     Raises:
         TrainingError: The checkpoint is that of another job.
@@ -200,7 +200,7 @@ def _seed_rank(job: TrainingJob, world: World) -> None:
 
 
 def _resume(session: TrainingSession) -> None:
-    """Go to where the newest whole checkpoint stands, whatever ranks wrote it."""
+    """Load the newest whole checkpoint, whatever number of ranks wrote it."""
     job, world = session.job, session.world
     checkpoint = newest(checkpoint_folder(job), world) if job.checkpoints else None
     if checkpoint is None:

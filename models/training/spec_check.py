@@ -69,7 +69,7 @@ def check_spec(spec: Spec, base: Path) -> None:
 
 
 def _check_arguments(net: str, key: str, arguments: Iterable[tuple[str, Any]]) -> None:
-    """Of a ready net: its factory's parameters are read from its source, so that torch is not imported for it."""
+    """Check the arguments of a ready net: its parameters are read from the source, without importing torch."""
     known = _parameters(CATALOGUE[net].arguments or CATALOGUE[net].reference) if net in CATALOGUE else None
     if known is None:
         return
@@ -85,7 +85,7 @@ def _check_arguments(net: str, key: str, arguments: Iterable[tuple[str, Any]]) -
 
 
 def _parameters(reference: str) -> dict[str, Any] | None:
-    """What a factory takes beside the sizes, and of which type; None where it takes any, or cannot be seen."""
+    """Names and types of a factory's parameters beside the sizes; None if it takes any, or cannot be read."""
     module, _, name = reference.partition(":")
     module_spec = importlib.util.find_spec(module)
     if module_spec is None or module_spec.origin is None:
@@ -108,7 +108,7 @@ def _type(argument: ast.arg) -> Any:
 
 
 def _check_metric(spec: Spec, base: Path) -> None:
-    """By the task, where the spec says it or the kind of data decides it; else by its name alone."""
+    """Check the metric: by the task if the spec or the kind of data decides it, else by its name alone."""
     name = spec.goal.metric
     if name is None or is_own_code(name):
         return

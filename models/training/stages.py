@@ -89,7 +89,7 @@ def _taught(job: TrainingJob, world: World, report: Report, run: Run, history: l
 
 
 def _batch(job: TrainingJob, world: World) -> dict[str, int]:
-    """What rank 0 found, once for the job's folder: a rerun trains on the same."""
+    """The batch size that rank 0 measured, stored in the job's folder: a rerun trains with the same."""
     path = job.folder / BATCH_FILE
     if world.is_first and not path.exists():
         with world.excused():

@@ -66,7 +66,7 @@ def settings(
 
 @dataclass
 class _Boosting:
-    """What stays the same while trees are grown."""
+    """The constants of a boosting run."""
 
     job: TrainingJob
     preparation: Preparation
@@ -109,7 +109,7 @@ class _Boosting:
 
 
 def train_trees(job: TrainingJob, report: Report, restarts: int = 0) -> TrainingResult:
-    """Grow trees until the rounds are done, patience runs out or `report` says stop. Runs in one process.
+    """Grow trees until the last round, early stopping, or until `report` stops it. Runs in one process.
 
     Raises:
         UsageError: An argument that trees do not have, or data that is no table.
@@ -193,7 +193,7 @@ def _epochs(boosting: _Boosting, progress: Progress, text: str) -> Iterator[Any]
 
 
 def _round(boosting: _Boosting, booster: Any, at: int, anew: bool) -> Any:
-    """One more round; `anew` begins a booster that goes on from the text of the one before."""
+    """Grow one more round; `anew` makes a new booster from the text of the last one."""
     import lightgbm
 
     if not anew:
@@ -226,7 +226,7 @@ def _measure(boosting: _Boosting, raw: NDArray[np.float64]) -> float:
 def _values(
     boosting: _Boosting, progress: Progress, booster: Any, raw: NDArray[np.float64], done: tuple[int, float]
 ) -> dict[str, float]:
-    """What is reported of an epoch in which `done[0]` rounds were grown since the time `done[1]`."""
+    """The reported values of an epoch: `done[0]` rounds were grown since the time `done[1]`."""
     name = boosting.metric.name
     rounds, start = done
     seconds = max(time.perf_counter() - start, 1e-9)
@@ -268,7 +268,7 @@ def _matrix(examples: ExampleSet) -> NDArray[np.float32]:
 
 
 def _raw(boosting: _Boosting, booster: Any, low: int, high: int) -> NDArray[np.float64]:
-    """What the trees of rounds `low` to `high` add to the outputs of the validation rows."""
+    """The sum of the trees of rounds `low` to `high` for the validation rows."""
     added = booster.predict(
         boosting.inputs,
         start_iteration=low,

@@ -1,4 +1,4 @@
-"""What the policy changes of the spec for a loop that begins by itself, as overrides that anybody could type."""
+"""The overrides of the spec for a loop that the policy begins, as one could type them."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ ALWAYS = ("schedule", "person")
 
 @dataclass(frozen=True)
 class Objection:
-    """Why no loop is begun now; until when, if that is known; whether a person's word overrides it."""
+    """A reason why no loop begins now; until when, if known; whether a person's request overrides it."""
 
     text: str
     until: float | None = None
@@ -30,7 +30,7 @@ class Objection:
 
 
 def decide(policy: Retrain, signal: Signal, past: ProjectHistory, now: float) -> Decision:
-    """Weigh a signal. All objections are told, not the first only.
+    """Decide on a signal. All objections are returned, not the first only.
 
     A person's word overrides all but a loop that runs, the budget, and its having been heard before.
 
@@ -53,7 +53,7 @@ def decide(policy: Retrain, signal: Signal, past: ProjectHistory, now: float) ->
 
 
 def losses_in_a_row(loops: list[PastLoop]) -> list[PastLoop]:
-    """The loops lost or failed since the last promotion, newest first; a loop that a person asked for begins anew.
+    """Loops lost or failed since the last promotion, newest first; a loop that a person began resets the count.
 
     Rejected or unchanged data says nothing of the model: such a loop neither counts nor ends the row.
     """
@@ -69,7 +69,7 @@ def losses_in_a_row(loops: list[PastLoop]) -> list[PastLoop]:
 
 
 def device_seconds(loops: list[PastLoop], now: float) -> float:
-    """What the loops of the last 30 days cost."""
+    """Device-seconds of the loops of the last 30 days."""
     return math.fsum(loop.device_seconds for loop in loops if _is_near(loop, now, BUDGET_SPAN_S))
 
 
@@ -178,7 +178,7 @@ CHECKS: tuple[Check, ...] = (_may_act, _heard, _answered, _running, _cooldown, _
 
 
 def _until(policy: Retrain, signal: Signal, objections: list[Objection]) -> float | None:
-    """When the last of the objections has gone, if each says when; moved past the quiet hours that it may fall in."""
+    """When the last objection ends, if all have an end; moved past quiet hours."""
     ends = [objection.until for objection in objections if objection.until is not None]
     if len(ends) < len(objections):
         return None

@@ -50,7 +50,7 @@ class PastLoop(_Fact):
 
 
 class ProjectHistory(_Fact):
-    """What has been: loops, oldest first; labelled rows that came since the last one began; what runs now."""
+    """The history of a project: loops, oldest first; new labelled rows since the last one began; what runs now."""
 
     loops: list[PastLoop] = Field(default_factory=list)
     new_labels: int = 0
@@ -62,7 +62,7 @@ class ProjectHistory(_Fact):
 
 
 class Decision(_Fact):
-    """What the policy made of a signal, and every reason for it. Deciding not to retrain is recorded too."""
+    """The policy's decision on a signal, with every reason. Deciding not to retrain is recorded too."""
 
     signal: Signal
     at: float

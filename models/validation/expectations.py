@@ -1,4 +1,4 @@
-"""What valid data means for one project, as a list of checks; `tasks/tools/expectations.py` runs them.
+"""The checks that define valid data of one project; `tasks/tools/expectations.py` runs them.
 
 A check is a Great Expectations check by its snake_case name, without `expect_`. Besides the spec's own there are
 those that every project gets, and those that compare with the data of the champion.
@@ -32,7 +32,7 @@ _UNSEEN = 0.001
 
 
 class ExpectationCheck(BaseModel):
-    """One check to run, where it came from, and what it means when it fails."""
+    """One check to run, its origin, and the consequence if it fails."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -62,7 +62,7 @@ def raw_checks(data: Data) -> list[ExpectationCheck]:
 
 
 def row_checks(data: Data) -> list[ExpectationCheck]:
-    """Of the spec's rejecting checks of raw data those that judge a row by itself, whatever share may fail."""
+    """The spec's rejecting checks of raw data that judge single rows, whatever share may fail."""
     each = ("column_values_", "column_pair_values_", "column_value_", "multicolumn_", "select_column_values_")
     return [
         check for check in _of_spec(data, "raw") if check.severity == "reject" and check.expectation.startswith(each)
@@ -99,7 +99,7 @@ def prepared_checks(
 
 
 def reference(prepared: Path) -> dict[str, Any]:
-    """What prepared rows look like: rows, and of each input column its missing share and distribution. Plain data."""
+    """The reference of prepared rows: their number, and each input's missing share and distribution. Plain data."""
     preparation = Preparation.load(prepared)
     numeric = [part.name for part in preparation.numeric]
     categorical = [part.name for part in preparation.categorical]

@@ -80,7 +80,7 @@ def _is_same(version: str, other: str) -> bool:
 
 
 def _settings(pip: Sequence[str]) -> dict[str, list[str]]:
-    """pip's settings for `download`, from files and environment: the values of each key, of which the last counts."""
+    """Pip's settings for `download`, from files and environment: the values of each key, of which the last counts."""
     listed = subprocess.run([*pip, "config", "list"], capture_output=True, text=True, check=False).stdout
     settings: dict[str, list[str]] = {}
     for line in listed.splitlines():

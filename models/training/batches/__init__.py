@@ -1,1 +1,1 @@
-"""What a rank trains on: examples, batches, augmentation."""
+"""The training examples of a rank: batches and augmentation."""

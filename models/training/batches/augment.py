@@ -13,13 +13,13 @@ from models.project_spec.methods import Augment
 
 
 def is_on(augment: Augment) -> bool:
-    """True when any change is asked for."""
+    """Whether any augmentation is on."""
     return any(augment.model_dump().values())
 
 
 @dataclass
 class Augmenter:
-    """The changes of one batch; each is drawn from a generator of its own, seeded by where the batch stands."""
+    """The augmentation of one batch, drawn from generators that are seeded by the batch's position."""
 
     augment: Augment
     generator: np.random.Generator
@@ -66,7 +66,7 @@ class Augmenter:
         return changed
 
     def mix(self, count: int) -> tuple[float, torch.Tensor] | None:
-        """How much stays of each example and with which other it is mixed; None without mixup.
+        """The mixing share of each example and the index of its partner; None without mixup.
 
         Source: Zhang et al. 2018, mixup.
         """
@@ -84,7 +84,7 @@ class Augmenter:
         return torch.from_numpy(drawn).to(like.device)
 
     def _swap(self, values: torch.Tensor) -> torch.Tensor:
-        """Each value, with probability `swap`, that of another row in the same column."""
+        """Replace each value, with probability `swap`, by another row's value of the same column."""
         rows, columns = values.shape
         taken = torch.from_numpy(self.generator.random((rows, columns)) < self.augment.swap).to(values.device)
         other = torch.from_numpy(self.generator.integers(0, rows, (rows, columns))).to(values.device)

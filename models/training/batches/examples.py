@@ -172,7 +172,7 @@ def open_examples(job: TrainingJob, preparation: Preparation) -> tuple[ExampleSe
 
 
 def _opened(job: TrainingJob, preparation: Preparation, split: str) -> ExampleSet:
-    """A split, mapped whole, or streamed where it is larger than `train.memory_mb` and its rows stand by themselves."""
+    """Open a split: memory-mapped, or streamed if it is larger than `train.memory_mb` and its rows are independent."""
     path, limit = job.tensors[split], job.train.memory_mb << 20
     is_large = path.exists() and path.stat().st_size > limit
     is_part = split == "train" and (job.sample < 1 or is_chosen(job))

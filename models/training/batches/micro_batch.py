@@ -1,4 +1,4 @@
-"""What one micro-step of one rank trains on: examples gathered, changed where the spec asks for it, parts hidden."""
+"""The batch of one micro-step of one rank: examples are gathered, augmented and masked."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class BatchMaker:
-    """Makes batches that depend on nothing but the seed and where they stand."""
+    """Makes batches that depend only on the seed and their position."""
 
     job: TrainingJob
     examples: ExampleSet

@@ -1,4 +1,4 @@
-"""Pseudo-labels: what a teacher says of rows that nobody labelled, kept where it is sure.
+"""Pseudo-labels: a teacher's predictions for unlabelled rows, used where it is confident.
 
 Source: Lee 2013 (pseudo-label), Xie et al. 2020 (noisy student).
 """

@@ -48,7 +48,7 @@ def fold_of(
 
 
 def _dealt(order: torch.Tensor, folds: torch.Tensor) -> torch.Tensor:
-    """The fold of each example: that of its place in `order`."""
+    """The fold of each example, by its position in `order`."""
     fold = torch.empty_like(folds)
     fold[order] = folds
     return fold
@@ -68,7 +68,7 @@ def _fold_of_groups(groups: torch.Tensor, k: int, seed: int) -> torch.Tensor:
 
 
 def recent_of(tensors: Tensors, keep: torch.Tensor | None, job: TrainingJob) -> torch.Tensor | None:
-    """Of the examples in `keep`, the newest and some of the older: by time where rows have one, else by their order."""
+    """Of the examples in `keep`, the newest and some older ones: by time if rows have one, else by their order."""
     recent = job.train.recent
     if recent is None or job.stage == "pretrain":
         return keep

@@ -35,7 +35,7 @@ Group = tuple[int, int]  # (epoch, number of the group in it); epoch -1: in the 
 
 @dataclass(frozen=True)
 class Shards:
-    """How rows are cut into shards and shards into groups.
+    """The partition of rows into shards and of shards into groups.
 
     Attributes:
         num_rows: Rows over all shards.
@@ -87,7 +87,7 @@ class Shards:
 
 
 class Stream:
-    """The rows of one tensor file as a sliding pair of groups; `buffers` hold them, `at` says where.
+    """The rows of one tensor file, read as a sliding pair of groups into `buffers`; `at` gives positions.
 
     Args:
         path: The file.
@@ -124,7 +124,7 @@ class Stream:
         return StreamOrder(self, epoch, start)
 
     def at(self, rows: torch.Tensor) -> torch.Tensor:
-        """Where `rows` lie in the buffers, int64; rows of an order looked at before, or near each other in the file.
+        """Positions of `rows` in the buffers, int64; rows of a known order, or near each other in the file.
 
         Raises:
             DataError: The disk failed.
@@ -140,7 +140,7 @@ class Stream:
         return slot * self.shards.shard_rows + rows % self.shards.shard_rows
 
     def bring(self, groups: list[Group]) -> None:
-        """See that one group, or two that follow each other, are in the buffers; beside one the next is read ahead.
+        """Load one group, or two consecutive ones, into the buffers; the next group is read ahead.
 
         Raises:
             DataError: The disk failed.
@@ -174,7 +174,7 @@ class Stream:
         return (epoch + 1, 0) if epoch >= 0 else None
 
     def _begin(self, group: Group, in_use: Group | None) -> None:
-        """Read a group into the half where `beside` does not lie."""
+        """Begin to read a group into the half of the buffers that `in_use` does not occupy."""
         half = self._oldest() if in_use not in self._held or in_use is None else 1 - self._held.index(in_use)
         self._forget(half)
         self._ahead = (group, half, self._reader.submit(self._fill, group, half))
@@ -184,7 +184,7 @@ class Stream:
         return ranked.index(min(ranked))
 
     def _settle(self) -> None:
-        """Wait for what is being read and say where it lies."""
+        """Wait for the read in progress and note where its group is."""
         if self._ahead is None:
             return
         (group, half, reading), self._ahead = self._ahead, None

@@ -53,12 +53,12 @@ class CheckpointDraft:
 
     @property
     def final(self) -> Path:
-        """Where it will stand."""
+        """The final path."""
         return self.folder / f"step-{self.step:012d}"
 
     @property
     def temporary(self) -> Path:
-        """Where it is written."""
+        """The path while it is written."""
         return self.folder / f".{self.final.name}.tmp"
 
     def write_part(
@@ -151,7 +151,7 @@ def newest(folder: Path, world: World) -> Path | None:
 
 
 def read_meta(path: Path) -> dict[str, Any]:
-    """What of a checkpoint is no tensor."""
+    """Read the part of a checkpoint that is no tensor."""
     meta: dict[str, Any] = json.loads((path / _META).read_text())
     return meta
 

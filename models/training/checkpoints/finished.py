@@ -19,7 +19,7 @@ _FREE = (
 
 
 def identity(job: TrainingJob) -> dict[str, Any]:
-    """What makes this job this one: all that it asks for, and nothing of where or on how many ranks it runs."""
+    """The identity of a job: all its settings, without paths and number of ranks."""
     fields = {"model", "train", "metric", "direction", "sample", "fold", "fold_by", "stage", "pseudo"}
     whole = job.model_dump(mode="json", include=fields)
     whole["start"] = job.start.sha256 if job.start else ""

@@ -1,4 +1,4 @@
-"""Writing checkpoints beside the training: the state is copied, then written by a thread while the next steps run."""
+"""Asynchronous checkpoints: the state is copied, then a thread writes it while training goes on."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ class CheckpointSaver:
 
 
 def own_part(tensors: Tensors, world: World) -> Tensors:
-    """What of `tensors` this rank must write: its shards, and whole ones that no rank before it holds.
+    """The part of `tensors` that this rank must write: its shards, and whole tensors that no earlier rank holds.
 
     Every rank must call it.
     """

@@ -95,18 +95,18 @@ class _Writer(StorageWriter):
         self._draft = draft
 
     def reset(self, checkpoint_id: str | os.PathLike[str] | None = None) -> None:
-        """One writer writes one checkpoint."""
+        """Does nothing: each writer writes one checkpoint."""
         del checkpoint_id
 
     def set_up_storage_writer(self, is_coordinator: bool, *args: Any, **kwargs: Any) -> None:
-        """Nothing to set up."""
+        """Does nothing."""
 
     def prepare_local_plan(self, plan: SavePlan) -> SavePlan:
-        """As planned."""
+        """Return the plan unchanged."""
         return plan
 
     def prepare_global_plan(self, plans: list[SavePlan]) -> list[SavePlan]:
-        """On the coordinator, when all ranks have planned and none writes yet: make the folder anew."""
+        """On the coordinator, after all ranks have planned and before any writes: make an empty folder."""
         with storing(self._draft.folder):
             self._draft.drop()
             self._draft.temporary.mkdir(parents=True)
@@ -128,7 +128,7 @@ class _Writer(StorageWriter):
         return future
 
     def finish(self, metadata: Metadata, results: list[list[WriteResult]]) -> None:
-        """On the coordinator, when all parts are written: make the folder a checkpoint."""
+        """On the coordinator, after all parts are written: make the folder a checkpoint."""
         del metadata
         digests: Digests = {}
         for result in (one for part in results for one in part):
@@ -137,5 +137,5 @@ class _Writer(StorageWriter):
 
     @classmethod
     def validate_checkpoint_id(cls, checkpoint_id: str | os.PathLike[str]) -> bool:
-        """Never asked: the folder is given."""
+        """Never called: the folder is fixed."""
         return bool(checkpoint_id)

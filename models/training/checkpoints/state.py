@@ -1,4 +1,4 @@
-"""Everything that decides how training goes on, taken from the live objects and put back to the bit."""
+"""The complete training state: read from the live objects and restored to the bit."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Checkpointable(Protocol):
 
 @dataclass
 class Progress:
-    """How far a job has come. Everything but the tensors; the position in the data follows from `step`.
+    """Progress of a job: its state apart from tensors; the position in the data follows from `step`.
 
     `spent` is what the open epoch had cost when the checkpoint was taken; empty at its beginning.
     """
@@ -129,7 +129,7 @@ def take_tensors(net: nn.Module, optimiser: torch.optim.Optimizer) -> tuple[Tens
 
 
 def put_optimiser(stored: StoredCheckpoint, scalars: Scalars, net: nn.Module, optimiser: torch.optim.Optimizer) -> None:
-    """Put the optimiser's state back, whatever ranks kept it.
+    """Restore the optimiser's state, whatever number of ranks saved it.
 
     Only state is restored, never the optimiser's own flags: a checkpoint must not turn `fused` off.
 
@@ -163,14 +163,14 @@ def weights_of(net: nn.Module) -> Tensors:
 
 
 def take_extra(extra: dict[str, Checkpointable]) -> tuple[Tensors, Scalars]:
-    """The state of what else is kept: its tensors, and its numbers."""
+    """The state of the other objects: their tensors and their numbers."""
     values = {f"extra/{name}/{key}": value for name, one in extra.items() for key, value in one.state_dict().items()}
     tensors = {name: value for name, value in values.items() if isinstance(value, torch.Tensor)}
     return tensors, {name: value for name, value in values.items() if name not in tensors}
 
 
 def put_extra(stored: StoredCheckpoint, scalars: Scalars, extra: dict[str, Checkpointable]) -> None:
-    """Put the state of what else is kept back.
+    """Restore the state of the other objects.
 
     Raises:
         StoreError: The checkpoint cannot be read, or holds other state.

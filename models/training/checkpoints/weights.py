@@ -1,4 +1,4 @@
-"""Weights on disk: safetensors written whole, and the hash that says whether two models are the same to the bit.
+"""Weights as safetensors files, written whole, and the hash that tells whether two models are equal to the bit.
 
 Reading a hash needs no torch: an answered job is recognised by a process that never imports it.
 """
@@ -54,7 +54,7 @@ def weights_sha256(path: Path) -> str:
 
 
 def write_tensors(path: Path, tensors: Mapping[str, torch.Tensor], note: dict[str, str] | None = None) -> None:
-    """Write tensors to `path` and wait until the disk has them. Not atomic: write beside, then rename.
+    """Write tensors to `path` and sync to disk. Not atomic: write to another name, then rename.
 
     Args:
         path: The file.

@@ -1,1 +1,1 @@
-"""What training costs: time, arithmetic, memory, energy."""
+"""The costs of training: time, FLOPs, memory, energy."""

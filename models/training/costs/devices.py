@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Device:
-    """One kind of device.
+    """Facts of one kind of device.
 
     Attributes:
         name: As people say it.

@@ -1,4 +1,4 @@
-"""What training costs, counted as it goes: time, arithmetic, memory, waiting, energy."""
+"""Measures the costs of training while it runs: time, FLOPs, memory, waiting, energy."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class Meter:
         self._trained_to = time.perf_counter()
 
     def close_epoch(self, num_examples: float) -> dict[str, float]:
-        """What the epoch cost, on rank 0; nothing on the others. Every rank must call it.
+        """Return the costs of the epoch on rank 0, an empty dict on the others. Every rank must call it.
 
         Args:
             num_examples: Trained on in this epoch, over all ranks.

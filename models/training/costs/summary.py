@@ -1,4 +1,4 @@
-"""What training cost: of one job, or summed over many. Plain data, without torch."""
+"""The costs of one training job, or of many in sum. Plain data, without torch."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MEASURED = frozenset(
 
 
 class Costs(BaseModel):
-    """What work on devices cost. What was not measured, or cannot be, is None: never zero, never a guess."""
+    """Costs on devices. What was not or cannot be measured is None: never zero, never an estimate."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -75,7 +75,7 @@ def total(parts: Iterable[Costs | None]) -> Costs:
 
 
 def of_results(search: Mapping[str, Any], train: Mapping[str, Any]) -> dict[str, Costs]:
-    """What a model cost, from the results of the steps that made it: `search`, `train` and both, `total`."""
+    """The costs of a model, from the results of its steps: `search`, `train` and both, `total`."""
     parts = {
         name: Costs.model_validate(result["costs"])
         for name, result in (("search", search), ("train", train))

@@ -1,1 +1,1 @@
-"""What is minimised and how: losses, optimisers, schedules, objectives."""
+"""Losses, optimisers, schedules and objectives."""

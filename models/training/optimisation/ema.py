@@ -59,7 +59,7 @@ class Ema:
         }
 
     def load_state_dict(self, state_dict: dict[str, torch.Tensor]) -> None:
-        """Go to where the mean stood; does nothing for tensors that were filled in place."""
+        """Restore the averages; tensors that were filled in place are left alone."""
         for name, tensor in self.state_dict().items():
             if tensor is not state_dict[name]:
                 tensor.copy_(state_dict[name])

@@ -85,7 +85,7 @@ def freeze(net: nn.Module, train: Train) -> None:
 
 
 def _stay_in_evaluation(module: nn.Module) -> None:
-    """A frozen norm uses its kept statistics and never changes them, whatever mode the net is put into."""
+    """Freeze a norm layer: it uses its statistics and never changes them, whatever mode the net is in."""
 
     def train(self: nn.Module, mode: bool = True) -> nn.Module:
         del mode
@@ -110,7 +110,7 @@ def _read(origin: InitialWeights) -> Tensors:
 
 
 def _check_inputs(before: Preparation, now: Preparation, origin: InitialWeights, partial: bool) -> None:
-    """Columns are told apart by their place alone once they are tensors."""
+    """Check that the inputs are the same columns in the same order: tensors have no names."""
     for what, was, there in (
         ("kind of data", [before.kind], [now.kind]),
         ("task", [before.task], [now.task]),
@@ -131,7 +131,7 @@ def _differ(was: Sequence[str], there: Sequence[str]) -> tuple[str, str]:
 
 
 def _by_category(tensors: Tensors, own: Tensors, before: Preparation, now: Preparation) -> Tensors:
-    """Rows of the embeddings in the order of today's categories; by convention those stand in `embeddings.<column>`."""
+    """Reorder embedding rows by today's categories; by convention they are `embeddings.<column>`."""
     moved = dict(tensors)
     for position, (was, there) in enumerate(zip(before.categorical, now.categorical, strict=True)):
         place = {category: index + 1 for index, category in enumerate(was.categories)}

@@ -60,7 +60,7 @@ def class_weights(preparation: Preparation, targets: torch.Tensor) -> torch.Tens
 
 
 def settle(output: torch.Tensor, target: torch.Tensor, preparation: Preparation) -> torch.Tensor:
-    """What of a forward pass is kept to be measured: all of it, float32.
+    """The outputs that are stored for the metrics, float32.
 
     Of text only the bits that each character cost, (batch, position): the chances of all others fill the memory.
     """
@@ -71,14 +71,14 @@ def settle(output: torch.Tensor, target: torch.Tensor, preparation: Preparation)
 
 
 def settled_loss(share: torch.Tensor, target: torch.Tensor, loss: Loss, preparation: Preparation) -> torch.Tensor:
-    """The summed loss of what `settle` kept."""
+    """The summed loss of the outputs that `settle` returned."""
     if preparation.task != "language":
         return loss(share, target)
     return share.double().mean(dim=1).sum() * math.log(2)
 
 
 def predictions(output: torch.Tensor, preparation: Preparation) -> NDArray[np.float64]:
-    """What metrics eat: probability of the second class, of every class, or values in the target's own unit.
+    """Predictions for metrics: probability of the second class, of every class, or values in the target's unit.
 
     Of text: the bits that each character cost, as `settle` kept them.
     """

@@ -68,7 +68,7 @@ class Muon(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
-        """One step of both; their groups and state are this one's, whatever was put in their place meanwhile."""
+        """One step of both optimisers, which use this one's groups and state even if these were replaced."""
         del closure
         for muon, part in self._inner:
             part.param_groups = [group for group in self.param_groups if group["muon"] is muon]
