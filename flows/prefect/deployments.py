@@ -174,7 +174,7 @@ def deploy(
         workspace: Whose work pool is used; it is made if there is none.
         projects: Which; one whose spec is wrong is noted and passed over.
         prune: Whether deployments of the pool whose project is gone are removed.
-        note: Hears what there is to say.
+        note: Receives messages.
 
     Raises:
         StoreError: Prefect's server does not answer, or refused.

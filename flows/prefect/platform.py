@@ -69,7 +69,7 @@ def take_down(workspace: Workspace, note: Callable[[str], None], ending: Ending 
 
     Args:
         workspace: Whose.
-        note: Hears what there is to say.
+        note: Receives messages.
         ending: What becomes of flow runs in progress: nothing is ended (refuse), they end by themselves first (wait),
             or they are cut short, to go on with the next `up` where they were (force).
 

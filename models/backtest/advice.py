@@ -31,7 +31,7 @@ def advise(policy_regrets: Sequence[PolicyRegret], metric: str, margin: float, c
         policy_regrets: At least one.
         metric: The goal's metric.
         margin: What may be lost, in the metric's unit: the spec's `judge.margin`.
-        confidence: Of the intervals.
+        confidence: Confidence of the intervals.
     """
     best = min(policy_regrets, key=lambda each: (_regret(each), each.device_seconds, each.loops))
     enough = [each for each in policy_regrets if each is best or _is_enough(each, margin)]

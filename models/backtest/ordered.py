@@ -41,7 +41,7 @@ def in_time_order(table: pa.Table, data: Data, cut: PeriodRule, delay_s: float =
 
     Raises:
         UsageError: The rows have no order in time, or not one that fits `cut` and `delay_s`.
-        DataError: The time column is absent, has gaps, or holds text that is no date.
+        DataError: The time column is absent, has gaps, or holds text that is not a date.
     """
     if data.kind == "text":
         raise UsageError("backtest: replays tables, images and series; a text has no rows that are labelled later")

@@ -30,7 +30,7 @@ def prepare_known(table: pa.Table, rows: RowRange, spec: Spec, base: Path, out: 
     """The prepared folder of what was known: the spec's own split and statistics, over `rows` of the table alone.
 
     Raises:
-        DataError: These rows are not what the spec says, or too few of some kind.
+        DataError: These rows do not match the spec, or too few of some kind.
         UserCodeError: The spec's own feature function failed.
         StoreError: `out` cannot be written.
     """
@@ -52,7 +52,7 @@ def write_period(table: pa.Table, rows: RowRange, data: Data, base: Path, prepar
         rows: Those of the period.
         data: The spec's data block.
         base: The folder of the spec.
-        preparation: Of the model that is to predict.
+        preparation: Preparation of the model that is to predict.
         out: The folder to make.
 
     Returns:

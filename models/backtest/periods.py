@@ -102,7 +102,7 @@ def parse_delay(text: str) -> float:
     """Seconds of `12h`, `7d` or `2w`; a bare 0 is none.
 
     Raises:
-        UsageError: It is no such duration.
+        UsageError: It is not a duration.
     """
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*", text)
     if match and not match[2] and not float(match[1]):

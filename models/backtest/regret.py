@@ -78,11 +78,11 @@ def policy_regrets(
     """The regret of each course, in their order.
 
     Args:
-        courses: Of the same periods.
+        courses: Courses of the same periods.
         scores: For every (model, period) that occurs in them.
         sign: 1 when more of the metric is better, -1 when less is.
-        confidence: Of the intervals.
-        seed: Of the drawing of periods.
+        confidence: Confidence of the intervals.
+        seed: Seed of the drawing of periods.
 
     Source: Davison and Hinkley (1997), Bootstrap Methods and their Application, 3.8: drawing rows again within drawn
     periods overstates the spread rather than understating it.

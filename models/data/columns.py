@@ -106,7 +106,7 @@ def as_float64(column: pa.ChunkedArray, name: str) -> np.ndarray:
     """A numeric column as float64 (rows,), NaN for missing.
 
     Raises:
-        DataError: Text that is no number (of a column declared numeric), or infinite values; names the first
+        DataError: Text that is not a number (of a column declared numeric), or infinite values; names the first
             rows.
     """
     kind = column.type

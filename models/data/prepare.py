@@ -50,7 +50,7 @@ def prepare(raw: Path, spec: Spec, base: Path, out: Path) -> Preparation:
         out: The folder to make; one that is there is replaced.
 
     Raises:
-        DataError: The data is not what the spec says.
+        DataError: The data does not match the spec.
         UserCodeError: The spec's own feature function failed.
         StoreError: `out` cannot be written.
     """

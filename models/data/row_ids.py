@@ -38,10 +38,10 @@ def own_ids(
     """The ids that rows were given, as text.
 
     Args:
-        column: As it was given.
+        column: The column of ids.
         seen: Ids of the rows before; these are added.
         first_row: Number of the first row, for messages.
-        display_name: What messages call the rows.
+        display_name: Name of the rows in messages.
         name: The column's.
 
     Raises:

@@ -91,7 +91,7 @@ def times(column: pa.ChunkedArray, name: str) -> np.ndarray:
     """A time column as sortable numbers: int64 microseconds for dates and ISO text, numbers as they are.
 
     Raises:
-        DataError: Text that is no ISO date.
+        DataError: Text that is not an ISO date.
     """
     kind = column.type
     if pa.types.is_dictionary(kind):

@@ -28,7 +28,7 @@ def write_unlabelled(table: pa.Table, data: Data, base: Path, preparation: Prepa
     model is judged on is not learnt from, not even without its answer.
 
     Raises:
-        DataError: A column is not what the spec says.
+        DataError: A column does not match the spec.
         UserCodeError: The spec's own feature function failed.
     """
     if not data.unlabelled:

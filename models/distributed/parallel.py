@@ -42,7 +42,7 @@ class ParallelizedNet:
         mesh: The ranks.
         net: The parameters that this rank holds, whole or in parts, by the names that they have in the net itself.
         module: What is called in training: `net`, or DDP around it. Not called where there is a pipeline.
-        num_parameters: Of the whole net.
+        num_parameters: Number of parameters of the whole net.
     """
 
     train: Train

@@ -73,7 +73,7 @@ def optimise(folder: Path, prepared: Path, metric: Metric, serve: Serve, seed: i
         prepared: The prepared rows.
         metric: The goal's.
         serve: What may be lost.
-        seed: Of the resamples.
+        seed: Seed of the resamples.
 
     Returns:
         A row a variant, fp32 first; none for trees, which have no weights to make smaller, or if none is asked for.

@@ -57,7 +57,7 @@ def pruned(model: onnx.ModelProto, calibration: Sequence[Feed], share: float) ->
     Args:
         model: The exported model.
         calibration: Training rows as the graph takes them, on which units are weighed.
-        share: Of the units of a layer.
+        share: Share of the units of a layer to remove.
 
     Raises:
         TrainingError: No hidden layer can be made narrower.

@@ -39,8 +39,8 @@ def feed_of(example: Mapping[str, list[Any]], inputs: Iterable[Mapping[str, Any]
     """An input example as arrays again, ready for ONNX Runtime.
 
     Args:
-        example: What `input_example` gave.
-        inputs: What `signature` gave for the graph's inputs.
+        example: The result of `input_example`.
+        inputs: The result of `signature` for the graph's inputs.
     """
     feed = {}
     for entry in inputs:

@@ -62,7 +62,7 @@ def refusal(variant: VariantMeasurement, same: bool, max_metric_loss: float, max
     """Why a variant may not be served; empty if it may.
 
     Args:
-        variant: As measured.
+        variant: The measured variant.
         same: Whether its predictions are those of fp32.
         max_metric_loss: The spec's; 0 asks for the same predictions: on few rows it can seem that nothing is lost.
         max_latency_ms: The spec's.

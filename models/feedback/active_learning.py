@@ -63,8 +63,8 @@ def thinned(uncertain: np.ndarray, points: np.ndarray) -> np.ndarray:
 def choose_uncertain(uncertain: np.ndarray, points: np.ndarray, count: int, seed: int = 0) -> np.ndarray:
     """Indices of `count` examples that are uncertain and unlike each other, most uncertain first.
 
-    Of the most uncertain ones that are no near-duplicates, k-means weighted by the uncertainty makes `count` clusters;
-    of each, the one nearest to its middle is asked. Fewer come back where fewer differ.
+    The most uncertain rows that are not near-duplicates are grouped into `count` clusters by k-means, weighted by the
+    uncertainty; the row nearest to each centre is chosen. If fewer rows differ, fewer are returned.
 
     Source: Zhdanov, "Diverse mini-batch active learning", 2019, arXiv:1901.05954, algorithm 2.
 
@@ -72,7 +72,7 @@ def choose_uncertain(uncertain: np.ndarray, points: np.ndarray, count: int, seed
         uncertain: (rows,), higher is more uncertain.
         points: (rows, dimension), where rows that are alike lie near.
         count: How many to ask.
-        seed: Of the first middles.
+        seed: Seed of the first centres.
     """
     candidates = thinned(uncertain, points)[: CANDIDATES * count]
     if len(candidates) <= count:

@@ -67,7 +67,7 @@ def feed_of_rows(rows: pa.Table, preparation: Preparation, first_row: int = 1, d
         rows: With every column of `input_columns`.
         preparation: That of the model.
         first_row: Number of the first row, for messages.
-        display_name: What messages call the rows.
+        display_name: Name of the rows in messages.
 
     Raises:
         DataError: A value is not what the model takes; names row, column, value and cure.
@@ -88,7 +88,7 @@ def series_feeds(
     Args:
         rows: The steps of one series, oldest first.
         preparation: That of the model.
-        display_name: What messages call the rows.
+        display_name: Name of the rows in messages.
 
     Raises:
         DataError: A value is not what the model takes, or there are fewer rows than a window has.

@@ -58,7 +58,7 @@ def examples(reading: ReadOptions, files: Sequence[Path], display_name: str) -> 
     Args:
         reading: How.
         files: Read one after the other, as one table.
-        display_name: What messages call them.
+        display_name: Name of the rows in messages.
 
     Raises:
         DataError: A value is not what the model takes.
@@ -87,8 +87,8 @@ def part_of(
         scorer: The model.
         rows: The rows.
         feed: What the graph takes of them; None for text.
-        ids: Of the rows.
-        version: Of the model.
+        ids: Ids of the rows.
+        version: Version of the model.
         at: When.
         data: The spec's data block.
     """

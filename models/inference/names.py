@@ -27,7 +27,7 @@ def refuse_taken_names(preparation: Preparation) -> None:
     """Say no to input columns that are called like an output of the graph, before anything is trained.
 
     Raises:
-        UsageError: With the column and the cure.
+        UsageError: The message names the column and the cure.
     """
     if preparation.kind != "table":
         return

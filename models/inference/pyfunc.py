@@ -25,8 +25,8 @@ class Predictor:
     """A graph that answers rows of raw columns.
 
     Args:
-        session: Of `model.onnx`.
-        preparation: What `preparation.json` says: the names of the classes, and how a text is read.
+        session: ONNX Runtime session of `model.onnx`.
+        preparation: The content of `preparation.json`: class names, and how a text is read.
     """
 
     def __init__(self, session: onnxruntime.InferenceSession, preparation: Mapping[str, Any]) -> None:

@@ -82,7 +82,7 @@ def check_records(records: Sequence[Any]) -> None:
     """Say no to what is no list of objects.
 
     Raises:
-        DataError: A row is no object, or there is none.
+        DataError: A row is not an object, or there are no rows.
     """
     if not isinstance(records, list):
         raise DataError(f"got {shown(records)}, expected a list of rows")
@@ -97,7 +97,7 @@ def columns_of_records(records: Sequence[Any], must: Collection[str] = ()) -> di
     """Rows `[{"a": 1}, ...]` as columns; what a row lacks is missing, but for what it `must` have.
 
     Raises:
-        DataError: A row is no object or lacks a column, or there is none.
+        DataError: A row is not an object or lacks a column, or there are no rows.
     """
     check_records(records)
     check_complete(records, must)
@@ -186,7 +186,7 @@ def numbers_of(values: Sequence[Any], name: str, display_name: str = "row") -> n
     """A column of JSON's numbers as float64 (rows,), NaN for null.
 
     Raises:
-        DataError: A value is no number, or too large; `display_name` is what the message calls a row.
+        DataError: A value is not a number, or too large; `display_name` is what the message calls a row.
     """
     for at, value in enumerate(values):
         if type(value) not in NUMBERS:

@@ -46,7 +46,7 @@ def checked_shape(shape: Any, dtype: Any, name: str) -> tuple[int, ...]:
     """A shape as it may be, of a type that is known.
 
     Raises:
-        DataError: It is no list of sizes, or there is no such type.
+        DataError: The shape is not a list of sizes, or the type does not exist.
     """
     if dtype != BYTES and (not isinstance(dtype, str) or dtype not in DTYPES):
         raise DataError(f"input {name!r}: got datatype {shown(dtype)}, expected {', '.join([*DTYPES, BYTES])}")
@@ -84,7 +84,7 @@ def tensor_of_bytes(content: bytes | memoryview, dtype: str, shape: tuple[int, .
     """An array from its bytes: little-endian, row by row, without gaps.
 
     Raises:
-        DataError: More or fewer bytes than type and shape say, or text that is no UTF-8.
+        DataError: More or fewer bytes than type and shape say, or text that is not UTF-8.
     """
     if dtype == BYTES:
         return _texts(content, math.prod(shape), name).reshape(shape)
@@ -114,7 +114,7 @@ def text_of(content: bytes, name: str) -> str:
     """An element of BYTES.
 
     Raises:
-        DataError: It is no UTF-8.
+        DataError: It is not UTF-8.
     """
     try:
         return str(content, "utf-8")

@@ -35,7 +35,7 @@ def judge(
         metric: The metric of the goal.
         good_enough: The spec's `goal.good_enough`.
         max_latency_ms: The spec's `serve.max_latency_ms`; the tighter of it and the judge's own counts.
-        seed: Of the resamples.
+        seed: Seed of the resamples.
 
     Raises:
         DataError: The arrays cannot be compared, or the metric is undefined on them.

@@ -51,8 +51,8 @@ def reference_of(
 
     Args:
         preparation: The model's.
-        target: Of the test rows, as metrics take it.
-        prediction: Of the test rows, as metrics eat them.
+        target: Target of the test rows, as metrics take it.
+        prediction: Prediction of the test rows, as metrics eat them.
         rows: Gives training and test rows; asked of tables only.
     """
     classes = preparation.target.classes

@@ -34,7 +34,7 @@ def feature_drift(
 
     Args:
         now: The window's counts.
-        columns: Of the reference.
+        columns: Columns of the reference.
         monitor: The spec's limits; `monitor.seasonal` are shown and never called drift.
         past: Windows before it.
     """

@@ -48,7 +48,7 @@ class OpenWindow:
         size: How many it takes.
         begin, end: Unix time of the first and the last, seconds.
         hours: Hours since 1970 -> counts of the predictions made in it.
-        keys: Of its newest predictions, at least a million, to know them again.
+        keys: Keys of its newest predictions, at least a million, to know them again.
         examples: For the labels.
     """
 

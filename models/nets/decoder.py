@@ -126,7 +126,7 @@ def build(
         width: Features of a position.
         layers: Number of blocks.
         heads: Heads of attention.
-        dropout: Of what each half of a block adds.
+        dropout: Dropout of what each half of a block adds.
         lookback: How many characters before it are embedded with each one. Two cost nothing and save a third of the
             way: 2.52 to 2.30 bits per character after a million characters of Austen, measured.
 

@@ -19,7 +19,7 @@ class Candidate:
 
     Attributes:
         replicas: Groups that hold the whole net, for hsdp.
-        microbatches: Of a pipeline, for each accumulation.
+        microbatches: Microbatches of a pipeline, for each accumulation.
     """
 
     parallel: str

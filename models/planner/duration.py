@@ -59,7 +59,7 @@ def duration_of(
     """One step.
 
     Args:
-        profiler: Of the net.
+        profiler: Profiler of the net.
         candidate: The plan.
         training: Batch and precision.
         machine: Whose links carry it.

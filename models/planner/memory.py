@@ -71,7 +71,7 @@ def memory_of(profiler: Profiler, candidate: Candidate, training: TrainingShape,
     """What the rank that has most would hold.
 
     Args:
-        profiler: Of the net.
+        profiler: Profiler of the net.
         candidate: The plan.
         training: Batch, precision, optimiser.
         exact: For one rank by itself: trace its very micro-batch, with the gradients that come to be as activations

@@ -89,7 +89,7 @@ def plan(profiler: Profiler, machine: Cluster, training: TrainingShape, base: Ca
     """Weigh every candidate of the cluster's ranks.
 
     Args:
-        profiler: Of the net, in the spec's precision.
+        profiler: Profiler of the net, in the spec's precision.
         machine: The cluster.
         training: The spec's batch, precision and optimiser.
         base: Accumulation, recomputation and pipeline as the spec has them.

@@ -45,7 +45,7 @@ class ParameterCounts:
     Attributes:
         outside: In front of the blocks and behind them, together.
         enter: Of those in front, at most; the rest are behind.
-        block: Of the largest block.
+        block: Parameters of the largest block.
         num_blocks: 0 for a net that does not say what its blocks are.
         buffers: Bytes of buffers.
     """
@@ -68,11 +68,11 @@ class ActivationBytes:
 
     Attributes:
         saved: Alive when the forward pass ends.
-        block: Of them, those of one block, on average.
+        block: Bytes of one block, on average.
         peak: The most alive at once in forward and backward pass, weight gradients counted.
         apart: The same without weight gradients.
-        hidden: Of the tensor between two blocks.
-        inputs: Of the micro-batch itself.
+        hidden: Bytes of the tensor between two blocks.
+        inputs: Bytes of the micro-batch itself.
     """
 
     saved: int

@@ -54,7 +54,7 @@ def resolve(reference: str, base: Path, short: Mapping[str, str] | None = None) 
         short: Short names and the full reference each stands for.
 
     Raises:
-        UsageError: No such name, file, module or attribute; says which names there are.
+        UsageError: No such name, file, module or attribute; the message lists the names.
         UserCodeError: The module raised while it was imported; the cause is chained.
     """
     short = short or {}

@@ -52,7 +52,7 @@ def fallen(findings: MonitoringReport, version: str, before: str, since: float) 
     """The reason to roll back by the realised metric: the version's metric decayed, its predecessor's had not.
 
     Args:
-        findings: Of monitoring.
+        findings: Findings of monitoring.
         version: The one in question.
         before: The one that would take its place.
         since: When the version took it; Unix time. Windows that began before say nothing.

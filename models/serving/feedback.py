@@ -38,7 +38,7 @@ def rows_of_csv(body: bytes) -> list[dict[str, str]]:
     """Rows of a CSV with a header.
 
     Raises:
-        DataError: It is no CSV.
+        DataError: It is not CSV.
     """
     try:
         reader = csv.DictReader(io.StringIO(body.decode("utf-8-sig"), newline=""), strict=True)
@@ -56,7 +56,7 @@ def checked(rows: Sequence[Any], preparation: Preparation) -> LabelBatch:
 
     Args:
         rows: Each an object with `id`, and `label` or a key called like the target; further keys are passed over.
-        preparation: Of the version: its target says what a label may be.
+        preparation: Preparation of the version: its target says what a label may be.
 
     Raises:
         DataError: A label is no class or number, an id is missing or has two labels, or there are none; names the row.

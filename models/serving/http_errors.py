@@ -28,7 +28,7 @@ class RequestError(Exception):
     Args:
         status: The HTTP status; gRPC has its own of the same meaning.
         message: What was got, what was expected, the cure; no path of this machine.
-        headers: Of the HTTP response.
+        headers: Headers of the HTTP response.
     """
 
     def __init__(self, status: int, message: str, headers: Mapping[str, str] | None = None) -> None:

@@ -52,7 +52,7 @@ def document(models: Mapping[str, LoadedModel], version: str, *, needs_token: bo
 
     Args:
         models: The version of each that answers now, by name.
-        version: Of this program.
+        version: Version of this program.
         needs_token: Whether callers are asked for one, but where orchestrators ask.
     """
     paths: dict[str, Any] = dict(_SERVER)

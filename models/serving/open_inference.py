@@ -75,7 +75,7 @@ def inference_of(body: bytes, json_bytes: int | None = None) -> InferenceRequest
         json_bytes: The length of the JSON; None for all.
 
     Raises:
-        DataError: It is not what the protocol says.
+        DataError: It does not follow the protocol.
     """
     if json_bytes is not None and not 0 <= json_bytes <= len(body):
         raise DataError(f"Inference-Header-Content-Length: got {json_bytes}, but the body has {len(body)} bytes")
@@ -140,7 +140,7 @@ def written(
         inference: The request.
         outputs: All arrays that the model gave.
         ports: What they are.
-        name: Of the model.
+        name: Name of the model.
         version: That answered.
         key: What the answer is called in the prediction log.
     """

@@ -57,10 +57,10 @@ class PredictionRecorder:
         """The log record of an answered request.
 
         Args:
-            ids: Of the rows.
+            ids: Ids of the rows.
             at_us: When.
-            rows: What was answered.
-            answer: What was said.
+            rows: The rows of the request.
+            answer: The answer.
             whole: Also what is answered again only from all of it: texts and windows.
         """
         raw = {name: values for name, values in rows.extra.items() if name not in self._left_out}

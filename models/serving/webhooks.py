@@ -23,9 +23,9 @@ def is_from_mlflow(secret: str, headers: Mapping[str, str], body: bytes, now: fl
     """Whether a delivery was signed with the secret, within the last minutes.
 
     Args:
-        secret: Of the webhook.
-        headers: Of the request; names in lower case, or of any case where the mapping does not mind.
-        body: As it came.
+        secret: Secret of the webhook.
+        headers: Headers of the request; names in lower case, or of any case where the mapping does not mind.
+        body: The body as received.
         now: Unix time.
     """
     stamp = headers.get(TIMESTAMP, "")

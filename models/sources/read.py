@@ -34,7 +34,7 @@ def read_source(source: Any, display_name: str = "") -> pa.Table:
 
     Args:
         source: A path, a pandas DataFrame or an Arrow table.
-        display_name: What error messages call it; default: the path.
+        display_name: Name of the source in messages. Default: the path.
 
     Raises:
         DataError: Missing, unreadable, not UTF-8, cut short, without rows, or with columns that share a name.

@@ -72,8 +72,8 @@ def row_batches(paths: Sequence[Path], types: Mapping[str, pa.DataType], rows: i
     """The rows of the files one after the other, `rows` at a time but for the last.
 
     Args:
-        paths: As `data_files` gives them.
-        types: Of columns of CSV files, which have none of their own; a column that is not named here is text.
+        paths: The result of `data_files`.
+        types: Types of columns of CSV files, which have none of their own; a column that is not named here is text.
         rows: Rows in each table.
 
     Raises:

@@ -55,7 +55,7 @@ def run_ranks(connections: list[Connection], job: TrainingJob, meeting: Rendezvo
 
     Args:
         connections: The agent's own, then one for each rank of this node.
-        job: What to train.
+        job: The training job.
         meeting: Where other nodes come; by default there are none.
     """
     meeting = meeting or Rendezvous()

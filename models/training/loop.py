@@ -38,7 +38,7 @@ def train(session: TrainingSession, report: Report) -> bool:
     """Train until the last epoch, early stopping, or until `report` stops it; True if `report` did.
 
     Raises:
-        NonFiniteError: The loss is no number any more.
+        NonFiniteError: The loss is NaN or infinite.
         StoreError: A checkpoint could not be written.
     """
     progress, epochs = session.progress, session.job.train.epochs

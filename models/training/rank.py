@@ -52,7 +52,7 @@ def run_job(
 
     Raises:
         TrainingError: The loss is not finite, or the folder belongs to another job.
-        UsageError, UserCodeError, DataError: The net, the metric or the data is not as the spec says.
+        UsageError, UserCodeError, DataError: The net, the metric or the data does not match the spec.
         StoreError: The disk is full or cannot be written; the last good checkpoint stays.
     """
     world = world or World()
@@ -92,7 +92,7 @@ def join_world(job: TrainingJob, on_hang: OnHang) -> World:
     """Become a rank of the rank pool whose place in the environment torch's elastic agent has set.
 
     Args:
-        job: What will be trained.
+        job: The training job.
         on_hang: Called from a thread when the ranks stand still, with who is behind and where this rank stands.
     """
     torch.set_num_threads(job.threads)

@@ -134,7 +134,7 @@ def best_of(trials: Sequence[Trial], direction: str) -> Trial:
     """The best complete trial; a pruned one only if none is complete; ties go to the earlier.
 
     Raises:
-        TrainingError: All failed; says the commonest cause.
+        TrainingError: All failed; the message has the most common cause.
     """
     for state in ("complete", "pruned"):
         candidates = [trial for trial in trials if trial.state == state and trial.value is not None]

@@ -145,7 +145,7 @@ def open_session(job: TrainingJob, world: World) -> TrainingSession:
 
     Raises:
         TrainingError: The checkpoint is that of another job.
-        UsageError, UserCodeError, DataError: The net, the metric or the data is not as the spec says.
+        UsageError, UserCodeError, DataError: The net, the metric or the data does not match the spec.
     """
     world = world.under(job.train)
     preparation = Preparation.load(job.prepared)

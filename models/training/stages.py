@@ -30,7 +30,7 @@ def make_ready(job: TrainingJob, world: World, report: Report, run: Run) -> tupl
     """The job with every stage before its own training done, and what they found. Every rank must call it.
 
     Args:
-        job: As asked for.
+        job: The requested job.
         world: The ranks.
         report: Hears of the epochs of all stages; its answer counts in the last stage only.
         run: Carries out a job of one stage, or answers it from its folder.

@@ -32,7 +32,7 @@ class Objection:
 def decide(policy: Retrain, signal: Signal, past: ProjectHistory, now: float) -> Decision:
     """Decide on a signal. All objections are returned, not the first only.
 
-    A person's word overrides all but a loop that runs, the budget, and its having been heard before.
+    A person's request overrides all but a loop that runs, the budget, and its having been heard before.
 
     Args:
         policy: The project's `retrain` block.

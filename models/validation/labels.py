@@ -48,11 +48,11 @@ def checked_labels(rows: pa.Table, id_column: str, preparation: Preparation, dis
     Args:
         rows: With the id column and one of labels; others are passed over.
         id_column: Names the row that was predicted.
-        preparation: Of the model or the project: its target says what a label may be.
-        display_name: What messages call the rows.
+        preparation: Preparation of the model or the project: its target says what a label may be.
+        display_name: Name of the rows in messages.
 
     Raises:
-        DataError: A label is no class or number, an id is missing, or an id has two labels; names the row.
+        DataError: A label is not a class or number, an id is missing, or an id has two labels; names the row.
     """
     if id_column not in rows.column_names:
         raise DataError(f"{display_name}: {no_such_column(id_column, rows.column_names)}")

@@ -41,7 +41,7 @@ def is_alive(process: Mapping[str, Any], lock: Path | None = None) -> bool:
     """Whether the process of that identity still runs.
 
     Args:
-        process: What `identity` gave, here or elsewhere.
+        process: The result of `identity`, here or on another host.
         lock: A lock file that it holds while it lives. One on another host, which we cannot see, lives while that is
             held; where there is no such lock it is taken to live.
     """

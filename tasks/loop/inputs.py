@@ -14,7 +14,7 @@ class Input:
     """The output of an earlier step: its files, and its result if the reading step declares that too.
 
     Args:
-        record: What the step before recorded.
+        record: The record of the earlier step.
         files: Its files by name.
         work: The folder in which it worked.
         reader: The step that reads.
@@ -79,7 +79,7 @@ class Inputs:
 
     Args:
         step: Whose inputs they are.
-        before: Of each step in `step.after`.
+        before: The record of each step in `step.after`.
         external: Gives the value of what `step.external` names.
     """
 

@@ -89,7 +89,7 @@ class StepCache:
 
         Raises:
             UsageError: There is no such version or file.
-            StoreError: The registry is away.
+            StoreError: The registry is unavailable.
         """
         return {} if self.spec.train.start is None else {ORIGIN: self._origin(step, parts, done)}
 

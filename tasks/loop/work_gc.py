@@ -41,7 +41,7 @@ def sweep(state: Path, used: Iterable[Path], days: float, now: float | None = No
     Args:
         state: The project's folder under `.loopline/projects/`.
         used: The folders of the work that stands now; they count as used today.
-        days: As `keep_days` gives it.
+        days: The result of `keep_days`.
         now: Unix time.
     """
     now = time.time() if now is None else now

@@ -52,7 +52,7 @@ def bring_files(model: str, version: str, names: Iterable[str], to: Path) -> boo
         False where they lie in a store of another kind: `download_version` fetches from any.
 
     Raises:
-        StoreError: They cannot be had now. Whether they are the ones that were registered is not looked at.
+        StoreError: The files are unavailable now. Their hashes are not checked here.
     """
     place = registry_reader.files_at(model, version)
     wanted = [_inside(to, name) for name in names]

@@ -171,7 +171,7 @@ def experiment_id(store: MlflowClient, workspace: Workspace, project: str) -> st
 def _usable_run(store: MlflowClient, run_id: str | None) -> str | None:
     """Return an earlier run, restored if a person deleted it; None if it was deleted for good.
 
-    MLflow refuses every change of a deleted run, and what comes after it in the outbox would wait for ever.
+    MLflow refuses every change of a deleted run, so all later lines of the outbox would wait for ever.
     """
     from mlflow.exceptions import MlflowException
 
@@ -197,8 +197,8 @@ def _find_run(store: MlflowClient, experiment: str, key: str) -> str | None:
 def _send(items: list[Any], send: Callable[[list[Any]], None], most: int) -> list[str]:
     """Send in batches of `most`; a refused batch goes item by item. What was refused for good, in words.
 
-    One line that MLflow will never take (a parameter said twice with two values, a name it does not allow) must not
-    hold up all that comes after it.
+    A line that MLflow always refuses (a parameter with two values, a name that is not allowed) must not block all later
+    lines.
     """
     from mlflow.exceptions import MlflowException
 

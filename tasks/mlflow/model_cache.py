@@ -44,7 +44,7 @@ def cached_version(workspace: Workspace, model: str, wanted: str = "champion") -
 
     Raises:
         UsageError: There is no such version.
-        StoreError: The registry is away and the cache does not hold it, or the registry's files are not what was
+        StoreError: The registry is unavailable and the cache does not hold it, or the registry's files are not what was
             registered.
     """
     place = workspace.cache / "models" / model

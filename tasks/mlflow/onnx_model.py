@@ -25,8 +25,8 @@ def onnx_model(folder: Path, files: dict[str, Path], exported: dict[str, Any], m
 
     Args:
         folder: Made here.
-        files: What travels with the version, by name; `model.onnx` and `preparation.json` among them.
-        exported: What the export step answered: the graph's inputs and an example of them.
+        files: The files of the version, by name; `model.onnx` and `preparation.json` among them.
+        exported: The result of the export step: the graph's inputs and an example of them.
         metadata: Kept in `MLmodel`.
     """
     import mlflow.onnx

@@ -98,7 +98,7 @@ class Registry:
 
         Raises:
             UsageError: There is no such version.
-            StoreError: The registry is away.
+            StoreError: The registry is unavailable.
         """
         from mlflow.exceptions import MlflowException
 
@@ -168,9 +168,8 @@ class Registry:
     def promote(self, version: str, expected: str | None, *, loop_id: str = "", reason: str = "") -> PromotionEntry:
         """Make `version` the champion if the champion is still `expected`.
 
-        A loop that asks again, for it was killed after the move, gets the move that it made. A person is refused like
-        anybody whose `expected` is no longer the champion, even where it is `version` by now: another made that move,
-        for another reason.
+        A loop that was killed after the move and asks again gets its own move. A person is refused if `expected` is no
+        longer the champion, even if `version` is champion by now: somebody else made that move, for another reason.
 
         Raises:
             GateRefused: Somebody else moved the champion since; names what it is now.
@@ -194,7 +193,7 @@ class Registry:
 
         Args:
             reason: Kept in the journal.
-            expected: The champion that whoever asks saw; None: whatever it is.
+            expected: The champion that the caller saw; None: any.
 
         Raises:
             GateRefused: There is nothing to go back to, or somebody else moved the champion since.
@@ -389,9 +388,9 @@ def _break_if_stale(store: MlflowClient, name: str) -> None:
 def _retire(store: MlflowClient, name: str, holder: str) -> bool:
     """Rename the lock of one holder away; false if it is no longer that holder's.
 
-    Renaming is the one change of MLflow that succeeds once for a holder: a second attempt finds the new name taken.
-    So whoever saw a stale lock too late cannot take away the lock that another process made since. Therefore the name
-    of a broken lock stays taken.
+    Renaming is the only change in MLflow that succeeds for one caller alone: a second attempt finds the new name taken.
+    So a caller that saw a stale lock too late cannot remove the lock that another process made since. Therefore the
+    name of a broken lock stays taken.
     """
     from mlflow.exceptions import MlflowException
 

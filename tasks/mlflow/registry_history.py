@@ -42,7 +42,7 @@ def story(model: str, most_moves: int = 50) -> RegistryHistory:
     """Return the history of a model in the registry; empty if it is not registered.
 
     Raises:
-        StoreError: The registry is away.
+        StoreError: The registry is unavailable.
     """
     uri = os.environ["MLFLOW_TRACKING_URI"]
     if stores.is_embedded(uri):

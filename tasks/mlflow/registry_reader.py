@@ -54,7 +54,7 @@ def aliased(model: str, alias: str = "champion") -> RegisteredVersion | None:
     """The version that `alias` points at, or None when there is no such model or alias.
 
     Raises:
-        StoreError: The registry is away.
+        StoreError: The registry is unavailable.
     """
     uri = os.environ["MLFLOW_TRACKING_URI"]
     if stores.is_embedded(uri):
@@ -68,7 +68,7 @@ def numbered(model: str, number: str) -> RegisteredVersion | None:
     """The version of a number, or None when there is no such one.
 
     Raises:
-        StoreError: The registry is away.
+        StoreError: The registry is unavailable.
     """
     uri = os.environ["MLFLOW_TRACKING_URI"]
     if stores.is_embedded(uri):
@@ -83,7 +83,7 @@ def files_at(model: str, number: str) -> str | None:
     """The address of a version's files, as MLflow names it; None if there is no such version, or only MLflow knows.
 
     Raises:
-        StoreError: The registry is away.
+        StoreError: The registry is unavailable.
     """
     uri = os.environ["MLFLOW_TRACKING_URI"]
     if stores.is_embedded(uri):
@@ -99,8 +99,8 @@ def files_at(model: str, number: str) -> str | None:
 def refuse_lost(workspace: Workspace, model: str) -> None:
     """Refuse to go on with a store that holds nothing of a project whose records name a version in that store.
 
-    Such a store was emptied or lost: to go on would register and promote version 1 anew. Whoever deletes a version or
-    the registered model in MLflow leaves the project's experiment there.
+    Such a store was emptied or lost: a loop would register and promote version 1 again. A person who deletes a version
+    or the registered model in MLflow leaves the project's experiment there, so that is told apart.
 
     Raises:
         StoreError: The store was lost, or its own file cannot be read.

@@ -1,7 +1,7 @@
 """Release plans in the registry: canary and shadow of a champion, and the journal of who planned them.
 
-The plan is a tag of the champion's version, so that whoever looks at the champion sees it and it ends with the
-champion; the journal is tags of the registered model (`loopline.releases.000001`), as that of the champions is.
+The plan is a tag of the champion's version, so it is read with the champion and ends with it; the journal is tags of
+the registered model (`loopline.releases.000001`), like the champions' journal.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def change(registry: Registry, plan: ReleasePlan, action: Action, reason: str) -
 
     Raises:
         UsageError: There is no champion, or a version that it names is not there or is the champion.
-        StoreError: The registry is away.
+        StoreError: The registry is unavailable.
     """
     with registry.locked():
         champion = registry.alias("champion")
@@ -74,7 +74,7 @@ def end(registry: Registry, reason: str, action: Action = "end") -> ReleasePlanE
 
     Raises:
         UsageError: There is no champion.
-        StoreError: The registry is away.
+        StoreError: The registry is unavailable.
     """
     return change(registry, ReleasePlan(), action, reason)
 

@@ -34,7 +34,7 @@ def facts(workspace: Workspace, model: str, version: str, cache: Path) -> Versio
     """Return the facts of a version from `cache` if they were fetched before, else from the registry, hashes checked.
 
     Raises:
-        StoreError: The registry is away, or a file is not the one that was registered.
+        StoreError: The registry is unavailable, or a file is not the one that was registered.
     """
     folder = cache / version
     if not folder.is_dir():

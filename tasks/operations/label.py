@@ -31,14 +31,14 @@ def accept(
         project: Whose predictions they are of.
         spec: The project's spec.
         rows: A column of ids, one called like the target or `label`; others are passed over, empty labels too.
-        by: Who gives them.
+        by: Who gave the labels.
         id_column: The column of ids.
-        display_name: What messages call the rows.
+        display_name: Name of the rows in messages.
 
     Raises:
-        DataError: A label is no class or number, an id is missing, or has two labels; nothing was taken in.
+        DataError: A label is not a class or number, an id is missing, or has two labels; nothing was stored.
         UsageError: The project was never prepared, so that nobody knows what a label may be; or it is of text.
-        StoreError: The disk is full, or another process goes on moving labels; nothing was taken in.
+        StoreError: The disk is full, or another process goes on moving labels; nothing was stored.
 
     Returns:
         `taken`: labels that were added, of which `corrected` replace another one; `repeated`: said before, not kept
@@ -73,8 +73,8 @@ def forget(project: Project, spec: Spec, ids: Sequence[str], *, by: str) -> int:
     What was trained or counted with them stays as it was.
 
     Raises:
-        UsageError: One of the ids has no label; nothing was forgotten.
-        StoreError: The disk is full, or another process goes on moving labels; nothing was forgotten.
+        UsageError: One of the ids has no label; nothing was withdrawn.
+        StoreError: The disk is full, or another process goes on moving labels; nothing was withdrawn.
 
     Returns:
         How many labels were forgotten.

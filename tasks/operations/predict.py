@@ -109,7 +109,7 @@ def predict(
         out: The Parquet file to write; default: beside the source, `<name>.predictions.parquet`.
         id_column: The column that names each row; default: ids are made.
         version: `champion`, another alias, or a number.
-        reporter: Where progress is told.
+        reporter: Receives the progress.
 
     Raises:
         DataError: A column or value is not what the model takes; nothing is written and nothing is logged.

@@ -12,7 +12,7 @@ class ReplayProgress:
     """Reports the progress of a replay: periods of all policies, and an estimate of the remaining time.
 
     Args:
-        report: Where it is told.
+        report: Receives the progress.
         moments: Rows that are known at each moment at which a policy may train, each once.
         num_policies: How many policies are replayed.
         num_periods: How many periods each lives through.

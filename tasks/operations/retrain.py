@@ -95,7 +95,7 @@ def loop_overrides(project: Project) -> tuple[list[str], list[str]]:
     A source function is asked anew; a local file counts by its content, and a package is pinned.
 
     Raises:
-        StoreError: The registry is away.
+        StoreError: The registry is unavailable.
     """
     spec = spec_of(project)
     settings = None

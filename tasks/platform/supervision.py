@@ -186,7 +186,7 @@ def start_service(supervised: Any, name: str) -> None:
     """Start a service that ended, unless supervisord itself began it again in the meantime.
 
     Args:
-        supervised: What `asking` gives.
+        supervised: The result of `connected`.
         name: The service's.
 
     Raises:

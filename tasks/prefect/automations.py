@@ -1,7 +1,7 @@
 """Automations of Prefect: events of a project begin its `retrain` and `monitor` runs, and messages go to people.
 
-They are made by `loopline deploy` and found again by their tags; one that a person switched off on Prefect's page
-stays off, and one that need not change is not touched: Prefect counts its events anew when it is.
+`loopline deploy` makes them and finds them again by their tags. An automation that a person switched off on Prefect's
+page stays off. One that has not changed is left alone: after a change Prefect counts its events from zero.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def of_project(name: str, policy: Retrain, deployment: UUID) -> list[AutomationS
 
     Args:
         name: The project's.
-        policy: Its `retrain` block; `on` is read. A schedule is no event.
+        policy: The `retrain` block; its `on` names the events. A schedule is not an event.
         deployment: Id of its `retrain` deployment.
     """
     kinds: list[Kind] = [kind for kind in policy.on if kind != "schedule"]
@@ -84,7 +84,7 @@ def of_pool(pool: str, page: str, blocks: Mapping[str, UUID]) -> list[Automation
     Args:
         pool: The workspace's work pool.
         page: Address of Prefect's page.
-        blocks: Ids of the notification blocks, by name; none: nobody wants to hear.
+        blocks: Ids of the notification blocks, by name; may be empty.
     """
     return [_message(pool, topic, page, blocks) for topic in notifications.TOPICS if blocks]
 
@@ -94,9 +94,9 @@ def apply(client: SyncPrefectClient, pool: str, wanted: Sequence[AutomationSpec]
 
     Args:
         client: Of Prefect's server.
-        pool: Only automations of this work pool are looked at.
+        pool: Only automations of this work pool are changed.
         wanted: The automations.
-        keep: Owners that were not asked about: theirs stay as they are.
+        keep: Owners whose automations stay as they are.
     """
     before = [automations for automations in _existing(client, pool) if _owner(automations) not in keep]
     for automations in before:

@@ -1,8 +1,8 @@
 """Events for Prefect, stored on disk until Prefect has them: `.loopline/events/`.
 
-An event has the same id however often it is sent, and is delivered once; while no server answers it waits in `queue/`.
-So does a signal of a project of which Prefect has not been told: no automation would hear it.
-The sender delivers at once where it can; else the compactor, and the next command that speaks with the server.
+An event has the same id however often it is sent, and is delivered once. While no server answers it waits in `queue/`,
+and so does a signal of a project without automations in Prefect. The sender delivers at once if it can; else the
+compactor does, or the next command that talks to the server.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def of_signal(project: str, signal: Signal) -> Event:
 def send(workspace: Workspace, event: Event) -> bool:
     """Keep an event until Prefect has it, and try to deliver all that wait. Whether nothing waits any longer.
 
-    A signal is kept until a decision holds it: `open_signals.ask_again` asks again what Prefect took and lost.
+    A signal stays open until a decision names it: `open_signals.ask_again` sends it again if Prefect took and lost it.
 
     Raises:
         StoreError: The disk is full or not writable.

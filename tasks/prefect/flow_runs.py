@@ -1,6 +1,6 @@
 """Flow runs that a dead process left: Prefect lists them as running, so the next worker takes them up.
 
-A loop that is run again goes on where it was: finished steps stand by their records, training by its checkpoints.
+A loop that runs again resumes: finished steps are found by their records, training by its checkpoints.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ MOST_WAIT_S = 3600.0
 def take_up(api: str, pool: str) -> list[str]:
     """Put right the pool's open runs that no process of this machine carries out; what was done, in words.
 
-    One that a person was cancelling is cancelled; one that was begun MOST_STARTS times is told as crashed, for it may
-    be what ends its worker; any other is to be run again.
+    A run that a person was cancelling is cancelled. A run that began MOST_STARTS times is marked as Crashed, since it
+    may be what ends its worker. Any other is scheduled again.
 
     Raises:
         StoreError: The server does not answer.
@@ -94,7 +94,7 @@ def begin_again(api: str, pool: str, now: float) -> list[str]:
 def close_task_runs(api: str, ended: list[str]) -> list[str]:
     """Tell Prefect that the open task runs of these flow runs, which ended, crashed; what was done, in words.
 
-    A process that is killed tells Prefect of no task's end, and who tells of the flow run's does not speak of them.
+    A killed process reports the end of none of its tasks, and closing the flow run does not close them.
 
     Raises:
         StoreError: The server does not answer.
@@ -164,8 +164,8 @@ def _in_its_turn(run: dict[str, Any], why: str) -> dict[str, Any]:
 def ask(api: str, path: str, body: Any, method: str = "POST", timeout_s: float = ANSWER_S) -> Any:
     """Ask a Prefect server without importing Prefect, which costs a second.
 
-    As Prefect's own client it says who asks by PREFECT_API_AUTH_STRING or PREFECT_API_KEY, and asks again where the
-    server has no time for it now (SQLite under load: 503).
+    Like Prefect's own client it authenticates by PREFECT_API_AUTH_STRING or PREFECT_API_KEY, and tries again if the
+    server is overloaded (SQLite under load: 503).
 
     Raises:
         StoreError: It does not answer, or refuses.

@@ -80,7 +80,7 @@ def wanted(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     """The addresses that the environment names, by variable.
 
     Raises:
-        UsageError: One is of another kind than its name says; the address itself is not repeated.
+        UsageError: An address is of another kind than its variable; the message does not repeat the address.
     """
     urls = {name: environ[name] for name in SCHEMES if environ.get(name)}
     for name, address in urls.items():

@@ -1,8 +1,8 @@
 """The workspace's own Prefect server: started once, used by every run, ended when idle for a while.
 
-A owner process (this module run with `-m`) owns the server as its child. Whoever needs the server holds a lease: a
-file that names its process. The owner ends the server, by its own pid, when no living process has held a lease for
-IDLE_S; if the owner is killed the kernel ends the server with it.
+An owner process (this module run with `-m`) has the server as its child. Each process that needs the server holds a
+lease, a file that names the process. The owner ends the server, by its own pid, after IDLE_S without a living lease; if
+the owner is killed, the kernel ends the server too.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class PrefectServer:
         """The address that the starting server will answer at, known as soon as its owner has claimed a port.
 
         Raises:
-            StoreError: No owner came up in time; names its log.
+            StoreError: No owner came up in time; the message names its log.
         """
         deadline = time.monotonic() + timeout_s
         asked_at = time.monotonic()

@@ -117,7 +117,7 @@ class RankPool:
         dies, or this call raises, every rank is gone within two seconds.
 
         Args:
-            job: What to train.
+            job: The training job.
             on_epoch: Called with each epoch, once; false stops the job early.
             say: Told how other nodes join, when the job may have some.
 

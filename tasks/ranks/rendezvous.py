@@ -163,7 +163,7 @@ def join(text: str, token: str, wait_s: float, say: Callable[[str], None]) -> No
         text: HOST:PORT, as the machine that leads shows it.
         token: As it shows it.
         wait_s: How long to wait for somebody to be there.
-        say: Told what happens.
+        say: Receives messages.
 
     Raises:
         UsageError: The token is wrong or too short, or this machine has other code or does not share the folder.

@@ -1,6 +1,7 @@
 """The release controller: watches the registry, downloads and checks a version, loads it everywhere, swaps.
 
-One thread a project, in the process that the workers belong to. Of several servers of one workspace one leads.
+One thread for each project, in the parent process of the workers. If several servers run in one workspace, one of them
+leads.
 """
 
 from __future__ import annotations

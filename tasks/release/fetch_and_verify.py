@@ -1,6 +1,6 @@
 """Model download for serving: every file is verified, then a smoke test runs before any request.
 
-What needs MLflow, and what might not survive an attempt, is done by processes that live as long as that takes.
+Code that needs MLflow, and attempts that may crash, run in short-lived processes of their own.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def try_out(model: str, number: str, folder: Path) -> None:
     """Run the smoke test of a version in a process of its own: a crash there ends nothing else.
 
     Raises:
-        StoreError: It does not load, does not answer, or takes other inputs than its preparation says.
+        StoreError: The version does not load, does not answer, or its inputs differ from its preparation.
     """
     _run("tasks.release.smoke_test", TRIAL_S, model, number, str(folder))
 

@@ -46,7 +46,7 @@ class RegistryWatcher:
         """The champion; None when the registry has none.
 
         Raises:
-            StoreError: The registry is away, or was never made.
+            StoreError: The registry is unavailable, or was never made.
         """
         if self._file is None:
             return registry_reader.aliased(self._model)

@@ -18,7 +18,7 @@ def give_back(workspace: Workspace, model: str, version: str, why: str) -> None:
 
     Raises:
         GateRefused: There is no champion to go back to.
-        StoreError: The registry is away.
+        StoreError: The registry is unavailable.
     """
     champion = aliased(model)
     if champion is None:

@@ -22,17 +22,18 @@ class ServerSettings:
         root: The workspace.
         projects: Names of served models, and of the folders of their state.
         host: Where it listens.
-        port: Of HTTP.
+        port: Port for HTTP.
         workers: Processes that answer.
         grpc_port: 0 for none.
-        most_bytes: Of the body of a request.
+        most_bytes: Most bytes of the body of a request.
         names: Further Host names, such as a proxy's.
-        tls_cert: Of the server's certificate, with its chain; None: no TLS.
-        tls_key: Of its key.
-        tls_client_ca: Of the authority whose certificates clients must have; None: they bear a token.
+        tls_cert: Path of the server's certificate with its chain; None: no TLS.
+        tls_key: Path of its key.
+        tls_client_ca: Path of the certificate of the authority that clients' certificates must be signed by; None:
+            clients send a token.
         rate: Requests a second for each token, of all workers; None: see `tasks.serve.access`.
-        needs_token: Whether a token is asked on loopback too, as of all that the platform starts.
-        logs: `serve.log` of those projects whose spec is at hand; of others it is that of the version that answers.
+        needs_token: Whether a token is required on loopback too, as of all that the platform starts.
+        logs: `serve.log` of the projects whose spec was readable; for others that of the version that answers counts.
     """
 
     root: str

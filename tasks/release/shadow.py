@@ -1,7 +1,7 @@
 """A shadow: `python -m tasks.release.shadow ROOT MODEL NUMBER` answers what is in the prediction log.
 
-It goes over the last predictions first, then follows the log as the compactor fills it. What it said lies in the
-project's state (`tasks/state/shadows.py`); `loopline release` compares.
+The shadow answers the last logged predictions first, then follows the log as the compactor fills it. Its answers are in
+the project's state (`tasks/state/shadows.py`); `loopline release` compares them.
 """
 
 from __future__ import annotations

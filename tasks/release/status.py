@@ -52,7 +52,7 @@ def release_status(project: Project, spec: Spec) -> ReleaseStatus:
     """Return the status of a project's release.
 
     Raises:
-        StoreError: The registry is away.
+        StoreError: The registry is unavailable.
     """
     champion = registry_reader.aliased(spec.name)
     state = project.state(spec.name)

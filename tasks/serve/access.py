@@ -1,8 +1,8 @@
 """Access control for every protocol: Host, token, rate limit. HTTP uses the middleware, gRPC calls `admit`.
 
-On loopback nobody else can reach the server, and no token is asked, unless the platform runs it. Elsewhere each request
-bears one, unless the server's TLS demands a certificate of its clients. A request that a proxy passed on comes from
-elsewhere too.
+On loopback no other machine can reach the server, so no token is required, unless the platform started it. Elsewhere
+each request needs a token, unless the server requires TLS certificates of its clients. A request that a proxy forwarded
+counts as coming from elsewhere.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class AccessControl:
         tokens: Any of them lets in.
         names: Further Host names.
         is_certified: Whether TLS lets only clients in whose certificate it knows.
-        needs_token: Whether a token is asked on loopback too.
-        rate: Requests a second for each token, or for each address where none is asked; None for any number.
+        needs_token: Whether a token is required on loopback too.
+        rate: Requests a second for each token, or for each address without tokens; None: no limit.
         shared: Where several workers count them together; see `Buckets`.
     """
 
@@ -99,8 +99,7 @@ class AccessControl:
             authorization: `Bearer TOKEN`, as HTTP's header and gRPC's metadata have it; empty for none.
             client: The caller's address.
             is_forwarded: Whether a proxy passed the request on.
-            is_foreign: Whether a page of another site sends it: refused where no token is asked, which no browser adds
-                of its own accord, as it does all else.
+            is_foreign: Whether a page of another site sends it. Such requests are refused where no token is required.
 
         Raises:
             Refusal: 401, no token or a wrong one; 403, from another site; 429, too many requests.

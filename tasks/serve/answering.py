@@ -32,7 +32,7 @@ class PredictRequest:
         rows: Reads the rows as the version takes them that answers; raises `DataError` for what it cannot take.
         name: The model's; None for the only one.
         version: The version that must answer; None for the one that the release picks.
-        key: What the release picks by: the caller's id of the request; empty for none.
+        key: The caller's id of the request, which a canary's share goes by; empty without one.
         ids: The caller's names of the rows; None for made ones.
         deadline: When the answer is of no use any more, by `time.monotonic`; None for the usual.
         is_large: Its rows are read and recorded outside the event loop.
@@ -63,7 +63,7 @@ async def answer(state: WorkerState, question: PredictRequest) -> PredictRespons
 
     Args:
         state: The application's.
-        question: What is asked.
+        question: The request.
 
     Raises:
         Refusal: It is not answered.

@@ -1,8 +1,8 @@
 """Dynamic batching and backpressure: a quick call runs at once; a slow one queues for a thread of its own.
 
-There is no timer: the thread takes all that queued for a model while it was busy as one batch, so a lone caller never
-waits for company. Models take turns. A call in the event loop saves the hand-over (0.1 ms), and holds up the others
-for as long as it takes, so only quick ones are made there.
+There is no timer: the thread takes all requests that queued for a model while it was busy as one batch, so a single
+caller never waits for others. Models take turns. A call in the event loop saves the hand-over to the thread (0.1 ms)
+and blocks other requests as long as it takes, so only quick calls run there.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ class DynamicBatcher:
 
         Args:
             served: The version.
-            feed: What its graph takes.
-            deadline: When nobody waits any more, by `time.monotonic`.
+            feed: The inputs of the graph.
+            deadline: When the caller stops waiting, by `time.monotonic`.
 
         Raises:
             Refusal: The queue is full, or the deadline passed.

@@ -38,8 +38,8 @@ def content_of(headers: Mapping[str, str], body: bytes, most_bytes: int) -> byte
     """Return the body of a request, decompressed.
 
     Args:
-        headers: Of a request of any content type but those that a page of another site may send without being asked.
-        body: As it was sent.
+        headers: Headers of a request whose content type a page of another site cannot send without permission (CORS).
+        body: The body as sent.
         most_bytes: More are refused, also when they come compressed.
 
     Raises:

@@ -23,9 +23,9 @@ class HttpRequest:
     Args:
         state: The worker's.
         headers: By name in lower case; of those that are sent twice the first.
-        body: As it was sent.
+        body: The body as sent.
         params: The parts of the address that have a name.
-        query: What stands behind the question mark.
+        query: The query of the URL, after the question mark.
     """
 
     state: WorkerState

@@ -1,8 +1,8 @@
 """Connection limits: timeouts for slow heads and bodies, endless heads, too many connections at once.
 
-When there are too many, those that have waited longest for their caller are closed, of the address that has most; one
-that finds no room still gets answers to probes. uvicorn ends only connections that are idle between requests. What it
-says itself in plain text is said as JSON here.
+When there are too many connections, those that have been idle longest are closed, first of the address that has most. A
+connection over the limit still gets answers to health checks. uvicorn's own errors in plain text become JSON here;
+uvicorn itself ends only connections that are idle between requests.
 """
 
 from __future__ import annotations
@@ -134,7 +134,8 @@ class Connection(FastPath):
     def _make_room(self) -> bool:
         """Close the connections that have waited longest for their caller, of the address that has most of them.
 
-        Of those between requests and in a head first, then of those whose body does not come. False: all are at work.
+        Connections between requests, or in a request head, are closed first, then those whose body does not arrive.
+        False: all are busy.
         """
         waiting = [cast("Connection", one) for one in self.connections if cast("Connection", one)._waits_for_caller()]
         waiting.remove(self)

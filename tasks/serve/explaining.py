@@ -26,10 +26,10 @@ def wants_explanations(query: bytes) -> bool:
     """Whether a caller wants explanations.
 
     Args:
-        query: What stands behind the question mark of the address.
+        query: The query of the URL, after the question mark.
 
     Raises:
-        Refusal: It says neither yes nor no.
+        RequestError: The value means neither yes nor no.
     """
     if not query:
         return False
@@ -43,7 +43,7 @@ def check(served: LoadedModel, rows: InputRows) -> None:
     """Say no, before they are answered and written down, to rows that cannot be explained.
 
     Raises:
-        DataError: There is no background to compare with, or they are too many.
+        DataError: The version has no background rows, or there are too many rows or columns.
     """
     _explainer(served).check(rows.num_rows)
 

@@ -1,9 +1,8 @@
 """The fast path: a small prediction that arrived whole is answered where it was read, with one write.
 
-The long way is uvicorn's: a cycle, a task, an application with messages in both directions. For a small model that
-costs more than the answer (`docs/decisions/0011`). All else takes it: other addresses, bodies that are large or come
-in parts, what stands behind another request in one read (else one caller could hold up the loop), callers who are slow
-to read.
+All other requests take uvicorn's own path: a cycle, a task, an application with messages in both directions. For a
+small model that costs more than the answer (`docs/decisions/0011`). These are: other addresses, bodies that are large
+or come in parts, pipelined requests (else one caller could hold up the loop), and callers who read slowly.
 """
 
 from __future__ import annotations
@@ -24,9 +23,9 @@ Going = Coroutine[Any, Any, HttpResponse]
 class FastPath(HttpToolsProtocol):
     """A connection that knows the addresses of a `Door`.
 
-    `is_ending`: each answer is the last of its connection.
-    `answered_at`: the time of its last fast answer, by `time.monotonic`. No timer is set then, as uvicorn sets one
-    for each answer: whoever looks at all connections ends the idle ones.
+    `is_ending`: each answer is the last of its connection. `answered_at`: the time of the last fast answer, by
+    `time.monotonic`. uvicorn's idle timer after each answer is not set: the periodic check of all connections closes
+    idle ones.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

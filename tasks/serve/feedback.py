@@ -23,8 +23,8 @@ BY = "feedback"
 async def feedback(request: Request) -> Response:
     """Take labels in: `{"id", "label"}`, a list of such, `{"labels": [...], "by": ...}`, or CSV with a header.
 
-    All of them or none. That a label says nothing new, replaces another one or waits for its prediction is seen once
-    it is moved into the label store.
+    All labels are stored, or none. Whether a label is new, replaces another or waits for its prediction is known only
+    after the compactor moved it into the label store.
     """
     state = request.app.state
     name = model_name(state, request.path_params.get("name"))

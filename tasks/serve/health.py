@@ -1,8 +1,8 @@
 """Health checks and metrics: is the process alive, can it answer, what has it done.
 
-`/health` is liveness: a server that says no is to be started again. `/ping` is readiness: one that says no is to be
-left alone until it says yes. They differ while a first version is awaited, and over gRPC while the server
-ends; over HTTP it takes no connections then.
+`/health` is the liveness probe: a server that fails it must be started again. `/ping` is the readiness probe: a server
+that fails it gets no requests for a while. They differ while the first version is loaded, and over gRPC while the
+server ends; over HTTP it accepts no connections then.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The server's log: a line of JSON for each thing that is worth one, and few of the requests that went well.
 
-A line costs about 15 us, a small model's answer 10. So of the ordinary requests some a second are written, each with
-how many were passed over since; errors of ours all; refusals in their own measure, so that a caller who is refused
-again and again cannot fill the disk. What asks how the server is, and is told, is no line.
+A log line costs about 15 us, a small model's answer 10. So only some ordinary requests a second are logged, each with
+the number of skipped ones since. Errors of ours are all logged; rejected requests have a limit of their own, so that a
+caller who is rejected again and again cannot fill the disk. Health checks that succeed are not logged.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ class ServerMiddleware:
     """The outermost layer of the application.
 
     Args:
-        app: What lies behind.
+        app: The wrapped application.
         state: Whose access, limits, metrics and log count.
         endpoints: Addresses that are answered without the application: see `answer`.
     """
@@ -136,7 +136,7 @@ class ServerMiddleware:
     ) -> None:
         """Check the caller's access, and read the request id and the deadline from the headers.
 
-        What bears no Host comes from no page of another site: a browser always sends one.
+        A request without Host comes from no web page: browsers always send one.
         """
         if REQUEST_ID in headers:
             context.id = headers[REQUEST_ID]
@@ -177,8 +177,8 @@ class BodyLimits:
     """Large bodies: refused by their length before they are read, counted while they arrive, few at a time.
 
     Args:
-        most_bytes: Of one.
-        most_held: Of all that are under way.
+        most_bytes: Most bytes of one body.
+        most_held: Most bytes of all bodies in progress.
     """
 
     def __init__(self, most_bytes: int, most_held: int | None = None) -> None:

@@ -37,8 +37,8 @@ def _uuid7(milliseconds: int, drawn: bytes) -> str:
 class PredictionLogger:
     """Writes predictions and labels of one project and process to write-ahead segments, which are ingested later.
 
-    What the project's spec says of it now counts, where the server was started with it; else what the spec of the
-    version says that answers.
+    The logging rules of the project's spec count if the server was started with them; else those of the version that
+    answers.
     """
 
     def __init__(self, settings: ServerSettings, project: str) -> None:
@@ -55,10 +55,10 @@ class PredictionLogger:
     ) -> bool:
         """Write down an answer, as the version's spec has it; `whole`: with all that a shadow needs.
 
-        False: it could not be written, and the spec says to answer all the same.
+        False: the record could not be written, and the spec says to answer all the same.
 
         Raises:
-            StoreError: It cannot be written, and the spec says to refuse then.
+            StoreError: The record cannot be written, and the spec says to refuse then.
         """
         rules, recorder = self._rules.get(served.version) or self._rules_of(served)
         if rules.share < 1:

@@ -13,9 +13,9 @@ _MOST_ID = 128
 class RequestContext:
     """A request under way.
 
-    `deadline`: when the caller waits no more, by `time.monotonic`; None: it did not say.
-    `unlogged`: it was answered, and its log could not be written.
-    `model` and `version` stay empty where none was picked; `status` is HTTP's, whatever the protocol.
+    `deadline`: when the caller stops waiting, by `time.monotonic`; None: no deadline. `unlogged`: the request was
+    answered, and the log could not be written. `model` and `version` are empty before one is chosen; `status` is that
+    of HTTP, for any protocol.
     """
 
     began: float = field(default_factory=time.perf_counter)

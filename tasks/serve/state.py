@@ -21,7 +21,7 @@ class WorkerState:
         settings: What the server was started with.
         loaded: The loaded versions by project.
         prediction_loggers: Where answers are written down, by project.
-        access: Who may ask.
+        access: The access rules.
     """
 
     settings: ServerSettings

@@ -38,7 +38,7 @@ def add_labels(state: Path, labels: pa.Table) -> tuple[pa.Table, dict[str, int]]
         labels: `id`, `label`, `at` and `by`, labels that may be; of an id there may be several, in the order they came.
 
     Raises:
-        StoreError: The disk is full; nothing was taken in.
+        StoreError: The disk is full; nothing was stored.
 
     Returns:
         The labels that were added, and counts: `taken`: as many; of which `corrected` replace another one; `repeated`:

@@ -1,7 +1,7 @@
 """WAL ingest: moves segments into the prediction log and the label store, each row exactly once.
 
-How far a segment was moved stands in the log itself, in the same file as the rows that came of it: after a kill
-between any two steps the next one goes on from there. Labels need no such mark: the same ones again add nothing.
+The position up to which a segment was moved is stored in the log, in the same file as the rows: after a kill between
+any two steps the next run continues from there. Labels need no position: the same labels again change nothing.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def move(state: Path, patience_s: float = PATIENCE_S) -> int:
         patience_s: How long to wait for another process that does the same.
 
     Raises:
-        StoreError: The disk is full, or another process goes on moving; what was moved stays so.
+        StoreError: The disk is full, or another process is moving; rows that were moved stay moved.
     """
     if not waits(state):
         return 0
@@ -57,7 +57,7 @@ def moving(state: Path, patience_s: float = 0.0) -> Iterator[None]:
     """Hold what is moved and merged in a project still.
 
     Raises:
-        StoreError: Another process goes on moving.
+        StoreError: Another process is moving.
     """
     with held(state / "serving" / "moving.lock", lambda: f"{state}: another process moves its predictions", patience_s):
         yield

@@ -1,8 +1,8 @@
 """An index of the label store by id: one SQLite file, built from the parts and rebuilt when it is missing.
 
-Whoever looks something up first adds the appends that came since; rows and cursor are committed together. So a kill
-after an append to the log leaves an index that is behind, and the next look-up catches up. Nothing is written here that
-is not in the log before.
+Each look-up first adds the appends since the last one; rows and cursor are committed together. So a kill after an
+append to the log leaves an index that is behind, and the next look-up catches up. The index holds nothing that is not
+in the log.
 """
 
 from __future__ import annotations

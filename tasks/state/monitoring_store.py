@@ -1,7 +1,7 @@
 """The counts of monitoring: one SQLite file a project; counts and log position change in one transaction.
 
-A look is a few transactions: what a killed one had counted is there with its place in the log, or neither is. So no
-prediction and no label counts twice.
+A monitoring run is a few transactions: the counts and the position in the log are committed together, so after a kill
+no prediction and no label counts twice.
 """
 
 from __future__ import annotations
@@ -267,7 +267,7 @@ def opened(folder: Path) -> Iterator[MonitorStore]:
     """The store in a folder, made at first use; one look at a time.
 
     Raises:
-        StoreError: Another look goes on, or the file cannot be used.
+        StoreError: Another monitoring run is in progress, or the file cannot be used.
     """
     busy = f"{folder}: another look at these predictions goes on: wait for it"
     with held(folder / "look.lock", lambda: busy, LOCK_TIMEOUT_S):

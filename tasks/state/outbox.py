@@ -21,7 +21,7 @@ class Outbox:
     """Appends what happened, a line each; safe to use from several threads of one process.
 
     Args:
-        path: The file; None for work that is told to nobody.
+        path: The file; None if nothing is to be logged.
     """
 
     def __init__(self, path: Path | None) -> None:

@@ -70,7 +70,7 @@ def opened(path: Path) -> pq.ParquetFile:
     """A part, to be read.
 
     Raises:
-        DamagedPartError: It is no whole file.
+        DamagedPartError: The file is incomplete.
         FileNotFoundError: It was compacted into another meanwhile.
     """
     import pyarrow as pa

@@ -1,10 +1,10 @@
 """An append-only log of rows as Parquet parts, which any number of processes write, read and compact at once.
 
-A part is one file, `<first>-<last>.parquet`: numbers count the appends, from 1. An append writes, syncs and renames its
-file under a lock, so what was acknowledged is on disk and numbers have no gaps. Compacting writes the rows of several
-parts into one whose name spans theirs; from its rename on the parts it spans count for nothing, and are deleted. So a
-reader, whatever it lists while files come and go, sees each row once: a wider part hides those within it, and a gap
-means that the listing is older than the disk, and is made again. Within a part rows are in the order of `at`.
+A part is one file, `<first>-<last>.parquet`: the numbers count appends, from 1. An append writes, syncs and renames its
+file under a lock, so acknowledged rows are on disk and the numbers have no gaps. Compaction writes the rows of several
+parts into one file whose name spans theirs; from its rename on, the parts that it spans are ignored, and then deleted.
+So a reader sees each row once, whatever it lists while files come and go: a wider part hides the parts within it, and a
+gap means that the listing is older than the disk, so it lists again. Within a part rows are in the order of `at`.
 
 A part that cannot be read is set aside: its file goes to `damaged/`, and an empty part takes its place, so that its
 rows are gone and nothing else is.
@@ -143,9 +143,9 @@ class PartLog:
     ) -> Iterator[pa.Table]:
         """The rows of the appends after cursor `since`, up to cursor `upto`, in the order of the appends.
 
-        Each table has those of `columns` that its part has (default: all), and at most `batch` rows. Take `cursor()`
-        before, pass it as `upto` and keep it: the next scan goes on from there, and no row is seen twice. `numbered`
-        adds the number of each row's append, column `SEQUENCE`.
+        Each table has those of `columns` that its part has (default: all), and at most `batch` rows. Call `cursor()`
+        before, pass it as `upto` and store it: the next scan starts there, and no row is seen twice. `numbered` adds
+        the number of each row's append, column `SEQUENCE`.
         """
         upto = self.cursor() if upto is None else upto
         while since < upto and (parts := self.parts(since)):  # none: all were removed, and `upto` is of before
@@ -193,7 +193,7 @@ class PartLog:
         Safe to kill at any moment, and beside any number of readers and writers; a second compactor leaves at once.
 
         Args:
-            growing: Sources that are read on; the offsets of others are let go of. None: all are kept.
+            growing: Sources that are still read; the offsets of others are dropped. None: all are stored.
         """
         merged = 0
         with self._alone() as is_alone:
@@ -207,12 +207,12 @@ class PartLog:
     def forget(self, before_us: int, spared: Callable[[pa.Table], NDArray[np.bool_]] | None = None) -> int:
         """Drop the rows whose `at` is before `before_us`; how many. Cursors and keys stay what they were.
 
-        A part is written anew without them under its own name: safe to kill at any moment, and a reader that has it
-        open reads it to its end.
+        The part is rewritten under its own name without them: this is safe to kill at any moment, and a reader that has
+        the old file open reads it to its end.
 
         Args:
             before_us: Microseconds since 1970.
-            spared: Which of some old rows are kept all the same, bool (rows,).
+            spared: Which of some old rows are not deleted, bool (rows,).
 
         Raises:
             StoreError: The disk is full; what was dropped so far stays so.

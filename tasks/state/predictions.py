@@ -12,7 +12,7 @@ Both are `PartLog`s in a project's state, `project.state(spec.name)`: `predictio
 | `scores` | list<float64> | multiclass: probabilities in the order of the target's classes; else null |
 | `input.NAME` | float64 or text | tables: what the graph was given; text is "" where the value was missing |
 | `raw.NAME` | its own type | a column of the row that was given and is no input as it stands |
-| `given.NAME` | text or binary | while there was a shadow: the text; a feature's window, float64 |
+| `sent.NAME` | text or binary | while there was a shadow: the text; a feature's window, float64 |
 
 | `labels/` | type | is |
 |---|---|---|
@@ -82,7 +82,7 @@ def joined(
         state: The project's state folder.
         since: Unix time, seconds; predictions before it are left out.
         until: Unix time, seconds; predictions at or after it are left out.
-        columns: Of the prediction log; `id`, `at` and `version` always are there. Default: all.
+        columns: Columns of the prediction log; `id`, `at` and `version` always are there. Default: all.
         versions: Only predictions of these.
         labelled: Only predictions that have a label.
         window: Rows of each table but the last; default: as it comes, at most 262,144.

@@ -1,6 +1,6 @@
 """Sizes of the stores of a workspace: measured now and then by the overview page's server, and cached.
 
-Walking 10,000 loops' files takes seconds, so nobody who looks waits for it.
+Measuring 10,000 loops' files takes seconds, so it is done in the background.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def measure(workspace: Workspace) -> StoreSizes:
     Cost: 10 us a file.
 
     Raises:
-        StoreError: What was found cannot be written down.
+        StoreError: The sizes cannot be written.
     """
     sizes = StoreSizes(at=time.time(), stores={name: _size(workspace.state / name) for name in STORES})
     write_text(workspace.cache / FILE, sizes.model_dump_json())

@@ -17,7 +17,7 @@ def prepare(loop: Loop) -> tuple[StepRecord, bool]:
     """Make `data/prepared/` from the raw table.
 
     Raises:
-        DataError: The data is not what the spec says.
+        DataError: The data does not match the spec.
         UserCodeError: The spec's own feature function failed.
         UsageError: A column has the name of one of the served model's outputs.
         StoreError: The disk is full or the folder cannot be written.

@@ -16,7 +16,7 @@ def promote(loop: Loop) -> tuple[StepRecord, bool]:
 
     Raises:
         GateRefused: The champion is no longer the one that the verdict compared with.
-        StoreError: The registry is away.
+        StoreError: The registry is unavailable.
     """
 
     def act(inputs: Inputs, _: Path) -> StepResult:

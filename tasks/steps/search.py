@@ -42,7 +42,7 @@ def search(loop: Loop) -> tuple[StepRecord, bool]:
     """Find the best configuration; `trials: 0` takes the spec's own, or `search.settings`.
 
     Raises:
-        TrainingError: Every trial failed; says the commonest cause.
+        TrainingError: Every trial failed; the message has the most common cause.
         UsageError: The space names what the net or `train` does not have.
         DataError: The goal's metric is undefined for what is to be predicted.
         StoreError: The database of studies is away.

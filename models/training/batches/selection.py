@@ -32,7 +32,7 @@ def fold_of(
     Args:
         target: Classes or values; each fold gets its share of every class, or of every stretch of values.
         k: Number of folds.
-        seed: Of the shuffle before they are dealt out.
+        seed: Seed of the shuffle before they are dealt out.
         blocks: Cut into k stretches in the order of time instead, as series and a split by time need.
         groups: The group of each example; none is divided, and the folds are as equal as that allows.
         times: The time of each example, for blocks; default: the rows are in its order.

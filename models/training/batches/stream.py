@@ -41,7 +41,7 @@ class Shards:
         num_rows: Rows over all shards.
         shard_rows: Rows of a shard; the last may hold fewer.
         group_shards: Shards of a group.
-        seed: Of the shuffle.
+        seed: Seed of the shuffle.
     """
 
     num_rows: int

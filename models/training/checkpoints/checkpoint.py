@@ -40,7 +40,7 @@ class CheckpointDraft:
     Attributes:
         folder: Holds the checkpoints of one job; one gang writes it at a time.
         step: The optimiser steps done.
-        meta: What is no tensor; plain data.
+        meta: Everything except tensors; plain data.
         keep: How many checkpoints stay, this one among them.
         before: The checkpoint whose best weights are those of this one too: they are linked, not written again.
     """

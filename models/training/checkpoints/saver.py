@@ -24,7 +24,7 @@ class CheckpointSaver:
     """Writes the checkpoints of one job, one at a time. Every rank has one, and all call it at the same steps.
 
     Args:
-        folder: Of the job's checkpoints.
+        folder: Folder of the job's checkpoints.
         world: The ranks; several get a process group of their own for it, since two threads may not share one.
         beside: False to write before going on.
         keep: How many checkpoints stay.
@@ -61,7 +61,7 @@ class CheckpointSaver:
 
         Args:
             step: The optimiser steps done.
-            meta: What is no tensor; rank 0's is written.
+            meta: Everything except tensors; that of rank 0 is written.
             tensors: The live state of this rank.
             best: The best weights of this rank, which nobody changes; None when they are as in the checkpoint before.
 

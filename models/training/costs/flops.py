@@ -42,7 +42,7 @@ def count_flops(net: nn.Module, inputs: Mapping[str, torch.Tensor]) -> float | N
     The net is left as it was but for torch's generator, and no gradient stays.
 
     Args:
-        net: As built, not yet sharded; its weights may be on the meta device.
+        net: The net, not yet sharded; its weights may be on the meta device.
         inputs: A few examples by the names of forward, (example, ...).
 
     Returns:

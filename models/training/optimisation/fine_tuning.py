@@ -31,7 +31,7 @@ def load_origin(net: nn.Module, origin: InitialWeights, preparation: Preparation
     """Put the weights of `origin` into `net`; categories are found by name, new ones begin fresh.
 
     Args:
-        net: As built, with fresh weights.
+        net: The net with fresh weights.
         origin: The weights, and beside them the preparation they were trained with, if it is known.
         preparation: That of the data to train on now.
         partial: Layers that do not fit stay fresh; else they are an error.

@@ -37,7 +37,7 @@ def make_purpose(job: TrainingJob, preparation: Preparation, targets: torch.Tens
         targets: Those trained on, from which balanced class weights are counted.
 
     Raises:
-        UsageError, UserCodeError: The net or the metric is not as the spec says.
+        UsageError, UserCodeError: The net or the metric does not match the spec.
         StoreError, TrainingError: The weights to begin with cannot be had, or do not fit.
     """
     sizes = Sizes.of(preparation)

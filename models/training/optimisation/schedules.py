@@ -18,7 +18,7 @@ def learning_rate(train: Train, step: int, num_steps: int, drops: int = 0) -> fl
     Args:
         train: Names the schedule.
         step: Position, from 0.
-        num_steps: Of the whole training.
+        num_steps: Number of steps of the whole training.
         drops: How often a plateau was met so far.
     """
     if train.schedule == "one_cycle":

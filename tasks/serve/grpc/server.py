@@ -2,7 +2,7 @@
 
 The workers share the port by SO_REUSEPORT.
 
-Imported only where a port for it is asked for.
+Imported only if a gRPC port was given.
 """
 
 from __future__ import annotations

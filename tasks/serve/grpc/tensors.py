@@ -29,7 +29,7 @@ def inference_of(request: Any) -> InferenceRequest:
     """A `ModelInferRequest` as every transport has it; bytes go back where bytes came.
 
     Raises:
-        DataError: It is not what the protocol says.
+        DataError: It does not follow the protocol.
     """
     raw = list(request.raw_input_contents)
     if raw and len(raw) != len(request.inputs):
