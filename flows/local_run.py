@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 def carry_round(project: Project, name: str, overrides: list[str], refresh: list[str]) -> None:
     """Run the `train` flow here, seen by the workspace's own Prefect server or the one that PREFECT_API_URL names.
 
-    What an earlier run of the project left behind is put right first. `name` is the spec's.
+    First reaps what an earlier run of the project left behind. `name` is the spec's.
 
     Raises:
-        LooplineError: What the loop raised.
+        LooplineError: Raised by the loop.
     """
     project.workspace.make()
     reporting.use(reporting.for_terminal())
@@ -61,7 +61,7 @@ def _settle_without_prefect(error: Exception, state: Path) -> None:
     """The outcome of the loop from its own state, if Prefect could not be told.
 
     Raises:
-        LooplineError: What the loop raised, or that it could not begin.
+        LooplineError: Raised by the loop, or because it could not begin.
     """
     loop_state = read_loop_state(state) or {}
     if loop_state.get("process") == processes.identity() and loop_state["state"] == "finished":

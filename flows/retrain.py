@@ -44,8 +44,8 @@ def retrain(
 
     Args:
         project: A name under projects/, or the path of a folder with a project.yaml.
-        signal: What asked, as its event carried it; none: `trigger` and `reason` make one.
-        trigger: What asked where there is no signal.
+        signal: The signal that the event carried; without one `trigger` and `reason` make it.
+        trigger: The kind of a run without a signal.
         reason: In words.
     """
     workspace = Workspace.find()

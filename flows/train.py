@@ -54,7 +54,7 @@ def opened(
 ) -> Iterator[Loop]:
     """The loop that this flow run carries round, its findings put on the run's page however it ends.
 
-    A SIGTERM that nobody heard of in the last step is heeded before the books are closed.
+    A SIGTERM that was missed in the last step is handled before the loop is closed.
     """
     names = {"loop_id": loop_id or flow_run.name, "flow_run_id": flow_run.id}
     reporter = reporting.current()
@@ -70,7 +70,7 @@ def opened(
 def round_trip(loop: Loop) -> dict[str, Any]:
     """Run the steps in order; returns the decision. Steps with a valid recorded result are not repeated.
 
-    What a step reads of those before it is declared in `models/pipeline/steps.py`.
+    The inputs of each step are declared in `models/pipeline/steps.py`.
     """
     ingest(loop)
     validate_raw(loop)
@@ -99,8 +99,8 @@ def train(
     Args:
         project: A name under projects/, or the path of a folder with a project.yaml.
         overrides: `block.key=value` texts that win over the spec.
-        trigger: What asked for this loop.
-        refresh: Steps to carry out again although their result stands, such as `ingest` for a source that grew.
+        trigger: What started this loop.
+        refresh: Steps to run again although their result is valid, such as `ingest` for a source that grew.
     """
     this_project = Workspace.find().project(project)
     if deployment.id:  # begun by a worker; the command line has done it before

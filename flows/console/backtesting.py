@@ -24,7 +24,7 @@ def replay(project: Project, overrides: Sequence[str], request: BacktestRequest,
     """Replay the past of a project; one that was never ingested is ingested first.
 
     Raises:
-        LooplineError: What the ingest or the replay raised.
+        LooplineError: Raised by the ingest or the replay.
     """
     if not project.raw.is_file():
         with open_stage(project, report) as loop:

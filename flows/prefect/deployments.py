@@ -39,8 +39,8 @@ HEAD = """\
 class FlowKind:
     """A flow that each project has a deployment of.
 
-    `when` gives the schedule's text from the spec. `collision` says what becomes of a run that finds another of its
-    deployment running: it waits its turn, or is cancelled where the one that runs does its work too.
+    `when` returns the schedule's text from the spec. `collision`: whether a run that finds another run of its
+    deployment waits, or is cancelled because the running one does its work too.
     """
 
     flow: str
@@ -172,7 +172,7 @@ def deploy(
 
     Args:
         workspace: Whose work pool is used; it is made if there is none.
-        projects: Which; one whose spec is wrong is noted and passed over.
+        projects: Projects to deploy; one with a wrong spec is noted and skipped.
         prune: Whether deployments of the pool whose project is gone are removed.
         note: Receives messages.
 

@@ -29,7 +29,7 @@ def bring_up(
     """Start the services, deploy every project as soon as Prefect answers, and wait until each service is healthy.
 
     Raises:
-        UsageError: A port asked for cannot be had.
+        UsageError: A requested port is not available.
         StoreError: A service did not come up; those that did go on.
     """
     low = platform.low_disk(workspace)

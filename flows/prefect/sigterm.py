@@ -1,11 +1,12 @@
 """SIGTERM handling: a signal is neither lost nor handled at a bad moment.
 
-Our program and Prefect turn it into an exception wherever the main thread happens to be. Some places do not bear that,
-each met by one of some hundred. Where Python drops exceptions (`__del__`, callbacks of weak references) the loop went
-on to its end. Amid an import a lock of the import system stayed held, and the next import waited for ever, in any
-thread; or a module stayed half imported, which the way out needed. A lock that is taken by a function of Python
-(`Condition.__enter__`) is nobody's to let go of when the function does not return. So a signal may be sent again; one
-that was heeded meanwhile must not be met once more on the way out, where the books are closed.
+Our program and Prefect turn SIGTERM into an exception at whatever the main thread does. That fails in some places, each
+of which was hit by one of some hundred signals. Python drops exceptions in `__del__` and in callbacks of weak
+references, so the loop continued to its end. Within an import a lock of the import system stayed locked, so the next
+import, in any thread, waited for ever; or a module stayed half imported, and the shutdown needed it. A lock that is
+acquired in a Python function (`Condition.__enter__`) stays locked when that function does not return. So a signal may
+be sent again later; a signal that was handled meanwhile must not be handled once more during the shutdown, which writes
+the state of the loop.
 """
 
 from __future__ import annotations

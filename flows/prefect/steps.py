@@ -26,8 +26,8 @@ def step(
 ) -> Callable[[Loop], StepRecord]:
     """The step `act` as a task of that name; calling it gives the step's record.
 
-    Whether work is done is for the loop's records to say, which check that outputs exist with their hashes; Prefect's
-    own cache is off, and a step found done ends in Prefect's state `Cached`.
+    The loop's records decide whether a step is done: they check that its outputs exist with their hashes. Prefect's own
+    cache is off; a step that is done ends in Prefect's state `Cached`.
     """
 
     @task(

@@ -22,7 +22,7 @@ def request_retraining(workspace: Workspace, project: str, reason: str, mark: st
         workspace: Where.
         project: The name in its spec.
         reason: In words.
-        mark: Whoever asks again with the same one asks once; default: a new one.
+        mark: Requests with the same mark count once. Default: a new mark.
 
     Raises:
         StoreError: The wish cannot be written down.

@@ -1,6 +1,6 @@
 """Actions of the dashboard: each is confirmed on a page of its own, carried out, and its result shown.
 
-What the page showed travels with the form (the champion, the version): if somebody moved the champion meanwhile, the
+The form carries the state that the page showed (champion, version): if somebody moved the champion meanwhile, the
 compare-and-swap of the registry refuses.
 """
 

@@ -1,8 +1,8 @@
 """Access rules of the dashboard: token, session, form token, and the Host names that are ours.
 
-A page in another tab may send forms to an address on this machine, and a name that it owns may be made to resolve here
-(DNS rebinding). So each form carries a token of its own, API calls carry the bearer token even on loopback, and a Host
-that is not ours is refused.
+A page in another tab may send forms to an address on this machine, and its domain may resolve to this machine (DNS
+rebinding). So each form carries a CSRF token, API calls carry the bearer token even on loopback, and foreign Host
+headers are rejected.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ def held(path: Path, busy: Callable[[], str], timeout_s: float = 0.0) -> Iterato
 
     Args:
         path: The lock file.
-        busy: What to say where another process holds it; asked only then.
+        busy: Makes the message if another process holds the lock.
         timeout_s: How long to wait for that process.
 
     Raises:
@@ -36,7 +36,7 @@ def held(path: Path, busy: Callable[[], str], timeout_s: float = 0.0) -> Iterato
 def is_held(path: Path) -> bool:
     """Whether a process holds the lock file `path`; it is ours for an instant where none does.
 
-    Where it cannot be opened (a read-only disk, another user's file) nobody can tell, and it is taken for held.
+    If it cannot be opened (a read-only disk, another user's file), it counts as held.
     """
     if not path.exists():
         return False

@@ -19,11 +19,12 @@ def choose(memory: Path, usual: Mapping[str, int], requested: Mapping[str, int])
     Args:
         memory: The file that remembers.
         usual: Each service's own port.
-        requested: Ports that a person wants, kept from then on; 0 forgets the wish, and asks for any but the usual one.
+        requested: Ports that a person requests, remembered from then on; 0 forgets the request, and takes any but the
+            usual one.
 
     Raises:
-        UsageError: A port asked for is no port, is asked for twice, or for a service that has none.
-        StoreError: A port that a person wants is taken; says by whom.
+        UsageError: A requested port is not a port, is requested twice, or for a service that has none.
+        StoreError: A requested port is taken; the message names the program.
     """
     known = read_json(memory)
     wanted = _wanted(usual, {**known.get("requested", {}), **requested})

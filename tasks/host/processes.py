@@ -1,7 +1,7 @@
 """Which process did something, and does it still live: host, pid and start time together are never reused.
 
-A host changes its name (a laptop on another network, a container made anew), and a workspace may be shared by several.
-So a process that was noted under another name can be seen only where its `pids` are ours; else a lock must tell.
+A host can change its name (a laptop on another network, a new container), and several hosts may share a workspace. So a
+process that was noted under another name is visible only if its `pids` are ours; else a lock must decide.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Signal handling of programs: end at once by an exception, or after the work in progress.
 
-A signal handler runs between two bytecodes of the main thread. One that takes a lock (`threading.Event.set`, logging,
-print) waits for ever when that thread holds it. So a handler here raises, or sets an attribute and writes to a pipe.
+A signal handler runs between two bytecodes of the main thread. A handler that takes a lock (`threading.Event.set`,
+logging, print) waits for ever if that thread holds it. So a handler here raises, or sets an attribute and writes to a
+pipe.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ LOOK_S = 1.0
 class StopRequest:
     """Whether this process shall end. Unlike `threading.Event` it can be set by a signal handler.
 
-    The pipe wakes whoever waits: `time.sleep` would go on after the handler.
+    The pipe wakes a waiting thread: `time.sleep` would continue after the handler.
     """
 
     def __init__(self) -> None:

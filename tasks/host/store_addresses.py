@@ -1,7 +1,7 @@
 """The addresses of stores elsewhere, checked and normalised where the environment is read.
 
-`postgresql://`, as everybody writes it, makes SQLAlchemy look for psycopg2, which is not installed: the driver that is
-gets named in its place. What no tool could open is refused before anything runs.
+For `postgresql://` SQLAlchemy looks for psycopg2, which is not installed: the installed driver is put in its place. An
+address that no tool could open is refused before anything runs.
 """
 
 from __future__ import annotations

@@ -104,7 +104,7 @@ def configure(workspace: Workspace) -> None:
     """Set this process's environment, before any of the tools is imported.
 
     Raises:
-        StoreError: The workspace was moved, and its tracking store cannot be told so.
+        StoreError: The workspace was moved, and its tracking store cannot be updated.
         UsageError: The environment names a proxy, or an address of a store, that the tools cannot use.
     """
     _refuse_socks_unheard()

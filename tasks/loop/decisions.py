@@ -20,7 +20,7 @@ def record(state: Path, decision: Decision) -> None:
 
     Args:
         state: The project's folder under `.loopline/projects/`.
-        decision: What the policy, or a person who was asked, made of a signal.
+        decision: The decision on a signal, of the policy or of a person.
 
     Raises:
         StoreError: The disk is full or the folder is not writable.

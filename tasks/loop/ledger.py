@@ -38,7 +38,7 @@ UNREACHABLE = "the registry is away"
 class Rival(NamedTuple):
     """The version that a model is judged against: its identity, and the number of the champion now.
 
-    Only the identity is in the key: that the model itself became the champion is no reason to judge it once more.
+    Only the identity is in the key: the promotion of the model itself is no reason to judge it again.
     """
 
     identity: str
@@ -193,7 +193,7 @@ class StepCache:
         """Return which steps would run and why, in order.
 
         Raises:
-            StoreError: The registry has lost what the records say was registered there.
+            StoreError: The registry has lost versions that the records name.
         """
         registry_reader.refuse_lost(self.project.workspace, self.spec.name)
         records: dict[str, tuple[StepRecord | None, str | None]] = {}

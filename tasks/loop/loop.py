@@ -104,8 +104,7 @@ class Loop:
 
         Args:
             name: The step.
-            act: Does the work from the step's declared inputs, in a folder that is kept between attempts at one key;
-                gives the outputs.
+            act: Does the work from the step's declared inputs, in a folder that stays between attempts at one key;
         """
         step = BY_NAME[name]
         parts, record, _ = self.ledger.current(step, self.done)

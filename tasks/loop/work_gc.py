@@ -1,6 +1,6 @@
 """Garbage collection of old loops: step folders that were not used for long, and delivered logs.
 
-Versions (MLflow), data (DVC) and records stay. A step whose work is gone is carried out again if it is asked for.
+Versions (MLflow), data (DVC) and records stay. A step whose work is gone runs again when it is needed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def keep_days() -> float:
     """Days after which unused work is deleted.
 
     Raises:
-        UsageError: The environment says something that is no number of days.
+        UsageError: The variable is not a number of days.
     """
     setting = os.environ.get(KEEP) or str(USUAL_DAYS)
     with contextlib.suppress(ValueError):
@@ -36,11 +36,11 @@ def keep_days() -> float:
 def sweep(state: Path, used: Iterable[Path], days: float, now: float | None = None) -> int:
     """Remove from a project's state what was not used for so many days; gives the bytes that this freed.
 
-    Called by a loop that has the project's lock. What is removed is renamed first: a kill leaves nothing half there.
+    The caller holds the project's lock. A folder is renamed before it is removed: a kill leaves nothing half there.
 
     Args:
         state: The project's folder under `.loopline/projects/`.
-        used: The folders of the work that stands now; they count as used today.
+        used: The folders of valid work; they count as used today.
         days: The result of `keep_days`.
         now: Unix time.
     """

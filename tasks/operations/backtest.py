@@ -49,11 +49,11 @@ class BacktestRequest:
 def backtest(project: Project, overrides: Sequence[str], request: BacktestRequest, report: Reporter) -> Backtest:
     """Replay the project's past under each policy; stores the result as JSON and as a page.
 
-    What was trained, predicted or judged before is found again; a replay that was killed goes on.
+    Trainings, predictions and verdicts of earlier replays are reused; a killed replay is resumed.
 
     Raises:
         UsageError: The spec, a policy or the way to cut is wrong, or there is too little past.
-        DataError: The raw table is not there, or not what the spec says.
+        DataError: The raw table is missing, or does not match the spec.
         StoreError: Another backtest of the project runs.
     """
     began = time.perf_counter()

@@ -1,6 +1,8 @@
 """The compactor: moves what servers wrote down into the logs, merges small parts, forgets what is old, delivers events.
 
-A service of the platform; `loopline serve` brings one of its own where there is no platform. Safe to kill at any
+A service of the platform; without a platform `loopline serve` starts one of its own. Safe to kill at any moment: all
+its files are written whole. When idle it lists folders, and once a minute looks for Prefect runs that crashed before
+they began.
 moment: what it does stands on files that are whole or not there. Idle it lists folders, and once a minute asks Prefect
 what crashed before it began.
 """

@@ -30,20 +30,18 @@ def accept(
     Args:
         project: Whose predictions they are of.
         spec: The project's spec.
-        rows: A column of ids, one called like the target or `label`; others are passed over, empty labels too.
+        rows: A column of ids, and one called like the target or `label`; other columns and empty labels are ignored.
         by: Who gave the labels.
         id_column: The column of ids.
         display_name: Name of the rows in messages.
 
     Raises:
         DataError: A label is not a class or number, an id is missing, or has two labels; nothing was stored.
-        UsageError: The project was never prepared, so that nobody knows what a label may be; or it is of text.
+        UsageError: The project was never prepared, so valid labels are unknown; or it is a text model.
         StoreError: The disk is full, or another process goes on moving labels; nothing was stored.
 
     Returns:
-        `taken`: labels that were added, of which `corrected` replace another one; `repeated`: said before, not kept
-        again; `waiting`: taken, of ids that no prediction has yet (they are matched when it comes); `empty`: rows
-        without a label.
+        `taken`: labels that were added, of which `corrected` replace another one; `repeated`: known already, not stored
     """
     import pyarrow as pa
 
@@ -70,7 +68,7 @@ def accept_file(project: Project, spec: Spec, path: Path, *, by: str, id_column:
 def forget(project: Project, spec: Spec, ids: Sequence[str], *, by: str) -> int:
     """Withdraw the labels of some ids: their predictions are unlabelled and no rows of the next dataset.
 
-    What was trained or counted with them stays as it was.
+    Models and counts that used the labels stay as they are.
 
     Raises:
         UsageError: One of the ids has no label; nothing was withdrawn.

@@ -46,7 +46,7 @@ SHOWN_OF_OTHERS = 20
 def look(project: Project, spec: Spec, now: float | None = None) -> MonitoringReport:
     """Run monitoring once: count new rows, judge windows, write the report, send metrics and signals.
 
-    Killed anywhere and called again, nothing counts twice. What MLflow or Prefect cannot be told now waits.
+    It can be killed and called again: nothing counts twice. What MLflow or Prefect did not get is sent by the next run.
 
     Args:
         project: Where.
@@ -54,7 +54,7 @@ def look(project: Project, spec: Spec, now: float | None = None) -> MonitoringRe
         now: Unix time; default: the wall's.
 
     Raises:
-        StoreError: The disk, the registry or the log cannot be read; the next look goes on from here.
+        StoreError: The disk, the registry or the log cannot be read; the next run continues from here.
     """
     state = project.state(spec.name)
     folder = state / FOLDER

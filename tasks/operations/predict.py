@@ -1,8 +1,8 @@
 """Batch prediction: rows of files in, one Parquet file of predictions out, each row logged once for monitoring.
 
-The work is cut into parts. A finished part stays in `batch/<work>/` of the project's state until the output is whole,
-so a run that was killed goes on after its last part. What a file's rows are called and whether they were logged goes by
-the file's content and the version: predicted again, alone or with others in a folder, they are what they were.
+The work is divided into parts. Finished parts stay in `batch/<work>/` of the project's state until the output is
+complete, so a killed run resumes after its last part. Ids of rows, and whether they were logged, depend on the file's
+content and the version: predicted again, alone or with others in a folder, the rows have the same ids.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def predict(
     Raises:
         DataError: A column or value is not what the model takes; nothing is written and nothing is logged.
         UsageError: There is no such version, or `out` is a file that is not ours to replace.
-        StoreError: The version cannot be had, or the disk is full; what was done is kept.
+        StoreError: The version is unavailable, or the disk is full; finished parts are stored.
         UserCodeError: The spec's own feature function failed.
 
     Returns:

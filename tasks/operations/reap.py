@@ -1,9 +1,9 @@
 """The reaper: puts right what the dead left behind, in every store, by liveness and not by age.
 
-A loop is dead when the process that `loop.json` names is gone, or was on another host or under this one's earlier name,
-and nobody holds the project's lock. Then: its open MLflow runs end as KILLED, its running Optuna trials as failed, its
-Prefect runs and their tasks as Crashed; processes that it started are ended, half-written files removed, and what
-waits for the tracking store is delivered.
+A loop is dead when the process in `loop.json` is gone, or was on another host or under this host's earlier name, and
+nobody holds the project's lock. Then: its open MLflow runs end as KILLED, its running Optuna trials as failed, its
+Prefect runs and their tasks as Crashed; its child processes are ended, half-written files removed, and the outbox is
+delivered.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ def _orphans(workspace: Workspace) -> Iterator[str]:
 def _half_written(state: Path) -> Iterator[str]:
     """Temporary files that killed writers left. In a loop's folders all are: we hold the loop's lock.
 
-    A log of rows may be written from another host too, where pids say nothing: there age alone counts, as in `PartLog`.
+    Another host may write to a log of rows, where pids are unknown: there only the age counts, as in `PartLog`.
     """
     loop_state: dict[str, Any] = read_loop_state(state) or {}
     of_loops = [

@@ -36,7 +36,7 @@ def run_signal(kind: Kind, at: float, flow_run: str, reason: str = "") -> Signal
 def weigh(project: Project, signal: Signal, flow_run: str) -> Decision:
     """Return the policy's decision on a signal; a flow run that is run again gets the earlier decision.
 
-    A signal that was decided for good in another run, for it was asked again, waits; its decision stays the last word.
+    A signal that another run has decided for good waits; the earlier decision counts.
 
     Raises:
         UsageError: The spec is wrong.
@@ -92,7 +92,7 @@ def open_question(project: Project) -> Decision | None:
 def loop_overrides(project: Project) -> tuple[list[str], list[str]]:
     """Return the overrides of the spec for a retraining, and the steps to run again.
 
-    A source function is asked anew; a local file counts by its content, and a package is pinned.
+    A source function is called again; a local file counts by its content, and a package is pinned.
 
     Raises:
         StoreError: The registry is unavailable.

@@ -43,8 +43,8 @@ def ask(project: Project, spec: Spec, count: int) -> dict[str, Any]:
         count: How many at most.
 
     Raises:
-        UsageError: A kind of model that learns from no single labels, or there is no champion.
-        DataError: Nothing was predicted that has no label yet.
+        UsageError: The kind of model does not learn from single labels, or there is no champion.
+        DataError: There is no unlabelled prediction.
 
     Returns:
         `table`: id, the columns of the rows as they were given, and an empty `label`, which `loopline label` takes

@@ -40,9 +40,9 @@ def undecided(workspace: Workspace, project: str) -> list[Signal]:
 def ask_again(workspace: Workspace, now: float | None = None) -> list[str]:
     """Close the signals that are decided, ask again those that Prefect lost; what was done, in words.
 
-    A signal is asked again when no run of Prefect that is under way names it: two minutes after it was handed over,
-    then at growing intervals, at least once an hour. One whose run a person cancelled is closed, as is one that no
-    automation hears: the policy does not name its kind, or a person switched the automation off.
+    A signal is sent again if no open flow run of Prefect names it: two minutes after it was sent, then at growing
+    intervals, at least once an hour. A signal is closed if a person cancelled its run, or if no automation handles it:
+    the policy does not name its kind, or a person switched the automation off.
 
     Raises:
         StoreError: The server does not answer as it should.

@@ -1,8 +1,8 @@
 """The process of one service, which ends with supervisord: `python -m tasks.platform.service_main ROOT NAME`.
 
-It bears a mark by which it and its children are known, first ends what an earlier one of its name left behind, and dies
-with supervisord (Linux). What is left behind: a server's own workers outlive a kill -9 of it and hold its port, the
-flow runs of a killed worker have nobody to hear of them.
+The process and its children have a mark by which they are found. It first ends processes that an earlier one of its
+name left behind, and dies with supervisord (Linux). Such are a killed server's workers, which hold its port, and the
+flow runs of a killed worker, which nobody supervises.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The services of the platform: the table of them, and how each one is.
 
-A new service is a line in SERVICES. supervisord starts it as `python -m MODULE ARGUMENTS`, in the workspace's
-environment; `{root}` stands for the workspace and `{port}` for the port that was chosen for it.
+A new service is a line in SERVICES. supervisord starts it as `python -m MODULE ARGUMENTS` in the workspace's
+environment; `{root}` is the workspace and `{port}` its port.
 """
 
 from __future__ import annotations

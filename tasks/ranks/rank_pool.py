@@ -119,7 +119,7 @@ class RankPool:
         Args:
             job: The training job.
             on_epoch: Called with each epoch, once; false stops the job early.
-            say: Told how other nodes join, when the job may have some.
+            say: Gets messages on how other nodes join, if the job may have some.
 
         Raises:
             TrainingError: The loss is not finite, or ranks died too often.
@@ -158,7 +158,7 @@ class RankPool:
     def serve(self, job: TrainingJob, meeting: Rendezvous, host: Connection) -> bool:
         """Run this node's ranks of a job that another machine leads; True when that says that all is done.
 
-        False when the agent here has ended and should ask anew. What ranks raise is sent to `host`.
+        False when the agent here has ended and should join again. Errors of ranks are sent to `host`.
         """
         child = self._start("models.training.agent:run_ranks", (job, meeting), 1 + job.train.ranks)
         try:
@@ -170,7 +170,7 @@ class RankPool:
         """Call `package.module:function` with plain data in a warmed child and give its plain result.
 
         Raises:
-            LooplineError: What it raised, its traceback as a note; an error not of ours comes as a TrainingError.
+            LooplineError: Raised by the function, its traceback as a note; other errors become a TrainingError.
         """
         child = self._start("models.distributed.forkserver:call_reference", (reference, keywords), 1)
         try:

@@ -1,9 +1,9 @@
 """Rendezvous of several machines: the server through which nodes join a job, and what a node does.
 
-The machine that runs the loop leads: it keeps the meeting place, writes, and reports. Another one is told the job as
-plain data when it knows the token (HMAC, as `multiprocessing.connection` does it; what follows is not encrypted, and
-neither is the ranks' own talk: a private network is assumed). Project, data and checkpoints must lie in a folder that
-all machines share under the same path.
+The machine that runs the loop leads: it opens the meeting place, writes, and reports. Another machine gets the job as
+plain data if it has the token (HMAC, as `multiprocessing.connection` does it). Further traffic is not encrypted, like
+that of the ranks themselves: a private network is assumed. Project, data and checkpoints must be in a folder that all
+machines share under the same path.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ def join(text: str, token: str, wait_s: float, say: Callable[[str], None]) -> No
 
     Args:
         text: HOST:PORT, as the machine that leads shows it.
-        token: As it shows it.
+        token: The token that the loop printed.
         wait_s: How long to wait for somebody to be there.
         say: Receives messages.
 

@@ -21,7 +21,7 @@ Going = Coroutine[Any, Any, HttpResponse]
 
 
 class FastPath(HttpToolsProtocol):
-    """A connection that knows the addresses of a `Door`.
+    """A connection that answers the addresses of a `ServerMiddleware` by itself.
 
     `is_ending`: each answer is the last of its connection. `answered_at`: the time of the last fast answer, by
     `time.monotonic`. uvicorn's idle timer after each answer is not set: the periodic check of all connections closes

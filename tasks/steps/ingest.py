@@ -30,9 +30,9 @@ from tasks.tools import expectations, sources
 def ingest(loop: Loop) -> tuple[StepRecord, bool]:
     """Fetch and read the source; `data/raw/raw.parquet` is the step's output.
 
-    Labelled predictions are further rows of it, unless `retrain.feedback` is off; `data/raw/feedback.parquet` then says
-    which rows they are, of which prediction, and who labelled it when. One that breaks what the spec expects of a row
-    is set aside, so that no caller's mistake stops the training.
+    Labelled predictions are further rows, unless `retrain.feedback` is off; `data/raw/feedback.parquet` lists these
+    rows, their predictions, and who labelled them when. A row that breaks an expectation on rows is set aside, so that
+    no caller's mistake stops the training.
 
     Raises:
         DataError: The source cannot be read, lacks the target, or a column changed its type since the last time.

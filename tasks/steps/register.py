@@ -33,7 +33,7 @@ def register(loop: Loop) -> tuple[StepRecord, bool]:
     """Make a registered version of the challenger; the same work registered twice is one version.
 
     Raises:
-        StoreError: The registry is unavailable; everything is kept, the next run registers.
+        StoreError: The registry is unavailable; finished work is stored, the next run registers.
     """
 
     def act(inputs: Inputs, folder: Path) -> StepResult:

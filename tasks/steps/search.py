@@ -206,7 +206,7 @@ class _Search:
     def _train(self, trial: _OpenTrial, spent: list[Costs]) -> tuple[float, str]:
         """Value and state of a trial; with folds, the mean over them, pruned by the folds so far.
 
-        What each fold cost is added to `spent`.
+        The costs of each fold are added to `spent`.
         """
         model, train = with_params(self._start.arguments(self._loop.spec.model), self._loop.spec.train, trial.params)
         # A trial stays on this machine; other nodes come for the training of the best.

@@ -51,7 +51,7 @@ def validate_raw(loop: Loop) -> tuple[StepRecord, bool]:
 def validate_prepared(loop: Loop) -> tuple[StepRecord, bool]:
     """Check the prepared rows, and warn where they differ from those that the champion was trained on.
 
-    What the spec rejects is asked of the source's rows; among labelled predictions it is a warning.
+    Rejecting checks apply to the source's rows; among labelled predictions they are warnings.
 
     Raises:
         GateRefused: A rejecting expectation failed.

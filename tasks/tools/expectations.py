@@ -1,6 +1,6 @@
 """Runs checks with Great Expectations and returns the results as plain data.
 
-Only the columns that checks name are handed over. What failed is run once more to learn the rows. A check that the
+Only columns that checks name are passed to the engine. Failed checks run once more to find the rows. A check that the
 engine could not evaluate is an error, never bad data.
 """
 
@@ -61,7 +61,7 @@ def run_checks(
         checks: In the order of the report.
         project: Named in the report.
         dataset: Named in the report.
-        spared: Rows that the spec's rejecting checks do not look at, bool (rows,); default: none.
+        spared: Rows that the spec's rejecting checks skip, bool (rows,). Default: none.
 
     The report: project, dataset, when (UTC), rows, columns, success (no rejecting check failed and none was in
     error), status (`valid`, `warned`, `rejected` or `error`) and results: expectation, column, arguments, severity,
@@ -70,7 +70,7 @@ def run_checks(
     Cost: linear; 10 checks on 336,776 rows take under a second, once Great Expectations is imported (3 to 6 s).
 
     Raises:
-        UsageError: No such expectation, or not with such arguments.
+        UsageError: There is no such expectation, or it does not take such arguments.
     """
     results, failing = _evaluate(table, checks) if spared is None else _evaluate_apart(table, checks, spared)
     failed = [result for result in results if not result["success"] and not result["error"]]

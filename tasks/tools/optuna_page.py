@@ -1,10 +1,10 @@
 """Optuna's dashboard over the workspace's studies: `python -m tasks.tools.optuna_page ROOT --port 4301`.
 
-Optuna and its dashboard are imported when somebody first looks: that takes seconds, and most days nobody does.
+Optuna and its dashboard are imported at the first request: the import takes seconds, and on most days nobody looks.
 
-The `optuna-dashboard` program would open the journal with a lock of its own, beside the one that searches hold; here it
-gets the storage that they use. The program knows no login; here the workspace's secret is asked for, and no Host that
-is not ours is answered (DNS rebinding).
+The `optuna-dashboard` program would open the journal with a lock of its own, beside that of the searches; here it gets
+the same storage. The program has no login; here the workspace's secret is required, and foreign Host headers are
+rejected (DNS rebinding).
 """
 
 from __future__ import annotations

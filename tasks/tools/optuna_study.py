@@ -124,7 +124,7 @@ def open_study(
 def fail_open_trials(workspace: Workspace, name: str) -> Iterator[int]:
     """Tell the trials of a study whose owner is dead as failed; yields the number of each.
 
-    A study that was never made, or whose database is away, is put right by whoever opens it next.
+    If the study does not exist yet, or its database is unavailable, the next opening puts it right.
     """
     import optuna
 

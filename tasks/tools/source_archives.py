@@ -35,13 +35,13 @@ def download(name: str, version: str, into: Path, pip: Sequence[str]) -> bool:
         name: The package.
         version: Its version, as the user wrote it.
         into: The folder.
-        pip: What starts pip, whose settings say which indexes there are.
+        pip: The command of pip, whose settings name the indexes.
 
     Returns:
         Whether an index has one.
 
     Raises:
-        StoreError: No index answers, or what came is not what the index says.
+        StoreError: No index answers, or the file's hash is not the one that the index names.
     """
     settings = _settings(pip)
     failures: list[str] = []

@@ -78,7 +78,7 @@ def fetch(source: str, cache: Path) -> Path:
     Raises:
         UsageError: `source` is not of the form.
         StoreError: The registry's client is missing or failed (offline); nothing half-written stays.
-        DataError: The package has no such file, or the file is not the one that was pinned.
+        DataError: The package has no such file, or the file's hash is not the pinned one.
     """
     wanted = parse(source)
     path = cache / wanted.folder / "files" / wanted.member
@@ -98,7 +98,7 @@ def ingest(spec: Spec, base: Path, cache: Path) -> pa.Table:
     Args:
         spec: The project's spec; `data.source` is read.
         base: The folder of the spec: where relative paths and references start.
-        cache: Where fetched packages are kept.
+        cache: The folder of downloaded packages.
 
     Raises:
         DataError: The data cannot be read.

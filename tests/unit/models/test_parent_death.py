@@ -24,9 +24,9 @@ def test_whose_parent_died_before_it_began_ends_at_once():
 
 PARENT = """
 import signal, subprocess
-from models.parent_death import tied
+from models.parent_death import ends_with_parent
 code = "import signal; print(flush=True); signal.pause()"
-child = subprocess.Popen(tied(["-c", code], int({number})))
+child = subprocess.Popen(ends_with_parent(["-c", code], int({number})))
 signal.pause()
 """
 
