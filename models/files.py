@@ -127,8 +127,8 @@ def sha256(path: Path) -> str:
 class Hashes:
     """Hashes of files, remembered while device, inode, size and times of change stay the same.
 
-    As in git's index, an entry counts only if the file last changed before this memory was written: a file changed
-    again within the same tick of the clock is read again.
+    As in git's index, an entry counts only if the file's last change was before this memory was written: a file that
+    changes again within one tick of the clock is read again.
     """
 
     def __init__(self, memory: Path) -> None:

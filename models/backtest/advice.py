@@ -24,13 +24,13 @@ class Advice(BaseModel):
 def advise(policy_regrets: Sequence[PolicyRegret], metric: str, margin: float, confidence: float) -> Advice:
     """The cheapest policy that is shown to lose no more than `margin` against the best.
 
-    Where the margin is zero, or the past too short to show it, that may be the best alone; then the words name the
-    cheaper ones that cannot be told apart from it.
+    If the margin is zero, or the past too short to show it, that may be the best policy alone; then the words name the
+    cheaper policies that cannot be told apart from it.
 
     Args:
         policy_regrets: At least one.
         metric: The goal's metric.
-        margin: What may be lost, in the metric's unit: the spec's `judge.margin`.
+        margin: Acceptable loss in the metric's unit: the spec's `judge.margin`.
         confidence: Confidence of the intervals.
     """
     best = min(policy_regrets, key=lambda each: (_regret(each), each.device_seconds, each.loops))

@@ -51,12 +51,12 @@ def assess_window(
     """Assess one window when the labels of the first `labelled` rows are known.
 
     Args:
-        served: What was predicted.
+        served: The predictions.
         part: Which of it is the window.
         labelled: Labels of earlier rows are known, of this and later ones not.
-        watched: What it is judged by.
-        inputs: The window's inputs as the log of predictions names them; None where there are no columns.
-        times: Of all rows, Unix seconds.
+        watched: The rules of the assessment.
+        inputs: The window's inputs with the names of the prediction log; None if there are no columns.
+        times: Times of all rows, Unix seconds.
         past: The windows before it.
     """
     assert watched.reference is not None

@@ -45,7 +45,7 @@ def prepare_known(table: pa.Table, rows: RowRange, spec: Spec, base: Path, out: 
 def write_period(table: pa.Table, rows: RowRange, data: Data, base: Path, preparation: Preparation, out: Path) -> int:
     """Write `rows` of the table as the test split of a prepared folder, for a model of that preparation.
 
-    A row whose class the model has never seen is left out: it has no name for it.
+    Rows with a class that the model has never seen are left out.
 
     Args:
         table: The raw rows in time order; none after `rows` is read.

@@ -164,7 +164,7 @@ def num_training(periods: list[Period], least_rows: int, begin: float | None = N
     """Number of periods that train the first champion: those before `begin`, else as few as hold `least_rows`.
 
     Raises:
-        UsageError: Nothing is left to train on, or nothing to replay.
+        UsageError: No period is left to train on, or none to replay.
     """
     if begin is not None:
         count = sum(period.end <= begin for period in periods)

@@ -64,7 +64,7 @@ class ReplayBackend(Protocol):
     def monitor(self, model: str, since: Period, now: Period, labelled: int) -> list[Signal]:
         """The findings of monitoring `model` at the end of `now`, in the periods since `since` in which it served.
 
-        Of the labels, those of the first `labelled` rows are known.
+        The labels of the first `labelled` rows are known.
         """
         ...
 
@@ -131,7 +131,7 @@ def replay(
 ) -> PolicyHistory:
     """Live through `periods` under a policy.
 
-    At the end of the last period nothing is asked: nobody could say whether the answer was good.
+    No decision is made at the end of the last period: there is no later period that could show whether it was good.
 
     Args:
         policy: The rule of when to retrain.

@@ -27,10 +27,10 @@ def usable_rows(table: pa.Table, data: Data, columns: list[str] | None = None) -
     Args:
         table: The raw table.
         data: The spec's data block.
-        columns: The columns to give back; default: all. Repeated rows are always told by all.
+        columns: The columns to return. Default: all. Repeated rows are found by all columns.
 
     Returns:
-        The rows kept, in their order, and the raw position of each, int64 (rows,).
+        The remaining rows, in their order, and the raw position of each, int64 (rows,).
 
     Raises:
         DataError: No row has a target.

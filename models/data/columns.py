@@ -30,13 +30,13 @@ class Columns:
 def choose(schema: pa.Schema, data: Data) -> Columns:
     """Divide the columns of a table into inputs and the rest, by the spec and by type alone.
 
-    They stand in the order of `features.columns`, else of the table. Numbers are numeric; text and booleans are
-    categorical; dates are left out (a graph takes numbers and text: give their parts with `data.features.make`). The
-    split's own column is left out unless `features.columns` or `features.kinds` names it. A series sees its target's
-    past.
+    They are in the order of `features.columns`, else of the table. Numbers are numeric; text and booleans are
+    categorical; dates are left out (a graph takes numbers and text: make parts of them with `data.features.make`). The
+    split's own column is left out unless `features.columns` or `features.kinds` names it. A series also has its
+    target's past as an input.
 
     Raises:
-        DataError: A column was asked for that no net can take, or none is left.
+        DataError: A requested column is of a type that no net takes, or no column is left.
     """
     columns = Columns()
     if data.kind == "image":
@@ -86,7 +86,7 @@ def with_slices(rows: pa.Table, source: pa.Table, names: Sequence[str]) -> pa.Ta
         names: The spec's `judge.slices`.
 
     Raises:
-        DataError: A slice column that cannot be told as text.
+        DataError: A slice column cannot become text.
     """
     for name in dict.fromkeys(names):
         if name in rows.column_names:

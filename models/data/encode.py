@@ -53,8 +53,8 @@ def encode(folder: Path, split: str) -> Tensors:
 def write_tensors(prepared: Path, out: Path) -> dict[str, Path]:
     """Write one safetensors file for each split into `out`; each is whole or absent.
 
-    Rows without a target, if they are kept, make a file of their own, `unlabelled`. Tables and images are encoded a
-    stretch at a time, so that memory does not grow with their rows.
+    Rows without a target, if they are used, go to a file of their own, `unlabelled`. Tables and images are encoded in
+    pieces, so memory does not grow with their rows.
 
     Raises:
         DataError: The prepared folder is not whole.

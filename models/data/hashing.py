@@ -30,7 +30,7 @@ def hash_rows(table: pa.Table, columns: list[str], seed: int = 0) -> Hashes:
 def row_identities(table: pa.Table, id_column: str | None = None) -> Hashes:
     """Hash that identifies each row, whatever the order: of its id, or, without one, of its content.
 
-    Rows that are equal are told apart by a count, so that each is a row of its own. Lists and structs do not count.
+    Equal rows get different hashes by a count. Lists and structs are not hashed.
     """
     named = np.zeros(table.num_rows, dtype=bool) if id_column is None else ~missing(table.column(id_column))
     hashes = hash_rows(table, [id_column]) if id_column else np.zeros(table.num_rows, dtype=np.uint64)

@@ -35,7 +35,7 @@ class NumericInput(_Part):
 class CategoricalInput(_Part):
     """A categorical input: index 0 is unseen or missing, index i + 1 is `categories[i]`.
 
-    Values are compared as text; `dtype` says what the raw column held (integers lose a trailing `.0`).
+    Values are compared as text; `dtype` is the type of the raw column (integers lose a trailing `.0`).
     """
 
     name: str

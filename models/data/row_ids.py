@@ -24,7 +24,7 @@ def row_ids(work: str, began_ms: int, first: int, count: int) -> list[str]:
     Source: RFC 9562, section 5.7.
 
     Args:
-        work: What is unique to the work.
+        work: A text that is unique to the work.
         began_ms: When it was begun, milliseconds since 1970.
         first: Number of the first row.
         count: Rows.

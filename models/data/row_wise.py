@@ -20,8 +20,9 @@ PIECES = (1, 7, 500)
 def check_feature_function(table: pa.Table, data: Data, base: Path) -> None:
     """Refuse a `data.features.make` whose columns cannot be made for rows that are sent to a served model.
 
-    Those have no target and come alone; what looks at other rows also carries test rows into training. A series is
-    left alone: its target's past is an input, and its rows belong together. Tried on a sample, with a few calls.
+    Such rows have no target and come one by one; a function that reads other rows also leaks test rows into training. A
+    series is not checked: its target's past is an input, and its rows belong together. The check runs the function on a
+    sample, a few times.
 
     Raises:
         UserCodeError: It needs the target, or what it makes of a row depends on the target or on other rows.
@@ -61,10 +62,10 @@ def _is_same(one: pa.Table, other: pa.Table, name: str) -> bool:
 def is_row_wise(rows: pa.Table, reference: str, base: Path) -> bool:
     """Whether `make` gives each row of a sample the same values whatever other rows are with it, and in whatever order.
 
-    A test, not a proof: a function that looks at other rows only where the sample has no case of it passes.
+    This is a test, not a proof: a function whose use of other rows shows in no row of the sample passes.
 
     Raises:
-        UserCodeError: It fails on the sample as it stands.
+        UserCodeError: The function fails on the unchanged sample.
     """
     sample = rows.slice(0, SAMPLE)
     whole = made_features(sample, reference, base)

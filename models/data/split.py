@@ -9,9 +9,8 @@
 | position | its place: the first train, the last test | no: a row may go from test towards train, never back |
 | time | its time: the oldest train, the newest test | no: a row may go from test towards train, never back |
 
-Equal rows are told apart by a count: each is a row of its own, in whatever order they come (`row_identities`).
-Shares are exact to about one row a class for stratified, to one timestamp for time, and in expectation
-otherwise.
+Equal rows get different hashes by a count, in whatever order they come (`row_identities`). Shares are exact to about
+one row a class for stratified, to one timestamp for time, and in expectation otherwise.
 """
 
 from __future__ import annotations
@@ -78,7 +77,7 @@ def newest(codes: np.ndarray, key: np.ndarray | None, rows: int | None) -> np.nd
 def split_key(table: pa.Table, split: Split) -> np.ndarray | None:
     """The value by which each row was split, for folds and for the newest rows: its time, or its group as a number.
 
-    int64 (rows,); times that are no whole numbers keep their order only. None for other splits.
+    int64 (rows,); of times that are not whole numbers only the order stays. None for other splits.
     """
     if split.column is None or split.by not in ("time", "group"):
         return None

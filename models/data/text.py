@@ -1,6 +1,6 @@
 """Text as examples: lines in their order, cut into contiguous splits, and windows of characters within each.
 
-No window reaches from one split into another, so nothing that is judged was trained on.
+No window spans two splits, so no test character was trained on.
 """
 
 from __future__ import annotations

@@ -24,8 +24,8 @@ UNLABELLED_FILE = "unlabelled.parquet"
 def write_unlabelled(table: pa.Table, data: Data, base: Path, preparation: Preparation, folder: Path) -> None:
     """Write the raw rows without a target into a prepared folder, if there are any and the spec wants them.
 
-    Rows that stand where validation or test rows do (a later time, one of their groups or keys) are left out: what a
-    model is judged on is not learnt from, not even without its answer.
+    Rows that belong to validation or test (a later time, one of their groups or keys) are left out: the model must not
+    learn from them, not even without their target.
 
     Raises:
         DataError: A column does not match the spec.

@@ -3,8 +3,8 @@
 A child starts in 0.2 s where a fresh interpreter takes 7 or more. The standard forkserver is not used because it would
 import the caller's `__main__` (prefect.engine, a console script, pytest) again in every child.
 
-Death goes down the chain: the fork server ends when its caller does; its children, and theirs, ask the kernel to be
-killed with their parent. No thread is started here, so that forking stays safe.
+A death ends the processes below: the fork server ends when its caller does; its children, and theirs, ask the kernel to
+be killed with their parent. No thread is started here, so that forking stays safe.
 """
 
 from __future__ import annotations

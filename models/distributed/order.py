@@ -1,6 +1,7 @@
 """Sample order: which example is seen when, by which rank; a function of (seed, epoch, position) alone.
 
-Nothing is remembered between steps, so a run taken up at any step, on any number of ranks, sees what it would have
+There is no state between steps, so a run that is resumed at any step, on any number of ranks, sees the same order:
+every example once an epoch, none twice.
 seen: every example once an epoch, none twice.
 """
 

@@ -41,7 +41,7 @@ class ParallelizedNet:
     Attributes:
         mesh: The ranks.
         net: The parameters that this rank holds, whole or in parts, by the names that they have in the net itself.
-        module: What is called in training: `net`, or DDP around it. Not called where there is a pipeline.
+        module: The module to call in training: `net`, or DDP around it. With a pipeline it is not called.
         num_parameters: Number of parameters of the whole net.
     """
 
@@ -144,7 +144,7 @@ def make_plan(net: nn.Module, train: Train, world: World, example: Inputs, rehea
 
     Raises:
         UsageError: The net cannot be split so, or the device cannot do what is asked.
-        UserCodeError: What the net says of its parts is not so.
+        UserCodeError: The net's methods for splitting do not match the net.
     """
     check_precision(train, world.device)
     mesh = Mesh.of(world.layout, world.device)

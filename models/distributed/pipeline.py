@@ -55,7 +55,7 @@ class Pipeline:
     """The stages of this rank and the schedules that run them, one for each size of micro-batch.
 
     Attributes:
-        modules: What each stage runs, made for data parallelism where the plan asks for it.
+        modules: The module of each stage, wrapped for data parallelism if the plan has it.
         indices: Which stages they are.
         hidden: Shape of what passes between stages, without the batch, and its type.
         output: The same of the net's output.
@@ -169,8 +169,8 @@ def cut(net: nn.Module, kind: str, mesh: Mesh, rank: int, example: Inputs, preci
         precision: Gives the context that a forward runs in.
 
     Raises:
-        UsageError: The net does not say where to cut, or has too few blocks.
-        UserCodeError: What it says is not so.
+        UsageError: The net has no methods for cutting, or too few blocks.
+        UserCodeError: These methods do not match the net.
     """
     stack = BlockStackView.of(net)
     if stack is None:

@@ -19,7 +19,7 @@ def prepare_blocks(net: nn.Module, train: Train) -> None:
     """Apply activation checkpointing and compilation to the blocks of a net, without changing names.
 
     Raises:
-        UsageError: Recomputing is asked of a net that names no blocks.
+        UsageError: The spec asks for recomputation, and the net has no method that names its blocks.
     """
     stack = BlockStackView.of(net)
     if train.recompute != "none":

@@ -1,7 +1,8 @@
 """The watchdog: each rank reports its progress, so that the rank that holds up the others is named.
 
-A rank that stands still, in its own code or in a stopped process, makes its peers wait inside a collective, whose own
-timeout names nobody. A thread here, which no collective blocks, speaks for the rank and looks at the others.
+A rank that hangs, in its own code or in a stopped process, makes its peers wait inside a collective, whose own timeout
+does not name it. A thread here, which no collective blocks, sends heartbeats for the rank and watches those of the
+others.
 """
 
 from __future__ import annotations
@@ -56,8 +57,8 @@ class Watchdog:
         store: Where all ranks meet; rank 0 may host it.
         rank: This rank.
         size: How many there are.
-        silence_s: How long a rank may stand still after its first step.
-        on_hang: Called from a thread with the message that says who is behind, and where this rank stands.
+        silence_s: Seconds that a rank may be silent after its first step.
+        on_hang: Called in a thread with the message that names the ranks that hang, and where this rank is.
     """
 
     def __init__(self, store: Store, rank: int, size: int, silence_s: float, on_hang: OnHang) -> None:

@@ -28,7 +28,7 @@ class World:
         """The same ranks, arranged by the spec.
 
         Raises:
-            UsageError: So many cannot be arranged so.
+            UsageError: This number of ranks cannot be arranged so.
         """
         return replace(self, arranged=ParallelDims.of(train, self.size))
 

@@ -66,17 +66,18 @@ class BenchmarkRows:
 def optimise(folder: Path, prepared: Path, metric: Metric, serve: Serve, seed: int) -> list[VariantMeasurement]:
     """Make and measure the variants that the spec names; `model.onnx` is afterwards the one to serve.
 
-    Where that is not fp32, the exported file goes on as `model.fp32.onnx`.
+    If that is not fp32, the exported file stays as `model.fp32.onnx`.
 
     Args:
-        folder: With `model.onnx` and `preparation.json` as `export` wrote them.
+        folder: Folder with `model.onnx` and `preparation.json` from `export`.
         prepared: The prepared rows.
         metric: The goal's.
-        serve: What may be lost.
+        serve: The spec's `serve` block: what may be lost.
         seed: Seed of the resamples.
 
     Returns:
-        A row a variant, fp32 first; none for trees, which have no weights to make smaller, or if none is asked for.
+        One measurement a variant, fp32 first; empty for trees, which have no weights to make smaller, or if the spec
+        names no variants.
 
     Cost: a fraction of a second for nets of tables, some seconds for a decoder of 3 MB.
     """

@@ -21,7 +21,7 @@ def bundle(served: LoadedModel, facts: Mapping[str, str]) -> dict[str, str]:
 
     Args:
         served: The version.
-        facts: What the README tells of it, in order.
+        facts: The facts that the README lists, in order.
     """
     preparation = served.preparation
     shown = json.dumps(example(preparation), ensure_ascii=False, indent=1)

@@ -1,6 +1,6 @@
 """The whole exported graph: preparation, core and head in one ONNX model.
 
-The same weights, preparation and metadata always give the same bytes: the file's hash can stand in records.
+The same weights, preparation and metadata always give the same bytes, so records can hold the file's hash.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def assemble(preparation: Preparation, core: GraphBuilder, output: str, metadata
     """Join the three stretches into a checked model.
 
     Args:
-        preparation: The schema that travels with the model; it is kept in the file's metadata too.
+        preparation: The schema of the model; it is stored in the file's metadata too.
         core: The net or the trees; reads `core/numeric` and so on, writes `output`.
         output: Name of the core's output (batch, num_outputs).
         metadata: Further keys for the file's metadata, `loopline.project` and such; no times.

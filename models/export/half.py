@@ -1,7 +1,7 @@
 """fp16 weights: half the file, computed in single precision all the same.
 
 ONNX Runtime has no half-precision arithmetic for most operators on a CPU and would convert around each of them, at
-every call. Weights that are widened once, when the file is loaded, cost a call nothing.
+every call. Weights that are converted once, when the file is loaded, cost nothing in a call.
 """
 
 from __future__ import annotations

@@ -33,8 +33,8 @@ def graph_outputs(preparation: Preparation) -> list[onnx.ValueInfoProto]:
 def head_part(preparation: Preparation, raw: str) -> GraphBuilder:
     """The nodes that turn logits into probabilities and a label, or put a regression back into its own unit.
 
-    Of text: into the log-probabilities (natural) of the character after each, and the bits that each but the first one
-    cost.
+    Text: into the log-probabilities (natural) of the next character at each position, and the bits of each character
+    except the first.
 
     Args:
         preparation: The schema that travels with the model.

@@ -1,6 +1,6 @@
 """int8 weights and matrix products, by ONNX Runtime's own quantisation, in the net alone.
 
-Preparation and head are left as they are: what a column means and how exact a probability is told do not change.
+Preparation and head are not quantised, so encodings and probabilities stay exact.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def dynamic_int8(model: onnx.ModelProto) -> onnx.ModelProto:
     """Eight-bit weights; the range of what they meet is found at each call.
 
     Raises:
-        TrainingError: No layer of the net can be had so.
+        TrainingError: No layer of the net can be quantised.
     """
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
@@ -58,7 +58,7 @@ def static_int8(model: onnx.ModelProto, calibration: Sequence[Feed]) -> onnx.Mod
         calibration: Training rows as the graph takes them.
 
     Raises:
-        TrainingError: No layer of the net can be had so.
+        TrainingError: No layer of the net can be quantised.
     """
     from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
 

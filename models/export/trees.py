@@ -28,7 +28,7 @@ def trees_part(text: str, preparation: Preparation) -> tuple[GraphBuilder, str]:
     """The trees' nodes and the name of their output (batch, num_outputs): logits or standardised values.
 
     Args:
-        text: What `Booster.save_model` wrote; its features: numeric columns, then categorical.
+        text: The text of `Booster.save_model`; its features: numeric columns, then categorical.
         preparation: The schema that travels with the model.
 
     Raises:

@@ -36,7 +36,7 @@ class VariantMeasurement(BaseModel):
 def loss_of(metric: Metric, target: Array, before: Array, after: Array, seed: int) -> tuple[float, float]:
     """The loss of the metric from predictions `before` to `after`, and its upper bound (one-sided, 95 %).
 
-    Both are 0 for predictions that are the same. Undefined resamples are passed over.
+    Both are 0 for equal predictions. Undefined resamples are skipped.
 
     Raises:
         DataError: The metric is undefined on these rows.
@@ -83,7 +83,8 @@ def refusal(variant: VariantMeasurement, same: bool, max_metric_loss: float, max
 def choose(table: Sequence[VariantMeasurement]) -> list[VariantMeasurement]:
     """The table with the smallest variant that may be served marked; fp32, the first, if none may or all are as large.
 
-    Latency has no say beyond the spec's own limit: measured on a busy machine it would change what is served.
+    Latency counts only against the spec's limit: as a criterion it would make the choice depend on the load of the
+    machine.
     """
     fitting = [each for each in table if not each.refused and each.size_bytes is not None]
     best = min(fitting, key=lambda each: each.size_bytes or 0, default=table[0])

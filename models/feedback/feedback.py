@@ -1,6 +1,6 @@
 """Labelled predictions joined to the raw table of the source: rows with the source's own columns and types.
 
-Which rows they are is told beside the table, not in it, so that no model can learn from where a row came.
+The list of these rows is a separate table, so that no model can learn from the origin of a row.
 """
 
 from __future__ import annotations

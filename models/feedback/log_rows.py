@@ -24,8 +24,9 @@ _BYTES = "bytes"
 def prediction_rows(records: Iterable[Mapping[str, Any]]) -> pa.Table:
     """Rows of the prediction log, in the order of the records; columns as batch prediction has them.
 
-    A number that was missing is NaN, as the graph was given it; a column that a request lacked is null. Of columns that
-    are no inputs the commonest `MOST_RAW` names are kept: what callers send must not make a table of any width.
+    A missing number is NaN, as in the graph's input; a column that a request lacked is null. Of columns that are no
+    inputs only the `MOST_RAW` most common names are logged: callers must not be able to make the table arbitrarily
+    wide.
     """
     records = list(records)
     named = Counter(name for record in records for name in record["raw"])

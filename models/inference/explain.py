@@ -1,8 +1,8 @@
 """Explanations: what each column contributes to a prediction, by Shapley values estimated in one call.
 
-A column contributes what the answer changes by when the column's value takes the place of a background row's, in the
-mean over orders in which columns do so and over background rows. The contributions of a row add up to its answer less
-the base value, which is the mean answer over the background. Nothing of the model is known but its graph.
+The contribution of a column is the mean change of the answer when the column's value replaces that of a background row,
+over orders of the columns and over background rows. The contributions of a row add up to its answer minus the base
+value, which is the mean answer over the background. Only the model's graph is used.
 
 Source: Erik Strumbelj and Igor Kononenko (2014), Explaining prediction models and individual predictions with feature
 contributions; each order with its reverse: Rory Mitchell et al. (2022), Sampling Permutations for Shapley Value

@@ -33,7 +33,7 @@ class ImageReader:
 
     Args:
         pixels: Their shape, and the column that holds them.
-        target: The column that is predicted: not looked at.
+        target: The target column, which is ignored.
     """
 
     def __init__(self, pixels: ImageInput, target: str) -> None:

@@ -28,8 +28,8 @@ TEXT_OUTPUTS = {NEXT_CHARACTER: "BYTES", PROBABILITY: "FP64", BITS_PER_CHAR: "FP
 class Prediction:
     """The answer of a version to some rows.
 
-    `outputs`: arrays by the names of the version's outputs, the rows first. `project` and `version` say who answered.
-    `row_s`: what one row took in the model, of all that were answered in the same call.
+    `outputs`: arrays by the names of the version's outputs, rows first. `project` and `version`: which model answered.
+    `row_s`: mean seconds a row in the model, over all rows of the same call.
     """
 
     project: str
@@ -46,14 +46,14 @@ class Prediction:
 class LoadedModel:
     """A version ready to answer.
 
-    `inputs` and `outputs`: what callers send and get; of a text model texts, not the code points of its graph, which
-    `graph_inputs` and `graph_outputs` tell.
-    `reader`: makes what callers send into what `answer` takes. `call_ms`: what one call with one row takes.
+    `inputs` and `outputs`: what callers send and get; for a text model texts, not the code points of its graph, which
+    are `graph_inputs` and `graph_outputs`. `reader`: converts requests into the arguments of `answer`. `call_ms`:
+    duration of a call with one row.
 
     Args:
         project: Whose it is.
         version: Its number in the registry.
-        folder: With `model.onnx` and `preparation.json`, whose hashes somebody has checked.
+        folder: Folder with `model.onnx` and `preparation.json`, whose hashes were checked.
         threads: Threads of ONNX Runtime.
 
     Raises:

@@ -152,7 +152,7 @@ def column_of(columns: Mapping[str, Any], name: str, inputs: Collection[str] = (
     Args:
         columns: By name.
         name: Which.
-        inputs: All columns that the model takes: none of them was meant by another's name.
+        inputs: All columns that the model takes: a misspelt name is never one of them.
 
     Raises:
         DataError: There is none; names the nearest.
@@ -186,7 +186,7 @@ def numbers_of(values: Sequence[Any], name: str, display_name: str = "row") -> n
     """A column of JSON's numbers as float64 (rows,), NaN for null.
 
     Raises:
-        DataError: A value is not a number, or too large; `display_name` is what the message calls a row.
+        DataError: A value is not a number, or too large; the message calls a row `display_name`.
     """
     for at, value in enumerate(values):
         if type(value) not in NUMBERS:

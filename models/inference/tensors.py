@@ -61,7 +61,7 @@ def tensor_of_json(data: Any, dtype: str, shape: tuple[int, ...], name: str) -> 
     """An array from JSON, flat or nested by the shape; null is a missing number or text, a boolean is 0 or 1.
 
     Raises:
-        DataError: Other elements, or more or fewer, than type and shape say.
+        DataError: The number or kind of elements does not match type and shape.
     """
     if not isinstance(data, list):
         raise DataError(f"input {name!r}: `data` is no list, expected {math.prod(shape)} elements")
@@ -84,7 +84,7 @@ def tensor_of_bytes(content: bytes | memoryview, dtype: str, shape: tuple[int, .
     """An array from its bytes: little-endian, row by row, without gaps.
 
     Raises:
-        DataError: More or fewer bytes than type and shape say, or text that is not UTF-8.
+        DataError: The number of bytes does not match type and shape, or text is not UTF-8.
     """
     if dtype == BYTES:
         return _texts(content, math.prod(shape), name).reshape(shape)

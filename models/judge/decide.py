@@ -39,7 +39,7 @@ def judge(
 
     Raises:
         DataError: The arrays cannot be compared, or the metric is undefined on them.
-        UsageError: McNemar's test was asked for another metric than accuracy.
+        UsageError: The spec asks for McNemar's test with another metric than accuracy.
         UserCodeError: Your own metric raised or gave back no finite number.
 
     Cost: `resamples` x models x (1 + slice columns) x examples; see `make bench`.

@@ -70,11 +70,11 @@ def percentile_interval(values: Array, confidence: float) -> tuple[float, float]
 def p_value(gains: Array, threshold: float, at_threshold: bool) -> float | None:
     """Evidence against "the gain does not reach `threshold`"; None when undefined too often.
 
-    It is twice the one-sided share, so that p < 1 - confidence says what the two-sided interval says.
+    It is twice the one-sided share, so that p < 1 - confidence agrees with the two-sided interval.
 
     Args:
         gains: Resampled gains, more is better.
-        threshold: What must be exceeded.
+        threshold: The value to exceed.
         at_threshold: A gain of just `threshold` suffices.
 
     Source: Davison and Hinkley (1997), Bootstrap Methods and their Application, 4.2: (1 + k) / (1 + R).

@@ -52,9 +52,9 @@ def unigram_bits(training: Array, target: Array) -> Array:
 def bz2_bits_per_char(training: str, text: str) -> float:
     """Bits a character of `text` with bzip2, which has read the end of the training text before.
 
-    bits(training + text) - bits(training), over the characters of `text`; both at level 9, in UTF-8. As much of the
-    training text's end is taken as shares one block of 900,000 bytes with `text`: bzip2 carries nothing from one block
-    into the next, so with more it would start afresh somewhere. Unlike the model it also learns from `text` itself.
+    bits(training + text) - bits(training), over the characters of `text`; both at level 9, in UTF-8. The end of the
+    training text is cut so that it shares one block of 900,000 bytes with `text`: bzip2 carries nothing from one block
+    into the next. Unlike the model, bzip2 also learns from `text` itself.
     """
     encoded = text.encode()
     room = max(0, BLOCK_BYTES - _MARGIN_BYTES - len(encoded))

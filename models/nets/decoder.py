@@ -105,7 +105,7 @@ class Decoder(nn.Module):
 def rotated(x_BHTD: torch.Tensor) -> torch.Tensor:
     """Rotate each pair of features by an angle that grows with the position: attention depends on distances.
 
-    Nothing is kept of it, so that any length fits. Source: Su et al. 2021, equation 34.
+    It has no parameters, so any length works. Source: Su et al. 2021, equation 34.
     """
     half = x_BHTD.shape[-1] // 2
     step = torch.arange(half, device=x_BHTD.device, dtype=torch.float32)
@@ -122,7 +122,7 @@ def build(
     """A decoder of `layers` blocks of `width`.
 
     Args:
-        sizes: What the text looks like.
+        sizes: The sizes of the text data.
         width: Features of a position.
         layers: Number of blocks.
         heads: Heads of attention.

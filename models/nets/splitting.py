@@ -1,6 +1,6 @@
 """Optional methods of a net that let ranks share it.
 
-A net that says nothing trains whole on every rank (ddp) or cut into shards as one unit (fsdp, hsdp).
+A net without these methods trains whole on every rank (ddp) or sharded as one unit (fsdp, hsdp).
 """
 
 from __future__ import annotations

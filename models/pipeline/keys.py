@@ -1,6 +1,6 @@
 """The identity of work: what a step's result depends on, as named parts, and one key over all of them.
 
-Parts keep their names so that a plan can say *which* input changed, not only that one did.
+Parts have names so that a plan can say *which* input changed.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def code_parts(modules: Iterable[str], files: Iterable[Path] = (), memory: dict[
     Args:
         modules: Dotted names of modules under `models` or `tasks`.
         files: A user's files; what they import from their own folder is followed too.
-        memory: Fingerprints by file and stat, kept by the caller between runs.
+        memory: Fingerprints by file and stat, which the caller stores between runs.
     """
     memory = memory if memory is not None else {}
     own = _own_modules()
@@ -165,7 +165,7 @@ def _own_modules() -> dict[str, str]:
 def _source_of(name: str, own: Mapping[str, str], siblings: Sequence[Path]) -> str | None:
     """The file of a module that can change a result: one of ours, or, for a user's file, one in its folders.
 
-    `from models.project_spec.blocks import Spec` names an attribute, which is no module and has no file.
+    `from models.project_spec.blocks import Spec` names an attribute, which is not a module and has no file.
     """
     if name.partition(".")[0] in PACKAGES:
         is_machinery = name.startswith(MACHINERY) and name not in DECIDING

@@ -36,7 +36,7 @@ class Step:
         after: The steps before it whose files it reads.
         results: Those of them whose result (figures, measured costs) it reads too. A step that only names another in
             `after` is not done again when that one was done again and left the same files.
-        external: What it reads that is no step's: see `Ledger`.
+        external: Inputs that are not steps: see `StepCache`.
         reads: Paths in the spec; a leading `-` takes one out.
         code: The modules that decide its result.
         libraries: The libraries that do.

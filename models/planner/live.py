@@ -22,7 +22,7 @@ class LiveBytes(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     Attributes:
         now: Bytes alive, weight gradients apart.
-        gradients: Bytes of weight gradients, as told by `is_gradient`; they must outlive this count.
+        gradients: Bytes of weight gradients, as `is_gradient` decides; they must outlive this count.
         peak: The most bytes that were alive at once.
         peak_without_gradients: The most of `now`.
     """

@@ -24,7 +24,7 @@ class RankMemory:
     Attributes:
         activations: All that a micro-batch holds at the moment of the peak.
         gathered: Weights and gradients that sharding puts together for a while.
-        host: The best weights, kept aside in the memory of a CPU.
+        host: The best weights, stored in the memory of a CPU.
         whole: The whole net, which every rank makes before a plan cuts it.
     """
 
@@ -49,10 +49,10 @@ class TrainingShape:
 
     Attributes:
         batch: Examples of a step, over all ranks.
-        precision: As in the spec.
+        precision: `train.precision`.
         state_ratio: Bytes of optimiser state for each byte of weights.
         shard_optimiser: Each rank of ddp keeps only its part of the state.
-        on_cpu: Whether what is kept aside is in the same memory.
+        on_cpu: Whether host memory and device memory are the same.
     """
 
     batch: int

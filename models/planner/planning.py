@@ -60,7 +60,7 @@ class PlanningResult:
     """The estimates for one net on one cluster.
 
     Attributes:
-        estimates: Those that fit first, quickest first; then those that do not; then those that cannot be run.
+        estimates: First plans that fit, fastest first; then plans that do not fit; then plans that cannot run.
         best: The one to take; None when nothing fits.
         reasons: Why, a sentence each.
         flops: Of one example, forward and backward; None when they cannot be counted.

@@ -44,9 +44,9 @@ class ParameterCounts:
 
     Attributes:
         outside: In front of the blocks and behind them, together.
-        enter: Of those in front, at most; the rest are behind.
+        enter: Of the parameters outside the blocks, at most these are before them; the rest are behind.
         block: Parameters of the largest block.
-        num_blocks: 0 for a net that does not say what its blocks are.
+        num_blocks: 0 for a net that does not name its blocks.
         buffers: Bytes of buffers.
     """
 
@@ -93,9 +93,9 @@ class Profiler:
 
     Args:
         model: The spec's net.
-        sizes: What the data looks like.
+        sizes: The sizes of the data.
         base: Folder of the spec.
-        precision: As `train.precision`.
+        precision: `train.precision`.
         flash: Attention never keeps its matrix, as on GPUs, where its kernels know dropout.
 
     Raises:

@@ -41,7 +41,7 @@ class ParallelDims:
         """The arrangement of `size` ranks that the spec asks for.
 
         Raises:
-            UsageError: The ranks cannot be divided so; says which numbers would do.
+            UsageError: The ranks cannot be divided so; the message lists the numbers that are possible.
         """
         if size == 1:
             return cls()

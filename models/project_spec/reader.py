@@ -59,7 +59,7 @@ def read_document(path: Path, shown_as: str | None = None) -> dict[str, Any]:
     """A YAML file of keys as plain Python values, not checked further.
 
     Raises:
-        UsageError: It is not there, no YAML, or holds no keys; says the line.
+        UsageError: The file is missing, is not YAML, or holds no keys; the message has the line.
     """
     return _load(path, shown_as or str(path))[0]
 

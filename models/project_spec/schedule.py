@@ -95,7 +95,7 @@ def parse(text: str, timezone: str = "UTC") -> Schedule:
     """Read a schedule.
 
     Raises:
-        ValueError: Schedule or time zone cannot be read; says what was got, what was expected.
+        ValueError: Schedule or time zone cannot be read; the message says what was got and what was expected.
     """
     check_timezone(timezone)
     rule = " ".join(text.split()) if not _is_rule(text) else text.strip()

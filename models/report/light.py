@@ -1,7 +1,7 @@
 """The traffic light: what of all that is known a person should hear first, in words.
 
-Red: what is served is wrong or gets worse, or nobody can say. Amber: it still serves, but something waits for a person.
-Order of the checks: docs/guides/monitoring.md (broken contract, realised metric, then what only warns).
+Red: the served model is wrong or gets worse, or its state is unknown. Amber: it serves, but something waits for a
+person. Order of the checks: docs/guides/monitoring.md (broken contract, realised metric, then warnings).
 """
 
 from __future__ import annotations

@@ -60,7 +60,8 @@ def safe_link(address: str) -> str:
 def data_uri(image: bytes) -> str:
     """A PNG or SVG as an address that holds the picture itself.
 
-    Pictures stand in `img`, where a script inside an SVG never runs and its ids cannot clash with another's.
+    Pictures are in `img` elements, where a script inside an SVG never runs and its ids cannot clash with those of
+    another.
     """
     kind = "png" if image.startswith(b"\x89PNG") else "svg+xml"
     return f"data:image/{kind};base64,{base64.b64encode(image).decode()}"

@@ -46,7 +46,7 @@ class AxisScale:
 def metric_chart(windows: Sequence[WindowReport], metric: str, band: tuple[float, float] | None = None) -> Markup:
     """The realised metric of each window with its interval, the estimate dashed, the verdict's interval behind them.
 
-    Windows stand one beside the other, however long each took to fill. Empty where nothing was measured or estimated.
+    Windows are equally wide, however long each took to fill. Empty if there are no values.
     """
     shown = [window for window in windows if window.realised or window.estimated is not None][-MOST_WINDOWS:]
     values = [value for window in shown for value in _values(window)]

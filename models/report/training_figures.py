@@ -14,9 +14,9 @@ def learning_curves(epochs: Sequence[Mapping[str, float]], metric: str, best_epo
     """Loss and the goal's metric after each epoch; the best epoch is marked.
 
     Args:
-        epochs: What training reports: `train_loss`, `val_loss`, `val_<metric>`, in order.
+        epochs: The reported values: `train_loss`, `val_loss`, `val_<metric>`, in order.
         metric: The goal's metric.
-        best_epoch: Counted from 1: the one whose weights were kept; None or 0: not known.
+        best_epoch: The epoch of the best weights, from 1; None or 0: unknown.
     """
 
     def paint(figure: Any) -> None:
@@ -86,7 +86,7 @@ def parallel_coordinates(
     """Each finished trial as a line through its settings; brighter lines have better values.
 
     Args:
-        settings: What was tried, one mapping a trial; numbers or anything that reads as text.
+        settings: The settings of each trial; numbers, or values that become text.
         values: The trial's metric.
         metric: Its name.
         direction: Which way is better.

@@ -42,11 +42,11 @@ def guess_spec(path: Path, name: str, target: str | None = None, source: str | N
         path: A CSV or Parquet file, or a folder of Parquet.
         name: The project's name.
         target: The column to predict; default: `guess_target`.
-        source: What to write as `data.source`; default: the path.
+        source: The text of `data.source`. Default: the path.
 
     Raises:
         DataError: The file cannot be read, or the target is of a type that cannot be predicted.
-        UsageError: No such target, or it holds nothing to learn.
+        UsageError: The target does not exist, or has no values to learn.
     """
     table = read_source(path)
     target = target or guess_target(table)

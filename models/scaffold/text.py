@@ -70,7 +70,7 @@ def guess_text_spec(path: Path, name: str, source: str) -> str:
     Args:
         path: The file or folder.
         name: The project's name.
-        source: What to write as `data.source`.
+        source: The text of `data.source`.
 
     Raises:
         DataError: The text cannot be read, or is too short to be split.

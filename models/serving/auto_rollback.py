@@ -55,7 +55,7 @@ def fallen(findings: MonitoringReport, version: str, before: str, since: float) 
         findings: Findings of monitoring.
         version: The one in question.
         before: The one that would take its place.
-        since: When the version took it; Unix time. Windows that began before say nothing.
+        since: When the version was promoted; Unix time. Windows that began before do not count.
     """
     now = [window for window in _measured(findings, version) if window.begin >= since]
     past = _measured(findings, before)

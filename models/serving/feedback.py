@@ -1,6 +1,6 @@
 """Labels as a caller sends them, checked at once against the model's target.
 
-What may be is what `models.validation.labels` says of files; nothing here needs Arrow.
+The rules are those of `models.validation.labels` for files; nothing here needs Arrow.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ def checked(rows: Sequence[Any], preparation: Preparation) -> LabelBatch:
     """Labels that may be, all of them or none.
 
     Args:
-        rows: Each an object with `id`, and `label` or a key called like the target; further keys are passed over.
-        preparation: Preparation of the version: its target says what a label may be.
+        rows: Objects with `id`, and `label` or a key called like the target; other keys are ignored.
+        preparation: The preparation of the version, whose target decides which labels are valid.
 
     Raises:
         DataError: A label is no class or number, an id is missing or has two labels, or there are none; names the row.

@@ -66,7 +66,7 @@ def scoring_of_csv(body: bytes) -> ScoringRequest:
     """A body of CSV with a header: cells of columns that hold numbers are read as such, those of `MISSING` are none.
 
     Raises:
-        DataError: It is no such CSV in UTF-8; `rows` raises it for what the model cannot take.
+        DataError: The body is not CSV in UTF-8; `rows` raises it for rows that the model cannot take.
     """
     try:
         text = body.decode("utf-8-sig")
@@ -90,7 +90,7 @@ def checked_ids(ids: Any) -> list[str] | None:
     """The caller's names of the rows; None for none.
 
     Raises:
-        DataError: They are no list of texts, each once.
+        DataError: The ids are not a list of texts without repetition.
     """
     if ids is None:
         return None

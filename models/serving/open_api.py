@@ -1,7 +1,7 @@
 """OpenAPI 3.1 of a server, from what its models take and give.
 
-What JSON Schema cannot say (columns of one length, as many ids as rows, the same number of rows in each tensor) is
-said in words; the schema then describes a case of it that is always right, so that clients made from it work.
+Rules that JSON Schema cannot state (columns of one length, as many ids as rows, the same number of rows in each tensor)
+are in the descriptions; the schema then describes a special case that is always valid, so that generated clients work.
 Source: OpenAPI Specification 3.1.1; Open Inference Protocol, specification/protocol/inference_rest.md.
 """
 
@@ -53,7 +53,7 @@ def document(models: Mapping[str, LoadedModel], version: str, *, needs_token: bo
     Args:
         models: The version of each that answers now, by name.
         version: Version of this program.
-        needs_token: Whether callers are asked for one, but where orchestrators ask.
+        needs_token: Whether callers need a token; health checks never do.
     """
     paths: dict[str, Any] = dict(_SERVER)
     schemas: dict[str, Schema] = {"Error": _object({"error": _TEXT}, ["error"])}

@@ -36,8 +36,8 @@ class InferenceRequest:
     Args:
         tensors: By the names of inputs.
         id: The caller's; empty for none.
-        outputs: Those that are wanted, and whether as bytes; None for all.
-        binary: Whether outputs go back as bytes where `outputs` does not say.
+        outputs: The requested outputs, and whether each is returned as bytes; None for all.
+        binary: Whether outputs that `outputs` does not name are returned as bytes.
         timeout_s: After which the answer is of no use; None for never.
     """
 
@@ -102,7 +102,7 @@ def timeout_of(micros: Any) -> float | None:
     """Seconds of the parameter `timeout`; None where there is none.
 
     Raises:
-        DataError: It is no whole number of microseconds, or below 0.
+        DataError: It is not a whole number of microseconds, or below 0.
     """
     if micros is None:
         return None
@@ -139,10 +139,10 @@ def written(
     Args:
         inference: The request.
         outputs: All arrays that the model gave.
-        ports: What they are.
+        ports: The specs of the outputs.
         name: Name of the model.
         version: That answered.
-        key: What the answer is called in the prediction log.
+        key: The id of the answer in the prediction log.
     """
     dtypes = {port.name: port.dtype for port in ports}
     parts, tails = [], []

@@ -32,7 +32,7 @@ class PredictionRecorder:
 
     Args:
         preparation: The version's.
-        redacted: Columns that are not kept.
+        redacted: Columns that are not logged.
     """
 
     def __init__(self, preparation: Preparation, redacted: Collection[str] = ()) -> None:

@@ -58,9 +58,9 @@ class Release(BaseModel):
         stable: Answers all that the canary does not; None while there is nothing to answer with.
         previous: Answered before, and stays loaded for an instant return.
         canary: Answers a share.
-        shadow: Answers nobody: it is compared from the log, in another process.
-        refused: Version -> why it was not let in.
-        returned: Version -> why its place was taken back; it is not let in again while the registry still names it.
+        shadow: The shadow version: it answers no request; another process compares it from the log.
+        refused: Version -> why it could not be loaded.
+        returned: Version -> why it was rolled back; it is not loaded again while the registry still names it.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -128,11 +128,12 @@ def wanted(
     """The release that should answer, given the present one and the registry.
 
     Args:
-        now: What answers.
-        champion: The registry's; None: it has none, and what answers goes on.
+        now: The present release.
+        champion: The registry's champion; None: it has none, and the present release stays.
         plan: The champion's.
-        refused: Version -> why it cannot be let in.
-        rule: How the champion's spec wants it let in; None: at once. The one before, given its place back, is at once.
+        refused: Version -> why it cannot be loaded.
+        rule: The canary rule of the champion's spec; None: it answers all requests at once, as the predecessor does
+            after a rollback.
         at: Unix time.
     """
     named = {champion, *plan.versions}
@@ -165,7 +166,7 @@ def _is_done(now: Release, champion: str, at: float) -> bool:
 def taken_back(now: Release, version: str, why: str, at: float) -> Release | None:
     """The release without a failing version: its share or its place goes to its predecessor.
 
-    None where it answers nothing, or there is nobody to take its place.
+    None if the version does not answer, or has no predecessor.
     """
     changed: dict[str, Any]
     if now.canary is not None and now.canary.version == version:

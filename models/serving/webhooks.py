@@ -24,7 +24,7 @@ def is_from_mlflow(secret: str, headers: Mapping[str, str], body: bytes, now: fl
 
     Args:
         secret: Secret of the webhook.
-        headers: Headers of the request; names in lower case, or of any case where the mapping does not mind.
+        headers: Headers of the request; names in lower case, or a mapping that ignores case.
         body: The body as received.
         now: Unix time.
     """

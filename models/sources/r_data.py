@@ -1,6 +1,6 @@
 """R's own files, read without R: `.rda` and `.rds`, and the two files (`.rdb`, `.rdx`) of an installed package's data.
 
-Nothing in them is run. Source: "R Internals", sections 1.8 (serialization) and 1.9 (lazy loading).
+No code in the files is run. Source: "R Internals", sections 1.8 (serialization) and 1.9 (lazy loading).
 """
 
 from __future__ import annotations

@@ -179,7 +179,7 @@ def _reporter(connection: Connection, world: World) -> Report:
 def _hung(job: TrainingJob, connection: Connection, meeting: Rendezvous, behind: str, stack: str) -> None:
     """Called in a thread of a rank whose peers hang: report which, and end the rank.
 
-    Where nodes may come and go, a lost one is no error: the agents start the ranks of the others again.
+    If nodes may come and go, a lost node is not an error: the agents start the other ranks again.
     """
     text = f"{job.folder}: the ranks stood still for {job.silence_s:g} s: {behind}"
     if meeting.is_shared:

@@ -61,7 +61,7 @@ def largest(first: int, most: int, attempt: Try) -> int:
         attempt: Gives examples a second, or None when the size does not fit.
 
     Raises:
-        TrainingError: Nothing fits.
+        TrainingError: No batch fits.
     """
     size, speed = first, attempt(first)
     while speed is None:

@@ -21,7 +21,7 @@ Stage = Literal["train", "pretrain", "teacher"]
 class InitialWeights(BaseModel):
     """Weights to begin with: a safetensors file, its `weights_sha256`, and where it came from, in words.
 
-    A `preparation.json` beside the file says which columns, categories and classes they were trained on.
+    A `preparation.json` beside the file has the columns, categories and classes that the weights were trained on.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)

@@ -93,7 +93,7 @@ def join_world(job: TrainingJob, on_hang: OnHang) -> World:
 
     Args:
         job: The training job.
-        on_hang: Called from a thread when the ranks stand still, with who is behind and where this rank stands.
+        on_hang: Called in a thread when the ranks hang, with the ranks that block, and where this rank is.
     """
     torch.set_num_threads(job.threads)
     backend = "nccl" if torch.cuda.is_available() else "gloo"

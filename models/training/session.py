@@ -56,7 +56,7 @@ class TrainingSession:
     Attributes:
         plan: The net, and how it is shared out over the ranks.
         best: The best weights so far, on the CPU: the part that this rank would write.
-        extra: What else is kept with each checkpoint, by name. Put it in before the session goes on from one.
+        extra: Further objects whose state is in each checkpoint, by name. Add them before the session resumes from one.
     """
 
     job: TrainingJob

@@ -31,7 +31,7 @@ def read_checked(path: Path, overrides: Sequence[str] = (), shown_as: str | None
     """A spec that was read (`read_spec`) and checked (`check_spec`); errors name file and line.
 
     Raises:
-        UsageError: It is no spec, or will fail.
+        UsageError: The file is not a spec, or its run would fail.
         DataError: The source has no such column, or its header cannot be read.
     """
     spec = read_spec(path, overrides, shown_as)
@@ -46,8 +46,8 @@ def read_checked(path: Path, overrides: Sequence[str] = (), shown_as: str | None
 def check_spec(spec: Spec, base: Path) -> None:
     """Refuse what can be known to fail from the spec, the project's own files and the header of a local table.
 
-    Net, arguments, metric, searched values, ranks, own references, and the columns that the spec names. Nothing of the
-    user's is run.
+    Checks net, arguments, metric, search space, ranks, references, and the columns that the spec names. No code of the
+    user runs.
 
     Args:
         spec: The project's.

@@ -1,7 +1,7 @@
 """The stages before a training: a batch that fits, a pretraining, teachers whose labels the student learns.
 
-Each stage is a job of its own in a folder below, with its own checkpoints and result. So a kill at any moment, between
-two stages too, is gone on from as any other, to the same bits.
+Each stage is a job of its own in a subfolder, with its own checkpoints and result. So after a kill at any moment, also
+between two stages, it resumes to the same bits.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def make_ready(job: TrainingJob, world: World, report: Report, run: Run) -> tupl
         run: Carries out a job of one stage, or answers it from its folder.
 
     Raises:
-        LooplineError: What a stage raised.
+        LooplineError: Raised by a stage.
     """
     if job.stage != "train":
         return job, {}

@@ -1,8 +1,9 @@
 """Gradient-boosted trees (LightGBM) behind the interface of a net: epochs, metrics, early stopping, exact resume.
 
-An epoch is an equal part of `rounds`, and at least one. LightGBM goes on from its own text to the bit, unless it
-samples rows or columns: its generators cannot be saved. Then the rounds are cut into fixed segments, each begun anew
-from the text before with a seed of its own, killed or not, so that a resumed job still equals an uninterrupted one.
+An epoch is an equal part of `rounds`, at least one round. LightGBM resumes from its own text to the bit, unless it
+samples rows or columns: the states of its generators cannot be saved. Then the rounds are divided into fixed segments,
+each started from the text of the one before with a seed of its own, killed or not, so that a resumed job still equals
+an uninterrupted one.
 """
 
 from __future__ import annotations

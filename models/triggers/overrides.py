@@ -13,8 +13,8 @@ def overrides(spec: Spec, champion: Mapping[str, Any] | None) -> list[str]:
     """`block.key=value` texts for a retraining, as `loopline run -s` takes them.
 
     Args:
-        spec: The project's spec; its `retrain` block says where to begin, whether to search again, on which rows.
-        champion: The settings that the champion's own search found; None when there is no champion or it says none.
+        spec: The project's spec; its `retrain` block decides the start, the search, and the rows.
+        champion: The settings that the champion's search found; None if there is no champion or no such settings.
     """
     settings = []
     if spec.retrain.start == "champion" and spec.train.start is None:

@@ -32,11 +32,11 @@ class Objection:
 def decide(policy: Retrain, signal: Signal, past: ProjectHistory, now: float) -> Decision:
     """Decide on a signal. All objections are returned, not the first only.
 
-    A person's request overrides all but a loop that runs, the budget, and its having been heard before.
+    A person's request overrides all objections except a running loop, the budget, and an earlier decision on it.
 
     Args:
         policy: The project's `retrain` block.
-        signal: What asks for a loop.
+        signal: The signal that asks for a loop.
         past: The loops and signals before it.
         now: Unix time, seconds.
     """
@@ -55,7 +55,7 @@ def decide(policy: Retrain, signal: Signal, past: ProjectHistory, now: float) ->
 def losses_in_a_row(loops: list[PastLoop]) -> list[PastLoop]:
     """Loops lost or failed since the last promotion, newest first; a loop that a person began resets the count.
 
-    Rejected or unchanged data says nothing of the model: such a loop neither counts nor ends the row.
+    Rejected or unchanged data says nothing about the model: such a loop neither counts nor ends the row.
     """
     row = []
     for loop in reversed(loops):

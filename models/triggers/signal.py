@@ -37,8 +37,8 @@ class Signal(_Fact):
 class PastLoop(_Fact):
     """A loop as the policy sees it.
 
-    `kept`: its challenger lost. `rejected`: its data did not hold what the expectations say. `unchanged`: nothing that
-    decides a model had changed, so nothing was trained.
+    `kept`: its challenger lost. `rejected`: its data failed the expectations. `unchanged`: nothing that decides a model
+    had changed, so nothing was trained.
     """
 
     loop_id: str

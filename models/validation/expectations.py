@@ -45,7 +45,7 @@ class ExpectationCheck(BaseModel):
 def raw_checks(data: Data) -> list[ExpectationCheck]:
     """The checks of the raw table: rows, the columns that the spec names, a target, the spec's own.
 
-    Nine rows of ten must have a target, unless the spec says that many have none (`data.unlabelled`).
+    Nine rows of ten must have a target, unless the spec allows many without (`data.unlabelled`).
     """
     needed = [data.target, data.split.column, *(data.features.columns or []), data.image and data.image.column]
     made = bool(data.features.make)
@@ -80,7 +80,7 @@ def prepared_checks(
     Args:
         data: The spec's data block.
         preparation: That of the prepared rows.
-        reference: What `reference` said of the champion's data, if there is a champion.
+        reference: The result of `reference` for the champion's data, if there is a champion.
         seasonal: Columns whose drift is expected (`monitor.seasonal`): their distribution is not compared.
     """
     target = preparation.target

@@ -46,9 +46,9 @@ def checked_labels(rows: pa.Table, id_column: str, preparation: Preparation, dis
     A class is as the target's classes are written, a number in digits that read back exactly.
 
     Args:
-        rows: With the id column and one of labels; others are passed over.
+        rows: A table with the id column and one of labels; other columns are ignored.
         id_column: Names the row that was predicted.
-        preparation: Preparation of the model or the project: its target says what a label may be.
+        preparation: The preparation of the model or the project, whose target decides which labels are valid.
         display_name: Name of the rows in messages.
 
     Raises:

@@ -16,8 +16,8 @@ def odd_cells(table: pa.Table, data: Data) -> list[str]:
     """For each such column what is odd, in words.
 
     Args:
-        table: As it was read.
-        data: The spec's; a column whose kind it says is left alone, and so are those that are no features.
+        table: The raw table.
+        data: The spec's data block; columns whose kind it sets, and columns that are no features, are not checked.
 
     Cost: `LOOKED_AT` rows of each column of text; linear in the columns.
     """

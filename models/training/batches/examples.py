@@ -37,12 +37,12 @@ class ExampleSet:
     """Tensors of one split and which of its examples count.
 
     Attributes:
-        tensors: As written by `models/data/encode.py`, mapped from the file, or the buffers of `stream`.
+        tensors: Tensors of `models/data/encode.py`, memory-mapped, or the buffers of `stream`.
         keep: Positions of the examples that count, int64; None for all.
         target: The learnt target of every example in the file, or in the buffers. For text where each window starts:
             its targets are cut from the tokens.
         value: The target of every example in the file in its own unit, on the CPU; None for classes and characters.
-        target_type: What the loss eats: float32 (binary, regression) or int64 (classes, characters).
+        target_type: Type of the loss's target: float32 (binary, regression) or int64 (classes, characters).
         window: Steps of a series' window, or characters of a text's.
         stream: Reads a file that is too large to hold; None for one that is mapped whole.
         device: Where batches are wanted.

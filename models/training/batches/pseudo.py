@@ -37,7 +37,7 @@ def give_labels(teacher: TrainingJob, confidence: float, world: World) -> Pseudo
     """The labels that a finished teacher is sure of; found once by rank 0, for all. Every rank must call it.
 
     Raises:
-        UsageError: The task is a regression, whose answers say nothing of how sure they are.
+        UsageError: The task is a regression, whose predictions have no confidence.
         DataError: There is no row without a label.
     """
     preparation = Preparation.load(teacher.prepared)

@@ -1,8 +1,9 @@
 """Examples too many to hold: read from disk in shards, shuffled without ever knowing the whole order.
 
-An epoch takes the shards (stretches of rows that lie together in the file) in a shuffled order, a group of them at a
-time, and shuffles the rows within the group. Where a row comes is a function of (seed, epoch, position) alone, so a job
-taken up amid an epoch sees what it would have seen. Two groups are held, the one in use and the one read ahead by a
+An epoch takes the shards (runs of consecutive rows of the file) in a shuffled order, a group at a time, and shuffles
+the rows within the group. The position of a row is a function of (seed, epoch, position) alone, so a job that resumes
+within an epoch sees the same order. Two groups are in memory, the one in use and the one that a thread reads ahead:
+memory is set by `train.memory_mb` and does not grow with the table.
 thread: memory is set by `train.memory_mb` and does not grow with the table.
 
 Source: block shuffling as in Corgi (Livne et al. 2023) and tf.data's interleave with a shuffle buffer.

@@ -1,9 +1,9 @@
 """Checkpoints: one folder a step, whole or not there, never loaded unless every byte is as it was written.
 
-`step-N` is written beside, flushed, renamed. In it: `state-RANK.safetensors`, and `best-RANK.safetensors` where the
-best weights lie, with the part that each rank wrote; `state.json`; `manifest.json` with the SHA-256 of them all,
-written last. A torn or changed folder is passed over for the one before, so at least two should be kept. Nothing in it
-can run code. How several ranks write one together, and how a part is read by others, is in `shards.py`.
+`step-N` is written under another name, synced, then renamed. It holds `state-RANK.safetensors`, and
+`best-RANK.safetensors` for the best weights, with the part that each rank wrote; `state.json`; and `manifest.json` with
+the SHA-256 of all files, written last. An incomplete or changed folder is skipped for the one before, so keep at least
+two. The files hold no code. `shards.py` describes how several ranks write one checkpoint, and how other ranks read it.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ class CheckpointSaver:
             step: The optimiser steps done.
             meta: Everything except tensors; that of rank 0 is written.
             tensors: The live state of this rank.
-            best: The best weights of this rank, which nobody changes; None when they are as in the checkpoint before.
+            best: The best weights of this rank, which must not change; None if they are those of the last checkpoint.
 
         Raises:
             StoreError: This checkpoint or the one before could not be written.

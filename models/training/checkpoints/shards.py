@@ -30,12 +30,12 @@ from models.training.checkpoints.checkpoint import CheckpointDraft, Digests, Ten
 def write_together(draft: CheckpointDraft, tensors: Tensors, group: torch.distributed.ProcessGroup) -> None:
     """Write a checkpoint of which this rank holds `tensors`: whole ones, or its shards. Every rank must call it.
 
-    What several ranks hold, the lowest of them writes: of running statistics it is rank 0's that count.
+    A tensor that several ranks hold is written by the lowest of them: of running statistics rank 0's count.
 
     Args:
         draft: The same on every rank.
-        tensors: By name, on the CPU; nobody may change them meanwhile.
-        group: Of all ranks, used for nothing else at the time.
+        tensors: Tensors by name, on the CPU; they must not change meanwhile.
+        group: The group of all ranks, used for nothing else at the time.
 
     Raises:
         StoreError: A rank's disk is full or cannot be written; the checkpoints before stay.

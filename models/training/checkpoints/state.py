@@ -107,7 +107,7 @@ def put_random(state: Tensors, device: torch.device) -> None:
 def take_tensors(net: nn.Module, optimiser: torch.optim.Optimizer) -> tuple[Tensors, Scalars]:
     """Weights, buffers and optimiser state as this rank holds them, by the names of the net as it was built.
 
-    The tensors are the live ones, whole or a `DTensor`; of tensors that share memory the first name stands for all.
+    The tensors are the live ones, whole or a `DTensor`; of tensors that share memory the first name is used.
     """
     tensors, seen, scalars = {}, set(), Scalars()
     for name, tensor in net.state_dict().items():

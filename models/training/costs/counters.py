@@ -40,7 +40,7 @@ def peak_memory_mb(device: torch.device) -> float:
 class EnergyCounter:
     """Joules that a device has taken since some moment: a GPU by NVML; the CPU packages of this machine by RAPL.
 
-    The latter is the whole machine's, whoever else computes on it, so only one rank of a machine may add it.
+    The latter counts the whole machine, other programs too, so only one rank of a machine may add it.
     """
 
     def __init__(self, device: torch.device) -> None:

@@ -14,7 +14,7 @@ class Device:
     """Facts of one kind of device.
 
     Attributes:
-        name: As people say it.
+        name: Usual name.
         memory_gb: 1e9 bytes.
         peaks: Peak FLOP/s by precision (fp32, tf32, bf16, fp16, fp8).
         memory_gb_per_s: Bandwidth of its own memory.

@@ -65,7 +65,7 @@ class Meter:
         """The training part of an epoch begins.
 
         Args:
-            before: What `so_far` gave when the checkpoint was taken within this epoch; empty at its beginning.
+            before: The value of `so_far` when the checkpoint was written within this epoch; empty at its beginning.
         """
         self._before = before
         self._trained_from = time.perf_counter()

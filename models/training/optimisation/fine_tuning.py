@@ -37,7 +37,7 @@ def load_origin(net: nn.Module, origin: InitialWeights, preparation: Preparation
         partial: Layers that do not fit stay fresh; else they are an error.
 
     Raises:
-        StoreError: The file cannot be read or is not the one that was meant.
+        StoreError: The file cannot be read, or its hash is another.
         TrainingError: It does not fit: names the layers, or the inputs that differ.
     """
     tensors = _read(origin)

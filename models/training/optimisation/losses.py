@@ -32,7 +32,7 @@ def loss_name(preparation: Preparation, metric: str) -> str:
 def make_loss(preparation: Preparation, train: Train, metric: str, targets: torch.Tensor) -> Loss:
     """A function (output (batch, num_outputs), target (batch,)) -> summed loss, a float32 scalar.
 
-    Of text, (batch, position, num_outputs) and (batch, position): the mean over positions, summed over examples.
+    Text, (batch, position, num_outputs) and (batch, position): the mean over positions, summed over examples.
 
     Args:
         preparation: Says the task and its classes.
@@ -62,7 +62,7 @@ def class_weights(preparation: Preparation, targets: torch.Tensor) -> torch.Tens
 def settle(output: torch.Tensor, target: torch.Tensor, preparation: Preparation) -> torch.Tensor:
     """The outputs that are stored for the metrics, float32.
 
-    Of text only the bits that each character cost, (batch, position): the chances of all others fill the memory.
+    For text only the bits of each character, (batch, position): probabilities of all characters would fill the memory.
     """
     if preparation.task != "language":
         return output.float()
@@ -80,7 +80,7 @@ def settled_loss(share: torch.Tensor, target: torch.Tensor, loss: Loss, preparat
 def predictions(output: torch.Tensor, preparation: Preparation) -> NDArray[np.float64]:
     """Predictions for metrics: probability of the second class, of every class, or values in the target's unit.
 
-    Of text: the bits that each character cost, as `settle` kept them.
+    Text: the bits of each character, as `settle` stored them.
     """
     output = output.double()
     if preparation.task == "language":

@@ -34,7 +34,7 @@ def make_purpose(job: TrainingJob, preparation: Preparation, targets: torch.Tens
     Args:
         job: The job.
         preparation: That of its data.
-        targets: Those trained on, from which balanced class weights are counted.
+        targets: Training targets, from which balanced class weights are counted.
 
     Raises:
         UsageError, UserCodeError: The net or the metric does not match the spec.

@@ -97,7 +97,7 @@ def fits(name: str, pattern: str) -> bool:
 def clip(gradients: list[torch.Tensor], norm: torch.Tensor, most: float) -> None:
     """Scale the gradients, whose joint 2-norm is `norm`, so that it is at most `most`.
 
-    As `torch.nn.utils.clip_grad_norm_`, in three calls rather than two a tensor.
+    Like `torch.nn.utils.clip_grad_norm_`, in three calls instead of two a tensor.
     """
     torch._foreach_mul_(gradients, (most / (norm + 1e-6)).clamp_(max=1.0))
 

@@ -1,7 +1,7 @@
 """Self-supervised pretraining: parts of each example are hidden, and the trunk learns what they were.
 
-Source: masked columns as in Yoon et al. 2020 (VIME), masked patches as in He et al. 2022 (MAE), both given back from
-one hidden state by a linear layer that is thrown away.
+Source: masked columns as in Yoon et al. 2020 (VIME), masked patches as in He et al. 2022 (MAE); both are reconstructed
+from one hidden state by a linear layer that is dropped later.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def reconstructor(net: nn.Module, sizes: Sizes, name: str) -> Reconstructor:
     """`net` made ready to be pretrained; its own last layer is left as it is.
 
     Raises:
-        UsageError: It has no trunk.
+        UsageError: The net has no trunk.
     """
     features = features_of(net, name)
     net.eval()
