@@ -14,11 +14,15 @@ import numpy as np
 from models.data.preparation import Preparation, TextInput
 from models.errors import StoreError
 from models.inference.explain import Explainer
+from models.inference.images import ImageReader
 from models.inference.names import LABEL, PROBABILITIES
 from models.inference.predict import Feed, session
 from models.inference.pyfunc import BITS_PER_CHAR, NEXT_CHARACTER, PROBABILITY, read
-from models.inference.readers import reader_of
+from models.inference.rows import RowReader
+from models.inference.table import TableReader
 from models.inference.tensor_specs import TensorSpec, port_of
+from models.inference.texts import TextReader
+from models.inference.windows import SeriesReader
 
 WARM_UP_RUNS = 8
 TEXT_OUTPUTS = {NEXT_CHARACTER: "BYTES", PROBABILITY: "FP64", BITS_PER_CHAR: "FP64"}
@@ -126,3 +130,12 @@ def _blank(port: TensorSpec) -> np.ndarray:
     shape = [1 if size == -1 else size for size in port.shape]
     kinds: dict[str, Any] = {"FP64": np.float64, "UINT8": np.uint8}
     return np.full(shape, "", object) if port.dtype == "BYTES" else np.zeros(shape, kinds[port.dtype])
+
+
+def reader_of(preparation: Preparation) -> RowReader:
+    """Reads what callers send, for a version with this schema."""
+    if preparation.pixels is not None:
+        return ImageReader(preparation.pixels, preparation.target.name)
+    if preparation.characters is not None:
+        return TextReader(preparation.characters.column)
+    return SeriesReader(preparation) if preparation.kind == "series" else TableReader(preparation)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Protocol
 
-from models.project_spec.release import ReturnOn
+from models.project_spec.serve import ReturnOn
 
 if TYPE_CHECKING:
     from models.monitoring.report import MonitoringReport, WindowReport

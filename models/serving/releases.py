@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from models.project_spec.release import CanaryRule
+from models.project_spec.serve import CanaryRule
 
 PLAN = "loopline.release"
 """The tag of the champion's version that holds the plan: a plan ends with the champion that it was made for."""

@@ -39,7 +39,7 @@ class Background:
                 self._retry_at[version] = float("inf")
         if time.monotonic() >= self._retry_at.get(version, 0.0):
             self._retry_at[version] = time.monotonic() + AGAIN_S
-            self._giving = self._start("tasks.release.rollback_main", version, why)
+            self._giving = self._start("tasks.release.registry_jobs", "rollback", version, why)
 
     def forget(self, versions: set[str]) -> None:
         """Forget versions that were rolled back: if one fails again, the registry is changed again."""

@@ -57,7 +57,7 @@ def try_out(model: str, number: str, folder: Path) -> None:
 
 def _fetched_elsewhere(workspace: Workspace, model: str, number: str, _: Path) -> None:
     """From a store of any kind, by MLflow."""
-    _run("tasks.release.fetching", FETCH_S, str(workspace.root), model, number)
+    _run("tasks.release.registry_jobs", FETCH_S, str(workspace.root), model, "fetch", number)
 
 
 def _run(module: str, longest_s: float, *arguments: str) -> None:

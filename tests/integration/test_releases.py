@@ -31,7 +31,7 @@ from tasks.mlflow.delivery import client
 from tasks.mlflow.mlflow_server import serving
 from tasks.mlflow.registry_reader import aliased
 from tasks.mlflow.release_plans import change, end, entries, plan_of
-from tasks.release.rollback_main import give_back
+from tasks.release.registry_jobs import give_back
 from tasks.release.shared_state import SharedReleaseState
 from tasks.state.predictions import label_store
 from tasks.state.shadows import shadow_log

@@ -7,8 +7,12 @@ import numpy as np
 import pytest
 
 from models.errors import StoreError
-from models.inference.loaded_model import LoadedModel
-from tests.served_models import write_served
+from models.inference.images import ImageReader
+from models.inference.loaded_model import LoadedModel, reader_of
+from models.inference.table import TableReader
+from models.inference.texts import TextReader
+from models.inference.windows import SeriesReader
+from tests.served_models import preparation_of, write_served
 
 
 def served(folder: Path, task: str) -> LoadedModel:
@@ -72,3 +76,18 @@ def test_a_folder_that_holds_no_model_is_refused(tmp_path: Path) -> None:
     (tmp_path / "model.onnx").write_bytes(b"no model")
     with pytest.raises(StoreError, match="cannot run it"):
         LoadedModel("tiny", "3", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("task", "kind", "numbers"),
+    [
+        ("binary", TableReader, ["x"]),
+        ("image", ImageReader, []),
+        ("series", SeriesReader, ["x", "y"]),
+        ("language", TextReader, []),
+    ],
+)
+def test_each_kind_has_its_own(task: str, kind: type, numbers: list[str]) -> None:
+    reader = reader_of(preparation_of(task))
+    assert isinstance(reader, kind)
+    assert reader.numbers == numbers

@@ -3,7 +3,7 @@
 import pytest
 from pydantic import ValidationError
 
-from models.project_spec.serve import Serve
+from models.project_spec.serve import CanaryRule, ReturnOn, Serve
 
 
 def test_by_default_every_variant_is_tried_and_nothing_may_be_lost() -> None:
@@ -33,3 +33,13 @@ def test_no_variants_at_all_may_be_asked_for() -> None:
 def test_refused(block: dict[str, object], words: str) -> None:
     with pytest.raises(ValidationError, match=words):
         Serve.model_validate(block)
+
+
+@pytest.mark.parametrize("share", [0.0, 1.0, 2.0])
+def test_a_share_is_a_part_of_the_requests(share):
+    with pytest.raises(ValidationError):
+        CanaryRule(share=share)
+
+
+def test_errors_return_by_default_and_latency_only_where_it_is_said():
+    assert (ReturnOn().errors, ReturnOn().latency_ms, ReturnOn().metric) == (0.05, None, True)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from models.judge.verdict import Estimate
 from models.monitoring.report import MonitoringReport, WindowReport
-from models.project_spec.release import ReturnOn
+from models.project_spec.serve import ReturnOn
 from models.serving.auto_rollback import at_least, fallen, trouble_of
 
 

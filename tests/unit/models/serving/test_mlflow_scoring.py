@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.errors import DataError
-from models.inference.readers import reader_of
+from models.inference.loaded_model import reader_of
 from models.serving.mlflow_scoring import FORMATS, LONGEST_ID, MISSING, checked_ids, scoring_of_csv, scoring_of_json
 from tests.served_models import preparation_of
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from models.project_spec.release import CanaryRule
+from models.project_spec.serve import CanaryRule
 from models.serving.releases import PLAN, Canary, Release, ReleasePlan, place_of, release_of, taken_back, wanted
 
 AT = 1000.0

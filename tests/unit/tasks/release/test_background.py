@@ -55,7 +55,7 @@ def test_the_registry_is_told_again_until_it_heard_or_refused(beside, monkeypatc
     monkeypatch.setattr(beside, "_start", lambda *given: started.append(given) or ending(code)())
     beside.give_back("2", "errors")
     beside.give_back("2", "errors")
-    assert started == [("tasks.release.rollback_main", "2", "errors")], "one at a time"
+    assert started == [("tasks.release.registry_jobs", "rollback", "2", "errors")], "one at a time"
     beside._giving.wait()
     beside.give_back("2", "errors")
     assert len(started) == told

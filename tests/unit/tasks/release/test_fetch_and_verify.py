@@ -68,7 +68,8 @@ def test_from_another_store_another_process_fetches(workspace, stored, monkeypat
     register(workspace, "tiny", "1", {}, "s3://bucket/1", None)
     monkeypatch.setattr(fetch_and_verify, "_run", lambda *given: asked.append(given))
     bring(workspace, "tiny", numbered("tiny", "1"))
-    assert asked == [("tasks.release.fetching", fetch_and_verify.FETCH_S, str(workspace.root), "tiny", "1")]
+    wanted = ("tasks.release.registry_jobs", fetch_and_verify.FETCH_S, str(workspace.root), "tiny", "fetch", "1")
+    assert asked == [wanted]
 
 
 def test_the_cache_remembers_a_champion_that_is_whole(workspace, stored):

@@ -1,4 +1,8 @@
-"""Roll a version back for a server: `python -m tasks.release.rollback_main ROOT MODEL N WHY`."""
+"""Work with the registry in a process of its own: a server's own processes do not import MLflow.
+
+`python -m tasks.release.registry_jobs ROOT MODEL fetch N` fetches a version into the cache, from any store;
+`... ROOT MODEL rollback N WHY` rolls a version back.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,7 @@ from models.errors import LooplineError
 from tasks.host import stores
 from tasks.host.workspace import Workspace
 from tasks.loop.champion import open_registry
+from tasks.mlflow.model_cache import fetch
 from tasks.mlflow.registry_reader import aliased
 from tasks.mlflow.release_plans import end, plan_of
 
@@ -31,12 +36,15 @@ def give_back(workspace: Workspace, model: str, version: str, why: str) -> None:
 
 
 def main() -> None:
-    """Give it back; exit as the command line does."""
-    root, model, version, why = sys.argv[1:]
+    """Do one job; on failure print the reason and exit as the command line does."""
+    root, model, job, version, *why = sys.argv[1:]
     workspace = Workspace(Path(root))
     stores.configure(workspace)
     try:
-        give_back(workspace, model, version, why)
+        if job == "fetch":
+            fetch(workspace, model, version, workspace.cache / "models" / model / version)
+        else:
+            give_back(workspace, model, version, *why)
     except LooplineError as error:
         sys.stderr.write(f"{error}\n")
         raise SystemExit(error.exit_code) from error
