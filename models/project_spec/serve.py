@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import functools
+from pathlib import Path
 from typing import Literal, get_args
 
-from pydantic import Field, field_validator
+from pydantic import Field, ValidationError, field_validator
 
+from models.files import read_json
 from models.project_spec.block import Fraction, SpecBlock
 
+SPEC_JSON = "spec.json"
 Variant = Literal["int8_dynamic", "int8_static", "fp16", "pruned"]
 
 
@@ -81,3 +85,23 @@ class Serve(SpecBlock):
             if variants.count(name) > 1:
                 raise ValueError(f"{name} is named twice: name it once")
         return variants
+
+
+def serve_rules_of(folder: Path) -> Serve:
+    """The `serve` block of a version's spec; the defaults where it has none that can be read.
+
+    Versions from before the spec travelled with its hash have none; one that a later Loopline wrote may not be read.
+    """
+    path = folder / SPEC_JSON
+    try:
+        return _read_serve(path, path.stat().st_mtime_ns)
+    except FileNotFoundError:
+        return Serve()
+
+
+@functools.lru_cache(maxsize=64)
+def _read_serve(path: Path, _: int) -> Serve:
+    try:
+        return Serve.model_validate(read_json(path).get("serve", {}))
+    except ValidationError:
+        return Serve()

@@ -12,8 +12,8 @@ from pathlib import Path
 from models.errors import LooplineError, StoreError
 from models.files import read_json
 from models.inference.loaded_model import LoadedModel
+from models.project_spec.serve import serve_rules_of
 from models.serving.releases import Release
-from models.serving.serve_rules import serve_rules_of
 from tasks.host import processes
 from tasks.host.logs import Repeated
 from tasks.mlflow.artifacts import damage

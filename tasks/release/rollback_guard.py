@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
+from models.project_spec.serve import serve_rules_of
 from models.serving.auto_rollback import fallen, trouble_of
 from models.serving.releases import Release
-from models.serving.serve_rules import serve_rules_of
 from tasks.release.shared_state import VersionOutcomes, WorkerReport
 
 if TYPE_CHECKING:

@@ -63,7 +63,7 @@ def test_killed_everywhere_it_ends_as_if_never_killed(killed: Loopline, whole: L
 
 
 @pytest.mark.parametrize("step", EVERY_SECOND)
-def test_sigterm_where_a_step_ends_closes_the_books_at_once(ended: Loopline, step: str):
+def test_sigterm_where_a_step_ends_closes_the_loop_at_once(ended: Loopline, step: str):
     done = stop_at(ended, "ended", f"{step:<18} done", signal.SIGTERM)
     assert step in done
     assert "RUNNING" not in ended.runs().values()

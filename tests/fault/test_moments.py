@@ -86,7 +86,7 @@ def test_killed_ranks_start_again_within_the_run(make_home, whole_on_two_ranks: 
     assert_as_if_whole(home, "ranks", whole_on_two_ranks)
 
 
-def test_a_nursery_that_is_killed_as_a_trial_begins_costs_no_trial(make_home, whole: Loopline, api: str):
+def test_a_fork_server_that_is_killed_as_a_trial_begins_costs_no_trial(make_home, whole: Loopline, api: str):
     home = make_home("nursery")
     outbox = home.state("nursery") / "outbox"
     run = home.start("run", "nursery")

@@ -16,7 +16,7 @@ from tests.children import started
 PARENTS = {
     "a server and its compactor": "from tasks.serve.compactor import _started; block = _started(str(root))",
     "a server and its shadow": """
-from tasks.release.background import Background
+from tasks.release.controller import Background
 block = contextlib.nullcontext(Background(workspace, "tiny")._start("tasks.release.shadow", "1"))
 """,
     "the owner and Prefect's server": """

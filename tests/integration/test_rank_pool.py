@@ -354,7 +354,7 @@ def test_a_main_module_of_any_kind_is_not_imported_again(make_job, tmp_path):
         assert done.stdout.count("main") == 1
 
 
-def test_of_a_nursery_that_is_killed_as_its_child_works_no_stranger_is_asked():
+def test_a_call_whose_fork_server_is_killed_fails_and_the_next_gets_a_new_one():
     """The child died with it: nobody else is waited for or killed in its name, and the next call begins a new one."""
     with RankPool() as pool:
         fork_server = pool.call("os:getppid")

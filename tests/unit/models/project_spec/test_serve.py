@@ -3,7 +3,8 @@
 import pytest
 from pydantic import ValidationError
 
-from models.project_spec.serve import CanaryRule, ReturnOn, Serve
+from models.files import write_json
+from models.project_spec.serve import SPEC_JSON, CanaryRule, ReturnOn, Serve, serve_rules_of
 
 
 def test_by_default_every_variant_is_tried_and_nothing_may_be_lost() -> None:
@@ -43,3 +44,22 @@ def test_a_share_is_a_part_of_the_requests(share):
 
 def test_errors_return_by_default_and_latency_only_where_it_is_said():
     assert (ReturnOn().errors, ReturnOn().latency_ms, ReturnOn().metric) == (0.05, None, True)
+
+
+def test_it_is_the_serve_block_of_the_spec(tmp_path):
+    write_json(tmp_path / SPEC_JSON, {"name": "tiny", "serve": {"up": True, "return_on": {"errors": 0.2}}})
+    found = serve_rules_of(tmp_path)
+    assert (found.up, found.return_on.errors, found.canary) == (True, 0.2, None)
+
+
+def test_a_whole_block_comes_back_as_it_went(tmp_path):
+    asked = Serve.model_validate({"canary": {"share": 0.1, "minutes": 5}, "shadow": True})
+    write_json(tmp_path / SPEC_JSON, {"serve": asked.model_dump(mode="json")})
+    assert serve_rules_of(tmp_path) == asked
+
+
+@pytest.mark.parametrize("content", [None, {}, {"serve": {"of_tomorrow": 1}}, {"serve": []}])
+def test_without_one_that_can_be_read_the_defaults_are_asked(tmp_path, content):
+    if content is not None:
+        write_json(tmp_path / SPEC_JSON, content)
+    assert serve_rules_of(tmp_path) == Serve()

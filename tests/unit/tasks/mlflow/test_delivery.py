@@ -34,7 +34,7 @@ def exporter_of(carrier: Carrier) -> BackgroundExporter:
     return BackgroundExporter(carrier)  # type: ignore[arg-type]
 
 
-def test_the_courier_goes_again_while_the_loop_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_exporter_tries_again_while_the_loop_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delivery, "INTERVAL_S", 0.001)
     carrier = Carrier()
     exporter = exporter_of(carrier)

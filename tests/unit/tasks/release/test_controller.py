@@ -5,7 +5,10 @@ import json
 import os
 import shutil
 import sqlite3
+import subprocess
+import sys
 import threading
+import time
 from types import SimpleNamespace
 
 import pytest
@@ -15,11 +18,13 @@ from models.serving.releases import PLAN, Canary, ReleasePlan
 from tasks.host import processes, stores
 from tasks.mlflow.artifacts import FILES
 from tasks.release import controller
-from tasks.release.controller import SWAPS_FILE, ReleaseController, follow
+from tasks.release.controller import SWAPS_FILE, Background, ReleaseController, follow
 from tasks.release.settings import ServerSettings
 from tasks.release.shared_state import VersionOutcomes, WorkerReport
+from tasks.state import shadows
 from tests.served_models import write_served
-from tests.serving import register
+from tests.serving import crown, register
+from tests.unit.tasks.release.test_shadow import log
 
 
 @pytest.fixture(autouse=True)
@@ -186,3 +191,68 @@ def test_a_look_that_fails_again_and_again_is_one_line_a_minute(monkeypatch, cap
     follow(Failing(), stop)
     (record,) = [one for one in caplog.records if one.levelname == "ERROR"]
     assert "tiny: what answers goes on: [Errno 24]" in record.getMessage()
+
+
+LONGEST_S = 60.0
+
+
+def until(holds):
+    deadline = time.monotonic() + LONGEST_S
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+@pytest.fixture
+def background(workspace):
+    found = Background(workspace, "tiny")
+    yield found
+    found.end()
+
+
+def test_a_shadow_answers_from_the_log_until_it_is_not_wanted_any_more(workspace, background):
+    crown(workspace, "tiny", "2")
+    state = workspace.state / "projects" / "tiny"
+    log(state, ["a", "b"])
+    background.shadow("2")
+    process = background._shadow
+    until(lambda: shadows.place_of(state, "2") == 1)
+    background.shadow("2")
+    assert background._shadow is process, "it runs already"
+    assert shadows.answers(state, "2")[0] == ["a", "b"]
+    background.shadow(None)
+    assert process.returncode is not None
+    assert background._shadow is None
+
+
+def ending(code):
+    return lambda *_: subprocess.Popen([sys.executable, "-c", f"raise SystemExit({code})"])
+
+
+@pytest.mark.parametrize(("code", "told"), [(1, 2), (0, 2), (controller.REFUSED, 1)])
+def test_the_registry_is_told_again_until_it_heard_or_refused(background, monkeypatch, code, told):
+    monkeypatch.setattr(controller, "AGAIN_S", 0.0)
+    started = []
+    monkeypatch.setattr(background, "_start", lambda *given: started.append(given) or ending(code)())
+    background.give_back("2", "errors")
+    background.give_back("2", "errors")
+    assert started == [("tasks.release.registry_jobs", "rollback", "2", "errors")], "one at a time"
+    background._giving.wait()
+    background.give_back("2", "errors")
+    assert len(started) == told
+    if background._giving is not None:
+        background._giving.wait()
+    background.forget(set())
+    background.give_back("2", "errors")
+    assert len(started) == told + 1, "another return is told anew"
+    background._giving.wait()
+
+
+def test_between_two_tries_there_is_a_pause(background, monkeypatch):
+    started = []
+    monkeypatch.setattr(background, "_start", lambda *given: started.append(given) or ending(1)())
+    for _ in range(3):
+        background.give_back("2", "errors")
+        if background._giving is not None:
+            background._giving.wait()
+    assert len(started) == 1

@@ -87,7 +87,7 @@ def test_what_no_release_names_any_more_is_let_go_of(settings, release_state, ve
     assert release_state.reports()[0].loaded == ["2", "3"]
 
 
-def test_one_that_was_tampered_with_is_not_loaded_and_the_follower_hears_why(settings, release_state, version):
+def test_one_that_was_tampered_with_is_not_loaded_and_the_controller_hears_why(settings, release_state, version):
     version("1")
     (version("2") / "model.onnx").write_bytes(b"tampered")
     release_state.publish(release(1, "1"))
