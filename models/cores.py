@@ -1,19 +1,28 @@
-"""Number of cores that this process may use: its CPU affinity, and the CPU quota of a container."""
+"""What this process may compute on: the cores of its CPU affinity and its container's quota, and GPUs."""
 
 from __future__ import annotations
 
 import contextlib
 import math
 import os
+import sys
 from pathlib import Path
 
 CGROUP = Path("/sys/fs/cgroup")
+DEVICES = Path("/dev")
 
 
 def usable_cores() -> int:
     """Cores to keep busy, at least one: with more threads than these a container is halted for most of each period."""
     have = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, math.ceil(min(have, _quota())))
+
+
+def has_gpu() -> bool:
+    """Whether the kernel shows a GPU (NVIDIA, AMD, WSL); True on other systems than Linux, where that is unknown."""
+    if not sys.platform.startswith("linux"):
+        return True
+    return any(DEVICES.glob("nvidia[0-9]*")) or any((DEVICES / name).exists() for name in ("kfd", "dxg"))
 
 
 def _quota() -> float:

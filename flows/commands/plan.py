@@ -37,7 +37,7 @@ def command(project: str, overrides: tuple[str, ...], cluster: str | None, as_js
     workspace = Workspace.find()
     stores.configure(workspace)
     this_project = workspace.project(project)
-    spec = read_checked(this_project.spec_path, overrides, this_project.shown_spec)
+    spec = read_checked(this_project.spec_path, overrides, this_project.shown_spec, is_for_here=cluster is None)
     if cluster:
         _weigh(this_project, spec, cluster, project, as_json)
         return

@@ -13,10 +13,11 @@ import importlib.util
 import inspect
 import os
 import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NoReturn
 
 from models.errors import UsageError, UserCodeError, did_you_mean
 
@@ -82,12 +83,31 @@ def call(function: Callable[..., Any], reference: str, *arguments: Any, **keywor
         UserCodeError: It raised; the message carries type, text and the line in the user's file.
     """
     try:
-        return function(*arguments, **keywords)
+        with _announced_exit(reference):
+            return function(*arguments, **keywords)
     except (UserCodeError, KeyboardInterrupt):
         raise
     except BaseException as error:
         frame = _last_frame(error)
         raise UserCodeError(f"{reference} raised {type(error).__name__}: {error} ({frame})") from error
+
+
+@contextlib.contextmanager
+def _announced_exit(reference: str) -> Iterator[None]:
+    """Name the user's function if it ends the program by `os._exit`, which Python lets nobody catch."""
+    leave, caller = os._exit, (os.getpid(), threading.get_ident())
+
+    def announced(status: int) -> NoReturn:
+        if (os.getpid(), threading.get_ident()) == caller:  # forked children and our own threads may end so
+            sys.stderr.write(f"{reference} called os._exit({status}), which ends the program: raise an exception\n")
+            sys.stderr.flush()
+        leave(status)
+
+    os._exit = announced
+    try:
+        yield
+    finally:
+        os._exit = leave
 
 
 def source_file(reference: str, base: Path) -> Path | None:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from pydantic import TypeAdapter, ValidationError
 
-from models.cores import usable_cores
+from models.cores import has_gpu, usable_cores
 from models.data.header import check_names, first_values, header_of
 from models.errors import DataError, UsageError, did_you_mean
 from models.nets.catalogue import CATALOGUE, net_name
@@ -27,7 +27,9 @@ _PLAIN = {"int": int, "float": float, "bool": bool, "str": str}
 _TASK_OF_KIND = {"series": "regression", "text": "language"}
 
 
-def read_checked(path: Path, overrides: Sequence[str] = (), shown_as: str | None = None) -> Spec:
+def read_checked(
+    path: Path, overrides: Sequence[str] = (), shown_as: str | None = None, *, is_for_here: bool = True
+) -> Spec:
     """A spec that was read (`read_spec`) and checked (`check_spec`); errors name file and line.
 
     Raises:
@@ -36,14 +38,14 @@ def read_checked(path: Path, overrides: Sequence[str] = (), shown_as: str | None
     """
     spec = read_spec(path, overrides, shown_as)
     try:
-        check_spec(spec, path.parent)
+        check_spec(spec, path.parent, is_for_here=is_for_here)
     except (UsageError, DataError) as error:
         where = place_of(str(error).partition(":")[0], path, overrides, shown_as)
         raise (type(error)(f"{where}: {error}") if where else error) from error
     return spec
 
 
-def check_spec(spec: Spec, base: Path) -> None:
+def check_spec(spec: Spec, base: Path, *, is_for_here: bool = True) -> None:
     """Refuse what can be known to fail from the spec, the project's own files and the header of a local table.
 
     Checks net, arguments, metric, search space, ranks, references, and the columns that the spec names. No code of the
@@ -52,6 +54,7 @@ def check_spec(spec: Spec, base: Path) -> None:
     Args:
         spec: The project's.
         base: The folder that holds the spec.
+        is_for_here: Whether training is to run on this machine, so that its cores and devices count.
 
     Raises:
         UsageError: Says the key, what was got, what was expected.
@@ -62,7 +65,9 @@ def check_spec(spec: Spec, base: Path) -> None:
     _check_arguments(net, "model.arguments", spec.model.arguments.items())
     _check_metric(spec, base)
     _check_search(spec, net)
-    _check_ranks(spec.train)
+    if is_for_here:
+        _check_ranks(spec.train)
+        _check_precision(spec)
     path = _local_path(spec.data.source, base)
     if path is not None:
         _check_columns(spec, path, base)
@@ -148,6 +153,15 @@ def _check_ranks(train: Train) -> None:
             f"train.ranks: got {train.ranks}, expected at most {most} on this machine, which has {usable_cores()} "
             "cores: one a GPU, or one a core or two"
         )
+
+
+def _check_precision(spec: Spec) -> None:
+    """fp16 needs a GPU: `models/distributed/precision.py` refuses it on the device itself, after the data is made."""
+    dimension = (spec.search.space or {}).get("train.precision")
+    choices = dimension.choices or () if dimension else ()
+    if (spec.train.precision == "fp16" or "fp16" in choices) and not has_gpu():
+        key = "train.precision" if spec.train.precision == "fp16" else "search.space.train.precision"
+        raise UsageError(f"{key}: got fp16, and this machine has no GPU: take bf16 or fp32")
 
 
 def _local_path(source: str, base: Path) -> Path | None:

@@ -36,3 +36,21 @@ def test_without_any_limit_or_affinity(cgroup: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.delattr(os, "sched_getaffinity")
     monkeypatch.setattr(os, "cpu_count", lambda: None)
     assert cores.usable_cores() == 1
+
+
+@pytest.mark.parametrize(
+    ("names", "found"), [(["null", "nvidiactl"], False), (["nvidia0"], True), (["kfd"], True), (["dxg"], True)]
+)
+def test_a_gpu_is_one_that_the_kernel_shows(
+    names: list[str], found: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cores, "DEVICES", tmp_path)
+    for name in names:
+        (tmp_path / name).touch()
+    assert cores.has_gpu() is found
+
+
+def test_elsewhere_than_on_linux_a_gpu_is_not_ruled_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cores, "DEVICES", tmp_path)
+    monkeypatch.setattr("sys.platform", "darwin")
+    assert cores.has_gpu()

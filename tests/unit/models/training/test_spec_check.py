@@ -11,6 +11,7 @@ import pytest
 from models.errors import LooplineError
 from models.nets.catalogue import CATALOGUE
 from models.project_spec.blocks import Spec
+from models.training import spec_check
 from models.training.spec_check import _parameters, check_spec, read_checked
 
 HEADER = "age,town,left,few,none\n"
@@ -143,3 +144,29 @@ def test_an_error_names_the_place(base: Path, overrides: tuple[str, ...], place:
 def test_numbers_are_finite(value: float) -> None:
     with pytest.raises(ValueError, match="finite number"):
         spec_of({"train": {"lr": value}})
+
+
+@pytest.mark.parametrize(
+    ("blocks", "key"),
+    [
+        ({"train": {"precision": "fp16"}}, r"^train\.precision: got fp16"),
+        (
+            {"search": {"space": {"train.precision": {"choices": ["fp32", "fp16"]}}}},
+            r"^search\.space\.train\.precision: got fp16",
+        ),
+    ],
+)
+def test_fp16_is_refused_where_training_would_find_no_gpu(
+    base: Path, blocks: dict[str, Any], key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = spec_of(blocks)
+    monkeypatch.setattr(spec_check, "has_gpu", lambda: False)
+    with pytest.raises(LooplineError, match=key):
+        check_spec(spec, base)
+    check_spec(spec, base, is_for_here=False)
+    monkeypatch.setattr(spec_check, "has_gpu", lambda: True)
+    check_spec(spec, base)
+
+
+def test_a_cluster_elsewhere_is_not_held_to_this_machines_cores(base: Path) -> None:
+    check_spec(spec_of({"train": {"ranks": 4096}}), base, is_for_here=False)
