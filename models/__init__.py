@@ -1,1 +1,1 @@
-"""Pure code on data, nets, training and verdicts. No Prefect, MLflow, DVC, environment or clock."""
+"""Pure code for data, nets, training and verdicts: no Prefect, MLflow, DVC, environment variables or clock."""

@@ -1,4 +1,4 @@
-"""What this process may compute on: the cores of its CPU affinity and its container's quota, and GPUs."""
+"""The number of cores that this process may use, from its CPU affinity and its container's CPU limit."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ DEVICES = Path("/dev")
 
 
 def usable_cores() -> int:
-    """Cores to keep busy, at least one: with more threads than these a container is halted for most of each period."""
+    """Return the number of usable cores, at least one; with more threads a container is throttled most of the time."""
     have = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, math.ceil(min(have, _quota())))
 
@@ -26,7 +26,7 @@ def has_gpu() -> bool:
 
 
 def _quota() -> float:
-    """Cores' worth of time that the container's limit allows; infinite without one.
+    """Return the CPU limit of the container in cores; infinity without a limit.
 
     Source: the kernel's cgroup-v2.rst (`cpu.max`) and sched-bwc.rst (version 1).
     """

@@ -1,12 +1,12 @@
-"""The tree of errors. A class exists only where somebody catches it.
+"""The tree of errors. Each class exists because some code catches it.
 
-LooplineError             anything that Loopline itself says no to; the command line prints it without a traceback
+LooplineError             an expected error; the command line prints it without a traceback
 ├── UsageError            the spec, the command or a name is wrong; nothing was started (exit code 2)
-├── DataError             the data is not what the spec says it is (exit code 1)
-├── UserCodeError         a function that the spec names raised, or gave back the wrong thing (exit code 1)
-├── TrainingError         training cannot go on: NaN, a dead rank, every trial failed (exit code 1)
-├── StoreError            a store is away, locked, full or not writable; the work done so far is kept (exit code 1)
-└── GateRefused           a gate said no: validation rejected, the verdict or the compare-and-swap refused (exit code 3)
+├── DataError             the data does not match the spec (exit code 1)
+├── UserCodeError         a function that the spec names raised, or returned a wrong value (exit code 1)
+├── TrainingError         training cannot continue: NaN, a dead rank, every trial failed (exit code 1)
+├── StoreError            a store is unreachable, locked, full or not writable; finished work is kept (exit code 1)
+└── GateRefused           data validation, the verdict or the compare-and-swap stopped the loop (exit code 3)
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Iterable
 
 
 class LooplineError(Exception):
-    """An error that a person can mend; `str(error)` says where, what was got, what was expected, and the cure."""
+    """An error that a person can fix; `str(error)` has the place, the actual value, the expected value and the fix."""
 
     exit_code = 1
 
@@ -31,31 +31,31 @@ class DataError(LooplineError):
 
 
 class UserCodeError(LooplineError):
-    """A function that the spec names raised, or gave back the wrong thing."""
+    """A function that the spec names raised, or returned a wrong value."""
 
 
 class TrainingError(LooplineError):
-    """Training cannot go on."""
+    """Training cannot continue."""
 
 
 class StoreError(LooplineError):
-    """A store is unavailable, locked, full or read-only; finished work is safe."""
+    """A store is unreachable, locked, full or not writable; finished work is kept."""
 
 
-class GateRefused(LooplineError):  # noqa: N818 - a refusal is the gate doing its work, not an error
-    """A gate of the loop failed; the champion stays."""
+class GateRefused(LooplineError):  # noqa: N818 - a refusal is the normal work of a gate, not an error
+    """A gate stopped the loop; the champion stays."""
 
     exit_code = 3
 
 
 def did_you_mean(name: str, known: Iterable[str], otherwise: str, nearness: float = 0.6) -> str:
-    """The cure for a name that is not there: the nearest one that is, or what else to do.
+    """Return a hint for an unknown name: the nearest known name, or another hint.
 
     Args:
-        name: What was written.
-        known: The names that there are.
-        otherwise: The cure where none of them is near.
-        nearness: From 0 to 1; less takes names for near that share less. Source: difflib's `ratio`.
+        name: The unknown name.
+        known: The known names.
+        otherwise: The hint if no known name is near.
+        nearness: From 0 to 1; with a smaller value, less similar names count as near. Source: difflib's `ratio`.
     """
     import difflib
 

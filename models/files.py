@@ -1,4 +1,4 @@
-"""Files that are whole or not there: atomic writes, hashes, and a memory of hashes by stat."""
+"""Atomic writes of files, hashes of files, and a cache of hashes by stat."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ SPEC_FILE = "project.yaml"
 CHUNK_BYTES = 1 << 20
 FILE_MODE = 0o644
 DISK_IS_FULL = "the disk is full: free some space and run again"
-CLOCK_TICK_NS = 20_000_000  # twice the coarsest tick (10 ms) with which file systems stamp times
+CLOCK_TICK_NS = 20_000_000  # twice the coarsest tick (10 ms) of file system timestamps
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write `text` so that `path` holds all of it or what it held before.
+    """Write `text` atomically: `path` holds either all of it or its old content.
 
     Raises:
         StoreError: The disk is full or the folder is not writable.
@@ -33,7 +33,7 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Write `content` so that `path` holds all of it or what it held before.
+    """Write `content` atomically: `path` holds either all of it or its old content.
 
     Raises:
         StoreError: The disk is full or the folder is not writable.
@@ -44,7 +44,7 @@ def write_bytes(path: Path, content: bytes) -> None:
         try:
             with os.fdopen(handle, "wb") as file:
                 file.write(content)
-                os.fchmod(file.fileno(), FILE_MODE)  # mkstemp gives 0600: others may read what we write, as any file
+                os.fchmod(file.fileno(), FILE_MODE)  # mkstemp sets 0600, but other users may read this file
                 file.flush()
                 os.fsync(file.fileno())
             Path(temporary).replace(path)
@@ -59,7 +59,7 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """The object in a JSON file; empty where there is none, or none that is whole."""
+    """Return the object in a JSON file; an empty dict if the file is missing or not valid."""
     try:
         document = json.loads(path.read_bytes())
     except (OSError, ValueError):
@@ -69,7 +69,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def storing(path: Path) -> Iterator[None]:
-    """Turn the operating system's refusals to write into a StoreError that names the cure."""
+    """Convert the operating system's write errors to a StoreError that names the fix."""
     try:
         yield
     except OSError as error:
@@ -88,7 +88,7 @@ def storing(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def replacing_folder(folder: Path) -> Iterator[Path]:
-    """Give a temporary folder that takes the place of `folder` when the block ends well, and goes if it does not."""
+    """Yield a temporary folder that replaces `folder` if the block succeeds and is removed if it fails."""
     with storing(folder):
         folder.parent.mkdir(parents=True, exist_ok=True)
         temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=_hidden(folder), suffix=".tmp"))
@@ -104,12 +104,12 @@ def replacing_folder(folder: Path) -> Iterator[Path]:
 
 
 def _hidden(path: Path) -> str:
-    """The prefix of incomplete files, with the writer's pid: files of dead writers can be deleted."""
+    """Return the name prefix of an unfinished file; its pid shows whether the writer is dead and the file useless."""
     return f".{path.name}.{os.getpid()}-"
 
 
 def sha256(path: Path) -> str:
-    """SHA-256 of a file, or of a folder: of the sorted (relative name, SHA-256) of its files.
+    """Return the SHA-256 of a file; for a folder, of the sorted (relative name, SHA-256) of its files.
 
     Cost: reads every byte; about 1.5 s for 1 GB.
     """
@@ -125,10 +125,10 @@ def sha256(path: Path) -> str:
 
 
 class Hashes:
-    """Hashes of files, remembered while device, inode, size and times of change stay the same.
+    """Hashes of files, cached while device, inode, size and modification times stay the same.
 
-    As in git's index, an entry counts only if the file's last change was before this memory was written: a file that
-    changes again within one tick of the clock is read again.
+    As in git's index, an entry counts only if the file last changed before this cache was written: a file that may have
+    changed again within the same clock tick is read again.
     """
 
     def __init__(self, memory: Path) -> None:
@@ -143,7 +143,7 @@ class Hashes:
             self._written_ns = memory.stat().st_mtime_ns
 
     def of(self, path: Path) -> str:
-        """SHA-256 of a file or folder, as `sha256` gives it; only what changed is read again."""
+        """Return the `sha256` of a file or folder; only changed files are read again."""
         if not path.is_dir():
             return self._of_file(path)
         digest = hashlib.sha256()
@@ -152,7 +152,7 @@ class Hashes:
         return digest.hexdigest()
 
     def save(self) -> None:
-        """Keep what was learnt; failing to is harmless, it only costs time."""
+        """Save the cache; a failure is harmless and only costs time later."""
         if self._changed:
             with contextlib.suppress(OSError, StoreError):
                 write_text(self._path, json.dumps(self._known))
@@ -171,10 +171,10 @@ class Hashes:
 
 @contextlib.contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
-    """A temporary path that becomes `path` when the block ends well, and vanishes when it does not.
+    """Yield a temporary path that becomes `path` if the block succeeds and is removed if it fails.
 
     Raises:
-        StoreError: The disk is full or the folder not writable; nothing was left behind.
+        StoreError: The disk is full or the folder is not writable; no file is left.
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}-{uuid.uuid4().hex[:8]}.tmp")
     with storing(path):

@@ -1,7 +1,7 @@
-"""Processes that end with the one that started them, also when that one is killed.
+"""Ends a process when its parent ends, also when the parent is killed.
 
-`python parent_death.py PID COMMAND...` becomes the command, tied to the process PID. It imports nothing of ours, and
-asks the kernel before anything that takes time. Linux; elsewhere only a parent that is gone already is noticed.
+`python parent_death.py PID SIGNAL COMMAND...` runs the command, tied to the process PID. It imports no Loopline module
+and calls the kernel before any slow work. On other systems than Linux it only detects a parent that has ended already.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import sys
 
 
 def die_with(parent: int, number: int = signal.SIGKILL) -> None:
-    """Have the kernel send this process a signal when its parent dies; end here if it is dead already.
+    """Make the kernel send this process a signal when its parent dies; exit if the parent is dead already.
 
     Args:
-        parent: The process id of the parent. The kernel goes by its thread: the one that started this process must
-            live as long as the parent.
+        parent: The process id of the parent. The kernel watches the parent's thread: the thread that started this
+            process must live as long as the parent.
         number: The signal.
     """
     if sys.platform == "linux":
@@ -28,15 +28,16 @@ def die_with(parent: int, number: int = signal.SIGKILL) -> None:
 
 
 def ends_with_parent(arguments: list[str], number: int = signal.SIGTERM) -> list[str]:
-    """The command for a Python process that gets a signal when this one dies: `subprocess.Popen(tied(["-m", ...]))`.
+    """Return the command of a Python process that gets a signal when this process dies.
 
-    The folder in which it is started is not searched for modules: a user's own `tasks/` there is none of ours.
+    Use: `subprocess.Popen(ends_with_parent(["-m", ...]))`. Python does not search the working directory for modules,
+    because a user's own `tasks/` there is not Loopline's.
 
-    Cost: 10 ms of CPU; in a process with threads `preexec_fn` would be quicker, and could hang.
+    Cost: 10 ms of CPU; `preexec_fn` would be faster, but could hang in a process with threads.
     """
     return [sys.executable, "-IS", __file__, str(os.getpid()), str(int(number)), sys.executable, "-P", *arguments]
 
 
 if __name__ == "__main__":
     die_with(int(sys.argv[1]), int(sys.argv[2]))
-    os.execv(sys.argv[3], sys.argv[3:])  # noqa: S606 - of our own making
+    os.execv(sys.argv[3], sys.argv[3:])  # noqa: S606 - `ends_with_parent` made the command

@@ -16,21 +16,21 @@ from models.project_spec.blocks import Train
 
 
 def is_spread(tensor: torch.Tensor) -> bool:
-    """True for a DTensor, of which this rank holds a part or a copy."""
+    """Return whether the tensor is a DTensor, of which this rank holds a part or a copy."""
     return hasattr(tensor, "device_mesh")
 
 
 def local(tensor: torch.Tensor) -> torch.Tensor:
-    """The part of a tensor that this rank holds, sharing its memory."""
+    """Return this rank's part of a tensor, which shares its memory."""
     return tensor.to_local() if is_spread(tensor) else tensor  # type: ignore[attr-defined]
 
 
 def total_norm(tensors: Iterable[torch.Tensor], mesh: Mesh) -> torch.Tensor:
-    """The joint 2-norm of tensors, wherever their parts are: each element counts once. Every rank must call it.
+    """Return the joint 2-norm of tensors over all ranks; each element counts once. Every rank must call it.
 
     Args:
-        tensors: Plain tensors are the same on every rank but those of other pipeline stages.
-        mesh: The ranks; its pipeline stages hold different parameters.
+        tensors: Plain tensors are the same on all ranks of a pipeline stage.
+        mesh: The ranks; their pipeline stages hold different parameters.
     """
     groups: dict[Any, list[torch.Tensor]] = defaultdict(list)
     for tensor in tensors:
@@ -50,7 +50,7 @@ def _joined(groups: dict[Any, list[torch.Tensor]], mesh: Mesh) -> torch.Tensor:
         if key is not None:
             device_mesh, placements = key
             for dimension, placement in enumerate(placements):
-                # Parts that two plans have cut say no to is_shard().
+                # is_shard() is false for parts that two plans have split.
                 if not placement.is_replicate():
                     torch.distributed.all_reduce(square, group=device_mesh.get_group(dimension))
         squares.append(square)
@@ -68,9 +68,9 @@ def _norm(tensors: list[torch.Tensor]) -> torch.Tensor:
 
 
 def spread_optimiser(optimiser: torch.optim.Optimizer, train: Train, mesh: Mesh) -> torch.optim.Optimizer:
-    """The same optimiser for parameters that are spread, its state sharded where the spec asks for it.
+    """Adapt the optimiser to DTensor parameters, and shard its state if the spec says so.
 
-    The fast forms take lists of tensors that must all be plain, or all be on one mesh: groups are divided by that.
+    The fast forms need lists of tensors that are all plain, or all on one mesh, so groups are split accordingly.
     """
     groups: list[dict[str, Any]] = []
     for group in optimiser.param_groups:
@@ -84,7 +84,7 @@ def spread_optimiser(optimiser: torch.optim.Optimizer, train: Train, mesh: Mesh)
     if not train.shard_optimiser or mesh.whole is None:
         return optimiser
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # of a part of the package that is not used
+        warnings.simplefilter("ignore", DeprecationWarning)  # for an unused part of the package
         from torch.distributed.optim import ZeroRedundancyOptimizer
 
     taken = inspect.signature(type(optimiser)).parameters
@@ -93,6 +93,6 @@ def spread_optimiser(optimiser: torch.optim.Optimizer, train: Train, mesh: Mesh)
 
 
 def _spread_flags(optimiser: torch.optim.Optimizer) -> dict[str, bool]:
-    """The fast form for DTensors: torch has fused Adam for them, but no other fused optimiser."""
+    """Return the flags of the fast form for DTensors: torch's only fused optimiser for them is Adam."""
     fused = isinstance(optimiser, torch.optim.Adam)
     return {"fused": fused, "foreach": not fused}

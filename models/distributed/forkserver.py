@@ -1,10 +1,10 @@
 """The fork server of ranks: a process that imported torch once and forks a child for every job.
 
-A child starts in 0.2 s where a fresh interpreter takes 7 or more. The standard forkserver is not used because it would
-import the caller's `__main__` (prefect.engine, a console script, pytest) again in every child.
+A child starts in 0.2 s; a fresh interpreter takes 7 s or more. The standard forkserver is not used because every child
+would import the caller's `__main__` (prefect.engine, a console script, pytest) again.
 
-A death ends the processes below: the fork server ends when its caller does; its children, and theirs, ask the kernel to
-be killed with their parent. No thread is started here, so that forking stays safe.
+The fork server ends when its caller ends; the kernel kills its children, and their children, when the parent dies. The
+fork server starts no thread, so that forking stays safe.
 """
 
 from __future__ import annotations
@@ -46,20 +46,20 @@ def send(sock: socket.socket, value: Any, descriptors: tuple[int, ...] = ()) -> 
 
 
 def receive(sock: socket.socket) -> tuple[Any, list[int]]:
-    """Receive what `send` sent.
+    """Receive a message of `send`.
 
     Raises:
-        EOFError: The other side is gone.
+        EOFError: The other side has closed the socket.
     """
     header, descriptors, _, _ = socket.recv_fds(sock, _HEADER.size, _MOST_DESCRIPTORS)
     if not header:
         raise EOFError
     length, _ = _HEADER.unpack(header + _exactly(sock, _HEADER.size - len(header)))
-    return pickle.loads(_exactly(sock, length)), list(descriptors)  # noqa: S301  from our own caller
+    return pickle.loads(_exactly(sock, length)), list(descriptors)  # noqa: S301  from the own caller
 
 
 def serve(descriptor: int, caller: int) -> None:
-    """Fork children as the caller asks over the socket, until the caller is gone. Never returns.
+    """Fork a child for each request on the socket until the caller ends. Never returns.
 
     Requests are ("start", function reference, arguments) with the child's connections, answered by its pid, and
     ("wait", pid), answered by its exit code (negative: the signal that killed it).
@@ -70,7 +70,7 @@ def serve(descriptor: int, caller: int) -> None:
     with _ending_with(caller):
         for name in PRELOAD:
             __import__(name)
-    # What is there now stays: no child walks through it, and thereby copies it, when it collects garbage.
+    # Frozen objects are not visited, and so not copied, by the garbage collection of a child.
     gc.collect()
     gc.freeze()
     while os.getppid() == caller:
@@ -95,9 +95,10 @@ def serve(descriptor: int, caller: int) -> None:
 
 @contextlib.contextmanager
 def _ending_with(caller: int) -> Iterator[None]:
-    """End this process soon after its caller, even amid slow imports. By a timer: with a thread it could not fork.
+    """End this process soon after its caller, also during imports that take seconds.
 
-    The kernel's own way, PDEATHSIG, goes by the caller's thread, which may end long before the caller.
+    It uses a timer, because forking with a thread is unsafe. The kernel's PDEATHSIG depends on the caller's thread,
+    which may end long before the caller.
     """
 
     def look(_: int, __: object) -> None:
@@ -114,12 +115,12 @@ def _ending_with(caller: int) -> Iterator[None]:
 
 
 def report_error(connection: Connection, error: BaseException) -> None:
-    """Tell the caller what was raised: its type, its text, and the traceback as text."""
+    """Send an error to the caller: its type, its text, and the traceback as text."""
     connection.send(("error", type(error).__name__, str(error), "".join(traceback.format_exception(error))))
 
 
 def call_reference(connections: list[Connection], reference: str, keywords: dict[str, Any]) -> None:
-    """Call `package.module:function` and send back what it gives."""
+    """Call `package.module:function` and send its return value."""
     connections[0].send(("value", _resolve(reference)(**keywords)))
 
 
@@ -131,7 +132,7 @@ def _live(fork_server: int, reference: str, arguments: tuple[Any, ...], descript
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         _resolve(reference)(connections, *arguments)
         code = 0
-    except BaseException as error:  # noqa: BLE001  told to the caller, whatever it is
+    except BaseException as error:  # noqa: BLE001  every error is sent to the caller
         report_error(connections[0], error)
     finally:
         sys.stderr.flush()

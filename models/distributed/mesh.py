@@ -1,4 +1,4 @@
-"""The ranks of a job as torch's named device mesh. Every process group is a view of it."""
+"""The ranks of a job as torch's named device mesh; all process groups are views of it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Mesh:
-    """The layout, and the device mesh of those of its dimensions that are in use; none for one process."""
+    """The layout, and a device mesh of its dimensions in use; `whole` is None for one process."""
 
     layout: ParallelDims
     whole: DeviceMesh | None = None
@@ -29,30 +29,30 @@ class Mesh:
             return cls(layout)
         from torch.distributed.device_mesh import init_device_mesh
 
-        # On gathering weights that two plans have cut, torch warns of a second message.
+        # Torch warns of a second message when it gathers weights that two plans have split.
         logging.getLogger("torch.distributed.tensor._redistribute").setLevel(logging.ERROR)
         shape = tuple(getattr(layout, name) for name in names)
         return cls(layout, init_device_mesh(device.type, shape, mesh_dim_names=names))
 
     def has(self, name: str) -> bool:
-        """True when there are several ranks along a dimension, or the plan uses it all the same."""
+        """Return whether a dimension has several ranks, or the plan always uses it."""
         return self.whole is not None and name in (self.whole.mesh_dim_names or ())
 
     def view(self, *names: str) -> DeviceMesh:
-        """The mesh of those named dimensions that are in use, in the order given."""
+        """Return the mesh of those of the named dimensions that are in use, in this order."""
         assert self.whole is not None
         present = tuple(name for name in names if self.has(name))
         return self.whole[present]
 
     def group(self, name: str) -> ProcessGroup | None:
-        """The peers of this rank along one dimension; None when it is alone there."""
+        """Return the group of this rank's peers along one dimension; None if it has no peers there."""
         if not self.has(name):
             return None
         assert self.whole is not None
         return self.whole.get_group(name)
 
     def describe(self) -> dict[str, int]:
-        """Ranks along each dimension in use."""
+        """Return the number of ranks along each dimension in use."""
         if self.whole is None:
             return {}
         return dict(zip(self.whole.mesh_dim_names or (), self.whole.shape, strict=True))

@@ -1,7 +1,7 @@
-"""One net on many ranks: applies the parallel plan of the spec; one type hides what differs by plan.
+"""One net on many ranks: applies the spec's parallel plan, and hides the differences of the plans behind one type.
 
-Whatever the plan, the whole net is first made from the seed on every rank and then cut, so that every plan starts from
-the same weights. (A net larger than one rank's memory would have to be made cut; that is not built.)
+With every plan, each rank first builds the whole net from the seed and then splits it, so that all plans start from the
+same weights. (A net larger than one rank's memory would have to be built in parts; this is not implemented.)
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from models.errors import UsageError
 from models.nets.splitting import BlockStackView, Style, tensor_plan
 from models.project_spec.blocks import Train
 
-# One throwaway step on a few examples, given the module to call; see `_distributed`.
+# Runs one discarded step on a few examples with a given module; see `_distributed`.
 Warmup = Callable[[nn.Module], None]
 
 
@@ -40,8 +40,8 @@ class ParallelizedNet:
 
     Attributes:
         mesh: The ranks.
-        net: The parameters that this rank holds, whole or in parts, by the names that they have in the net itself.
-        module: The module to call in training: `net`, or DDP around it. With a pipeline it is not called.
+        net: The net with this rank's parameters, whole or in parts, by their names in the original net.
+        module: The module to call in training: `net`, or DDP around it. A pipeline does not use it.
         num_parameters: Number of parameters of the whole net.
     """
 
@@ -55,19 +55,19 @@ class ParallelizedNet:
     parts: tuple[nn.Module, ...] = ()
 
     def precision(self) -> contextlib.AbstractContextManager[Any]:
-        """The context of a forward pass."""
+        """Return the autocast context of a forward pass."""
         return autocast(self.train, self.device)
 
     def backward(
         self, inputs: Inputs, criterion: Criterion, scale: torch.Tensor, more_follow: bool = False
     ) -> torch.Tensor:
-        """Add the gradients of `scale` x the loss summed over the batch; gives that sum, detached.
+        """Add the gradients of `scale` x the loss summed over the batch; return that sum, detached.
 
         Args:
             inputs: The net's inputs by name.
-            criterion: Summed loss of the examples of a slice, from their outputs.
+            criterion: Returns the summed loss of a slice of the examples from their outputs.
             scale: A scalar tensor.
-            more_follow: True when other batches add to the same gradients, which are then exchanged after the last.
+            more_follow: True if more batches add to the same gradients, which ranks exchange after the last batch.
         """
         if self.pipeline is not None:
             return self.pipeline.backward(inputs, criterion, scale)
@@ -79,7 +79,7 @@ class ParallelizedNet:
 
     @torch.no_grad()
     def outputs(self, inputs: Inputs) -> torch.Tensor:
-        """The net's outputs; zeros on ranks whose pipeline stage has none. Peers must call it equally often."""
+        """Return the net's outputs; zeros on ranks without the last stage. All ranks must call it equally often."""
         if self.pipeline is not None:
             return self.pipeline.outputs(inputs).float()
         with self.precision():
@@ -87,19 +87,19 @@ class ParallelizedNet:
         return output.float()
 
     def learn(self, on: bool) -> None:
-        """Switch dropout and running statistics to training, or to evaluation."""
+        """Switch dropout and running statistics to training mode or to evaluation mode."""
         for part in {self.net, *self.parts}:
             part.train(on)
 
     def settle(self) -> None:
-        """Let go of whole weights that were gathered from parts: the parts have been given other values since."""
+        """Release whole weights that were gathered from parts, because the values of the parts have changed."""
         roots = self.pipeline.modules if self.pipeline is not None else [self.net]
         for module in (module for root in roots for module in root.modules()):
             if isinstance(module, FSDPModule):
                 module.reshard()
 
     def spread_buffers(self) -> None:
-        """Broadcast the buffers of the first rank of each group: only its statistics are saved."""
+        """Broadcast the buffers of the first data rank to all ranks: only its statistics are used and saved."""
         for buffer in self.net.buffers():
             for name in ("shard", "replicate", "tensor"):
                 group = self.mesh.group(name)
@@ -107,7 +107,7 @@ class ParallelizedNet:
                     torch.distributed.broadcast(buffer, group_src=0, group=group)
 
     def describe(self) -> dict[str, Any]:
-        """The facts that decide the bits, for the record of the run."""
+        """Return the settings that decide the bits, for the record of the run."""
         train, layout = self.train, self.mesh.layout
         pipelined = {"schedule": train.pipeline, "microbatches": layout.microbatches} if self.pipeline else {}
         return {
@@ -133,18 +133,18 @@ class ParallelizedNet:
 
 
 def make_plan(net: nn.Module, train: Train, world: World, example: Inputs, rehearse: Warmup) -> ParallelizedNet:
-    """Cut, wrap and prepare a whole net for this rank. Every rank must call it with equal weights.
+    """Split, wrap and prepare a whole net for this rank. Every rank must call it with equal weights.
 
     Args:
         net: The whole net, on this rank's device.
-        train: The spec's block.
+        train: The spec's `train` block.
         world: The ranks, arranged by their layout.
-        example: Two of the net's inputs, from which shapes are learnt.
-        rehearse: Takes one throwaway step with the module that it is given, on this rank alone or on all.
+        example: Inputs of two examples, for the shapes.
+        rehearse: Runs one discarded step with a module, on this rank alone or on all ranks.
 
     Raises:
-        UsageError: The net cannot be split so, or the device cannot do what is asked.
-        UserCodeError: The net's methods for splitting do not match the net.
+        UsageError: The net cannot be split in this way, or the device does not support the precision.
+        UserCodeError: The net's methods describe its parts wrongly.
     """
     check_precision(train, world.device)
     mesh = Mesh.of(world.layout, world.device)
@@ -170,7 +170,7 @@ def make_plan(net: nn.Module, train: Train, world: World, example: Inputs, rehea
 
 
 def _share_layers(net: nn.Module, mesh: Mesh) -> None:
-    """Tensor parallelism: linear layers become DTensors over the ranks that share them."""
+    """Apply tensor parallelism: linear layers become DTensors over the ranks that share them."""
     plan, ranks = tensor_plan(net), mesh.layout.tensor
     if plan is None or not plan[0]:
         raise UsageError(
@@ -193,7 +193,7 @@ def _share_layers(net: nn.Module, mesh: Mesh) -> None:
 
 
 def _divide(root: nn.Module, net: nn.Module, mesh: Mesh, train: Train) -> None:
-    """Apply FSDP, HSDP, or replicas beside another plan: each block is a unit, and the rest of the root another."""
+    """Apply FSDP, HSDP, or replication beside another plan: each block is a unit, and the rest is one unit."""
     wrap: Callable[..., Any]
     if mesh.has("shard"):
         wrap, view = fully_shard, mesh.view("replicate", "shard")
@@ -201,11 +201,11 @@ def _divide(root: nn.Module, net: nn.Module, mesh: Mesh, train: Train) -> None:
         wrap, view = replicate, mesh.view("replicate")
     else:
         return
-    # Said of any net that ends in a linear layer over positions; no loss here changes an output in place.
+    # This warning comes for every net that ends in a linear layer over positions; no loss changes an output in place.
     warnings.filterwarnings("ignore", message="FSDP2-wrapped module .* returned a view tensor")
     policy = sharding_policy(train, torch.device(view.device_type))
     for parameter in net.parameters():
-        if not parameter.is_contiguous():  # channels-last; shards are cut from flat memory
+        if not parameter.is_contiguous():  # channels-last; shards need flat memory
             parameter.data = parameter.data.contiguous()
     stack = BlockStackView.of(net)
     units = [module for module in net.modules() if is_batch_norm(module)] if policy.param_dtype else []
@@ -219,7 +219,7 @@ def _divide(root: nn.Module, net: nn.Module, mesh: Mesh, train: Train) -> None:
 
 
 def _join_parts(plan: ParallelizedNet) -> None:
-    """With several stages a rank, the first part holds the tensors of all, so that names stay the net's own."""
+    """Put the tensors of all stages of a rank into the first, so that their names stay those of the net."""
     if len(plan.parts) == 1:
         return
     shell = plan.net
@@ -231,10 +231,10 @@ def _join_parts(plan: ParallelizedNet) -> None:
 
 
 def _distributed(net: nn.Module, train: Train, world: World, rehearse: Warmup) -> nn.Module:
-    """DDP, brought past the point where it rearranges its buckets.
+    """Wrap the net in DDP and run two discarded passes, after which DDP no longer rearranges its buckets.
 
-    DDP sorts its gradient buckets anew after the first backward pass, which changes the order of sums, thus bits, on
-    three and more ranks: without two throwaway passes a resumed job would differ from one that was never killed.
+    DDP sorts its gradient buckets anew after the first backward pass. This changes the order of sums, and so the bits,
+    on three or more ranks: without the two passes a resumed job would differ from one that was never killed.
     """
     buffers = {name: buffer.clone() for name, buffer in net.named_buffers()}
     rehearse(net)
@@ -264,6 +264,6 @@ def _add_hook(module: DistributedDataParallel, train: Train) -> None:
     elif train.gradient_hook == "powersgd":
         from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import PowerSGDState, powerSGD_hook
 
-        # Plain all-reduce for the first steps, when gradients change most; torch's own 1000 is longer than many jobs.
+        # Plain all-reduce for the first steps, when gradients change most; many jobs are shorter than torch's 1000.
         state = PowerSGDState(process_group=None, matrix_approximation_rank=4, start_powerSGD_iter=10)
         module.register_comm_hook(state, powerSGD_hook)

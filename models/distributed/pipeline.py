@@ -1,8 +1,8 @@
-"""A stacked net cut into pipeline stages, run by torch's schedules.
+"""Pipeline parallelism: splits a net of blocks into stages and runs them with torch's schedules.
 
 Each rank keeps the parameters of its own stages under their names in the whole net; all others become None. A batch is
-cut into equal micro-batches, since stages agree on shapes once; what is missing is filled with copies of the last
-example, which count for nothing.
+split into equal micro-batches, because stages agree on shapes only once. The last micro-batch is padded with copies of
+the last example, which do not count.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from models.nets.splitting import BlockStackView
 from models.project_spec.parallel_dims import STAGES_A_RANK
 
 Inputs = dict[str, torch.Tensor]
-# Loss summed over the examples start to stop of a batch, from their outputs.
+# Returns the loss summed over a slice of the batch, from the outputs of these examples.
 Criterion = Callable[[torch.Tensor, slice], torch.Tensor]
 Precision = Callable[[], AbstractContextManager[Any]]
 
@@ -40,7 +40,7 @@ class PipelineStage(nn.Module):
         self.precision = precision
 
     def forward(self, *hidden: torch.Tensor, **inputs: torch.Tensor) -> torch.Tensor:
-        """Return the input of the next stage, or the net's output, from the last stage's output or from the inputs."""
+        """Run the stage on the previous stage's output; the first stage runs on the net's inputs."""
         stack = BlockStackView.of(self.net)
         assert stack is not None
         with self.precision():
@@ -52,13 +52,13 @@ class PipelineStage(nn.Module):
 
 @dataclass
 class Pipeline:
-    """The stages of this rank and the schedules that run them, one for each size of micro-batch.
+    """The stages of this rank and the schedules that run them, one for each micro-batch size and mode.
 
     Attributes:
         modules: The module of each stage, wrapped for data parallelism if the plan has it.
-        indices: Which stages they are.
-        hidden: Shape of what passes between stages, without the batch, and its type.
-        output: The same of the net's output.
+        indices: The numbers of these stages.
+        hidden: Shape, without the batch, and type of the tensor between stages.
+        output: Shape, without the batch, and type of the net's output.
     """
 
     kind: str
@@ -76,12 +76,12 @@ class Pipeline:
 
     @property
     def has_first(self) -> bool:
-        """True when this rank takes the inputs."""
+        """Whether this rank has the first stage, which takes the inputs."""
         return 0 in self.indices
 
     @property
     def has_last(self) -> bool:
-        """True when this rank gives the output."""
+        """Whether this rank has the last stage, which returns the output."""
         return self._num_stages - 1 in self.indices
 
     @property
@@ -89,7 +89,7 @@ class Pipeline:
         return self.mesh.layout.pipeline * STAGES_A_RANK[self.kind]
 
     def backward(self, inputs: Inputs, criterion: Criterion, scale: torch.Tensor) -> torch.Tensor:
-        """Gradients of `scale` x the summed loss; gives the sum on the rank of the last stage, zero elsewhere."""
+        """Add the gradients of `scale` x the summed loss; return the sum on the rank of the last stage, else zero."""
         count = _count(inputs)
         self._criterion, self._scale, self._sums = criterion, scale, []
         schedule, fed, rows = self._prepare(inputs, count, train=True)
@@ -102,7 +102,7 @@ class Pipeline:
 
     @torch.no_grad()
     def outputs(self, inputs: Inputs) -> torch.Tensor:
-        """The net's output on the rank of the last stage, zeros elsewhere."""
+        """Return the net's output on the rank of the last stage, zeros on the others."""
         count = _count(inputs)
         schedule, fed, _ = self._prepare(inputs, count, train=False)
         output = schedule.step(**fed)
@@ -158,19 +158,19 @@ class Pipeline:
 
 
 def cut(net: nn.Module, kind: str, mesh: Mesh, rank: int, example: Inputs, precision: Precision) -> Pipeline:
-    """The pipeline whose stages of this rank are cut from `net`, which is left with None for what other ranks hold.
+    """Split `net` into stages and return the pipeline of this rank; parameters of other ranks become None in `net`.
 
     Args:
         net: The whole net on its device.
         kind: The schedule's name in the spec.
         mesh: The ranks.
-        rank: This one.
-        example: A few inputs, from which the shapes are learnt.
-        precision: Gives the context that a forward runs in.
+        rank: This rank.
+        example: Inputs of a few examples, for the shapes.
+        precision: Returns the context of a forward pass.
 
     Raises:
-        UsageError: The net has no methods for cutting, or too few blocks.
-        UserCodeError: These methods do not match the net.
+        UsageError: The net does not define its blocks, or has too few.
+        UserCodeError: The net's methods describe its blocks wrongly.
     """
     stack = BlockStackView.of(net)
     if stack is None:
@@ -230,10 +230,10 @@ def _shapes(
 
 
 def _owners(net: nn.Module, stack: BlockStackView, example: Inputs) -> dict[str, set[str | int]]:
-    """The users of each parameter and buffer: `enter`, `leave`, or a block's number; both ends if no user is seen.
+    """Map each parameter and buffer to its users: `enter`, `leave`, or a block number; both ends if none is found.
 
     Raises:
-        UserCodeError: One is used by two of them, so no stage could hold it alone.
+        UserCodeError: A parameter has two users, so that no stage could hold it alone.
     """
     with torch.no_grad():
         hidden = stack.enter(**example)
@@ -253,7 +253,7 @@ def _owners(net: nn.Module, stack: BlockStackView, example: Inputs) -> dict[str,
 
 
 def _used(net: nn.Module, run: Callable[[], torch.Tensor]) -> set[int]:
-    """Identities of the tensors that `run` uses: of modules that it calls, or reached by its gradient."""
+    """Return the ids of the tensors that `run` uses: in modules that it calls, or in its gradient graph."""
     used: set[int] = set()
 
     def note(module: nn.Module, _: Any) -> None:

@@ -1,4 +1,4 @@
-"""Precision: autocast by the spec, and the loss scaling that fp16 needs."""
+"""Precision: autocast as the spec says, and the loss scaling that fp16 needs."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ FIRST_SCALE, GROWTH_STEPS = 2.0**16, 2000
 
 
 def check_precision(train: Train, device: torch.device) -> None:
-    """Refuse what this device cannot do, or does too slowly to mean.
+    """Reject a precision that this device does not support, or supports only very slowly.
 
     Raises:
-        UsageError: Says why, and what to take instead.
+        UsageError: The precision is rejected; the message names the reason and an alternative.
     """
     if train.precision == "fp16" and device.type == "cpu":
         raise UsageError(
@@ -30,16 +30,16 @@ def check_precision(train: Train, device: torch.device) -> None:
 
 
 def autocast(train: Train, device: torch.device) -> contextlib.AbstractContextManager[Any]:
-    """The context of a forward pass: products in the spec's precision, sums and norms in fp32."""
+    """Return the context of a forward pass: products in the spec's precision, sums and norms in fp32."""
     if train.precision in _TYPES:
         return torch.autocast(device.type, dtype=_TYPES[train.precision])
     return contextlib.nullcontext()
 
 
 def sharding_policy(train: Train, device: torch.device) -> Any:
-    """The mixed precision of sharded parameters: on a GPU products in the low type, gradient sums in fp32.
+    """Return the types of sharded parameters in transit: on a GPU the products' type, with gradient sums in fp32.
 
-    On a CPU in fp32: autocast casts the inputs of a norm on a GPU alone, and a norm takes no mixed types.
+    On a CPU all are fp32: autocast casts the inputs of a norm only on a GPU, and a norm accepts no mixed types.
     """
     from torch.distributed.fsdp import MixedPrecisionPolicy
 
@@ -51,10 +51,10 @@ def sharding_policy(train: Train, device: torch.device) -> Any:
 
 
 class LossScaler:
-    """A factor on the loss that keeps fp16 gradients off zero: halved when they overflow, doubled after a long calm.
+    """A factor on the loss against underflow of fp16 gradients: halved on overflow, doubled after a time without one.
 
-    torch.amp.GradScaler knows neither pipeline stages nor plans whose ranks hold different shards; this one goes by
-    the joint norm, which all ranks share.
+    torch.amp.GradScaler supports neither pipeline stages nor plans whose ranks hold different shards. This scaler uses
+    the joint norm, which is the same on all ranks.
     Source: Micikevicius et al. 2018, Mixed Precision Training.
     """
 
@@ -63,7 +63,7 @@ class LossScaler:
         self.calm = 0
 
     def unscale(self, gradients: list[torch.Tensor], norm: torch.Tensor) -> bool:
-        """Divide the gradients by the scale; false, and a smaller scale, when their norm is not finite.
+        """Divide the gradients by the scale; if their norm is not finite, halve the scale and return false.
 
         Cost: waits for the device once a step.
         """
@@ -77,19 +77,19 @@ class LossScaler:
         return True
 
     def state_dict(self) -> dict[str, float]:
-        """The state for a checkpoint."""
+        """Return the state for a checkpoint."""
         return {"scale": self.scale, "calm": self.calm}
 
     def load_state_dict(self, state_dict: dict[str, float]) -> None:
-        """Go on from there."""
+        """Restore the state from a checkpoint."""
         self.scale, self.calm = state_dict["scale"], int(state_dict["calm"])
 
 
 def make_scaler(train: Train) -> LossScaler | None:
-    """A scaler where the precision needs one."""
+    """Return a scaler if the precision needs one."""
     return LossScaler() if train.precision == "fp16" else None
 
 
 def is_batch_norm(module: nn.Module) -> bool:
-    """True for layers whose statistics must stay in fp32."""
+    """Return whether the layer has statistics that must stay in fp32."""
     return isinstance(module, BATCH_NORMS)

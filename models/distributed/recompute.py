@@ -1,4 +1,4 @@
-"""Activation checkpointing and compiling of each block, before it is sharded."""
+"""Activation checkpointing and compilation of each block, before it is sharded."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from models.project_spec.blocks import Train
 
 
 def prepare_blocks(net: nn.Module, train: Train) -> None:
-    """Apply activation checkpointing and compilation to the blocks of a net, without changing names.
+    """Set up recomputation and compilation of the net's blocks as the spec says, without changing any name.
 
     Raises:
-        UsageError: The spec asks for recomputation, and the net has no method that names its blocks.
+        UsageError: The spec sets recomputation, but the net does not define its blocks.
     """
     stack = BlockStackView.of(net)
     if train.recompute != "none":
@@ -43,7 +43,7 @@ def _recomputing(forward: Callable[..., Any], kind: str) -> Callable[..., Any]:
 
 
 def _saved_operators() -> Sequence[Any]:
-    """Operators whose results are saved: matrix products, which cost the most to recompute."""
+    """Return the operators whose results are kept: matrix products, which cost the most to recompute."""
     aten = torch.ops.aten
     return (
         aten.mm.default,

@@ -1,8 +1,7 @@
-"""The watchdog: each rank reports its progress, so that the rank that holds up the others is named.
+"""The watchdog: each rank reports its progress, so that an error can name the rank that delays the others.
 
-A rank that hangs, in its own code or in a stopped process, makes its peers wait inside a collective, whose own timeout
-does not name it. A thread here, which no collective blocks, sends heartbeats for the rank and watches those of the
-others.
+If a rank makes no progress, in its own code or in a stopped process, its peers wait inside a collective, whose timeout
+names no rank. The watchdog's threads, which no collective blocks, send heartbeats for the rank and check the others.
 """
 
 from __future__ import annotations
@@ -24,22 +23,22 @@ from torch.distributed.distributed_c10d import Store
 
 OnHang = Callable[[str, str], None]
 
-# Looks within the time that a rank may stand still.
+# Checks within the time that a rank may be without progress.
 _LOOKS = 6
 _SILENT = "it says nothing (stopped, starved, or its machine is gone)"
 
 
 @dataclass(frozen=True)
 class Heartbeat:
-    """The last sign of life of one rank.
+    """The heartbeat of one rank.
 
     Attributes:
-        rank: Whose word it is.
-        step: The optimiser steps it has done.
-        count: Its how-many-eth word: one that does not rise any more is that of a rank that cannot speak.
-        still_s: Seconds since it last did a step, or anything else that counts as going on.
-        where: The line of code that it is at.
-        is_excused: It waits for the caller, and may.
+        rank: The rank that sent it.
+        step: The optimiser steps that the rank has done.
+        count: Number of this heartbeat; if it no longer rises, the rank cannot send any more.
+        still_s: Seconds since the last step or other progress.
+        where: The current line of code.
+        is_excused: True while the rank waits for the caller, which is allowed.
     """
 
     rank: int
@@ -51,18 +50,18 @@ class Heartbeat:
 
 
 class Watchdog:
-    """Sends the heartbeats of one rank, and watches those of its peers.
+    """Sends the heartbeats of one rank and checks those of its peers.
 
     Args:
-        store: Where all ranks meet; rank 0 may host it.
+        store: The store of all ranks; rank 0 may host it.
         rank: This rank.
-        size: How many there are.
-        silence_s: Seconds that a rank may be silent after its first step.
-        on_hang: Called in a thread with the message that names the ranks that hang, and where this rank is.
+        size: Number of ranks.
+        silence_s: How long a rank may be without progress after its first step.
+        on_hang: Called from a thread with a message that names the ranks behind, and this rank's stack.
     """
 
     def __init__(self, store: Store, rank: int, size: int, silence_s: float, on_hang: OnHang) -> None:
-        # A connection of its own; the store itself is held too, for with its host's the server goes.
+        # A separate connection; the store itself is referenced too, because the host's store object owns the server.
         self._store, self._met = store.clone(), store  # type: ignore[attr-defined]
         self._rank, self._size = rank, size
         self._silence_s, self._on_hang = silence_s, on_hang
@@ -76,14 +75,14 @@ class Watchdog:
             thread.start()
 
     def beat(self, step: int | None = None) -> None:
-        """Send a heartbeat; `step` optimiser steps are done. Cost: 0.1 us."""
+        """Record progress of this rank, with `step` optimiser steps done. Cost: 0.1 us."""
         if step is not None:
             self._step = step
         self._since = time.perf_counter()
 
     @contextmanager
     def excused(self) -> Iterator[None]:
-        """Within the block this rank may be silent: it waits for somebody who is no rank."""
+        """Mark this rank as excused inside `with`, while it waits for a process that is no rank."""
         self._is_excused = True
         try:
             yield
@@ -92,13 +91,13 @@ class Watchdog:
             self._is_excused = False
 
     def end(self) -> None:
-        """Speak and look no more."""
+        """Stop the heartbeats and the checks."""
         self._ended.set()
         for thread in self._threads:
             thread.join(self._silence_s)
 
     def _talk(self) -> None:
-        """Tell the others and hear them. A thread by itself: a store whose process is stopped never answers."""
+        """Send heartbeats and read those of the peers, in a separate thread: a stopped store process never answers."""
         while not self._ended.is_set():
             with contextlib.suppress(DistError):
                 self._store.set(f"pulse/{self._rank}", json.dumps(asdict(self._say())))
@@ -115,7 +114,7 @@ class Watchdog:
                     spoke[one.rank] = (one.count, now)
             if not mine.step or mine.still_s < self._silence_s or mine.is_excused:
                 continue
-            # Rank 0 keeps the store: when it is stopped, or its machine is gone, nobody can ask it.
+            # Rank 0 hosts the store: if it is stopped or its machine is lost, no rank can read the store.
             is_cut_off = now - self._heard_at > self._silence_s / 2
             silent = {rank for rank, (_, at) in spoke.items() if now - at > self._silence_s / 2}
             speaking = [one for one in heartbeats if one.rank not in silent and one.rank != self._rank]
@@ -142,7 +141,7 @@ class Watchdog:
 
 
 def who_is_behind(heartbeats: list[Heartbeat], silent: set[int], size: int) -> str:
-    """The message that names the ranks that block the others, from the last heartbeats and the silent ranks."""
+    """Return a message that names the ranks that delay the others, from the last heartbeats and the silent ranks."""
     absent = sorted(set(range(size)) - {one.rank for one in heartbeats})
     lines = [f"rank {rank} is behind: it never said anything" for rank in absent]
     lines += [

@@ -1,4 +1,4 @@
-"""The ranks that train together, as one rank sees them. With one rank every collective is a no-op."""
+"""The ranks of a training, as one rank sees them. With one rank every collective is a no-op."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from models.project_spec.parallel_dims import ParallelDims
 
 @dataclass(frozen=True)
 class World:
-    """Which rank this is, of how many, on which device, and how they are arranged; by default as replicas in a row."""
+    """This rank's number, the number of ranks, the device, and the layout of the ranks; by default all are replicas."""
 
     rank: int = 0
     size: int = 1
@@ -25,10 +25,10 @@ class World:
     watchdog: Watchdog | None = None
 
     def under(self, train: Train) -> World:
-        """The same ranks, arranged by the spec.
+        """Return the same ranks, arranged as the spec says.
 
         Raises:
-            UsageError: This number of ranks cannot be arranged so.
+            UsageError: This number of ranks does not fit the spec's arrangement.
         """
         return replace(self, arranged=ParallelDims.of(train, self.size))
 
@@ -39,41 +39,41 @@ class World:
 
     @property
     def data_rank(self) -> int:
-        """Which share of the examples this rank sees; ranks that share layers or follow each other see the same."""
+        """The index of this rank's share of the examples; ranks of a tensor or pipeline group have the same share."""
         return self.layout.data_rank(self.rank)
 
     @property
     def data_size(self) -> int:
-        """Number of such shares."""
+        """The number of shares of the examples."""
         return self.layout.data_size
 
     @property
     def is_output_rank(self) -> bool:
-        """True when this rank's losses and outputs count among those that see the same examples."""
+        """Whether this rank's losses and outputs count, among the ranks with the same examples."""
         return self.layout.is_output_rank(self.rank)
 
     @property
     def is_first(self) -> bool:
-        """True for the rank that decides, reports and writes."""
+        """Whether this is rank 0, which decides, reports and writes."""
         return self.rank == 0
 
     def excused(self) -> contextlib.AbstractContextManager[None]:
-        """Within the block peers take this rank for alive: it works alone, or waits for somebody who is no rank."""
+        """Return a context in which the watchdog excuses this rank, which works alone or waits for another process."""
         return contextlib.nullcontext() if self.watchdog is None else self.watchdog.excused()
 
     def beat(self, step: int | None = None) -> None:
-        """Send a heartbeat; with `step` if an optimiser step was done."""
+        """Record progress for the watchdog; `step` is the number of optimiser steps done, if it changed."""
         if self.watchdog is not None:
             self.watchdog.beat(step)
 
     def total(self, tensor: torch.Tensor) -> torch.Tensor:
-        """The sum over all ranks, in place, on every rank."""
+        """Sum the tensor over all ranks, in place, and return it on every rank."""
         if self.size > 1:
             torch.distributed.all_reduce(tensor)
         return tensor
 
     def from_first(self, values: list[float]) -> list[float]:
-        """Broadcast the values of rank 0."""
+        """Return the values of rank 0 on every rank."""
         if self.size == 1:
             return values
         tensor = torch.tensor(values, dtype=torch.float64, device=self.device)
@@ -81,7 +81,7 @@ class World:
         return [float(value) for value in tensor.tolist()]
 
     def join_shares(self, rows: torch.Tensor, count: int) -> torch.Tensor:
-        """All `count` rows in order, on every rank, from each speaking rank's `share` of them by its data rank."""
+        """Return all `count` rows in order, on every rank, joined from the shares of the output ranks."""
         if self.size == 1:
             return rows
         widest = -(-count // self.data_size)
@@ -94,7 +94,7 @@ class World:
         return torch.cat([part[: stop - start] for part, (start, stop) in zip(output_parts, shares, strict=True)])
 
     def gather(self, value: Any) -> list[Any]:
-        """Gather one object of each rank on every rank, in the order of the ranks."""
+        """Return the values of all ranks, in rank order, on every rank."""
         if self.size == 1:
             return [value]
         objects: list[Any] = [None] * self.size

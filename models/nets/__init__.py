@@ -1,1 +1,1 @@
-"""Ready nets, one a file."""
+"""The built-in nets, one per file, and how users' nets are built and adapted."""

@@ -1,4 +1,4 @@
-"""Own nets with a forward of their own shape, fitted to the named tensors that the engine feeds."""
+"""Adapters for users' nets whose forward does not accept the engine's named tensors directly."""
 
 from __future__ import annotations
 
@@ -15,32 +15,32 @@ Arguments = tuple[tuple[torch.Tensor, ...], dict[str, torch.Tensor]]
 
 
 class NetAdapter(nn.Module):
-    """Stands round an own net and feeds it."""
+    """Wraps a user's net and converts its inputs."""
 
     def __init__(self, net: nn.Module) -> None:
         super().__init__()
         self.net = net
 
     def feed(self, inputs: dict[str, torch.Tensor]) -> Arguments:
-        """What the net is called with, in order and by name, for the engine's named inputs."""
+        """Return the positional and the keyword arguments of the net for the engine's named inputs."""
         raise NotImplementedError
 
     def forward(self, **inputs: torch.Tensor) -> torch.Tensor:
-        """(batch, num_outputs) from the inputs of the net's kind."""
+        """Return (batch, num_outputs) from the inputs of the net's kind."""
         ordered, named = self.feed(inputs)
         output: torch.Tensor = self.net(*ordered, **named)
         return output
 
 
 class NamedInputs(NetAdapter):
-    """Passes on those of the named inputs that the net's forward asks for."""
+    """Passes only the named inputs that the net's forward has as parameters."""
 
     def __init__(self, net: nn.Module, names: tuple[str, ...]) -> None:
         super().__init__(net)
         self.names = names
 
     def feed(self, inputs: dict[str, torch.Tensor]) -> Arguments:
-        """Those asked for, by name."""
+        """Return the inputs with these names."""
         return (), {name: inputs[name] for name in self.names}
 
 
@@ -48,7 +48,7 @@ class SingleInput(NetAdapter):
     """Feeds the one tensor of an image, a series or a text as the first argument."""
 
     def feed(self, inputs: dict[str, torch.Tensor]) -> Arguments:
-        """The only input."""
+        """Return the only input."""
         (only,) = inputs.values()
         return (only,), {}
 
@@ -61,17 +61,17 @@ class OneHotInput(NetAdapter):
         self.cardinalities = cardinalities
 
     def feed(self, inputs: dict[str, torch.Tensor]) -> Arguments:
-        """The joined columns."""
+        """Return the joined columns."""
         numeric, categorical = inputs["numeric"], inputs["categorical"]
         hot = [F.one_hot(categorical[:, i], n) for i, n in enumerate(self.cardinalities)]
         return (torch.cat([numeric, *(column.to(numeric.dtype) for column in hot)], dim=1),), {}
 
 
 def adapt(net: nn.Module, sizes: Sizes, name: str) -> nn.Module:
-    """`net`, wrapped where its forward does not take the engine's named tensors as they are.
+    """Return `net`, in an adapter if its forward does not accept the engine's named tensors directly.
 
     Raises:
-        UserCodeError: Its forward takes neither those names nor a single tensor.
+        UserCodeError: Its forward accepts neither these names nor a single tensor.
     """
     inputs = tuple(sizes.inputs)
     parameters = inspect.signature(net.forward).parameters.values()

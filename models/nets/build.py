@@ -1,4 +1,4 @@
-"""From a spec's `model` block to a net that is known to fit the data."""
+"""Builds a net from a spec's `model` block and checks that it fits the data."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from models.project_spec.references import call, resolve
 
 
 def build_net(model: Model, sizes: Sizes, base: Path) -> nn.Module:
-    """The net that the spec names, with fresh weights from torch's generator, checked by one dry forward.
+    """Build the net that the spec names, with initial weights from torch's generator, and check it by a forward pass.
 
     Args:
         model: Reference and arguments.
-        sizes: What the data looks like.
-        base: Folder of the spec; own code is found from there.
+        sizes: The sizes of the data.
+        base: Folder of the spec; references to the user's code start there.
 
     Raises:
-        UsageError: No such net, it does not take such data, or it has no such argument.
-        UserCodeError: Own code raised, gave no `nn.Module`, or one whose output has another shape.
+        UsageError: The net does not exist, does not accept this kind of data, or has no such argument.
+        UserCodeError: The user's code raised, returned no `nn.Module`, or a net with a wrong output shape.
     """
     name = net_name(model.net, sizes.kind)
     if is_trees(name):
@@ -55,10 +55,10 @@ def build_net(model: Model, sizes: Sizes, base: Path) -> nn.Module:
 def check_arguments(
     name: str, factory: Callable[..., Any], arguments: dict[str, Any], known: tuple[str, ...] = ()
 ) -> None:
-    """Refuse arguments that `factory` does not take.
+    """Reject arguments that `factory` does not have.
 
     Raises:
-        UsageError: Names the argument, the nearest that there is, and all of them.
+        UsageError: An argument is unknown; the message names the nearest argument and all arguments.
     """
     parameters = inspect.signature(factory).parameters.values()
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
@@ -73,7 +73,7 @@ def check_arguments(
 
 
 def offered(sizes: Sizes) -> dict[str, Any]:
-    """Arguments for the parameters of a user's factory without a default, by the names of the data's sizes."""
+    """Return the facts of the data that a user's factory gets for parameters of these names without a default."""
     common = {"sizes": sizes, "kind": sizes.kind, "task": sizes.task, "num_outputs": sizes.num_outputs}
     if sizes.image is not None:
         channels, height, width = sizes.image
@@ -119,7 +119,7 @@ def _own_net(name: str, factory: Any, arguments: dict[str, Any], sizes: Sizes) -
 
 
 def example_inputs(sizes: Sizes, batch: int = 2) -> dict[str, torch.Tensor]:
-    """Inputs of zeros, by the names and shapes that a net's forward gets."""
+    """Return inputs of zeros with the names and shapes of a net's forward."""
     return {
         name: torch.zeros((batch, *shape), dtype=torch.int64 if name in WHOLE_NUMBERS else torch.float32)
         for name, shape in sizes.inputs.items()

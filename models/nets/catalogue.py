@@ -1,6 +1,6 @@
-"""The ready nets: their names, what data each takes, and where a search should look.
+"""The built-in nets: their names, the kinds of data they accept, and their default search spaces.
 
-Nothing here imports torch: the process that plans a search reads spaces without paying for it.
+This module does not import torch: the process that plans a search reads the spaces without that cost.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _TRAIN_SPACE = {
 
 @dataclass(frozen=True)
 class CatalogueEntry:
-    """A ready net: its factory, the kinds of data it takes, and its own part of the default search space.
+    """A built-in net: its factory, the kinds of data it accepts, and its own part of the default search space.
 
-    `arguments` names the function whose parameters are `model.arguments`, where that is not the factory.
+    `arguments` names the function whose parameters are `model.arguments`, if it is not the factory.
     """
 
     reference: str
@@ -111,15 +111,15 @@ _OF_DESCENT = _OF_STEPS | _OF_RATES | _OF_PASSES
 
 
 def default_net(kind: Kind) -> str:
-    """The ready net of `auto`."""
+    """Return the built-in net that `auto` means for a kind of data."""
     return _DEFAULT[kind]
 
 
 def net_name(net: str, kind: Kind) -> str:
-    """`net` with `auto` put in words: a key of `NETS` or a reference to own code.
+    """Return `net` with `auto` resolved: a key of `NETS` or a reference to the user's code.
 
     Raises:
-        UsageError: No such net, or one that does not take this kind of data.
+        UsageError: The net does not exist, or does not accept this kind of data.
     """
     name = default_net(kind) if net == "auto" else net
     if name in CATALOGUE:
@@ -135,20 +135,20 @@ def net_name(net: str, kind: Kind) -> str:
 
 
 def is_trees(net: str) -> bool:
-    """True for nets that are not trained by gradient descent on ranks."""
+    """Return whether the net is not trained by gradient descent on ranks."""
     return net in CATALOGUE and not CATALOGUE[net].gradient
 
 
 def unused(net: str, names: Iterable[str]) -> list[str]:
-    """Keys of `train` that have no effect for a net: trees have no gradient descent."""
+    """Return those of the `train` keys `names` that a net does not use: trees have no gradient descent."""
     return sorted(_OF_DESCENT & {*names}) if is_trees(net) else []
 
 
 def default_space(net: str) -> dict[str, Dimension]:
-    """The default search space of a net: spec paths and their ranges.
+    """Return the search space if the spec has none: spec paths and their ranges.
 
     Args:
-        net: A key of `NETS`, or a reference to own code, of which only learning rate and decay are searched.
+        net: A key of `NETS`, or a reference to the user's code, with a search of learning rate and decay only.
     """
     entry = CATALOGUE.get(net)
     if entry is None:

@@ -9,7 +9,7 @@ from models.nets.sizes import Sizes
 
 
 class Cnn(nn.Module):
-    """Works in channels-last memory: 1.6 times as fast as channels-first on a CPU, measured."""
+    """A CNN in channels-last memory: on a CPU 1.6 times as fast as channels-first, measured."""
 
     def __init__(self, body: nn.Sequential, head: nn.Sequential) -> None:
         super().__init__()
@@ -17,12 +17,12 @@ class Cnn(nn.Module):
         self.head = head
 
     def forward(self, image: torch.Tensor) -> torch.Tensor:
-        """(batch, num_outputs) from image (batch, channel, height, width)."""
+        """Return (batch, num_outputs) from image (batch, channel, height, width)."""
         output: torch.Tensor = self.head[-1](self.features(image))
         return output
 
     def features(self, image: torch.Tensor) -> torch.Tensor:
-        """(batch, hidden), what the last layer reads."""
+        """Return (batch, hidden), the input of the last layer."""
         hidden: torch.Tensor = self.body(image.contiguous(memory_format=torch.channels_last))
         for layer in list(self.head)[:-1]:
             hidden = layer(hidden)
@@ -30,7 +30,7 @@ class Cnn(nn.Module):
 
 
 def build(sizes: Sizes, width: int = 32, stages: int = 2, hidden: int = 128, dropout: float = 0.25) -> nn.Module:
-    """A CNN whose first stage has `width` channels; every next stage halves the sides and doubles the channels."""
+    """Build a CNN: the first stage has `width` channels; each later stage halves the sides and doubles the channels."""
     channels, height, rest = sizes.image or (1, 1, 1)
     layers: list[nn.Module] = []
     for stage in range(stages):

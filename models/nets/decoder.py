@@ -1,4 +1,4 @@
-"""A causal transformer: every character sees those before it and predicts the one after.
+"""A causal transformer: each position attends to the characters up to it and predicts the next one.
 
 Legend: B examples, T positions, W width, H heads, D width of a head.
 Source: pre-norm blocks as in Radford et al. 2019 (GPT-2); rotary positions of Su et al. 2021 (RoFormer).
@@ -28,7 +28,7 @@ _WAVELENGTH = 10_000.0
 
 
 class DecoderBlock(nn.Module):
-    """Causal attention and a feed-forward net, each normed before and added to what came in."""
+    """Causal attention and a feed-forward net, each with a pre-norm and a residual connection."""
 
     def __init__(self, width: int, heads: int, layers: int, dropout: float) -> None:
         super().__init__()
@@ -45,7 +45,7 @@ class DecoderBlock(nn.Module):
         _start(self, layers)
 
     def forward(self, hidden_BTW: torch.Tensor) -> torch.Tensor:
-        """(batch, position, width) from the same."""
+        """Return (batch, position, width) from the same shape."""
         normed_BTW = self.norm_attention(hidden_BTW)
         q_BHTD, k_BHTD, v_BHTD = (
             layer(normed_BTW).unflatten(-1, (-1, self.head_width)).transpose(1, 2)
@@ -59,7 +59,7 @@ class DecoderBlock(nn.Module):
 
 
 class Decoder(nn.Module):
-    """Characters, each with the few before it, through the blocks to the logits of the next one."""
+    """Embeds each character with the few before it, and returns the logits of the next one after the blocks."""
 
     def __init__(self, embeddings: nn.ModuleList, blocks: list[DecoderBlock], heads: int, head: nn.Linear) -> None:
         super().__init__()
@@ -70,42 +70,42 @@ class Decoder(nn.Module):
         self.head = head
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
-        """(batch, position, num_outputs) from tokens, int64 (batch, position)."""
+        """Return (batch, position, num_outputs) from tokens, int64 (batch, position)."""
         hidden_BTW = self.enter(tokens=tokens)
         for block in self.layers:
             hidden_BTW = block(hidden_BTW)
         return self.leave(hidden_BTW)
 
     def blocks(self) -> nn.ModuleList:
-        """The layers."""
+        """Return the layers."""
         return self.layers
 
     def enter(self, tokens: torch.Tensor) -> torch.Tensor:
-        """(batch, position, width): the embedding of each character and those of the characters just before it."""
+        """Return (batch, position, width): each character's embedding plus those of the characters just before it."""
         hidden_BTW: torch.Tensor = self.embeddings[0](tokens)
         for back, embedding in enumerate(list(self.embeddings)[1:], start=1):
-            # The first positions have none so far back: index 0, which no character of the training text has.
+            # The first positions have no character so far back: they use index 0, which no training character has.
             hidden_BTW = hidden_BTW + embedding(F.pad(tokens, (back, 0))[:, :-back])
         return hidden_BTW
 
     def leave(self, hidden: torch.Tensor) -> torch.Tensor:
-        """(batch, position, num_outputs)."""
+        """Return (batch, position, num_outputs) from the last hidden state."""
         output: torch.Tensor = self.head(self.norm(hidden))
         return output
 
     def tensor_plan(self) -> dict[str, Style]:
-        """Attention by heads, the feed-forward net by its inner width."""
+        """Split the attention by heads, and the feed-forward net by its inner width."""
         return {f"layers.{i}.{path}": style for i in range(len(self.layers)) for path, style in BLOCK_PLAN.items()}
 
     def tensor_parts(self) -> int:
-        """Heads."""
+        """Return the number of heads."""
         return self.heads
 
 
 def rotated(x_BHTD: torch.Tensor) -> torch.Tensor:
-    """Rotate each pair of features by an angle that grows with the position: attention depends on distances.
+    """Rotate each pair of features by an angle that grows with the position, so that attention depends on distances.
 
-    It has no parameters, so any length works. Source: Su et al. 2021, equation 34.
+    No table of angles is stored, so any length works. Source: Su et al. 2021, equation 34.
     """
     half = x_BHTD.shape[-1] // 2
     step = torch.arange(half, device=x_BHTD.device, dtype=torch.float32)
@@ -119,16 +119,16 @@ def rotated(x_BHTD: torch.Tensor) -> torch.Tensor:
 def build(
     sizes: Sizes, width: int = 128, layers: int = 4, heads: int = 4, dropout: float = 0.0, lookback: int = 2
 ) -> nn.Module:
-    """A decoder of `layers` blocks of `width`.
+    """Build a decoder of `layers` blocks of `width`.
 
     Args:
-        sizes: The sizes of the text data.
+        sizes: The sizes of the text.
         width: Features of a position.
         layers: Number of blocks.
-        heads: Heads of attention.
-        dropout: Dropout of what each half of a block adds.
-        lookback: How many characters before it are embedded with each one. Two cost nothing and save a third of the
-            way: 2.52 to 2.30 bits per character after a million characters of Austen, measured.
+        heads: Number of attention heads.
+        dropout: Dropout on the output of each half of a block.
+        lookback: How many previous characters are embedded with each one. Two cost nothing and save a third of the
+            way: from 2.52 to 2.30 bits per character after a million characters of Austen, measured.
 
     Raises:
         UsageError: `heads` does not divide `width` into parts of even width.
@@ -145,7 +145,7 @@ def build(
 
 
 def _start(block: DecoderBlock, layers: int) -> None:
-    """Initialise the outputs of blocks small, the smaller the more blocks there are. Source: GPT-2, section 2.3."""
+    """Initialise a block so that its output is small, and smaller with more blocks. Source: GPT-2, section 2.3."""
     for module in block.modules():
         if isinstance(module, nn.Linear):
             nn.init.normal_(module.weight, std=module.in_features**-0.5)

@@ -1,4 +1,4 @@
-"""A multilayer perceptron, for tables first: embeddings, then blocks of linear, norm, activation and dropout."""
+"""A multilayer perceptron, mainly for tables: embeddings, then blocks of linear, norm, activation and dropout."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ACTIVATIONS = {"relu": nn.ReLU, "gelu": nn.GELU, "silu": nn.SiLU}
 
 
 class Mlp(nn.Module):
-    """Images and series are flattened and treated as numbers."""
+    """An MLP; images and series are flattened and treated as numbers."""
 
     def __init__(
         self, sizes: Sizes, embedding_dims: list[int], first: nn.Module, equal: list[nn.Module], head: nn.Linear
@@ -39,7 +39,7 @@ class Mlp(nn.Module):
         image: torch.Tensor | None = None,
         series: torch.Tensor | None = None,
     ) -> torch.Tensor:
-        """(batch, num_outputs) from the inputs of the net's kind."""
+        """Return (batch, num_outputs) from the inputs of the net's kind."""
         return self.leave(self.features(numeric, categorical, image, series))
 
     def features(
@@ -49,14 +49,14 @@ class Mlp(nn.Module):
         image: torch.Tensor | None = None,
         series: torch.Tensor | None = None,
     ) -> torch.Tensor:
-        """(batch, hidden), what the last block gives."""
+        """Return (batch, hidden), the output of the last block."""
         hidden = self.enter(numeric, categorical, image, series)
         for block in self.blocks():
             hidden = block(hidden)
         return hidden
 
     def blocks(self) -> nn.ModuleList:
-        """All hidden blocks but the first, whose input has another width."""
+        """Return all hidden blocks except the first, whose input has another width."""
         blocks = self.trunk["blocks"]
         assert isinstance(blocks, nn.ModuleList)
         return blocks
@@ -68,7 +68,7 @@ class Mlp(nn.Module):
         image: torch.Tensor | None = None,
         series: torch.Tensor | None = None,
     ) -> torch.Tensor:
-        """(batch, hidden), through embeddings and the first block."""
+        """Return (batch, hidden), the output of the embeddings and the first block."""
         if numeric is None:
             flat = image if image is not None else series
             assert flat is not None
@@ -82,12 +82,12 @@ class Mlp(nn.Module):
         return hidden
 
     def leave(self, hidden: torch.Tensor) -> torch.Tensor:
-        """(batch, num_outputs) from the last hidden block."""
+        """Return (batch, num_outputs) from the output of the last hidden block."""
         output: torch.Tensor = self.trunk["head"](hidden)
         return output
 
     def tensor_plan(self) -> dict[str, Style]:
-        """Every hidden layer by its outputs, joined again because norms want whole examples."""
+        """Split every hidden layer by its outputs, which are gathered again because norms need whole examples."""
         return {
             name: "gathered"
             for name, module in self.named_modules()
@@ -95,14 +95,14 @@ class Mlp(nn.Module):
         }
 
     def tensor_parts(self) -> int:
-        """The hidden width."""
+        """Return the hidden width."""
         head = self.trunk["head"]
         assert isinstance(head, nn.Linear)
         return head.in_features
 
 
 def embedding_dim(cardinality: int) -> int:
-    """Width of a category's embedding. Source: fastai's rule of thumb, min(600, 1.6 n^0.56), capped at 50 here."""
+    """Return the width of a category's embedding. Source: fastai's rule, min(600, 1.6 n^0.56), here at most 50."""
     return min(50, max(2, round(1.6 * math.pow(cardinality, 0.56))))
 
 
@@ -114,10 +114,10 @@ def build(
     norm: Literal["batch", "layer", "none"] = "batch",
     activation: Literal["relu", "gelu", "silu"] = "relu",
 ) -> nn.Module:
-    """An MLP of `layers` blocks of `hidden` units.
+    """Build an MLP of `layers` blocks of `hidden` units.
 
     Raises:
-        UsageError: `norm` or `activation` is none of those named.
+        UsageError: `norm` or `activation` has an unknown value.
     """
     norms = {"batch": nn.BatchNorm1d, "layer": nn.LayerNorm, "none": None}
     layer, act = _chosen("norm", norm, norms), _chosen("activation", activation, ACTIVATIONS)

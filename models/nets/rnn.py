@@ -1,4 +1,4 @@
-"""Recurrent nets: GRU and LSTM. Of a series the last hidden state predicts, of a text every one."""
+"""Recurrent nets: GRU and LSTM. For a series the last hidden state predicts, for a text every hidden state."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from models.nets.sizes import Sizes
 
 
 class RecurrentNet(nn.Module):
-    """The state after the last step goes through a linear head."""
+    """A recurrent net for series: a linear head reads the state after the last step."""
 
     def __init__(self, cell: nn.GRU | nn.LSTM, dropout: float, num_outputs: int) -> None:
         super().__init__()
@@ -18,14 +18,14 @@ class RecurrentNet(nn.Module):
         self.head = nn.Linear(cell.hidden_size, num_outputs)
 
     def forward(self, series: torch.Tensor) -> torch.Tensor:
-        """(batch, num_outputs) from series (batch, time, feature)."""
+        """Return (batch, num_outputs) from series (batch, time, feature)."""
         states, _ = self.cell(series)
         output: torch.Tensor = self.head(self.dropout(states[:, -1]))
         return output
 
 
 class RecurrentText(nn.Module):
-    """Embedded characters go through the cell, and the state after each through a linear head."""
+    """A recurrent net for text: a linear head reads the state after each embedded character."""
 
     def __init__(self, cell: nn.GRU | nn.LSTM, dropout: float, num_outputs: int) -> None:
         super().__init__()
@@ -35,21 +35,21 @@ class RecurrentText(nn.Module):
         self.head = nn.Linear(cell.hidden_size, num_outputs)
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
-        """(batch, position, num_outputs) from tokens, int64 (batch, position)."""
+        """Return (batch, position, num_outputs) from tokens, int64 (batch, position)."""
         states, _ = self.cell(self.embedding(tokens))
         output: torch.Tensor = self.head(self.dropout(states))
         return output
 
 
 def build_gru(sizes: Sizes, hidden: int = 64, layers: int = 1, dropout: float = 0.1) -> nn.Module:
-    """A GRU of `layers` layers of `hidden` units."""
+    """Build a GRU of `layers` layers of `hidden` units."""
     inputs = _features(sizes, hidden)
     cell = nn.GRU(inputs, hidden, layers, batch_first=True, dropout=dropout if layers > 1 else 0.0)
     return _around(cell, sizes, dropout)
 
 
 def build_lstm(sizes: Sizes, hidden: int = 64, layers: int = 1, dropout: float = 0.1) -> nn.Module:
-    """An LSTM of `layers` layers of `hidden` units."""
+    """Build an LSTM of `layers` layers of `hidden` units."""
     inputs = _features(sizes, hidden)
     cell = nn.LSTM(inputs, hidden, layers, batch_first=True, dropout=dropout if layers > 1 else 0.0)
     return _around(cell, sizes, dropout)
@@ -61,5 +61,5 @@ def _around(cell: nn.GRU | nn.LSTM, sizes: Sizes, dropout: float) -> nn.Module:
 
 
 def _features(sizes: Sizes, hidden: int) -> int:
-    """Number of features of a step of a series; for a character the width of the cell."""
+    """Return the input width of the cell: features of a step, or for a character the width of the cell."""
     return hidden if sizes.kind == "text" else (sizes.window or (0, 0))[1]

@@ -1,4 +1,4 @@
-"""The sizes that a net is built for: all that it needs of the data."""
+"""The sizes of the data: all facts of the data that building a net needs."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class Sizes:
     """Widths of a net's inputs and output.
 
     Attributes:
-        num_numeric: Numeric columns of a table; of a series, features a step.
+        num_numeric: Numeric columns of a table; for a series, features of a step.
         cardinalities: Number of indices of each categorical column.
         image: (channels, height, width), for images.
         window: (length, features), for series.
-        length: Characters of a window, for text.
-        num_outputs: 1 for binary (a logit) and regression, else the number of classes; for text, of characters.
+        length: Characters in a window, for text.
+        num_outputs: 1 for binary (a logit) and regression, else the number of classes, or of characters for text.
     """
 
     kind: Kind
@@ -41,7 +41,7 @@ class Sizes:
 
     @classmethod
     def of(cls, preparation: Preparation) -> Sizes:
-        """The sizes that prepared data has."""
+        """Return the sizes of prepared data."""
         pixels, window = preparation.pixels, preparation.window
         num_numeric = len(preparation.numeric)
         return cls(
@@ -57,7 +57,7 @@ class Sizes:
 
     @property
     def inputs(self) -> dict[str, tuple[int, ...]]:
-        """Name of each input tensor and its shape without the batch; `numeric` and `categorical` may have width 0."""
+        """The name and the shape, without the batch, of each input; `numeric` and `categorical` may have width 0."""
         if self.kind == "image":
             return {"image": self.image or (0, 0, 0)}
         if self.kind == "series":
@@ -68,5 +68,5 @@ class Sizes:
 
     @property
     def output(self) -> tuple[int, ...]:
-        """Shape of a net's output without the batch: (num_outputs,), for text one such a position."""
+        """The shape of a net's output without the batch: (num_outputs,), for text (length, num_outputs)."""
         return (self.length, self.num_outputs) if self.kind == "text" else (self.num_outputs,)

@@ -1,6 +1,6 @@
-"""Optional methods of a net that let ranks share it.
+"""Optional methods by which a net describes its parts, so that ranks can share it.
 
-A net without these methods trains whole on every rank (ddp) or sharded as one unit (fsdp, hsdp).
+A net without these methods trains whole on every rank (ddp), or sharded as one unit (fsdp, hsdp).
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from torch import nn
 
 from models.nets.adapters import NetAdapter
 
-# Of a linear layer. column: each rank holds some of the outputs, which stay apart; row: each holds some of the inputs,
-# and the sums are joined; gathered: as column, with the outputs joined again.
+# How ranks split a linear layer. column: each rank computes some of the outputs, which stay separate; row: each rank
+# takes some of the inputs, and the results are summed; gathered: like column, with the outputs gathered again.
 Style = Literal["column", "row", "gathered"]
 
 
@@ -23,23 +23,23 @@ Style = Literal["column", "row", "gathered"]
 class BlockStack(Protocol):
     """A net that is a stack of blocks: `forward(**inputs) == leave(block_n(... block_1(enter(**inputs))))`.
 
-    The blocks are the units of sharding, of recomputing and of cutting into pipeline stages. A parameter outside them
-    is used by `enter` or by `leave`, never by both.
+    The blocks are the units of sharding, recomputation and pipeline stages. A parameter outside the blocks is used by
+    `enter` or by `leave`, never by both.
     """
 
     def blocks(self) -> nn.ModuleList:
-        """The blocks in order, each registered in the net; each takes and gives one tensor of one and the same shape.
+        """Return the blocks in order, each registered in the net; each maps one tensor to a tensor of the same shape.
 
-        `forward` calls every one of them as a module.
+        `forward` calls each of them as a module.
         """
         ...
 
     def enter(self, *ordered: torch.Tensor, **named: torch.Tensor) -> torch.Tensor:
-        """The input of the first block, (batch, ...), from the arguments of `forward`."""
+        """Return the input of the first block, (batch, ...), from the inputs of `forward`."""
         ...
 
     def leave(self, hidden: torch.Tensor) -> torch.Tensor:
-        """The net's output from what the last block gives."""
+        """Return the net's output from the output of the last block."""
         ...
 
 
@@ -47,22 +47,22 @@ class BlockStack(Protocol):
 class TensorParallelNet(Protocol):
     """A net whose linear layers several ranks can share.
 
-    Between a column layer and the row layer after it every rank sees only its own part of the last dimension, so a
-    forward must take widths from the tensors, not from the arguments it was built with.
+    Between a column layer and the next row layer, each rank has only its own part of the last dimension. So `forward`
+    must read widths from the tensors, not from the arguments of the constructor.
     """
 
     def tensor_plan(self) -> dict[str, Style]:
-        """How each shared `nn.Linear` is cut, by its module path in the net. What is not named stays whole."""
+        """Return the split of each shared `nn.Linear` by its module path in the net. Other layers stay whole."""
         ...
 
     def tensor_parts(self) -> int:
-        """The number that the count of ranks sharing a layer must divide: heads of attention, or a width."""
+        """Return the number that the number of ranks must divide: attention heads, or a width."""
         ...
 
 
 @dataclass(frozen=True)
 class BlockStackView:
-    """The three statements of a stacked net, seen through an adapter where one is wrapped round it."""
+    """The three methods of a net of blocks, called through its adapter if it has one."""
 
     blocks: nn.ModuleList
     enter: Callable[..., torch.Tensor]
@@ -70,7 +70,7 @@ class BlockStackView:
 
     @classmethod
     def of(cls, net: nn.Module) -> BlockStackView | None:
-        """The block stack of a net; None if the net has no such methods."""
+        """Return the view of a net; None if the net does not define blocks."""
         inner = net.net if isinstance(net, NetAdapter) else net
         if not isinstance(inner, BlockStack):
             return None
@@ -86,7 +86,7 @@ class BlockStackView:
 
 
 def tensor_plan(net: nn.Module) -> tuple[dict[str, Style], int] | None:
-    """How a net's layers are shared, and what the ranks must divide; None when it does not say."""
+    """Return the split of a net's layers, and the number that the ranks must divide; None if the net defines none."""
     inner = net.net if isinstance(net, NetAdapter) else net
     if not isinstance(inner, TensorParallelNet):
         return None

@@ -1,4 +1,4 @@
-"""A transformer encoder: the columns of a table, the patches of an image or the steps of a series are its tokens.
+"""A transformer encoder; its tokens are the columns of a table, the patches of an image or the steps of a series.
 
 Source: pre-norm blocks as in Xiong et al. 2020; tables as in Gorishniy et al. 2021 (FT-Transformer); images as in
 Dosovitskiy et al. 2021 (ViT).
@@ -16,9 +16,9 @@ from models.nets.splitting import Style
 
 
 class EncoderBlock(nn.Module):
-    """Attention and a feed-forward net, each normed before and added to what came in.
+    """Attention and a feed-forward net, each with a pre-norm and a residual connection.
 
-    Queries, keys and values are three layers, so that ranks can share them by whole heads.
+    Queries, keys and values have separate layers, so that ranks can share them by whole heads.
     """
 
     def __init__(self, width: int, heads: int, dropout: float) -> None:
@@ -36,7 +36,7 @@ class EncoderBlock(nn.Module):
         )
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
-        """(batch, token, width) from the same."""
+        """Return (batch, token, width) from the same shape."""
         normed = self.norm_attention(tokens)
         q, k, v = (
             layer(normed).unflatten(-1, (-1, self.head_width)).transpose(1, 2)
@@ -59,7 +59,7 @@ BLOCK_PLAN: dict[str, Style] = {
 
 
 class TableTokens(nn.Module):
-    """One token a column: a number times a learnt vector, or a category's embedding."""
+    """One token per column: a number times a learnt vector, or a category's embedding."""
 
     def __init__(self, sizes: Sizes, width: int) -> None:
         super().__init__()
@@ -68,14 +68,14 @@ class TableTokens(nn.Module):
         self.embeddings = nn.ModuleList(nn.Embedding(n, width) for n in sizes.cardinalities)
 
     def forward(self, numeric: torch.Tensor, categorical: torch.Tensor) -> torch.Tensor:
-        """(batch, column, width)."""
+        """Return (batch, column, width)."""
         columns = [numeric.unsqueeze(-1) * self.scale]
         columns += [embed(categorical[:, i]).unsqueeze(1) for i, embed in enumerate(self.embeddings)]
         return torch.cat(columns, dim=1)
 
 
 class PatchTokens(nn.Module):
-    """One token a square of `patch` x `patch` pixels."""
+    """One token per square of `patch` x `patch` pixels."""
 
     def __init__(self, sizes: Sizes, width: int, patch: int) -> None:
         super().__init__()
@@ -86,13 +86,13 @@ class PatchTokens(nn.Module):
         self.cut = nn.Conv2d(channels, width, patch, stride=patch)
 
     def forward(self, image: torch.Tensor) -> torch.Tensor:
-        """(batch, patch, width)."""
+        """Return (batch, patch, width)."""
         patches: torch.Tensor = self.cut(image).flatten(2).transpose(1, 2)
         return patches
 
 
 class StepTokens(nn.Module):
-    """One token a time step."""
+    """One token per time step."""
 
     def __init__(self, sizes: Sizes, width: int) -> None:
         super().__init__()
@@ -100,13 +100,13 @@ class StepTokens(nn.Module):
         self.lift = nn.Linear(features, width)
 
     def forward(self, series: torch.Tensor) -> torch.Tensor:
-        """(batch, time, width)."""
+        """Return (batch, time, width)."""
         steps: torch.Tensor = self.lift(series)
         return steps
 
 
 class Encoder(nn.Module):
-    """Tokens with learnt positions and a summary token in front, which the head reads after the last block."""
+    """Adds learnt positions and a leading summary token, which the head reads after the last block."""
 
     def __init__(
         self, tokens: TableTokens | PatchTokens | StepTokens, blocks: list[EncoderBlock], width: int, num_outputs: int
@@ -121,12 +121,12 @@ class Encoder(nn.Module):
         self.head = nn.Linear(width, num_outputs)
 
     def forward(self, **inputs: torch.Tensor) -> torch.Tensor:
-        """(batch, num_outputs) from the inputs of the net's kind."""
+        """Return (batch, num_outputs) from the inputs of the net's kind."""
         output: torch.Tensor = self.head(self.features(**inputs))
         return output
 
     def features(self, **inputs: torch.Tensor) -> torch.Tensor:
-        """(batch, width), the summary normed."""
+        """Return (batch, width), the normalised summary token."""
         tokens = self.enter(**inputs)
         for block in self.layers:
             tokens = block(tokens)
@@ -134,35 +134,35 @@ class Encoder(nn.Module):
         return summary
 
     def blocks(self) -> nn.ModuleList:
-        """The layers."""
+        """Return the layers."""
         return self.layers
 
     def enter(self, **inputs: torch.Tensor) -> torch.Tensor:
-        """Summary and tokens, (batch, 1 + token, width)."""
+        """Return the summary token and the tokens, (batch, 1 + token, width)."""
         tokens = self.tokens(**inputs) + self.positions
         return torch.cat([self.summary.expand(tokens.shape[0], -1, -1), tokens], dim=1)
 
     def leave(self, hidden: torch.Tensor) -> torch.Tensor:
-        """(batch, num_outputs) from the summary."""
+        """Return (batch, num_outputs) from the summary token."""
         output: torch.Tensor = self.head(self.norm(hidden[:, 0]))
         return output
 
     def tensor_plan(self) -> dict[str, Style]:
-        """Attention by heads, the feed-forward net by its inner width."""
+        """Split the attention by heads, and the feed-forward net by its inner width."""
         return {f"layers.{i}.{path}": style for i in range(len(self.layers)) for path, style in BLOCK_PLAN.items()}
 
     def tensor_parts(self) -> int:
-        """Heads."""
+        """Return the number of heads."""
         return self.heads
 
 
 def build(
     sizes: Sizes, width: int = 64, layers: int = 2, heads: int = 4, dropout: float = 0.1, patch: int = 4
 ) -> nn.Module:
-    """An encoder of `layers` blocks over tokens of `width`; `patch` is the side of an image's patches.
+    """Build an encoder of `layers` blocks over tokens of `width`; `patch` is the side of an image's patches.
 
     Raises:
-        UsageError: `heads` does not divide `width`, or `patch` not the image.
+        UsageError: `heads` does not divide `width`, or `patch` does not divide the image.
     """
     if width % heads:
         raise UsageError(f"model.arguments.heads: got {heads}, expected a divisor of width {width}")

@@ -1,4 +1,4 @@
-"""The trunk of a net, all but its last layer: the part that pretraining without labels trains."""
+"""The trunk of a net: all layers except the last; pretraining trains it without labels."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ Features = Callable[..., torch.Tensor]
 
 @runtime_checkable
 class Trunk(Protocol):
-    """A net with a method for its features, the input of its last layer."""
+    """A net with a method that returns its features before the last layer."""
 
     def features(self, *ordered: torch.Tensor, **named: torch.Tensor) -> torch.Tensor:
-        """(batch, width) from what `forward` takes; its last layer makes the output of it."""
+        """Return (batch, width) from the inputs of `forward`; the last layer computes the output from it."""
         ...
 
 
 def features_of(net: nn.Module, name: str) -> Features:
-    """The trunk of a net as a function of the engine's named inputs, through an adapter where one is round it.
+    """Return the trunk of a net as a function of the engine's named inputs, through its adapter if it has one.
 
     Raises:
-        UsageError: The net has none.
+        UsageError: The net has no trunk.
     """
     inner = net.net if isinstance(net, NetAdapter) else net
     if not isinstance(inner, Trunk):

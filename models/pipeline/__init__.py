@@ -1,1 +1,1 @@
-"""The pipeline: its steps, the key of each, and the record that a step leaves."""
+"""The pipeline: its steps, their cache keys, and the records of finished steps."""

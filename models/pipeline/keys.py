@@ -1,6 +1,6 @@
-"""The identity of work: what a step's result depends on, as named parts, and one key over all of them.
+"""Cache keys: a step's key is a hash over named parts, which are all inputs that its result depends on.
 
-Parts have names so that a plan can say *which* input changed.
+Parts keep their names so that a plan can show *which* input changed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from models.project_spec.blocks import Spec
 PACKAGES = ("models", "tasks")
 ROOT = Path(__file__).resolve().parents[2]
 OWN_FOLDERS = tuple(f"{ROOT / package}{os.sep}" for package in PACKAGES)
-# Editing these changes what is said or where it is kept, never what is computed.
+# Edits of these modules change messages or storage locations, never results.
 MACHINERY = (
     "tasks.host",
     "tasks.state",
@@ -37,7 +37,7 @@ MACHINERY = (
     "tasks.tools.dvc_view",
 )
 DECIDING = ("tasks.loop.champion", "tasks.loop.origin")
-"""What stands among the machinery and does decide: the registry that a step moves, and the weights it begins with."""
+"""Modules under MACHINERY that do decide results: the registry that a step changes, and its initial weights."""
 SILENT_MODULES = frozenset(
     {
         "models.errors",
@@ -53,21 +53,21 @@ SILENT_MODULES = frozenset(
 )
 
 Parts = dict[str, Any]
-_version = functools.cache(metadata.version)  # what is imported stays what it was
+_version = functools.cache(metadata.version)  # an imported package does not change
 
 
 def key_of(parts: Mapping[str, Any]) -> str:
-    """SHA-256 over the canonical JSON of the parts."""
+    """Return the SHA-256 over the canonical JSON of the parts."""
     return hashlib.sha256(canonical(parts).encode()).hexdigest()
 
 
 def canonical(value: Any) -> str:
-    """JSON with sorted keys and no spaces: equal values give equal text."""
+    """Return JSON with sorted keys and no spaces, so that equal values give equal text."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, default=str)
 
 
 def spec_parts(spec: Spec, reads: Iterable[str]) -> Parts:
-    """`spec:train.lr` -> value, for every leaf under the paths in `reads` (a leading `-` takes a path out)."""
+    """Return `spec:train.lr` -> value, for every leaf under the paths in `reads` (a leading `-` excludes a path)."""
     document = spec.model_dump(mode="json")
     wanted = list(reads)
     leaves = dict(_leaves("", document))
@@ -81,12 +81,12 @@ def spec_parts(spec: Spec, reads: Iterable[str]) -> Parts:
 
 
 def code_parts(modules: Iterable[str], files: Iterable[Path] = (), memory: dict[str, Any] | None = None) -> Parts:
-    """`code:models/training/loop.py` -> fingerprint, for the modules and all of ours that they import.
+    """Return `code:models/training/loop.py` -> fingerprint, for the modules and all own modules that they import.
 
     Args:
         modules: Dotted names of modules under `models` or `tasks`.
-        files: A user's files; what they import from their own folder is followed too.
-        memory: Fingerprints by file and stat, which the caller stores between runs.
+        files: A user's files; their imports from their own folder are followed too.
+        memory: Fingerprints by file and stat, which the caller keeps between runs.
     """
     memory = memory if memory is not None else {}
     own = _own_modules()
@@ -99,23 +99,23 @@ def code_parts(modules: Iterable[str], files: Iterable[Path] = (), memory: dict[
             continue
         fingerprint, imports = _read_code(path, memory)
         seen[path] = fingerprint
-        # A module of ours leads to ours alone; a user's also to what lies beside it and beside the files named.
+        # An own module leads only to own modules; a user's file also to files in its folder and in those of `files`.
         siblings = () if path.startswith(OWN_FOLDERS) else (Path(path), *named)
         todo += [inner for name in imports if (inner := _source_of(name, own, siblings)) is not None]
     parts: Parts = {}
     for path, fingerprint in sorted(seen.items(), key=lambda item: Path(item[0])):
-        name = f"code:{_shown(Path(path))}"  # files of one name in two folders share the part: each still counts
+        name = f"code:{_shown(Path(path))}"  # files with the same name share a part, which holds both fingerprints
         parts[name] = f"{parts[name]} {fingerprint}" if name in parts else fingerprint
     return parts
 
 
 def library_parts(names: Iterable[str]) -> Parts:
-    """`library:torch` -> installed version."""
+    """Return `library:torch` -> installed version."""
     return {f"library:{name}": _version(name) for name in names}
 
 
 def differences(now: Mapping[str, Any], before: Mapping[str, Any]) -> list[str]:
-    """The differences of two sets of parts, in words, spec first."""
+    """Return the differences of two sets of parts as text, spec first."""
     changed = sorted(key for key in {*now, *before} if now.get(key) != before.get(key))
     order = {"spec": 0, "input": 1, "file": 2, "feedback": 3, "code": 4, "library": 5}
     changed.sort(key=lambda key: order.get(key.partition(":")[0], 9))
@@ -151,7 +151,7 @@ def _under(path: str, prefix: str) -> bool:
 
 
 def _own_modules() -> dict[str, str]:
-    """Dotted names of the modules under PACKAGES, and their files: one listing answers thousands of questions."""
+    """Return dotted names of the modules under PACKAGES and their files; one listing serves thousands of lookups."""
     modules = {}
     for package in PACKAGES:
         for folder, _, names in os.walk(ROOT / package):
@@ -163,9 +163,9 @@ def _own_modules() -> dict[str, str]:
 
 
 def _source_of(name: str, own: Mapping[str, str], siblings: Sequence[Path]) -> str | None:
-    """The file of a module that can change a result: one of ours, or, for a user's file, one in its folders.
+    """Return the file of a module that can change a result: an own module, or a user's module near `siblings`.
 
-    `from models.project_spec.blocks import Spec` names an attribute, which is not a module and has no file.
+    In `from models.project_spec.blocks import Spec` the name is an attribute, which is no module and has no file.
     """
     if name.partition(".")[0] in PACKAGES:
         is_machinery = name.startswith(MACHINERY) and name not in DECIDING
@@ -174,9 +174,9 @@ def _source_of(name: str, own: Mapping[str, str], siblings: Sequence[Path]) -> s
 
 
 def _users(name: str, importer: Path, *named: Path) -> str | None:
-    """A module in the folder of a user's file, in the file's package, or beside the named files.
+    """Return a module in the folder of the importing file, around its package, or in the folders of the `named` files.
 
-    These last folders are where Python looks as the file named is run (`models/project_spec/references.py`).
+    Python searches the last ones because each named file's folder is on its path (`models/project_spec/references.py`).
     """
     level = len(name) - len(name.lstrip("."))
     packages = itertools.takewhile(lambda folder: (folder / "__init__.py").is_file(), importer.parents)
@@ -191,7 +191,7 @@ def _users(name: str, importer: Path, *named: Path) -> str | None:
 
 
 def _read_code(path: str, memory: dict[str, Any]) -> tuple[str, list[str]]:
-    stat = os.stat(path)  # noqa: PTH116 - of hundreds of files
+    stat = os.stat(path)  # noqa: PTH116 - for hundreds of files
     stamp = [stat.st_mtime_ns, stat.st_ctime_ns, stat.st_size, stat.st_ino]
     known = memory.get(path)
     if known and known[0] == stamp:
@@ -202,7 +202,7 @@ def _read_code(path: str, memory: dict[str, Any]) -> tuple[str, list[str]]:
 
 
 def _fingerprint(path: Path) -> tuple[str, list[str]]:
-    """Hash of the code's tree without comments, layout and docstrings, and the modules it imports."""
+    """Return a hash of the code's AST without comments, layout and docstrings, and the imported modules."""
     source = path.read_bytes()
     try:
         tree = ast.parse(source)
@@ -218,7 +218,7 @@ def _fingerprint(path: Path) -> tuple[str, list[str]]:
 
 
 def _names(node: ast.AST) -> Iterable[str]:
-    """Every module that an import may run: the packages around it, and each name that may itself be a module."""
+    """Yield every module that an import may run: its parent packages, and each imported name that may be a module."""
     if isinstance(node, ast.Import):
         for alias in node.names:
             yield from itertools.accumulate(alias.name.split("."), "{}.{}".format)

@@ -1,6 +1,6 @@
-"""Records of finished steps: one small JSON file for each key. A step is done only if its record exists.
+"""Records of finished steps, the step cache: one small JSON file for each key.
 
-A record counts only while every output it names exists with the hash it names.
+A record counts only while each of its outputs exists with the recorded hash.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from models.pipeline.keys import Parts, key_of
 
 FINISHED = re.compile(rb'^ "finished": ([-+.\deE]+)', re.MULTILINE)
 TIMES_DIFFER_S = 2.0
-"""File systems stamp times coarsely, some archives by two seconds."""
+"""File systems have coarse timestamps; some archives have steps of two seconds."""
 REMEMBERED = 64
-"""More than any page shows."""
+"""Number of newest records in the note; no page shows more."""
 
 
 class StepRecord(BaseModel):
     """The record of one finished step.
 
-    `outputs` maps a path (relative to the workspace where it lies inside) to its SHA-256; they make up `digest`,
-    on which later steps depend. `result` is what the step found out, for people and for later steps to read.
+    `outputs` maps a path (relative to the workspace if it is inside) to its SHA-256. `digest` is a hash over them, on
+    which later steps depend. `result` holds the step's findings for people and for later steps.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -49,7 +49,7 @@ class StepRecord(BaseModel):
 
 
 def digest_of(outputs: dict[str, str]) -> str:
-    """A hash over the names and hashes of outputs; of their paths only the last part counts."""
+    """Return one hash over the names and hashes of the outputs; only the last part of each path counts."""
     return key_of({Path(path).name: digest for path, digest in outputs.items()})
 
 
@@ -61,18 +61,18 @@ class StepRecords:
         self._workspace = workspace
 
     def find(self, step: str, key: str) -> StepRecord | None:
-        """The record with this key, if there is one; `broken` tells whether its outputs are intact."""
+        """Return the record of a step and key, or None; `broken` checks whether its outputs still exist."""
         return self._read(self._folder / step / f"{key}.json")
 
     def latest(self, step: str) -> StepRecord | None:
-        """The step's record that finished last, whatever its key."""
+        """Return the step's record that finished last, with any key."""
         return next(self.newest(step), None)
 
     def newest(self, step: str) -> Iterator[StepRecord]:
-        """The step's records, last finished first, read lazily.
+        """Yield the step's records, last finished first; each is read only when it is needed.
 
-        Cost: of 10,000 the first 64 take a millisecond each time but the first, when 10,000 times of writing are looked
-        at (0.1 s); all of them take a second.
+        Cost: with 10,000 records, the first 64 take a millisecond, except the first time, when 10,000 modification
+        times are read (0.1 s); all of them take a second.
         """
         first = self._first(step)
         rest = (name for name in self._in_order(step) if name not in first) if len(first) == REMEMBERED else ()
@@ -82,7 +82,7 @@ class StepRecords:
                 yield record
 
     def alike(self, step: str, parts: Parts, but: str) -> StepRecord | None:
-        """The step's last record whose parts are these in all but the part `but`, which it must have."""
+        """Return the step's newest record with the same parts except the part `but`, which it must have."""
         wanted = {name: value for name, value in parts.items() if name != but}
         same = (
             record
@@ -92,11 +92,11 @@ class StepRecords:
         return next(same, None)
 
     def save(self, record: StepRecord) -> None:
-        """Keep a record, atomically: the step is done from now on."""
+        """Save a record atomically; the step then counts as done."""
         write_text(self._folder / record.step / f"{record.key}.json", record.model_dump_json(indent=1) + "\n")
 
     def broken(self, record: StepRecord, hashes: Hashes) -> str | None:
-        """Why the record no longer counts (`output missing: ...`), or None while it does."""
+        """Return why the record no longer counts (`output missing: ...`), or None if it counts."""
         for name, digest in record.outputs.items():
             path = self._workspace / name
             if not path.exists():
@@ -106,26 +106,26 @@ class StepRecords:
         return None
 
     def path(self, name: str) -> Path:
-        """The path of an output in a record."""
+        """Return the path of an output named in a record."""
         return self._workspace / name
 
     def name(self, path: Path) -> str:
-        """A path as a record writes it: relative to the workspace if it is inside."""
+        """Return a path's name in records: relative to the workspace if it is inside."""
         inside = path.is_relative_to(self._workspace)
         return path.relative_to(self._workspace).as_posix() if inside else str(path)
 
     def folder_of(self, step: str) -> Path:
-        """The folder of a step's records."""
+        """Return the folder of a step's records."""
         return self._folder / step
 
     def all(self, steps: Iterable[str]) -> dict[str, StepRecord]:
-        """The latest record of each step that has one."""
+        """Return the latest record of each step that has one."""
         return {step: record for step in steps if (record := self.latest(step))}
 
     def _first(self, step: str) -> dict[str, None]:
-        """The names of the newest records, as they were noted when the folder last changed; else found, and noted.
+        """Return the names of the newest records from the note if the folder has not changed; else find and note them.
 
-        A folder that changed within the same tick of the clock may change again unseen, so that is not noted.
+        If the folder changed within the current clock tick, it may change again unnoticed, so no note is written.
         """
         folder, note = self._folder / step, self._folder / f"{step}.newest"
         if not folder.is_dir():
@@ -136,19 +136,19 @@ class StepRecords:
             if known["changed"] == changed:
                 return dict.fromkeys(known["names"])
         with contextlib.suppress(OSError):
-            note.touch()  # its time is that of the file system's own clock
+            note.touch()  # gives the time of the file system's own clock
         names = list(itertools.islice(self._in_order(step), REMEMBERED))
-        with contextlib.suppress(OSError, StoreError):  # it only costs time
+        with contextlib.suppress(OSError, StoreError):  # without a note the next call is slower
             if note.stat().st_mtime_ns > changed + CLOCK_TICK_NS:
                 write_text(note, json.dumps({"changed": changed, "names": names}))
         return dict.fromkeys(names)
 
     def _in_order(self, step: str) -> Iterator[str]:
-        """The names of the step's records, last finished first.
+        """Yield the names of the step's records, last finished first.
 
-        A record is written after its step finished: a file last written before some record finished holds none later.
+        A record is written after its step finished. So a file written before a record finished holds no later record.
         """
-        waiting: list[tuple[float, str]] = []  # of what was looked into, the last finished on top
+        waiting: list[tuple[float, str]] = []  # records read so far; the last finished is on top
         with os.scandir(self._folder / step) as entries:
             written = [(entry.stat().st_mtime, entry.name) for entry in entries if entry.name.endswith(".json")]
         for time, name in sorted(written, reverse=True):
@@ -164,11 +164,11 @@ class StepRecords:
         try:
             return StepRecord.model_validate(json.loads(path.read_text()))
         except (OSError, ValueError, ValidationError):
-            return None  # not there, or cut short by a dying disk: the step is simply not done
+            return None  # missing or truncated: the step counts as not done
 
 
 def _finished(path: Path) -> float | None:
-    """When the step of a record finished, without reading the rest of it; no string of it holds a line break."""
+    """Return when the step of a record finished, without parsing the rest; JSON strings contain no line breaks."""
     with contextlib.suppress(OSError, ValueError):
         match = FINISHED.search(path.read_bytes())
         return float(match[1]) if match else None

@@ -1,6 +1,6 @@
-"""The steps of the loop: what each reads, which code and libraries decide its result, and what would run.
+"""The steps of the loop: the inputs, code and libraries that decide each result, and the plan of steps to run.
 
-This table is the one place where a step's identity is declared; the plan and the run both read it.
+This table is the only place that declares a step's identity; the plan and the run both read it.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ External = Literal["source", "feedback", "previous", "remote", "start", "champio
 
 @dataclass(frozen=True)
 class Step:
-    """One step and its declared inputs. The runner passes nothing else, and its key covers what is declared here.
+    """One step and all its inputs. The runner passes no other input, and the key covers all inputs named here.
 
     Attributes:
-        name: Its name.
-        after: The steps before it whose files it reads.
-        results: Those of them whose result (figures, measured costs) it reads too. A step that only names another in
-            `after` is not done again when that one was done again and left the same files.
-        external: Inputs that are not steps: see `StepCache`.
-        reads: Paths in the spec; a leading `-` takes one out.
+        name: Name of the step.
+        after: The earlier steps whose files it reads.
+        results: The steps in `after` whose result (figures, measured costs) it reads too. A step that names another
+            step only in `after` does not run again if that step ran again with the same files.
+        external: Inputs that come from no step: see `Ledger`.
+        reads: Paths in the spec; a leading `-` excludes one.
         code: The modules that decide its result.
-        libraries: The libraries that do.
+        libraries: The libraries that decide its result.
         references: Paths in the spec that name code.
     """
 
@@ -143,7 +143,7 @@ STEPS = (
     ),
     Step(
         "judge",
-        after=("ingest", "prepare", "export"),  # a champion may take columns that are prepared no more
+        after=("ingest", "prepare", "export"),  # a champion may need columns that are no longer prepared
         results=("export",),
         external=("champion",),
         reads=("name", "data.split", "goal", "judge", "serve.max_latency_ms", "train.seed"),
@@ -180,7 +180,7 @@ BY_NAME = {step.name: step for step in STEPS}
 
 @dataclass(frozen=True)
 class PlannedStep:
-    """The plan of a step: `done` (recorded and intact), `run`, or `follow` (an earlier step decides it)."""
+    """The planned state of a step: `done` (recorded and intact), `run`, or `follow` (depends on an earlier step)."""
 
     step: str
     state: Literal["done", "run", "follow"]
@@ -195,14 +195,14 @@ def plan(
     broken: Callable[[StepRecord], str | None],
     latest: Callable[[str], StepRecord | None],
 ) -> list[PlannedStep]:
-    """Return which steps would run and why, from the records alone.
+    """Plan which steps would run, and why, from the records alone.
 
     Args:
-        steps: In order, each after those it depends on.
-        parts_of: A step's parts, given the records of the steps done before it.
-        find: The record of a step and key.
-        broken: Why a record no longer counts, or None.
-        latest: The last record of a step, to name what changed since.
+        steps: In order, each after the steps it depends on.
+        parts_of: Returns a step's parts, given the records of the steps before it.
+        find: Returns the record of a step and key.
+        broken: Returns why a record no longer counts, or None.
+        latest: Returns the last record of a step, to name what has changed since.
     """
     done: dict[str, StepRecord] = {}
     planned = []

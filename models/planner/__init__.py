@@ -1,1 +1,1 @@
-"""What a plan of training would need and take, reckoned before anything is started."""
+"""The planner: estimates memory and time of parallel plans before a training starts."""

@@ -1,4 +1,4 @@
-"""The plans there are for the ranks of a cluster, by the names of `train.parallel`, and what forbids one."""
+"""The possible plans for the ranks of a cluster, by the names of `train.parallel`, and the obstacles to each."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from models.distributed.order import LEAST_A_RANK
 from models.planner.machines import Cluster
 from models.planner.profile import Profiler, Recompute
 
-# Simplest first: of plans that are equally quick the first is taken.
+# Simplest first: among equally fast plans the first is chosen.
 NAMES = ("ddp", "fsdp", "hsdp", "tp", "pp", "fsdp+tp", "ddp+tp", "fsdp+pp", "ddp+pp")
 
 
@@ -19,7 +19,7 @@ class Candidate:
 
     Attributes:
         replicas: Groups that hold the whole net, for hsdp.
-        microbatches: Microbatches of a pipeline, for each accumulation.
+        microbatches: Micro-batches of a pipeline in each accumulation step.
     """
 
     parallel: str
@@ -34,22 +34,22 @@ class Candidate:
 
     @property
     def ranks(self) -> int:
-        """All of them."""
+        """The number of all ranks."""
         return self.data * self.tensor * self.stages
 
     @property
     def shards(self) -> int:
-        """Ranks that the weights are cut over by fully sharded data parallelism."""
+        """The number of ranks over which fully sharded data parallelism splits the weights."""
         if "fsdp" in self.parallel:
             return self.data
         return self.data // self.replicas if self.parallel == "hsdp" else 1
 
     def micro_batch(self, batch: int) -> int:
-        """Examples that one rank has in hand at once, of the larger slices."""
+        """Return the examples that one rank processes at once, in the larger slices."""
         return -(-batch // (self.data * self.accumulate * self.microbatches))
 
     def overrides(self) -> dict[str, str]:
-        """The spec's keys that ask for it."""
+        """Return the spec keys that set this plan."""
         settings = {"train.parallel": self.parallel, "train.ranks": str(self.ranks)}
         if self.tensor > 1:
             settings["train.tensor"] = str(self.tensor)
@@ -65,11 +65,11 @@ class Candidate:
 
 
 def candidates(machine: Cluster, base: Candidate) -> Iterator[Candidate]:
-    """Every plan that uses all devices of `machine`; and one rank by itself.
+    """Yield every plan that uses all devices of `machine`, and a plan with a single rank.
 
     Args:
         machine: The cluster.
-        base: Gives accumulation, recomputation and the kind of pipeline.
+        base: Sets accumulation, recomputation and the kind of pipeline.
     """
     world = machine.world_size
     yield replace(base, parallel="ddp", data=1)
@@ -80,7 +80,7 @@ def candidates(machine: Cluster, base: Candidate) -> Iterator[Candidate]:
     groups = machine.nodes if machine.nodes > 1 else 2
     if world // groups > 1:
         yield replace(base, parallel="hsdp", data=world, replicas=groups)
-    # Ranks that share a layer talk twice a block, so they stay within a node.
+    # Ranks that share a layer communicate twice per block, so they stay within a node.
     for tensor in _divisors(machine.devices):
         yield from _joined(replace(base, parallel="tp", tensor=tensor), world // tensor)
     for stages in _divisors(world):
@@ -89,7 +89,7 @@ def candidates(machine: Cluster, base: Candidate) -> Iterator[Candidate]:
 
 
 def obstacle(candidate: Candidate, profiler: Profiler, batch: int) -> str:
-    """Why a plan cannot be run at all; empty when it can."""
+    """Return why a plan cannot run at all; an empty string if it can."""
     if candidate.tensor > 1 and not profiler.tensor_parts:
         return "the net does not say how its layers may be shared (tensor_plan)"
     if candidate.tensor > 1 and profiler.tensor_parts % candidate.tensor:
@@ -103,7 +103,7 @@ def obstacle(candidate: Candidate, profiler: Profiler, batch: int) -> str:
 
 
 def _joined(inner: Candidate, data: int) -> Iterator[Candidate]:
-    """A plan by itself, or beside each kind of data parallelism."""
+    """Yield a plan alone, or combined with each kind of data parallelism."""
     if data == 1:
         yield inner
         return

@@ -1,4 +1,4 @@
-"""The machine that this process runs on, as a cluster of one node."""
+"""Detects the machine of this process, as a cluster of one node."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _GB = 1e9
 
 
 def detect_machine(ranks: int | None = None) -> Cluster:
-    """All GPUs of this machine; without one its cores, one for each rank, and their shares of the memory.
+    """Return all GPUs of this machine; without a GPU its cores, one per rank, with their shares of the memory.
 
-    Links between GPUs are those that the device is known for, else PCIe; between ranks on a CPU those of gloo on the
-    machine that it was measured on.
+    The links between GPUs are those of the known device, else PCIe. The links between CPU ranks are those of gloo, as
+    measured on one machine.
 
     Args:
-        ranks: On a CPU, so many instead.
+        ranks: Number of ranks on a CPU; default: the number of cores.
     """
     if torch.cuda.is_available():
         return _gpus()

@@ -1,9 +1,9 @@
-"""How long one optimiser step would take: arithmetic at an assumed share of the peak, and what ranks tell each other.
+"""Estimates the duration of one optimiser step: computation at an assumed share of the peak, and communication.
 
 Bytes on the wire for each rank and step, with G gradients, P parameters, H the tensor between blocks, n ranks:
 ddp 2 (n-1)/n G; fsdp 3 (n-1)/n P for each accumulation; tp 8 (n-1)/n H for each block; pp 2 H for each boundary, and a
 bubble of (p-1)/(m+p-1) of the time. Source: Narayanan et al. 2021, Rajbhandari et al. 2020, Zhao et al. 2023 (FSDP).
-Arithmetic, not run on such machines: for choosing among plans, not for promising seconds.
+These are computed values, not measured on such machines: they serve to choose a plan, not to predict seconds.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _FULL = 4
 _BUCKET = 25e6
 _FORWARD_AND_BACKWARD = 3
 _WITH_RECOMPUTE = 4
-# Gradients can only travel while the backward pass runs, two thirds of the arithmetic.
+# Gradient communication overlaps only with the backward pass, two thirds of the computation.
 _BACKWARD = 2 / 3
 
 
@@ -28,11 +28,11 @@ class Duration:
     """Seconds of one step.
 
     Attributes:
-        compute_s: Arithmetic of the busiest rank, bubble not counted.
-        bubble_s: A pipeline's stages waiting for each other.
-        communicate_s: All that is sent, whether or not it hides behind arithmetic.
-        exposed_s: The part that does not hide.
-        sent_bytes: By each rank.
+        compute_s: Computation of the busiest rank, without the bubble.
+        bubble_s: Waiting times between the stages of a pipeline.
+        communicate_s: All communication, including the part that overlaps with computation.
+        exposed_s: The communication that does not overlap.
+        sent_bytes: Bytes that each rank sends.
     """
 
     compute_s: float
@@ -43,7 +43,7 @@ class Duration:
 
     @property
     def step_s(self) -> float:
-        """From one step to the next."""
+        """Seconds from one step to the next."""
         return self.compute_s + self.bubble_s + self.exposed_s
 
 
@@ -56,14 +56,14 @@ class _Traffic:
 def duration_of(
     profiler: Profiler, candidate: Candidate, training: TrainingShape, machine: Cluster, flops: float, peak: float
 ) -> Duration:
-    """One step.
+    """Estimate the duration of one step.
 
     Args:
         profiler: Profiler of the net.
         candidate: The plan.
         training: Batch and precision.
-        machine: Whose links carry it.
-        flops: Of one example, forward and backward.
+        machine: The cluster with its links.
+        flops: FLOPs of one example, forward and backward.
         peak: FLOP/s of one device in this precision.
     """
     work = flops * (_WITH_RECOMPUTE / _FORWARD_AND_BACKWARD if candidate.recompute == "full" else 1)
@@ -78,7 +78,7 @@ def duration_of(
 
 
 def _data(profiler: Profiler, candidate: Candidate, training: TrainingShape, machine: Cluster) -> list[_Traffic]:
-    """Gradients, and the weights of shards."""
+    """Return the traffic of data parallelism: gradients, and the weights of shards."""
     held = profiler.weights(candidate.tensor).total / candidate.stages
     spans_nodes = candidate.ranks > machine.devices
     if candidate.data == 1:
@@ -96,7 +96,7 @@ def _data(profiler: Profiler, candidate: Candidate, training: TrainingShape, mac
 
 
 def _tensor(profiler: Profiler, candidate: Candidate, training: TrainingShape, machine: Cluster) -> list[_Traffic]:
-    """Two sums in each block forward, two backward, each sent twice round the ring."""
+    """Return the traffic of tensor parallelism: two sums per block forward, two backward, each twice round the ring."""
     if candidate.tensor == 1:
         return []
     micro = candidate.micro_batch(training.batch)
@@ -106,7 +106,7 @@ def _tensor(profiler: Profiler, candidate: Candidate, training: TrainingShape, m
 
 
 def _pipeline(profiler: Profiler, candidate: Candidate, training: TrainingShape, machine: Cluster) -> list[_Traffic]:
-    """What passes between stages, there and back."""
+    """Return the traffic between pipeline stages, forward and backward."""
     if candidate.stages == 1:
         return []
     hidden = profiler.activations(candidate.micro_batch(training.batch), candidate.tensor).hidden

@@ -1,4 +1,4 @@
-"""How many bytes of tensors are alive while a net runs, watched without computing anything."""
+"""Counts the live bytes of tensors while a net runs; with fake tensors, nothing is computed."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from torch.utils._pytree import tree_leaves
 
 
 class LiveBytes(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Counts the storages that operations make for as long as they live; a view counts with what it views.
+    """Counts the storages that operations allocate, until they are freed; a view counts as part of its base.
 
-    Run it over fake tensors (`FakeTensorMode`) and a net of any size takes no memory.
+    With fake tensors (`FakeTensorMode`), a net of any size takes no memory.
 
     Args:
-        known: Tensors that are not to be counted: weights, buffers, inputs.
+        known: Tensors that do not count: weights, buffers, inputs.
 
     Attributes:
-        now: Bytes alive, weight gradients apart.
-        gradients: Bytes of weight gradients, as `is_gradient` decides; they must outlive this count.
-        peak: The most bytes that were alive at once.
-        peak_without_gradients: The most of `now`.
+        now: Live bytes without weight gradients.
+        gradients: Bytes of weight gradients, reported by `is_gradient`; they must outlive this count.
+        peak: The peak of all live bytes.
+        peak_without_gradients: The peak of `now`.
     """
 
     def __init__(self, known: Iterable[torch.Tensor]) -> None:
@@ -47,7 +47,7 @@ class LiveBytes(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return out
 
     def is_gradient(self, tensor: torch.Tensor) -> None:
-        """Count a tensor as the gradient of a weight from now on."""
+        """Count a tensor as a weight gradient from now on."""
         size = tensor.untyped_storage().nbytes()
         self.now -= size
         self.gradients += size

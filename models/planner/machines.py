@@ -1,4 +1,4 @@
-"""What there is to train on: nodes, devices, memory, and how fast they talk. Given, named or found."""
+"""A cluster for training: nodes, devices, memory and bandwidth, from a file, a preset or a device name."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from models.errors import UsageError
 from models.training.costs.devices import find_device, known_devices
 
 _NAME = re.compile(r"(?:(?P<nodes>\d+)x)?(?P<devices>\d+)x(?P<device>[A-Za-z]\w*)")
-# GB/s one way for each device: NVLink within a node; between nodes what one adapter a device carries (400, 200, 100
-# Gb/s less a tenth). Source: data sheets of the HGX and DGX boards.
+# GB/s one way for each device: NVLink within a node; between nodes, one network adapter per device (400, 200, 100 Gb/s
+# minus a tenth). Source: data sheets of the HGX and DGX boards.
 _NVLINK = {"B200": 900.0, "H200": 450.0, "H100": 450.0, "A100": 300.0, "V100": 150.0}
 _NETWORK = {"B200": 45.0, "H200": 45.0, "H100": 45.0, "A100": 22.0, "V100": 11.0}
 _PCIE = 25.0
@@ -25,12 +25,12 @@ _COUNTS = ("nodes", "devices")
 
 
 def _number(value: Any) -> Any:
-    """YAML's whole numbers are numbers."""
+    """Convert YAML's integers to floats."""
     return float(value) if type(value) is int else value
 
 
 class Cluster(BaseModel):
-    """A cluster of equal nodes with equal devices. One rank takes one device, or its share of a CPU's cores."""
+    """A cluster of equal nodes with equal devices. One rank uses one device, or its share of a CPU's cores."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
@@ -52,7 +52,7 @@ class Cluster(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _known_device(cls, named: Any) -> Any:
-        """Fill in what is known of a device by its name."""
+        """Fill in the known values of a device by its name."""
         if not isinstance(named, dict):
             return named
         whole = {key: value if key in _COUNTS else _number(value) for key, value in named.items()}
@@ -70,11 +70,11 @@ class Cluster(BaseModel):
 
     @property
     def world_size(self) -> int:
-        """Ranks when every device has one."""
+        """The number of ranks with one rank per device."""
         return self.nodes * self.devices
 
     def peak(self, precision: str) -> float | None:
-        """FLOP/s of one device in a precision of `train.precision`; None when it has none."""
+        """Return the FLOP/s of one device in a precision of `train.precision`; None if it has no value."""
         value = self.peak_tflops.get(precision)  # type: ignore[call-overload]
         return None if value is None else value * 1e12
 
@@ -96,10 +96,10 @@ PRESETS = ("8xH100", "8xH200", "8xA100", "2x8xH100", "laptop")
 
 
 def read_machine(text: str) -> Cluster:
-    """The machine that a preset (`8xH100`, `2x8xA100`, `laptop`) or a YAML or JSON file describes.
+    """Return the cluster of a preset (`8xH100`, `2x8xA100`, `laptop`) or of a YAML or JSON file.
 
     Raises:
-        UsageError: Neither; or the file has an unknown key or a wrong value.
+        UsageError: The text is neither a preset nor a file, or the file has an unknown key or a wrong value.
     """
     if text == "laptop":
         return LAPTOP

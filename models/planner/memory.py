@@ -1,7 +1,7 @@
 """Memory of one rank under a plan, in bytes.
 
-W, G, O: weights, gradients, optimiser; A: activations. One rank by itself peaks at max(W + O + A', W + G + O), where
-A' is the most that forward and backward pass hold at once, gradients counted; DDP's buckets keep G for good.
+W, G, O: weights, gradients, optimiser; A: activations. A single rank peaks at max(W + O + A', W + G + O), where A' is
+the peak of the forward and the backward pass with gradients. DDP's buckets hold G all the time.
 Source: Rajbhandari et al. 2020 (ZeRO) for what is sharded, Narayanan et al. 2021 for pipelines in flight; checked
 against torch's MemTracker.
 """
@@ -22,10 +22,10 @@ class RankMemory:
     """Bytes of one rank at its peak.
 
     Attributes:
-        activations: All that a micro-batch holds at the moment of the peak.
-        gathered: Weights and gradients that sharding puts together for a while.
-        host: The best weights, stored in the memory of a CPU.
-        whole: The whole net, which every rank makes before a plan cuts it.
+        activations: All memory of a micro-batch at the peak.
+        gathered: Weights and gradients that sharding gathers temporarily.
+        host: The copy of the best weights, in the memory of a CPU.
+        whole: The whole net, which every rank builds before the plan splits it.
     """
 
     weights: int
@@ -38,21 +38,21 @@ class RankMemory:
 
     @property
     def total(self) -> int:
-        """All of it while it trains, or the whole net before that."""
+        """The larger of all memory during training and the whole net before it."""
         training = self.weights + self.gradients + self.optimiser + self.activations + self.gathered + self.host
         return max(training, self.whole)
 
 
 @dataclass(frozen=True)
 class TrainingShape:
-    """Of the spec's `train`, what memory and time depend on.
+    """The settings of the spec's `train` block that memory and time depend on.
 
     Attributes:
         batch: Examples of a step, over all ranks.
-        precision: `train.precision`.
-        state_ratio: Bytes of optimiser state for each byte of weights.
+        precision: As in the spec.
+        state_ratio: Bytes of optimiser state per byte of weights.
         shard_optimiser: Each rank of ddp keeps only its part of the state.
-        on_cpu: Whether host memory and device memory are the same.
+        on_cpu: Whether the copy of the best weights is in the same memory.
     """
 
     batch: int
@@ -63,19 +63,19 @@ class TrainingShape:
 
     @property
     def compute_bytes(self) -> int:
-        """Of one number in matrix products, and on its way there."""
+        """Bytes of one number in matrix products and in their transfers."""
         return _FULL if self.precision == "fp32" else _HALF
 
 
 def memory_of(profiler: Profiler, candidate: Candidate, training: TrainingShape, exact: bool = False) -> RankMemory:
-    """What the rank that has most would hold.
+    """Return the memory of the rank that needs most.
 
     Args:
         profiler: Profiler of the net.
         candidate: The plan.
         training: Batch, precision, optimiser.
-        exact: For one rank by itself: trace its very micro-batch, with the gradients that come to be as activations
-            go; else both are counted in full.
+        exact: For a single rank, trace exactly its micro-batch: gradients appear while activations are freed. Without
+            it both count in full.
     """
     weights = profiler.weights(candidate.tensor)
     alone = exact and candidate.ranks == 1
@@ -92,14 +92,14 @@ def memory_of(profiler: Profiler, candidate: Candidate, training: TrainingShape,
     whole = _FULL * profiler.weights().total + profiler.weights().buffers
     host = _FULL * profiler.weights().total if training.on_cpu else 0
     if alone:
-        # A gradient comes to be as what it was made from goes.
+        # A gradient is allocated while the activations it comes from are freed.
         held = max(activations.peak + activations.inputs - size, 0)
     gathered = _gathered(weights, training) if shards > 1 else 0
     return RankMemory(size // shards + weights.buffers, size // shards, state, held, gathered, host, whole)
 
 
 def _stage(weights: ParameterCounts, activations: ActivationBytes, candidate: Candidate) -> tuple[ParameterCounts, int]:
-    """Weights and activations of the fullest stage: with more of what stands outside, and all it keeps in flight."""
+    """Return weights and activations of the largest stage, with the larger outer part and all its batches in flight."""
     blocks = -(-weights.num_blocks // candidate.stages)
     outside = max(weights.enter, weights.outside - weights.enter)
     flying = candidate.microbatches if candidate.pipeline == "gpipe" else min(candidate.microbatches, candidate.stages)
@@ -110,7 +110,7 @@ def _stage(weights: ParameterCounts, activations: ActivationBytes, candidate: Ca
 
 
 def _gathered(weights: ParameterCounts, training: TrainingShape) -> int:
-    """Whole units: one at work, the next under way, and the gradients of one before and while they are reduced."""
+    """Return the bytes of gathered units: the current and the next one, and one's gradients before and in reduction."""
     unit = weights.block or weights.outside
     ahead = 2 * unit + weights.outside if weights.num_blocks else unit
     return ahead * training.compute_bytes + 2 * unit * _FULL

@@ -1,4 +1,4 @@
-"""Every plan for a net on a cluster: what it needs, whether it fits, how long a step takes; and the one to take."""
+"""Estimates all plans for a net on a cluster (memory, fit, seconds per step) and recommends one."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from models.planner.machines import Cluster
 from models.planner.memory import RankMemory, TrainingShape, memory_of
 from models.planner.profile import Profiler
 
-# What the allocator, the kernels' workspaces and the libraries' buffers take beside tensors: measured 10 to 13 % of
-# resident memory on CPUs; a CUDA context and NCCL some 1.5 GB.
+# Memory of the allocator, the kernels' workspaces and the libraries' buffers besides tensors: measured 10 to 13 % of
+# resident memory on CPUs; a CUDA context and NCCL about 1.5 GB.
 _SPARE = 0.12
 _RUNTIME_GB = {"cuda": 1.5, "cpu": 0.4}
-# Of plans within so much of the quickest, the simplest is taken: the estimate is no better than that.
+# Among plans within this factor of the fastest, the simplest is chosen: the estimate is not more precise.
 _AS_QUICK = 1.05
 _MOST_ACCUMULATE = 16
 
 
 @dataclass(frozen=True)
 class PlanEstimate:
-    """The estimate of one plan. `obstacle`: why it cannot run at all; then there are no figures."""
+    """The estimate of one plan. `obstacle` is the reason if it cannot run at all; then there are no figures."""
 
     candidate: Candidate
     obstacle: str = ""
@@ -33,7 +33,7 @@ class PlanEstimate:
     samples_per_s: float = 0.0
 
     def as_json(self) -> dict[str, Any]:
-        """Plain data."""
+        """Return plain data for JSON."""
         document: dict[str, Any] = {
             "overrides": self.candidate.overrides(),
             "fits": self.fits,
@@ -57,13 +57,13 @@ class PlanEstimate:
 
 @dataclass(frozen=True)
 class PlanningResult:
-    """The estimates for one net on one cluster.
+    """The result of planning for one net on one cluster.
 
     Attributes:
-        estimates: First plans that fit, fastest first; then plans that do not fit; then plans that cannot run.
-        best: The one to take; None when nothing fits.
-        reasons: Why, a sentence each.
-        flops: Of one example, forward and backward; None when they cannot be counted.
+        estimates: First the plans that fit, fastest first; then those that do not fit; then those that cannot run.
+        best: The recommended plan; None if no plan fits.
+        reasons: The reasons, one sentence each.
+        flops: FLOPs of one example, forward and backward; None if they cannot be counted.
     """
 
     machine: Cluster
@@ -74,7 +74,7 @@ class PlanningResult:
     reasons: list[str]
 
     def as_json(self) -> dict[str, Any]:
-        """Plain data."""
+        """Return plain data for JSON."""
         return {
             "machine": self.machine.model_dump(),
             "parameters": self.parameters,
@@ -86,13 +86,13 @@ class PlanningResult:
 
 
 def plan(profiler: Profiler, machine: Cluster, training: TrainingShape, base: Candidate) -> PlanningResult:
-    """Weigh every candidate of the cluster's ranks.
+    """Estimate all candidates for the cluster's ranks and choose the best.
 
     Args:
         profiler: Profiler of the net, in the spec's precision.
         machine: The cluster.
         training: The spec's batch, precision and optimiser.
-        base: Accumulation, recomputation and pipeline as the spec has them.
+        base: The spec's accumulation, recomputation and pipeline.
     """
     flops = profiler.flops()
     estimates = _weighed(profiler, machine, training, base, flops)
@@ -107,12 +107,12 @@ def plan(profiler: Profiler, machine: Cluster, training: TrainingShape, base: Ca
 
 
 def needed_gb(memory: RankMemory, machine: Cluster) -> float:
-    """The memory that a device must have for a safe run of a plan, 1e9 bytes."""
+    """Return the memory that a device needs to run a plan safely, in 1e9 bytes."""
     return memory.total * (1 + _SPARE) / 1e9 + _RUNTIME_GB[machine.kind]
 
 
 def _one_of_each(ranked: list[PlanEstimate]) -> list[PlanEstimate]:
-    """The first of those that differ only in how they spare memory."""
+    """Return the first of the estimates that differ only in how they save memory."""
     by_layout: dict[tuple[object, ...], PlanEstimate] = {}
     for one in ranked:
         of = one.candidate
@@ -121,7 +121,7 @@ def _one_of_each(ranked: list[PlanEstimate]) -> list[PlanEstimate]:
 
 
 def _sparing(profiler: Profiler, base: Candidate) -> list[Candidate]:
-    """Ways to take less memory with the same devices: smaller micro-batches, and doing the forward pass twice."""
+    """Return ways to save memory with the same devices: smaller micro-batches, and recomputing the forward pass."""
     variants = []
     accumulate = base.accumulate
     while accumulate <= _MOST_ACCUMULATE:
@@ -154,7 +154,7 @@ def _estimate(
 
 
 def _can_start(memory: RankMemory, machine: Cluster) -> bool:
-    """Whether a device holds the whole net, and a node's own memory that of all its ranks, which make it there."""
+    """Return whether the whole net fits on a device, and one copy for each rank of a node into the node's memory."""
     whole, host = memory.whole / 1e9, machine.host_memory_gb
     return whole <= machine.memory_gb and (host is None or machine.devices * whole <= host)
 

@@ -1,4 +1,4 @@
-"""The profile of a net: weights, bytes saved for the backward pass, FLOPs. Traced on shapes alone.
+"""Profiles a net from shapes alone: weights, bytes saved for the backward pass, FLOPs.
 
 Source: checked against torch's MemTracker (tests/unit/models/planner/test_profile.py), within 5 %.
 """
@@ -31,22 +31,22 @@ from models.training.costs.flops import count_flops
 _AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
 Recompute = Literal["none", "full", "selective"]
 _COUNTED = 2
-# Blocks of a stack are alike: of so many at most the activations are traced, the others are taken to be as these.
+# The blocks of a net are alike: only this many are traced, and the others count the same.
 _TRACED = 2
-# Micro-batches that are traced; all others lie on the line through them. What does not grow with the batch, copies of
-# weights in half precision, is in the smaller one.
+# The traced micro-batches; values for others are on the line through them. The smaller one includes what does not grow
+# with the batch: copies of weights in half precision.
 _ANCHOR, _SMALL_ANCHOR = 256, 4
 
 
 @dataclass(frozen=True)
 class ParameterCounts:
-    """Numbers of parameters that one rank holds. Without blocks all are in `outside`.
+    """Numbers of parameters of one rank. For a net without blocks all are in `outside`.
 
     Attributes:
-        outside: In front of the blocks and behind them, together.
-        enter: Of the parameters outside the blocks, at most these are before them; the rest are behind.
+        outside: Parameters before and after the blocks, together.
+        enter: At most this part of `outside` is before the blocks; the rest is after them.
         block: Parameters of the largest block.
-        num_blocks: 0 for a net that does not name its blocks.
+        num_blocks: 0 for a net that does not define its blocks.
         buffers: Bytes of buffers.
     """
 
@@ -58,21 +58,21 @@ class ParameterCounts:
 
     @property
     def total(self) -> int:
-        """All parameters of the rank."""
+        """The number of all parameters of the rank."""
         return self.outside + self.block * self.num_blocks
 
 
 @dataclass(frozen=True)
 class ActivationBytes:
-    """Bytes that one micro-batch takes on one rank.
+    """Bytes of one micro-batch on one rank.
 
     Attributes:
-        saved: Alive when the forward pass ends.
-        block: Bytes of one block, on average.
-        peak: The most alive at once in forward and backward pass, weight gradients counted.
+        saved: Live bytes at the end of the forward pass.
+        block: The part of `saved` of one block, on average.
+        peak: Peak of live bytes in the forward and the backward pass, with weight gradients.
         apart: The same without weight gradients.
         hidden: Bytes of the tensor between two blocks.
-        inputs: Bytes of the micro-batch itself.
+        inputs: Bytes of the micro-batch's inputs.
     """
 
     saved: int
@@ -84,22 +84,22 @@ class ActivationBytes:
 
     @property
     def transient(self) -> int:
-        """Bytes that the backward pass needs beside what was saved."""
+        """The bytes that the backward pass needs in addition to `saved`."""
         return self.apart - self.saved
 
 
 class Profiler:
-    """Traces one net for any micro-batch and any number of ranks that share its layers.
+    """Traces one net with any micro-batch, and with its layers shared by any number of ranks.
 
     Args:
         model: The spec's net.
         sizes: The sizes of the data.
         base: Folder of the spec.
-        precision: `train.precision`.
-        flash: Attention never keeps its matrix, as on GPUs, where its kernels know dropout.
+        precision: As `train.precision`.
+        flash: Attention never stores its matrix, as on GPUs, whose kernels support dropout.
 
     Raises:
-        UserCodeError: The net cannot be run on shapes alone.
+        UserCodeError: The net cannot run on shapes alone.
     """
 
     def __init__(self, model: Model, sizes: Sizes, base: Path, precision: str = "fp32", flash: bool = False) -> None:
@@ -113,15 +113,15 @@ class Profiler:
         self._weights: dict[int, ParameterCounts] = {}
         split = tensor_plan(self._net)
         self.tensor_parts = split[1] if split else 0
-        """What the ranks that share a layer must divide; 0 when layers cannot be shared."""
+        """The number that the ranks sharing a layer must divide; 0 if layers cannot be shared."""
         self.num_blocks = self.weights().num_blocks
 
     def flops(self) -> float | None:
-        """FLOPs of one example, forward and backward, over all ranks."""
+        """Return the FLOPs of one example, forward and backward, over all ranks."""
         return count_flops(self._net, self._inputs(_COUNTED, "meta"))
 
     def weights(self, tensor: int = 1) -> ParameterCounts:
-        """The parameters of one of `tensor` ranks that share the layers."""
+        """Return the parameters of one of `tensor` ranks that share the layers."""
         if tensor not in self._weights:
             self._weights[tensor] = self._weigh(tensor)
         return self._weights[tensor]
@@ -144,9 +144,9 @@ class Profiler:
         )
 
     def activations(self, micro_batch: int, tensor: int = 1, recompute: Recompute = "none") -> ActivationBytes:
-        """Activation bytes of a micro-batch of this size on one of `tensor` ranks that share the layers.
+        """Estimate the bytes of `micro_batch` examples on one of `tensor` ranks that share the layers.
 
-        On the line through traces of other micro-batches; `exactly` is dearer.
+        The estimate is on the line through traces of other micro-batches; `exactly` costs more.
         """
         high, names = self.exactly(_ANCHOR, tensor, recompute), ActivationBytes.__dataclass_fields__
         if self._precision == "fp32":
@@ -158,7 +158,7 @@ class Profiler:
         return ActivationBytes(**{name: max(0, round(value)) for name, value in line.items()})
 
     def exactly(self, micro_batch: int, tensor: int = 1, recompute: Recompute = "none") -> ActivationBytes:
-        """The same from a trace of this very micro-batch."""
+        """Return the same from a trace of exactly this micro-batch."""
         key = (micro_batch, tensor, recompute)
         if key not in self._known:
             with _saying_what_failed("model.net"):
@@ -203,7 +203,7 @@ class Profiler:
 
 
 class _NoAttentionDropout(TorchFunctionMode):
-    """The CPU's flash kernel knows no dropout and keeps the matrix instead; a GPU's does."""
+    """Sets attention dropout to 0: with dropout the CPU's flash kernel stores the matrix, a GPU's kernel does not."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = dict(kwargs or {})
@@ -213,7 +213,7 @@ class _NoAttentionDropout(TorchFunctionMode):
 
 
 def _without_attention_dropout(net: nn.Module) -> None:
-    """Applied in each block: a mode around the backward pass is not active when it recomputes."""
+    """Apply the mode inside each block, because recomputation in the backward pass runs outside the outer mode."""
 
     def calling(forward: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         with _NoAttentionDropout():
@@ -225,7 +225,7 @@ def _without_attention_dropout(net: nn.Module) -> None:
 
 
 def _forward(net: nn.Module, inputs: Mapping[str, torch.Tensor], live: LiveBytes) -> tuple[torch.Tensor, int, int]:
-    """The output, the bytes that a block keeps on average, and those of the tensor between two blocks."""
+    """Return the output, the bytes that a block saves on average, and the bytes of the tensor between two blocks."""
     stack = BlockStackView.of(net)
     if stack is None or not len(stack.blocks):
         return net(**inputs), 0, 0
@@ -239,14 +239,14 @@ def _forward(net: nn.Module, inputs: Mapping[str, torch.Tensor], live: LiveBytes
 
 
 def _loss(output: torch.Tensor) -> torch.Tensor:
-    """A loss that saves as much as the engine's: log-probabilities of classes, or a difference."""
+    """Return a loss that saves as much as the engine's losses: log-probabilities of classes, or a difference."""
     return F.log_softmax(output, -1).sum() if output.shape[-1] > 1 else output.square().sum()
 
 
 def _narrowed(net: nn.Module, ranks: int) -> tuple[nn.Module, int]:
-    """The net as one of `ranks` that share its layers sees it, and how many weights are still whole though shared.
+    """Return one rank's part of a net shared by `ranks`, and the number of weights that are shared but left whole here.
 
-    A layer whose outputs are joined again is left whole, for what follows it needs whole examples.
+    A layer with gathered outputs is left whole, because the next layer needs whole examples.
     """
     split = tensor_plan(net)
     if ranks == 1 or split is None:
@@ -267,7 +267,7 @@ def _narrowed(net: nn.Module, ranks: int) -> tuple[nn.Module, int]:
 
 
 def _used_by_enter(net: nn.Module, stack: BlockStackView, inputs: Mapping[str, torch.Tensor]) -> int:
-    """Parameters outside the blocks that are used before them."""
+    """Return the number of parameters before the blocks."""
     inside = {id(p) for block in stack.blocks for p in block.parameters()}
     outside = [p for p in net.parameters() if id(p) not in inside and p.requires_grad]
     hidden = stack.enter(**inputs)
@@ -278,7 +278,7 @@ def _used_by_enter(net: nn.Module, stack: BlockStackView, inputs: Mapping[str, t
 
 
 def _fake_copy(net: nn.Module, mode: FakeTensorMode) -> nn.Module:
-    """The net with weights that claim to be on the CPU and have no bytes."""
+    """Return a copy of the net with fake CPU weights, which have no bytes."""
     memo: dict[int, Any] = {}
     make: Callable[[torch.Tensor], torch.Tensor] = lambda one: torch.empty(one.shape, dtype=one.dtype, device="cpu")  # noqa: E731
     with mode:

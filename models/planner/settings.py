@@ -1,4 +1,4 @@
-"""The keys of a spec's `train` block that the planner reads."""
+"""Reads the planner's settings from a spec's `train` block."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from models.training.optimisation.optimisers import state_ratio
 
 
 def training_of(train: Train, on_cpu: bool) -> TrainingShape:
-    """Batch, precision and optimiser of the spec."""
+    """Return the batch, the precision and the optimiser settings of the spec."""
     return TrainingShape(
         batch=train.batch,
         precision=train.precision,
@@ -20,7 +20,7 @@ def training_of(train: Train, on_cpu: bool) -> TrainingShape:
 
 
 def base_candidate(train: Train) -> Candidate:
-    """The settings of the spec that every plan has."""
+    """Return the settings that every plan takes from the spec."""
     return Candidate(
         parallel="ddp",
         accumulate=train.accumulate,

@@ -1,1 +1,1 @@
-"""The spec: what one model is and how it is made, read from `project.yaml` and checked."""
+"""The spec: the definition of one model and its training, read from `project.yaml` and checked."""

@@ -1,4 +1,4 @@
-"""The base class and the types of every block of a spec."""
+"""The base class and the common types of the spec's blocks."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ def _number_as_text(value: object) -> object:
 
 
 NumberText = Annotated[str, BeforeValidator(_number_as_text)]
-"""A text that YAML reads as a number where it is one."""
+"""Text that YAML may read as a number."""
 
 
 class SpecBlock(BaseModel):
-    """Base of every block: unknown keys are errors, values keep their types, nothing changes after reading."""
+    """Base of all blocks: unknown keys are errors, types are strict, and instances are immutable."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)

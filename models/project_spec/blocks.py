@@ -1,7 +1,7 @@
-"""The spec of a project: the strict pydantic models of `project.yaml`.
+"""The blocks of `project.yaml` as strict pydantic models.
 
-One class a block, each with defaults good enough that a data source and a target train something sensible.
-Reading a file, its line numbers and the command line's overrides is `models/project_spec/reader.py`.
+Each block is one class. With the defaults, a spec with only a data source and a target trains a sensible model.
+`models/project_spec/reader.py` reads the file, with line numbers and the command line's overrides.
 """
 
 from __future__ import annotations
@@ -211,7 +211,7 @@ class Model(SpecBlock):
 
 
 def _auto_is_zero(value: Any) -> Any:
-    """Kept as 0, so that a batch is always a number; dumped as `auto` again, so that a 0 in a spec is a mistake."""
+    """Convert `auto` to 0: a batch is always a number; the dump has `auto` again, so a 0 in a spec is an error."""
     if value == 0 and not isinstance(value, bool):
         raise PydanticKnownError("greater_than", {"gt": 0})
     return 0 if value == "auto" else value
@@ -306,7 +306,7 @@ class Train(SpecBlock):
 
     @property
     def methods(self) -> list[str]:
-        """Names of the set keys that only nets trained by gradient descent have."""
+        """The names of the set keys that only apply to nets trained by gradient descent."""
         named = ("ema", "start", "recent", "pretrain", "pseudo_labels")
         return [name for name in named if getattr(self, name) is not None] + ["batch: auto"] * (self.batch == 0)
 
@@ -340,7 +340,7 @@ class Train(SpecBlock):
 
     @property
     def num_nodes(self) -> tuple[int, int]:
-        """Fewest and most machines."""
+        """The minimum and the maximum number of machines."""
         low, _, high = self.nodes.partition(":")
         return int(low), int(high or low)
 
@@ -387,7 +387,7 @@ class Spec(SpecBlock):
     @field_validator("judge")
     @classmethod
     def _confidence_can_be_shown(cls, judge: Judge) -> Judge:
-        """Here and not in `Judge`: a verdict of such rules, made before they were refused, must stay readable."""
+        """Reject a confidence that the resamples cannot show; not in `Judge`, since old verdicts must stay readable."""
         least, level = 2 / (judge.resamples + 1), 1 - judge.confidence
         if least >= level:
             raise ValueError(

@@ -1,4 +1,4 @@
-"""The blocks of `train` that each turn on one training method; docs/guides/training.md shows every one at work."""
+"""The blocks of `train` that each turn on one training method; docs/guides/training.md describes them."""
 
 from __future__ import annotations
 

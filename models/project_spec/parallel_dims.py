@@ -1,4 +1,4 @@
-"""Parallel dimensions: how ranks are arranged, by the spec and the world size alone, without torch."""
+"""Parallel dimensions: computes the arrangement of ranks from the spec and the world size, without torch."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from dataclasses import dataclass
 from models.errors import UsageError
 from models.project_spec.blocks import Train
 
-# From the outermost to the innermost: neighbours, who talk most, share layers; stages, who talk least, are far apart.
+# Outermost to innermost: neighbouring ranks share layers and communicate most; pipeline stages communicate least.
 DIMENSIONS = ("pipeline", "replicate", "shard", "tensor")
-# Several stages a rank shorten the pipeline's idle time. Source: Narayanan et al. 2021, with 2 as their common choice.
+# Several stages per rank shorten the pipeline's idle time. Source: Narayanan et al. 2021; 2 is their common choice.
 STAGES_A_RANK = {"gpipe": 1, "1f1b": 1, "interleaved": 2}
 
 
 @dataclass(frozen=True)
 class ParallelDims:
-    """The number of ranks along each dimension; every rank has one place along each.
+    """The number of ranks along each dimension; every rank has one place along each dimension.
 
     Attributes:
-        pipeline: Groups of layers that follow each other.
+        pipeline: Groups of consecutive layers.
         replicate: Groups that each hold the whole net.
         shard: Ranks that divide parameters, gradients and optimiser state among them.
         tensor: Ranks that share every layer.
         plan: The spec's `train.parallel`, or `one` for a single process.
-        stages_a_rank: Pipeline stages that one rank holds.
-        microbatches: Pieces that a batch goes through the pipeline in.
+        stages_a_rank: Pipeline stages on each rank.
+        microbatches: Pieces of a batch in the pipeline.
     """
 
     pipeline: int = 1
@@ -38,10 +38,10 @@ class ParallelDims:
 
     @classmethod
     def of(cls, train: Train, size: int) -> ParallelDims:
-        """The arrangement of `size` ranks that the spec asks for.
+        """Return the arrangement of `size` ranks for the spec.
 
         Raises:
-            UsageError: The ranks cannot be divided so; the message lists the numbers that are possible.
+            UsageError: The ranks cannot be divided in this way; the message names numbers that work.
         """
         if size == 1:
             return cls()
@@ -69,41 +69,41 @@ class ParallelDims:
 
     @property
     def size(self) -> int:
-        """All ranks."""
+        """The number of all ranks."""
         return self.pipeline * self.replicate * self.shard * self.tensor
 
     @property
     def data_size(self) -> int:
-        """Groups of ranks that see different examples."""
+        """The number of groups of ranks with different examples."""
         return self.replicate * self.shard
 
     def place(self, rank: int) -> dict[str, int]:
-        """Coordinates of a rank along each dimension."""
+        """Return a rank's place along each dimension."""
         coordinates = {}
         for name in reversed(DIMENSIONS):
             rank, coordinates[name] = divmod(rank, getattr(self, name))
         return coordinates
 
     def data_rank(self, rank: int) -> int:
-        """Which share of the examples a rank sees."""
+        """Return the index of a rank's share of the examples."""
         place = self.place(rank)
         return place["replicate"] * self.shard + place["shard"]
 
     def is_output_rank(self, rank: int) -> bool:
-        """True for the one rank of those that see the same examples whose loss and outputs count."""
+        """Return whether a rank's loss and outputs count: one rank of each group with the same examples."""
         place = self.place(rank)
         return place["tensor"] == 0 and place["pipeline"] == self.pipeline - 1
 
     def output_ranks(self) -> list[int]:
-        """The ranks that speak, in the order of the examples they see."""
+        """Return the output ranks, in the order of their shares of the examples."""
         return sorted((rank for rank in range(self.size) if self.is_output_rank(rank)), key=self.data_rank)
 
 
 def check_plan(train: Train, size: int) -> ParallelDims:
-    """`Layout.of`, after a look at what the plan does not go with.
+    """Check the settings against the plan, then return `ParallelDims.of`.
 
     Raises:
-        UsageError: Settings that exclude each other, or a number of ranks that cannot be divided so.
+        UsageError: Two settings exclude each other, or the ranks cannot be divided in this way.
     """
     for key in ("gradient_hook", "shard_optimiser"):
         if getattr(train, key) not in ("none", False) and train.parallel != "ddp":
@@ -134,7 +134,7 @@ def _inner(setting: int | None, key: str, wanted: bool, size: int, alone: bool) 
 
 
 def _replicas(setting: int | None, size: int) -> int:
-    """Two groups where each then has two ranks or more to shard over, else one."""
+    """Return the number of groups: by default two if each then has two or more ranks for sharding, else one."""
     count = setting if setting is not None else 2 if size >= 4 and size % 2 == 0 else 1
     if size % count:
         fitting = ", ".join(str(n) for n in range(1, size + 1) if size % n == 0)
@@ -143,7 +143,7 @@ def _replicas(setting: int | None, size: int) -> int:
 
 
 def _microbatches(train: Train, layout: ParallelDims, per_rank: int) -> int:
-    """Pieces of a batch: by default two for every stage, which leaves a third of the time idle at most.
+    """Return the pieces of a batch: by default two per stage, so that at most a third of the time is idle.
 
     Source: the idle share of a pipeline of p stages and m pieces is (p - 1) / (m + p - 1), Huang et al. 2019.
     """

@@ -1,4 +1,4 @@
-"""Reading `project.yaml`: lines for errors, nearest keys, overrides from the command line, the JSON Schema."""
+"""Reads `project.yaml`: line numbers in errors, nearest keys, overrides from the command line, the JSON Schema."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from models.project_spec.blocks import NAME_PATTERN, Spec
 COMMAND_LINE = "command line"
 MOST_BYTES = 1 << 20
 MOST_VALUES = 100_000
-"""A spec has hundreds of values: aliases that name each other make billions of them of a few lines."""
+"""A spec has hundreds of values; nested aliases can make billions of values from a few lines."""
 
 
 def read_spec(path: Path, overrides: Sequence[str] = (), shown_as: str | None = None) -> Spec:
@@ -28,11 +28,11 @@ def read_spec(path: Path, overrides: Sequence[str] = (), shown_as: str | None = 
 
     Args:
         path: The `project.yaml`.
-        overrides: `block.key=value` texts that win over the file; values are YAML scalars or flow lists.
-        shown_as: How errors name the file; default: the path itself.
+        overrides: `block.key=value` texts that override the file; values are YAML scalars or flow lists.
+        shown_as: The name of the file in errors; default: the path itself.
 
     Raises:
-        UsageError: One line for every mistake: file:line, key, what was got, what was expected.
+        UsageError: The spec has mistakes; one line for each: file:line, key, actual value, expected value.
     """
     name = shown_as or str(path)
     document, lines = _load(path, name)
@@ -46,7 +46,7 @@ def read_spec(path: Path, overrides: Sequence[str] = (), shown_as: str | None = 
 
 
 def place_of(key: str, path: Path, overrides: Sequence[str] = (), shown_as: str | None = None) -> str:
-    """Where a key was set: `command line`, or file and line; else empty."""
+    """Return the place of a key: `command line`, or file and line; an empty string if neither has the key."""
     if any(_concerns(key, text.partition("=")[0]) for text in overrides):
         return COMMAND_LINE
     name = shown_as or str(path)
@@ -56,19 +56,19 @@ def place_of(key: str, path: Path, overrides: Sequence[str] = (), shown_as: str 
 
 
 def read_document(path: Path, shown_as: str | None = None) -> dict[str, Any]:
-    """A YAML file of keys as plain Python values, not checked further.
+    """Read a YAML file of keys as plain Python values, without further checks.
 
     Raises:
-        UsageError: The file is missing, is not YAML, or holds no keys; the message has the line.
+        UsageError: The file is missing, no YAML, or has no keys; the message names the line.
     """
     return _load(path, shown_as or str(path))[0]
 
 
 def json_schema() -> dict[str, Any]:
-    """The JSON Schema of `project.yaml`, for editors. `name` is optional: the folder's name is the default."""
+    """Return the JSON Schema of `project.yaml`, for editors. `name` is optional: the default is the folder's name."""
     schema = Spec.model_json_schema()
     schema["required"] = [key for key in schema["required"] if key != "name"]
-    schema["$defs"]["Data"]["required"].remove("target")  # asked for by its `else`: text has none
+    schema["$defs"]["Data"]["required"].remove("target")  # its `else` requires it: text has no target
     return {**schema, "$schema": "https://json-schema.org/draft/2020-12/schema", "title": "Loopline project"}
 
 
@@ -102,7 +102,7 @@ def _load(path: Path, name: str) -> tuple[dict[str, Any], Any]:
 
 
 def _refuse_bomb(loaded: Any, name: str) -> None:
-    """Count the values, aliases as often as they occur; stops as soon as there are too many."""
+    """Reject too many values; each use of an alias counts, and the count stops at the limit."""
     left, waiting = MOST_VALUES, [loaded]
     while waiting:
         value = waiting.pop()
@@ -114,7 +114,7 @@ def _refuse_bomb(loaded: Any, name: str) -> None:
 
 
 def _check_for_dvc(path: Path, name: str) -> None:
-    """DVC reads the spec too, by a stricter parser: `{net: ./net.py:Net}` stopped a loop as it came to `version`."""
+    """Reject YAML that DVC's stricter parser rejects: `{net: ./net.py:Net}` stopped a loop in the `version` step."""
     from ruamel.yaml import YAML
     from ruamel.yaml.error import MarkedYAMLError
 
@@ -129,14 +129,14 @@ def _check_for_dvc(path: Path, name: str) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """The parser's own types as plain Python ones, which strict validation expects."""
+    """Convert the parser's own types to plain Python types, which strict validation needs."""
     from ruamel.yaml.scalarbool import ScalarBoolean
 
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
-    if isinstance(value, ScalarBoolean):  # a boolean with an anchor: to Python an int
+    if isinstance(value, ScalarBoolean):  # a boolean with an anchor is an int in Python
         return bool(value)
     for kind in (bool, int, float, str):
         if isinstance(value, kind):
@@ -165,7 +165,7 @@ def _override(document: dict[str, Any], text: str) -> str:
 
 
 def _split_path(document: Mapping[str, Any], path: str) -> list[str]:
-    """`search.space.train.lr.low`: keys of `space` hold a dot of their own."""
+    """Split a key path such as `search.space.train.lr.low`: the keys of `space` themselves contain a dot."""
     if path.startswith("search.space."):
         parts = path.split(".")
         return [*parts[:2], ".".join(parts[2:4]), *parts[4:]]
@@ -181,12 +181,12 @@ def _explain(detail: ErrorDetails, name: str, lines: Any, overridden: list[str])
 
 
 def _concerns(path: str, override: str) -> bool:
-    """Whether one of two keys holds the other."""
+    """Return whether one key contains the other, or both are equal."""
     return path == override or path.startswith(override + ".") or override.startswith(path + ".")
 
 
 def _line(lines: Any, location: Sequence[Any]) -> int:
-    """The line (from 1) of the deepest part of `location` that the file has."""
+    """Return the line (from 1) of the deepest part of `location` that the file has."""
     line, node = 0, lines
     for part in location:
         try:
@@ -246,7 +246,7 @@ def _unknown_key(location: Sequence[Any]) -> str:
 
 
 def _description_of(location: Sequence[Any]) -> str:
-    """The description of a key, or nothing."""
+    """Return the description of a key, or an empty string."""
     *parents, key = location
     block = _block(parents)
     field = block.model_fields.get(str(key)) if block else None
@@ -264,7 +264,7 @@ def _block(location: Sequence[Any]) -> type[BaseModel] | None:
 
 
 def _class_of(annotation: Any) -> type[BaseModel] | None:
-    """The block class inside an annotation such as `Image | None` or `list[Expectation]`."""
+    """Return the block class in an annotation such as `Image | None` or `list[Expectation]`, or None."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     return next((block for inner in get_args(annotation) if (block := _class_of(inner))), None)

@@ -1,7 +1,7 @@
-"""References: how a spec names a piece of code.
+"""References: the names of code in a spec.
 
-`short` (a name in a table the caller gives), `package.module:attr`, or `./file.py:attr` beside the spec. Only the
-reference and plain data cross a process boundary; the other side resolves it again.
+A reference is a short name (from a table of the caller), `package.module:attr`, or `./file.py:attr`, relative to the
+spec's folder. Only the reference and plain data cross a process boundary; the other process resolves it again.
 """
 
 from __future__ import annotations
@@ -23,39 +23,39 @@ from models.errors import UsageError, UserCodeError, did_you_mean
 
 OWN_PACKAGES = ("flows", "models", "tasks")
 _loaded: dict[str, tuple[Path, str]] = {}
-"""Modules that users' files brought in from their own folders: each one's file, and what it held then."""
+"""Modules that users' files imported from their own folders: the file of each, and its content hash at that time."""
 
 
 def is_own_code(reference: str) -> bool:
-    """True for `package.module:attr` and `./file.py:attr`, false for a short name or a plain path."""
+    """Return true for `package.module:attr` and `./file.py:attr`, false for a short name or a plain path."""
     target, colon, attr = reference.rpartition(":")
     return bool(colon) and attr.isidentifier() and (target.endswith(".py") or _is_dotted(target))
 
 
 def is_package(source: str) -> bool:
-    """True for sources that a package registry serves."""
+    """Return whether a package registry serves the source."""
     return source.startswith(("pypi:", "npm:", "debian:"))
 
 
 def local_source(source: str, base: Path) -> Path | None:
-    """The file or folder that `data.source` names, from the folder `base` on; None for a package and for own code.
+    """Return the file or folder of `data.source`, relative to `base`; None for a package and for the user's code.
 
     Raises:
-        RuntimeError: `~` names a user that there is not.
+        RuntimeError: `~` names an unknown user.
     """
     return None if is_package(source) or is_own_code(source) else base / Path(source).expanduser()
 
 
 def resolve(reference: str, base: Path, short: Mapping[str, str] | None = None) -> Any:
-    """The object that `reference` names.
+    """Return the object that `reference` names.
 
     Args:
         reference: A key of `short`, `package.module:attr`, or `./file.py:attr`.
-        base: The folder that holds the spec; relative files start there.
-        short: Short names and the full reference each stands for.
+        base: The folder of the spec; relative files start there.
+        short: Short names and their full references.
 
     Raises:
-        UsageError: No such name, file, module or attribute; the message lists the names.
+        UsageError: The name, file, module or attribute does not exist; the message lists known names.
         UserCodeError: The module raised while it was imported; the cause is chained.
     """
     short = short or {}
@@ -70,17 +70,17 @@ def resolve(reference: str, base: Path, short: Mapping[str, str] | None = None) 
 
 
 def lacks(reference: str, full: str, known: Iterable[str]) -> UsageError:
-    """The error for a reference, `full` when written out, whose module defines only the `known` names."""
+    """Return the error for a reference, in long form `full`, whose module defines only the `known` names."""
     target, _, attr = full.rpartition(":")
     hint = did_you_mean(attr, sorted(known), "define it there, or correct the name")
     return UsageError(f"{reference}: {target} has no {attr!r}: {hint}")
 
 
 def call(function: Callable[..., Any], reference: str, *arguments: Any, **keywords: Any) -> Any:
-    """Call a user's function; its exceptions become errors of the user's code, with its line.
+    """Call a user's function; its errors become a UserCodeError that names the user's line.
 
     Raises:
-        UserCodeError: It raised; the message carries type, text and the line in the user's file.
+        UserCodeError: The function raised; the message has the type, the text and the line in the user's file.
     """
     try:
         with _announced_exit(reference):
@@ -111,7 +111,7 @@ def _announced_exit(reference: str) -> Iterator[None]:
 
 
 def source_file(reference: str, base: Path) -> Path | None:
-    """The file behind a reference to own code, for fingerprints; None for short names and compiled modules.
+    """Return the file of a reference to code, for fingerprints; None for short names and compiled modules.
 
     Raises:
         UsageError: The package that holds the module is not installed.
@@ -150,7 +150,7 @@ def _load_file(base: Path, target: str) -> ModuleType:
     if not path.is_file():
         raise UsageError(f"{target}: no such file beside the spec ({path})")
     _forget_edited(path.parent)
-    # The content is part of the name: an edited file is never answered with the module loaded before the edit.
+    # The content hash is part of the name, so an edited file never returns the module from before the edit.
     name = f"_loopline_{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}_{_content(path)}"
     if name in sys.modules:
         return sys.modules[name]
@@ -177,7 +177,7 @@ def _load_file(base: Path, target: str) -> ModuleType:
 
 @contextlib.contextmanager
 def _without_bytecode() -> Iterator[None]:
-    """Write no `.pyc` of a user's code: Python takes one for current by size and whole second of the source alone."""
+    """Write no `.pyc` of a user's code: Python only compares the source's size and whole second."""
     before, sys.dont_write_bytecode = sys.dont_write_bytecode, True
     try:
         yield
@@ -189,7 +189,7 @@ def _note_loaded(folder: Path) -> None:
     inside = f"{folder}{os.sep}"
     for name, module in list(sys.modules.items()):
         path = getattr(module, "__file__", None)
-        if not isinstance(path, str) or not path.startswith(inside):  # thousands of modules: as text, in 1 ms
+        if not isinstance(path, str) or not path.startswith(inside):  # thousands of modules: compares texts, in 1 ms
             continue
         file = Path(path)
         if "site-packages" in file.parts or not file.is_file():
@@ -199,7 +199,7 @@ def _note_loaded(folder: Path) -> None:
 
 
 def _forget_edited(folder: Path) -> None:
-    """Import a user's modules anew if one was edited: a step's key holds the present content."""
+    """Unload a user's modules if one was edited since its import: a step's key covers the current files."""
     known = {name: entry for name, entry in _loaded.items() if entry[0].is_relative_to(folder)}
     if all(file.is_file() and _content(file) == before for file, before in known.values()):
         return
@@ -214,7 +214,7 @@ def _content(path: Path) -> str:
 
 
 def _namesake(error: BaseException, folder: Path) -> str:
-    """The cure if a user's module has the name of one of our packages, which is found first."""
+    """Return a hint if a user's module has the name of a Loopline package, which Python finds first."""
     name = (error.name or "").partition(".")[0] if isinstance(error, ImportError) else ""
     if name in OWN_PACKAGES and ((folder / f"{name}.py").exists() or (folder / name).is_dir()):
         return f": {name!r} is a package of Loopline's: give your own another name"

@@ -1,6 +1,7 @@
-"""When a schedule of the spec comes round next: cron lines, intervals and iCalendar rules, in a time zone.
+"""The next time of a schedule of the spec: cron lines, intervals and iCalendar rules, in a time zone.
 
-The same text makes a deployment's schedule in Prefect and the clock of a backtest: only what both read alike is taken.
+The same text makes a deployment's schedule in Prefect and the clock of a backtest, so only forms that both read in the
+same way are accepted.
 """
 
 from __future__ import annotations
@@ -20,22 +21,22 @@ if TYPE_CHECKING:
     from dateutil.rrule import rrule, rruleset
 
 FORMS = '"0 3 * * 1" (cron: Mondays at 3), "every 15 minutes", "every 7 days" or "RRULE:FREQ=MONTHLY;BYMONTHDAY=1"'
-MONDAY = datetime(2020, 1, 6)  # midnight on the schedule's own clock; intervals are counted from here
+MONDAY = datetime(2020, 1, 6)  # midnight in the schedule's time zone; intervals are counted from here
 SECONDS = {"second": 1, "minute": 60, "hour": 3600}
 DAYS = {"day": 1, "week": 7}
 LEAST_INTERVAL_S = 10
 EVERY = re.compile(r"every\s+(?:(\d{1,6})\s+)?(second|minute|hour|day|week)s?", re.IGNORECASE)
 NAMED = {"@hourly": "0 * * * *", "@daily": "0 0 * * *", "@weekly": "0 0 * * 0", "@monthly": "0 0 1 * *"}
 FIELDS = "minute hour day-of-month month day-of-week"
-GAP = timedelta(hours=3)  # wider than any change of the clock
+GAP = timedelta(hours=3)  # longer than any change of the clock
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """A schedule that was read: `text` is a cron line, or the lines of an iCalendar rule; empty for an interval.
+    """A parsed schedule: `text` is a cron line, or the lines of an iCalendar rule; empty for an interval.
 
-    Intervals of days and weeks are rules: they keep the local hour when the clocks change. Those of seconds, minutes
-    and hours have always the same length. Both are counted from Monday, 6 January 2020, midnight in the time zone.
+    Intervals of days and weeks are rules, which keep the local hour when the clocks change. Intervals of seconds,
+    minutes and hours have a fixed length. Both are counted from Monday, 6 January 2020, midnight in the time zone.
     """
 
     kind: Literal["cron", "interval", "rrule"]
@@ -45,7 +46,7 @@ class Schedule:
 
     @property
     def anchor(self) -> float:
-        """Unix time from which an interval is counted."""
+        """The Unix time from which an interval is counted."""
         return MONDAY.replace(tzinfo=ZoneInfo(self.timezone)).timestamp()
 
     @property
@@ -55,7 +56,7 @@ class Schedule:
         return f"{what} ({self.timezone})"
 
     def next(self, after: float) -> float:
-        """The first time strictly later than `after`, Unix seconds; infinity for a rule that has come to its end."""
+        """Return the first time strictly later than `after`, in Unix seconds; infinity if the rule has ended."""
         if self.kind == "interval":
             return self.anchor + (math.floor((after - self.anchor) / self.interval_s) + 1) * self.interval_s
         if self.kind == "cron":
@@ -68,7 +69,7 @@ class Schedule:
         return (time.timestamp() for time in CronSim(self.text, datetime.fromtimestamp(after, self._zone)))
 
     def _by_rule(self, after: float) -> float:
-        """Rules run on the local clock: an hour of it may be skipped or come twice: its order is not that of time."""
+        """Return the next time of a rule; the local clock may skip or repeat hours, so its order is not time order."""
         start = datetime.fromtimestamp(after, self._zone).replace(tzinfo=None) - GAP
         near = self._rule.xafter(start)
         first = next((local for local in near if self._unix(local) > after), None)
@@ -92,10 +93,10 @@ class Schedule:
 
 
 def parse(text: str, timezone: str = "UTC") -> Schedule:
-    """Read a schedule.
+    """Parse a schedule.
 
     Raises:
-        ValueError: Schedule or time zone cannot be read; the message says what was got and what was expected.
+        ValueError: The schedule or the time zone is not valid; the message names the actual and the expected value.
     """
     check_timezone(timezone)
     rule = " ".join(text.split()) if not _is_rule(text) else text.strip()
@@ -108,10 +109,10 @@ def parse(text: str, timezone: str = "UTC") -> Schedule:
 
 
 def check_timezone(name: str) -> str:
-    """Give back the name of a time zone.
+    """Return the name of a time zone if it exists.
 
     Raises:
-        ValueError: There is none of that name; names the nearest.
+        ValueError: It does not exist; the message names the nearest time zone.
     """
     try:
         ZoneInfo(name)

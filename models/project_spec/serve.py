@@ -1,4 +1,4 @@
-"""The `serve` block of a spec: limits of the served model, log, canary and shadow."""
+"""The `serve` block of a spec: how its model is served, and limits on its latency and its loss of quality."""
 
 from __future__ import annotations
 

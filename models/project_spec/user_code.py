@@ -1,4 +1,4 @@
-"""What a spec says of a project's own Python, looked at before anything runs: the files are read, not imported."""
+"""Checks a spec's references to the project's own Python files before a run; the files are parsed, not imported."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from models.project_spec.blocks import Spec
 
 
 def check_own_code(spec: Spec, base: Path) -> None:
-    """Say what is wrong with references to own code as far as that can be known without running it.
+    """Check the references to the project's own code, as far as this is possible without running it.
 
     Args:
-        spec: The project's.
-        base: The folder that holds the spec.
+        spec: The project's spec.
+        base: The folder of the spec.
 
     Raises:
-        UsageError: A file is not there or does not define the name, or an own metric lacks its direction.
+        UsageError: A file is missing or does not define the name, or a metric of the project has no direction.
     """
     for key, reference in _references(spec.model_dump(), ""):
         target, _, name = reference.rpartition(":")
@@ -46,11 +46,11 @@ def _references(value: Any, key: str) -> Iterator[tuple[str, str]]:
 
 
 def _defined(path: Path) -> set[str] | None:
-    """The names that a module binds at its top; None where that cannot be seen."""
+    """Return the names that a module defines; None if they cannot be determined."""
     try:
         tree = ast.parse(path.read_bytes())
     except (OSError, SyntaxError, ValueError):
-        return None  # importing it says where and why
+        return None  # the import reports where and why
     names: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):

@@ -1,7 +1,8 @@
 """Runs a job in children of the fork server: alone, or as ranks under torch's elastic agent.
 
-Messages to the caller: ("start", pid), answered by the number of restarts so far; ("epoch", pid, Epoch), answered by
-(pid, go on); ("result", Result); ("error", type, text, traceback); ("failed", text). The end is the end of the stream.
+Messages to the caller: ("start", pid), answered by ("started", pid, restarts so far); ("epoch", pid, EpochReport),
+answered by ("answer", pid, go on); ("result", TrainingResult); ("error", type, text, traceback); ("failed", text). The
+job ends when the stream is closed.
 """
 
 from __future__ import annotations
@@ -37,32 +38,32 @@ from models.training.job import EpochReport, Rendezvous, TrainingJob
 from models.training.loop import Report
 from models.training.rank import device_of, join_world, leave_world, local_rank, run_job
 
-# How long a rank that got an error looks whether it came of a peer's death.
+# How long a rank with an error checks whether the death of a peer caused it.
 _LOOK_S = 0.5
-# How long the nodes that are there wait until there are enough.
+# How long the nodes at the rendezvous wait until enough nodes have joined.
 _COME_S = 600
 
 
 def run_alone(connections: list[Connection], job: TrainingJob) -> None:
-    """Run a job of one rank and send its result."""
+    """Run a job with one rank and send its result."""
     restarts = _announce(connections[0])
     world = World(device=device_of(job))
     connections[0].send(("result", run_job(job, _reporter(connections[0], world), world, restarts)))
 
 
 def run_ranks(connections: list[Connection], job: TrainingJob, meeting: Rendezvous | None = None) -> None:
-    """Keep this node's `job.train.ranks` ranks running until they are done, starting them again when one dies.
+    """Run this node's `job.train.ranks` ranks until they are done; restart them when one dies.
 
     Args:
-        connections: The agent's own, then one for each rank of this node.
+        connections: The agent's own connection, then one for each rank of this node.
         job: The training job.
-        meeting: Where other nodes come; by default there are none.
+        meeting: The rendezvous with other nodes; by default there are no other nodes.
     """
     meeting = meeting or Rendezvous()
     logs = Path(tempfile.mkdtemp(prefix="loopline-agent-"))
-    # What ranks die of is told over their connections; the agent's own account of it would come twice.
+    # Ranks report their errors over their connections; the agent's log would repeat them.
     logging.disable(logging.CRITICAL)
-    # Torch's agents take the store of this process that listens there already, so no port is chosen to be taken.
+    # Torch's agents use this process's store, which listens already: no other process can take the chosen port.
     store = None if meeting.is_shared else TCPStore("127.0.0.1", 0, is_master=True, multi_tenant=True)
     launch = _launch(job, meeting, logs) if store is None else _launch_here(job, store.port, logs)
     try:
@@ -76,7 +77,7 @@ def run_ranks(connections: list[Connection], job: TrainingJob, meeting: Rendezvo
 
 
 def _launch_here(job: TrainingJob, port: int, logs: Path) -> elastic.LaunchConfig:
-    """Ranks of this node alone, as `torchrun` starts them: meeting others costs 2 s of CPU before the first step."""
+    """Return the config for one node, like `torchrun`'s: a rendezvous would cost 2 s of CPU before the first step."""
     return elastic.LaunchConfig(
         min_nodes=1,
         max_nodes=1,
@@ -94,7 +95,7 @@ def _launch(job: TrainingJob, meeting: Rendezvous, logs: Path) -> elastic.Launch
         max_nodes=high,
         rdzv_backend="c10d",
         rdzv_endpoint=f"{meeting.host}:{meeting.port}",
-        # A node is lost when it was silent for three seconds; who comes when enough are there is taken in later.
+        # A node is lost after three seconds without a heartbeat; a node that joins after the start is admitted later.
         rdzv_configs={
             "is_host": meeting.is_host,
             "join_timeout": _COME_S,
@@ -102,8 +103,8 @@ def _launch(job: TrainingJob, meeting: Rendezvous, logs: Path) -> elastic.Launch
             "keep_alive_interval": 1,
             "keep_alive_max_attempt": 3,
         },
-        # Nodes are numbered in the order of their addresses, and rank 0 writes and reports: it must be the host's.
-        # Only rank 0's address is ever connected to.
+        # Nodes are numbered in the order of their addresses. Rank 0 writes and reports, so it must be on the host.
+        # Other ranks connect only to rank 0's address.
         local_addr=meeting.address if meeting.is_host else f"~{meeting.address}",
         **_ranks(job, logs),
     )
@@ -147,7 +148,7 @@ def _rank(job: TrainingJob, connections: list[Connection], agent: int, meeting: 
 
 
 def _is_of_the_network(error: Exception) -> bool:
-    """True for what a rank gets when a peer on another node is gone: the agents then go on without it."""
+    """Return whether a lost peer on another node caused the error: the agents then continue without that node."""
     return isinstance(error, torch.distributed.DistError) or "gloo" in str(error) or "NCCL" in str(error)
 
 
@@ -163,13 +164,13 @@ def _reporter(connection: Connection, world: World) -> Report:
     def ask(epoch: EpochReport) -> bool:
         connection.send(("epoch", os.getpid(), epoch))
         while True:
-            # An answer meant for a rank that has died since is passed over.
+            # Ignores an answer to a rank that has died since.
             match connection.recv():
                 case ("answer", pid, bool(go_on)) if pid == os.getpid():
                     return go_on
 
     def report(epoch: EpochReport) -> bool:
-        # The ranks may wait for the caller as long as it likes.
+        # The ranks may wait for the caller without a time limit.
         with world.excused():
             return ask(epoch)
 
@@ -177,9 +178,9 @@ def _reporter(connection: Connection, world: World) -> Report:
 
 
 def _hung(job: TrainingJob, connection: Connection, meeting: Rendezvous, behind: str, stack: str) -> None:
-    """Called in a thread of a rank whose peers hang: report which, and end the rank.
+    """Report which ranks are behind to the caller and end this rank; called from the watchdog's thread.
 
-    If nodes may come and go, a lost node is not an error: the agents start the other ranks again.
+    With several nodes a lost node is no error: the agents restart the ranks of the other nodes.
     """
     text = f"{job.folder}: the ranks stood still for {job.silence_s:g} s: {behind}"
     if meeting.is_shared:
@@ -191,7 +192,7 @@ def _hung(job: TrainingJob, connection: Connection, meeting: Rendezvous, behind:
 
 
 def _has_died(peers: list[int]) -> bool:
-    """True when a peer is gone, for then this rank's error is but the echo of its death."""
+    """Return whether a peer has died: its death is then the cause of this rank's error."""
     end = time.perf_counter() + _LOOK_S
     while time.perf_counter() < end:
         for pid in peers:
@@ -215,7 +216,7 @@ def _cause(error: ChildFailedError) -> str:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep gloo's greeting, printed from C++, off the terminal."""
+    """Hide gloo's greeting, which C++ code prints to the terminal."""
     sys.stderr.flush()
     stderr_copy = os.dup(2)
     with Path(os.devnull).open("w") as nowhere:

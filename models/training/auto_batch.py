@@ -1,4 +1,4 @@
-"""Automatic batch size: doubled until memory runs out or nothing is gained, halved where the first is too much."""
+"""Automatic batch size: doubled until memory runs out or the speed stays, halved if the first size does not fit."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from models.training.job import TrainingJob
 from models.training.loop import make_step
 from models.training.session import open_session
 
-# Examples of a rank's first try, and steps timed in each.
+# Examples in a rank's first attempt, and timed steps in each attempt.
 FIRST, _TIMED = 64, 3
-# A doubling must pay so much more throughput; on a CPU it soon does not.
+# A doubling must raise throughput by this factor; on a CPU it soon does not.
 WORTH = 1.1
-# Of the memory that is free: twice as much, the next try, must leave half of it to others.
+# Largest share of the free memory: the next attempt takes twice as much and must leave half to other processes.
 _MOST_MEMORY = 0.25
 _MOST_GPU_MEMORY = 0.9
-# Fewer steps an epoch than this learn little from it.
+# With fewer steps an epoch, the net learns little from an epoch.
 _LEAST_STEPS = 16
 _MESSAGES = ("can't allocate memory", "DefaultCPUAllocator", "out of memory")
 
@@ -32,9 +32,9 @@ Try = Callable[[int], float | None]
 
 
 def find_batch(job: TrainingJob, world: World) -> dict[str, int]:
-    """The batch for `train.batch: auto`, over all ranks: `batch`, `micro_batch` (of one rank and pass), `tries`.
+    """Find the batch for `train.batch: auto`: `batch` over all ranks, `micro_batch` of one rank and pass, `tries`.
 
-    One rank tries by itself, steps of the real net on the real data whose results are thrown away.
+    One rank alone runs steps of the real net on the real data and discards the results.
 
     Raises:
         TrainingError: Not even two examples fit.
@@ -53,15 +53,15 @@ def find_batch(job: TrainingJob, world: World) -> dict[str, int]:
 
 
 def largest(first: int, most: int, attempt: Try) -> int:
-    """The size up to which doubling still fits and pays.
+    """Return the largest size up to which each doubling fits into memory and raises the speed.
 
     Args:
-        first: The size to begin with.
-        most: The largest size that makes sense.
-        attempt: Gives examples a second, or None when the size does not fit.
+        first: The first size to try.
+        most: The upper limit of the size.
+        attempt: Returns examples per second, or None if the size does not fit.
 
     Raises:
-        TrainingError: No batch fits.
+        TrainingError: Not even two examples fit.
     """
     size, speed = first, attempt(first)
     while speed is None:
@@ -80,14 +80,14 @@ def largest(first: int, most: int, attempt: Try) -> int:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """True when an allocation failed, on whichever device."""
+    """Return whether an allocation failed, on a CPU or a GPU."""
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         return True
     return isinstance(error, RuntimeError) and any(words in str(error) for words in _MESSAGES)
 
 
 def _trial(job: TrainingJob, size: int) -> TrainingJob:
-    """A job that writes nothing and whose step takes `size` examples."""
+    """Return a job that writes nothing and takes `size` examples a step."""
     train = job.train.model_copy(
         update={"batch": size, "accumulate": 1, "ranks": 1, "start": None, "pretrain": None, "pseudo_labels": None}
     )
@@ -96,7 +96,7 @@ def _trial(job: TrainingJob, size: int) -> TrainingJob:
 
 
 def _speed(job: TrainingJob, device: torch.device) -> float | None:
-    """Examples a second of a training step; None when it does not fit, or twice as much surely would not."""
+    """Return examples per second of a training step; None if the size does not fit, or twice the size would not."""
     try:
         return _timed(job, device)
     except (RuntimeError, MemoryError) as error:
@@ -140,5 +140,5 @@ def _wait(device: torch.device) -> None:
 
 
 def _peak_bytes() -> int:
-    """The most memory that this process has ever held."""
+    """Return the peak memory of this process since its start, in bytes."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

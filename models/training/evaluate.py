@@ -1,4 +1,4 @@
-"""Loss and metric on the validation examples, each rank taking its share."""
+"""Evaluation: loss and metric on the validation examples, with a share for each rank."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from models.training.optimisation.losses import predictions, settle, settled_los
 from models.training.optimisation.pretrain import LOSS, MaskingScheme
 from models.training.session import TrainingSession
 
-# Examples of one forward pass without gradients: large enough to be quick, small enough to stay in the cache.
+# Examples in one forward pass without gradients: large enough to be fast, small enough to stay in the cache.
 _BATCH = {"table": 4096, "image": 256, "series": 512, "text": 64}
 
 
 @torch.no_grad()
 def evaluate(session: TrainingSession) -> dict[str, float]:
-    """`val_loss` and `val_<metric>` on rank 0; nothing on the others. Every rank must call it.
+    """Return `val_loss` and `val_<metric>` on rank 0, an empty dict on the others. Every rank must call it.
 
-    A pretraining gets `val_pretrain_loss` alone.
+    A pretraining returns only `val_pretrain_loss`.
     """
     world, plan, examples = session.world, session.plan, session.validation
     plan.spread_buffers()
@@ -46,7 +46,7 @@ def evaluate(session: TrainingSession) -> dict[str, float]:
 
 
 def _outputs(session: TrainingSession, start: int, stop: int) -> torch.Tensor:
-    """The outputs of the net for a range of examples, as metrics need them."""
+    """Return the net's settled outputs (see `settle`) for a range of examples."""
     parts = []
     for rows, count in _spans(session, start, stop):
         output = session.plan.outputs(session.validation.gather(rows))
@@ -57,7 +57,7 @@ def _outputs(session: TrainingSession, start: int, stop: int) -> torch.Tensor:
 
 
 def _reconstruction(session: TrainingSession, hiding: MaskingScheme, start: int, stop: int) -> dict[str, float]:
-    """The reconstruction error of masked validation inputs; the mask is the same in every epoch."""
+    """Return the loss on masked parts of the validation inputs; every epoch has the same masks."""
     loss = torch.zeros((), dtype=torch.float64, device=session.world.device)
     for rows, count in _spans(session, start, stop):
         generator = np.random.default_rng(seed_of("hide", session.job.train.seed, "validation", int(rows[0])))
@@ -69,14 +69,14 @@ def _reconstruction(session: TrainingSession, hiding: MaskingScheme, start: int,
 
 
 def _spans(session: TrainingSession, start: int, stop: int) -> Iterator[tuple[torch.Tensor, int]]:
-    """Rows of a range of examples, batch by batch, and how many of them count.
+    """Yield the rows of a range of examples, batch by batch, and how many of these rows count.
 
-    They are equally many on every rank: most plans talk in each pass.
+    Every rank yields the same number of batches, because most parallel plans communicate in each pass.
     """
     examples, size = session.validation, _BATCH[session.validation.kind]
     longest = -(-len(examples) // session.world.data_size)
     for low in range(start, start + longest, size):
-        # A rank whose share ends sooner takes part with any example, and drops what comes of it.
+        # A rank with a smaller share takes part with any example and drops the output.
         rows = torch.arange(low, max(low + 1, min(low + size, stop)), device=examples.target.device)
         yield rows.clamp(max=len(examples) - 1), max(0, stop - low)
 

@@ -1,4 +1,4 @@
-"""A training job as plain data: the only thing that the loop sends to its ranks."""
+"""One training job as plain data: the only object that the loop sends to its ranks."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ Stage = Literal["train", "pretrain", "teacher"]
 
 
 class InitialWeights(BaseModel):
-    """Weights to begin with: a safetensors file, its `weights_sha256`, and where it came from, in words.
+    """Initial weights: a safetensors file, its `weights_sha256`, and a text that names their origin.
 
-    A `preparation.json` beside the file has the columns, categories and classes that the weights were trained on.
+    A `preparation.json` in the same folder lists the columns, categories and classes that they were trained on.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -32,7 +32,7 @@ class InitialWeights(BaseModel):
 
 
 class TrainingJob(BaseModel):
-    """One net to train: for a trial, for a fold, or the final one.
+    """One net to train: for a trial, for a fold or for the final model.
 
     `folder` holds everything the job writes: `checkpoints/`, the best weights and `result.json`.
     """
@@ -66,7 +66,7 @@ class TrainingJob(BaseModel):
 
 
 class Rendezvous(BaseModel):
-    """Where the nodes of one rank pool meet, as one of them sees it."""
+    """The rendezvous of the nodes of one rank pool, as one node sees it."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -77,15 +77,15 @@ class Rendezvous(BaseModel):
 
     @property
     def is_shared(self) -> bool:
-        """True when nodes other than this one may come."""
+        """Whether other nodes may join."""
         return self.port != 0
 
 
 class EpochReport(BaseModel):
     """The report of a job after each epoch.
 
-    `values` holds train_loss, val_loss, val_<metric>, lr, and of `costs.MEASURED` what is known.
-    A stage before the training itself has names of its own there: pretrain_loss, teacher_val_loss.
+    `values` holds train_loss, val_loss, val_<metric>, lr, and those values of `costs.MEASURED` that are known.
+    Stages before the main training use other names there: pretrain_loss, teacher_val_loss.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -97,7 +97,7 @@ class EpochReport(BaseModel):
 
 
 class TrainingResult(BaseModel):
-    """The result of a finished job, as in `result.json`; `pruned` if the caller stopped it early."""
+    """The result of a finished job, stored in `result.json`; `pruned` is true if the caller stopped it early."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

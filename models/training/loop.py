@@ -1,4 +1,4 @@
-"""The training loop of one rank: the same code for one rank and for many."""
+"""The training loop of one rank; one rank and many ranks run the same code."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from models.training.session import TrainingSession
 Report = Callable[[EpochReport], bool]
 Step = Callable[[torch.Tensor | StreamOrder, int, int], torch.Tensor]
 
-# Steps between two looks at the losses: seldom enough to cost nothing, often enough to stop soon.
+# Steps between two checks of the losses: few checks, so that they cost nothing, but enough to stop soon.
 WINDOW = 50
 
 
@@ -35,7 +35,7 @@ class NonFiniteError(Exception):
 
 
 def train(session: TrainingSession, report: Report) -> bool:
-    """Train until the last epoch, early stopping, or until `report` stops it; True if `report` did.
+    """Train until the last epoch, early stopping or a stop by `report`; return whether `report` stopped it.
 
     Raises:
         NonFiniteError: The loss is NaN or infinite.
@@ -76,7 +76,7 @@ def train(session: TrainingSession, report: Report) -> bool:
 
 
 def make_step(session: TrainingSession) -> Step:
-    """A function (order, epoch, step of the epoch) that takes one optimiser step and gives this rank's summed loss."""
+    """Return a function (order, epoch, step in epoch) that does one optimiser step and returns this rank's loss sum."""
     world, order, train = session.world, session.order, session.job.train
     update = make_update(session)
     num_steps = order.num_steps * train.epochs
@@ -90,7 +90,7 @@ def make_step(session: TrainingSession) -> Step:
         start, stop = order.bounds(index)
         count = stop - start
         if count not in scales:
-            # Data parallelism divides by its ranks; the loss is a sum, the step wants the mean over the whole batch.
+            # Data parallelism divides by its ranks. The loss is a sum; the step needs the mean over the whole batch.
             scales[count] = torch.tensor(world.data_size / count, device=world.device)
         scale = scales[count] * session.scaler.scale if session.scaler else scales[count]
         total = None
@@ -112,7 +112,7 @@ def make_step(session: TrainingSession) -> Step:
 
 
 def make_update(session: TrainingSession) -> Callable[[], None]:
-    """A function that moves the weights by the gradients there are, and lets go of them."""
+    """Return a function that updates the weights with the current gradients and then releases the gradients."""
     train, plan, scaler = session.job.train, session.plan, session.scaler
     parameters = [parameter for parameter in plan.net.parameters() if parameter.requires_grad]
 
@@ -135,7 +135,7 @@ def make_update(session: TrainingSession) -> Callable[[], None]:
 
 
 def _criterion(batch: Batch, loss: Loss) -> Criterion:
-    """The summed loss of any stretch of a batch."""
+    """Return a function that sums the loss over a slice of the batch."""
     if batch.mixed is None:
         return lambda output, part: loss(output, batch.target[part])
     share, other = batch.mixed
@@ -144,13 +144,13 @@ def _criterion(batch: Batch, loss: Loss) -> Criterion:
 
 
 def is_patience_out(session: TrainingSession) -> bool:
-    """True when the metric has not improved for `train.patience` epochs. Known to rank 0 only."""
+    """Return whether the metric has not improved for `train.patience` epochs. Only rank 0 knows it."""
     patience, progress = session.job.train.patience, session.progress
     return patience is not None and bool(progress.history) and progress.epoch - progress.best_epoch >= patience
 
 
 def is_better(value: float, than: float, direction: str) -> bool:
-    """True when `value` is a number and better, or there was none before."""
+    """Return whether `value` is a number and is better than `than`, or `than` is NaN."""
     if math.isnan(value) or math.isnan(than):
         return not math.isnan(value)
     return value > than if direction == "maximize" else value < than
@@ -181,7 +181,7 @@ def _run_epoch(session: TrainingSession, step: Step) -> None:
 
 
 def _close_epoch(session: TrainingSession, scores: dict[str, float], costs: dict[str, float]) -> bool:
-    """On rank 0: add the epoch to the history; True if its weights are the best so far."""
+    """Add the epoch to the history, on rank 0; return whether its weights are the best so far."""
     progress, job = session.progress, session.job
     progress.epoch += 1
     values = {

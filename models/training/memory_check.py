@@ -1,4 +1,4 @@
-"""The memory check: refuses a plan that cannot fit before memory is used, and names plans that would fit."""
+"""The memory check: rejects a plan that cannot fit before memory is allocated, and names plans that would fit."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from models.project_spec.parallel_dims import ParallelDims
 from models.training.optimisation.optimisers import state_ratio
 
 _NUMBER = 4
-# Weights below this share of the memory fit in any plan, on as many ranks as anybody starts on one machine.
+# Weights below this share of the memory fit in any plan, with any usual number of ranks on one machine.
 _TINY = 0.01
 _LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 _PLANS = ("fsdp", "tp", "pp")
 
 
 def refuse_what_cannot_fit(net: nn.Module, train: Train, world: World) -> None:
-    """Compare what a plan holds at the very least with the whole memory that there is.
+    """Compare the least memory that a plan needs with all the memory of the device.
 
-    Weights, gradients and optimiser state alone are counted, or the whole net, which every rank makes before it is cut,
-    against all the memory of the GPU, or of this machine and its swap for all ranks on it: what is refused could never
-    have run.
+    Counts only weights, gradients and optimiser state, or the whole net if that is larger: every rank builds the whole
+    net before the plan splits it. The limit is all the memory of the GPU, or the memory and swap of this machine for
+    all ranks on it. So a rejected plan could never run.
 
     Raises:
-        TrainingError: It cannot fit; names the plans that would.
+        TrainingError: The plan cannot fit; the message names plans that would fit.
     """
     memory = memory_bytes(world.device)
     numbers = sum(p.numel() for p in net.parameters())
@@ -73,7 +73,7 @@ def refuse_what_cannot_fit(net: nn.Module, train: Train, world: World) -> None:
 
 
 def memory_bytes(device: torch.device) -> float:
-    """All that ranks on this device could ever have: the GPU's; the machine's with its swap, or its limit."""
+    """Return all memory of the device in bytes: the GPU's, or the machine's with swap up to its cgroup limit."""
     if device.type == "cuda":
         return float(torch.cuda.get_device_properties(device).total_memory)
     whole = float(psutil.virtual_memory().total + psutil.swap_memory().total)

@@ -1,4 +1,4 @@
-"""The program of each rank process: a job from the first seed to the written result."""
+"""The program of each rank process: a job from its first seed to its written result."""
 
 from __future__ import annotations
 
@@ -32,23 +32,23 @@ from models.training.optimisation.optimisers import is_fused
 from models.training.session import TrainingSession, checkpoint_folder, open_session
 from models.training.stages import make_ready
 
-# Until the first step, which may compile; after it the pulse is quicker, and says who is behind.
+# For the time until the first step, which may compile. Later the watchdog is faster and names the ranks behind.
 _COLLECTIVE_TIMEOUT = datetime.timedelta(minutes=10)
 
 
 def run_job(
     job: TrainingJob, report: Report | None = None, world: World | None = None, restarts: int = 0
 ) -> TrainingResult:
-    """Train a job on this rank; if the job is finished, return its result.
+    """Run `job` on this rank; for a finished job, return its stored result without training.
 
-    A job that was killed at any moment and is run again, with as many ranks and threads, ends with the same bits.
+    A job that was killed at any moment and is run again with as many ranks and threads ends with the same bits.
 
     Args:
         job: The job; its folder is written by rank 0 alone.
-        report: Called on rank 0 after every epoch, says whether to go on. An epoch may be reported twice when the
-            process was killed in between.
+        report: Called on rank 0 after every epoch; returns whether to continue. An epoch may be reported twice if the
+            process was killed after the report.
         world: This rank's view of its peers; by default there are none.
-        restarts: How often the rank pool was started again.
+        restarts: How often the rank pool was restarted.
 
     Raises:
         TrainingError: The loss is not finite, or the folder belongs to another job.
@@ -84,21 +84,21 @@ def run_job(
     else:
         world.gather(None)
         return result or TrainingResult(best_epoch=0, value=float("nan"), epochs=[])
-    # Only here have the session and its gradients been let go of.
+    # The memory of the session and its gradients is free only here.
     raise explain(ready, world, step)
 
 
 def join_world(job: TrainingJob, on_hang: OnHang) -> World:
-    """Become a rank of the rank pool whose place in the environment torch's elastic agent has set.
+    """Join the rank pool as the rank that torch's elastic agent has set in the environment.
 
     Args:
         job: The training job.
-        on_hang: Called in a thread when the ranks hang, with the ranks that block, and where this rank is.
+        on_hang: Called from a thread when the ranks make no progress, with the ranks behind and this rank's stack.
     """
     torch.set_num_threads(job.threads)
     backend = "nccl" if torch.cuda.is_available() else "gloo"
     store, rank, size = next(rendezvous("env://", timeout=_COLLECTIVE_TIMEOUT))
-    if os.environ["GROUP_WORLD_SIZE"] == "1":  # one agent keeps its store through restarts: no key of dead ranks counts
+    if os.environ["GROUP_WORLD_SIZE"] == "1":  # one agent keeps its store through restarts: ignore keys of dead ranks
         store = PrefixStore(f"restart {os.environ['TORCHELASTIC_RESTART_COUNT']}", store)
     torch.distributed.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=_COLLECTIVE_TIMEOUT)
     watchdog = Watchdog(store, rank, size, job.silence_s, on_hang)
@@ -106,30 +106,30 @@ def join_world(job: TrainingJob, on_hang: OnHang) -> World:
 
 
 def device_of(job: TrainingJob, number: int = 0) -> torch.device:
-    """A GPU of its own for each rank of this machine, those of the job's slot; the CPU where there is none."""
+    """Return this rank's own GPU among those of the job's slot, or the CPU if the machine has no GPU."""
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     return torch.device("cuda", (job.slot * job.train.ranks + number) % count) if count else torch.device("cpu")
 
 
 def local_rank() -> int:
-    """Which of this node's ranks this is, as torch's elastic agent has set it."""
+    """Return this rank's number on its node, as torch's elastic agent has set it."""
     return int(torch.distributed.get_node_local_rank())
 
 
 def leave_world(world: World) -> None:
-    """Take the process group down in order.
+    """Destroy the process group in order.
 
-    A DDP object that outlives its group hung 16 of 36 exits, measured: collect it first.
+    DDP objects must be collected first: when one outlived its group, 16 of 36 exits hung, measured.
     """
     if world.watchdog is not None:
         world.watchdog.end()
-        world.gather(None)  # nobody still talks to the store, which goes with rank 0
+        world.gather(None)  # until no rank uses the store, which ends with rank 0
     gc.collect()
     torch.distributed.destroy_process_group()
 
 
 def environment(session: TrainingSession) -> dict[str, Any]:
-    """Everything besides the result that decides the bits of the weights."""
+    """Return all facts besides the result that decide the bits of the weights."""
     job, device = session.job, session.world.device
     cuda = device.type == "cuda"
     return {
@@ -171,12 +171,12 @@ def _form(session: TrainingSession) -> str:
 
 
 def device_name(device: torch.device) -> str:
-    """`cpu`, or the GPU's own name."""
+    """Return `cpu`, or the GPU's name."""
     return torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """True for what Python, CUDA and torch's CPU allocator raise when memory runs out."""
+    """Return whether the error is one that Python, CUDA or torch's CPU allocator raises when memory runs out."""
     return isinstance(error, MemoryError | torch.OutOfMemoryError) or "DefaultCPUAllocator" in str(error)
 
 
@@ -201,7 +201,7 @@ def _settle(job: TrainingJob, world: World) -> None:
 def _finish(
     session: TrainingSession, best: Tensors, pruned: bool, restarts: int, request: TrainingJob, before: dict[str, Any]
 ) -> TrainingResult:
-    """The result of the requested job; the trained job differs from it by its finished earlier stages."""
+    """Write and return the result of `request`; `session.job` is the same job after its earlier stages."""
     job, progress = session.job, session.progress
     digest = save_weights(job.folder / WEIGHTS_FILE, best)
     result = TrainingResult(

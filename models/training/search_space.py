@@ -1,4 +1,4 @@
-"""Hyperparameter search without its engine: what a set of values means for a spec, and what a search found."""
+"""Hyperparameter search without its engine: applies searched values to a spec and picks the best trial."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ class TrialSuggestions(Protocol):
     """The part of an Optuna trial that draws values."""
 
     def suggest_float(self, name: str, low: float, high: float, *, step: float | None, log: bool) -> float:
-        """A float in [low, high]."""
+        """Return a float in [low, high]."""
         ...
 
     def suggest_int(self, name: str, low: int, high: int, *, step: int, log: bool) -> int:
-        """A whole number in [low, high]."""
+        """Return an integer in [low, high]."""
         ...
 
     def suggest_categorical(self, name: str, choices: Sequence[Any]) -> Any:
-        """One of the choices."""
+        """Return one of the choices."""
         ...
 
 
 class Trial(BaseModel):
-    """One finished trial. `reason`: why a failed one failed."""
+    """One finished trial. `reason` is the cause of a failed trial."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -58,10 +58,10 @@ def suggest(trial: TrialSuggestions, space: Mapping[str, Dimension]) -> dict[str
 
 
 def check_space(space: Mapping[str, Dimension], net: str = "") -> None:
-    """Refuse a space over keys that `train` does not have, or that play no part for the net, before any trial is run.
+    """Reject a space over keys that `train` does not have or that the net does not use, before any trial runs.
 
     Raises:
-        UsageError: Names the nearest key.
+        UsageError: A key is unknown or unused; the message names the nearest key.
     """
     for key in unused(net, (path.partition(".")[2] for path in space if path.startswith("train."))):
         raise UsageError(f"search.space.train.{key}: has no effect for {net}: search model.<argument> instead")
@@ -74,11 +74,11 @@ def check_space(space: Mapping[str, Dimension], net: str = "") -> None:
 
 
 def usual_space(spec: Spec, fixed: bool) -> dict[str, Dimension]:
-    """The default search space: that of the net, without the keys that the spec sets.
+    """Return the default search space of the net, without the keys that the spec sets itself.
 
     Args:
-        spec: The project's.
-        fixed: The net takes weights over, so that it keeps its shape.
+        spec: The project's spec.
+        fixed: The net starts from existing weights, so its shape must not change.
     """
     fixed_paths = {f"train.{name}" for name in spec.train.model_fields_set}
     fixed_paths |= {f"model.{name}" for name in spec.model.arguments}
@@ -89,10 +89,10 @@ def usual_space(spec: Spec, fixed: bool) -> dict[str, Dimension]:
 
 
 def with_params(model: Model, train: Train, params: Mapping[str, Any]) -> tuple[Model, Train]:
-    """The spec's model and train blocks with searched values in place.
+    """Return the spec's model and train blocks with the searched values.
 
     Raises:
-        UsageError: A value does not fit its key: the space leaves the allowed range.
+        UsageError: A value is not valid for its key, so the space exceeds the allowed range.
     """
     arguments, settings = dict(model.arguments), train.model_dump()
     for path, value in params.items():
@@ -106,7 +106,7 @@ def with_params(model: Model, train: Train, params: Mapping[str, Any]) -> tuple[
 
 
 def grid(space: Mapping[str, Dimension]) -> dict[str, list[Any]]:
-    """Every value of each dimension, for a grid search.
+    """Return all values of each dimension, for a grid search.
 
     Raises:
         UsageError: A dimension is a range without a step.
@@ -115,7 +115,7 @@ def grid(space: Mapping[str, Dimension]) -> dict[str, list[Any]]:
 
 
 def grid_point(space: Mapping[str, Dimension], seed: int, position: int) -> dict[str, Any]:
-    """The `position`-th point of the grid, in an order shuffled by `seed`, so that a short search sees all of it."""
+    """Return point `position` of the grid in an order shuffled by `seed`, so that a short search samples all of it."""
     values = grid(space)
     points = list(itertools.product(*values.values()))
     random.Random(seed).shuffle(points)  # noqa: S311 - an order, not a secret
@@ -123,7 +123,7 @@ def grid_point(space: Mapping[str, Dimension], seed: int, position: int) -> dict
 
 
 def trials_owed(search: Search, space: Mapping[str, Dimension], trials: Sequence[Trial]) -> int:
-    """Number of trials that are left: killed trials do not count as run, and a grid ends with its points."""
+    """Return how many trials are left to run: killed trials do not count, and a grid ends with its last point."""
     wanted = search.trials
     if search.sampler == "grid":
         wanted = min(wanted, math.prod(len(values) for values in grid(space).values()))
@@ -131,10 +131,10 @@ def trials_owed(search: Search, space: Mapping[str, Dimension], trials: Sequence
 
 
 def best_of(trials: Sequence[Trial], direction: str) -> Trial:
-    """The best complete trial; a pruned one only if none is complete; ties go to the earlier.
+    """Return the best complete trial, or the best pruned one if none is complete; the earlier trial wins a tie.
 
     Raises:
-        TrainingError: All failed; the message has the most common cause.
+        TrainingError: All trials failed; the message names the commonest cause.
     """
     for state in ("complete", "pruned"):
         candidates = [trial for trial in trials if trial.state == state and trial.value is not None]

@@ -1,4 +1,4 @@
-"""The training session of one rank: made from the job alone, then restored from the last checkpoint."""
+"""The training session of one rank: built from the job alone, then restored from the last checkpoint."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ class TrainingSession:
     """The live objects of one rank.
 
     Attributes:
-        plan: The net, and how it is shared out over the ranks.
-        best: The best weights so far, on the CPU: the part that this rank would write.
-        extra: Further objects whose state is in each checkpoint, by name. Add them before the session resumes from one.
+        plan: The net and its distribution over the ranks.
+        best: The best weights so far, on the CPU: the part that this rank writes.
+        extra: Further state in each checkpoint, by name. Fill it before the session is restored from a checkpoint.
     """
 
     job: TrainingJob
@@ -83,12 +83,12 @@ class TrainingSession:
 
     @property
     def net(self) -> nn.Module:
-        """The parameters that this rank holds, by their names in the whole net."""
+        """The net with the parameters of this rank, which have their names in the whole net."""
         return self.plan.net
 
     @contextlib.contextmanager
     def averaged(self) -> Iterator[None]:
-        """Within the block the net has the moving average of its weights, if one is computed."""
+        """Give the net the moving average of its weights inside `with`, if there is an EMA."""
         if self.ema is None:
             yield
             return
@@ -98,14 +98,14 @@ class TrainingSession:
             self.plan.settle()
 
     def is_checkpoint_due(self) -> bool:
-        """True when a checkpoint would keep to its share of the time. Rank 0 decides."""
+        """Return whether a checkpoint now stays within its share of the time. Rank 0 decides."""
         share = self.job.checkpoint_share
         if not self.job.checkpoints or share == 1:
             return self.job.checkpoints
         return not self.saver.is_busy and (time.perf_counter() - self._since) * share >= self.saver.cost_s
 
     def keep_best(self) -> None:
-        """Take the weights as they are for the best so far. Every rank must call it."""
+        """Copy the current weights as the best so far. Every rank must call it."""
         weights = weights_of(self.net)
         if self._own is None:
             self._own = frozenset(own_part(weights, self.world))
@@ -113,10 +113,10 @@ class TrainingSession:
         self._best_is_written = False
 
     def checkpoint(self) -> None:
-        """Begin to keep everything that going on needs. Every rank must call it.
+        """Begin to write a checkpoint of all state that a resume needs. Every rank must call it.
 
         Raises:
-            StoreError: The disk is full or cannot be written; the checkpoints before stay.
+            StoreError: The disk is full or cannot be written; earlier checkpoints stay.
         """
         amid_epoch = self.progress.step > self.progress.epoch * self.order.num_steps
         self.progress.spent = self.meter.so_far() if amid_epoch else {}
@@ -136,15 +136,15 @@ class TrainingSession:
 
 
 def checkpoint_folder(job: TrainingJob) -> Path:
-    """The folder of a job's checkpoints."""
+    """Return the folder of a job's checkpoints."""
     return job.folder / "checkpoints"
 
 
 def open_session(job: TrainingJob, world: World) -> TrainingSession:
-    """Build everything from the job's seed, then load the newest whole checkpoint, if there is one.
+    """Build all objects from the job's seed, then restore the newest whole checkpoint, if there is one.
 
     Raises:
-        TrainingError: The checkpoint is that of another job.
+        TrainingError: The checkpoint belongs to another job.
         UsageError, UserCodeError, DataError: The net, the metric or the data does not match the spec.
     """
     world = world.under(job.train)
@@ -194,13 +194,13 @@ def _order(job: TrainingJob, world: World, count: int) -> SampleOrder:
 
 
 def _seed_rank(job: TrainingJob, world: World) -> None:
-    """Ranks that see different examples draw different masks; ranks that share a layer must draw the same."""
+    """Seed this rank: ranks with different examples draw different masks, ranks that share a layer the same masks."""
     stage = world.layout.place(world.rank)["pipeline"]
     seed_everything("rank", job.train.seed, world.data_rank, *(("stage", stage) if stage else ()))
 
 
 def _resume(session: TrainingSession) -> None:
-    """Load the newest whole checkpoint, whatever number of ranks wrote it."""
+    """Restore the newest whole checkpoint, which other ranks may have written."""
     job, world = session.job, session.world
     checkpoint = newest(checkpoint_folder(job), world) if job.checkpoints else None
     if checkpoint is None:

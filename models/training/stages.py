@@ -1,7 +1,7 @@
-"""The stages before a training: a batch that fits, a pretraining, teachers whose labels the student learns.
+"""The stages before a training: finding a batch size, pretraining, and teachers that label rows for the student.
 
-Each stage is a job of its own in a subfolder, with its own checkpoints and result. So after a kill at any moment, also
-between two stages, it resumes to the same bits.
+Pretraining and each teacher are separate jobs in subfolders, with their own checkpoints and results. So a run that was
+killed at any moment, also between two stages, resumes as usual and ends with the same bits.
 """
 
 from __future__ import annotations
@@ -27,16 +27,18 @@ BATCH_FILE = "batch.json"
 
 
 def make_ready(job: TrainingJob, world: World, report: Report, run: Run) -> tuple[TrainingJob, Before]:
-    """The job with every stage before its own training done, and what they found. Every rank must call it.
+    """Run all stages before the job's own training; return the job to train and the stages' results.
+
+    Every rank must call it.
 
     Args:
-        job: The requested job.
+        job: The original job.
         world: The ranks.
-        report: Hears of the epochs of all stages; its answer counts in the last stage only.
-        run: Carries out a job of one stage, or answers it from its folder.
+        report: Called with the epochs of all stages; its return value counts only in the last stage.
+        run: Runs the job of one stage, or returns its stored result.
 
     Raises:
-        LooplineError: Raised by a stage.
+        LooplineError: An error of a stage.
     """
     if job.stage != "train":
         return job, {}
@@ -45,7 +47,7 @@ def make_ready(job: TrainingJob, world: World, report: Report, run: Run) -> tupl
         before["batch"] = _batch(job, world)
         job = _with(job, batch=before["batch"]["batch"])
     if job.start is None and job.train.pretrain is None:
-        job = _with(job, start=None)  # the first of its line: nothing to freeze, nothing to slow down
+        job = _with(job, start=None)  # no initial weights: no layers to freeze or to slow down
     if job.train.pretrain is not None:
         stage = _pretraining(job)
         run(stage, _with_prefix(report, "pretrain"), world)
@@ -72,7 +74,7 @@ def _pretraining(job: TrainingJob) -> TrainingJob:
 
 
 def _taught(job: TrainingJob, world: World, report: Report, run: Run, history: list[dict[str, int]]) -> TrainingJob:
-    """The student's job: with the labels of the last of its teachers, each a student of the one before."""
+    """Train the teachers, each on the labels of the one before, and return the student's job with the last labels."""
     pseudo_labels = job.train.pseudo_labels
     assert pseudo_labels is not None
     student = job = _with(job, pseudo_labels=None)
@@ -89,7 +91,7 @@ def _taught(job: TrainingJob, world: World, report: Report, run: Run, history: l
 
 
 def _batch(job: TrainingJob, world: World) -> dict[str, int]:
-    """The batch size that rank 0 measured, stored in the job's folder: a rerun trains with the same."""
+    """Return the batch size that rank 0 measured; the job's folder stores it, so that a rerun uses the same."""
     path = job.folder / BATCH_FILE
     if world.is_first and not path.exists():
         with world.excused():
@@ -100,7 +102,7 @@ def _batch(job: TrainingJob, world: World) -> dict[str, int]:
 
 
 def _with_prefix(report: Report, stage: str) -> Report:
-    """The same ear, hearing the values of another stage by names of their own."""
+    """Return a report function that passes on the epochs of a stage with its values renamed."""
     prefix = stage.partition("-")[0]
 
     def name(key: str) -> str:

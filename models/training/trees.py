@@ -1,9 +1,9 @@
 """Gradient-boosted trees (LightGBM) behind the interface of a net: epochs, metrics, early stopping, exact resume.
 
-An epoch is an equal part of `rounds`, at least one round. LightGBM resumes from its own text to the bit, unless it
-samples rows or columns: the states of its generators cannot be saved. Then the rounds are divided into fixed segments,
-each started from the text of the one before with a seed of its own, killed or not, so that a resumed job still equals
-an uninterrupted one.
+An epoch is an equal part of `rounds`, at least one round. LightGBM resumes from its model text with the same bits,
+unless it samples rows or columns: the state of its generators cannot be saved. With sampling, the rounds are split into
+fixed segments. Each segment starts from the text of the one before with its own seed, also without a kill, so that a
+resumed job still equals an uninterrupted one.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ from models.training.optimisation.losses import class_weights, predictions
 from models.training.session import checkpoint_folder
 
 CPU = torch.device("cpu")
-# Each segment costs one more pass of prediction over the training rows.
+# Each segment costs one extra prediction over the training rows.
 _SEGMENTS = 4
-# How often in a job the metric is taken on validation, at most, to find the best number of rounds.
+# Most evaluations of the validation metric in a job, which find the best number of rounds.
 _LOOKS = 100
 
 
@@ -61,13 +61,13 @@ def settings(
     max_bin: int = 255,
     cat_smooth: float = 10.0,
 ) -> dict[str, Any]:
-    """The arguments of the `trees` net, by LightGBM's names and with its defaults; `rounds` trees (a class) at most."""
+    """Return the arguments of the `trees` net with LightGBM's names and defaults; at most `rounds` trees per class."""
     return dict(locals())
 
 
 @dataclass
 class _Boosting:
-    """The constants of a boosting run."""
+    """The objects that do not change during boosting."""
 
     job: TrainingJob
     preparation: Preparation
@@ -89,7 +89,7 @@ class _Boosting:
 
     @property
     def segment(self) -> int:
-        """Rounds after which boosting begins anew from its text."""
+        """The number of rounds after which boosting restarts from its text."""
         sampled = min(self.arguments["feature_fraction"], self.arguments["bagging_fraction"]) < 1
         return -(-self.rounds // _SEGMENTS) if sampled else self.rounds
 
@@ -110,11 +110,11 @@ class _Boosting:
 
 
 def train_trees(job: TrainingJob, report: Report, restarts: int = 0) -> TrainingResult:
-    """Grow trees until the last round, early stopping, or until `report` stops it. Runs in one process.
+    """Grow trees until the last round, early stopping or a stop by `report`. Runs in one process.
 
     Raises:
-        UsageError: An argument that trees do not have, or data that is no table.
-        TrainingError: The folder holds the checkpoints of another job, or LightGBM refused the data.
+        UsageError: An argument is unknown, or the data is no table.
+        TrainingError: The folder holds the checkpoints of another job, or LightGBM rejected the data.
         StoreError: The disk is full or cannot be written.
     """
     import lightgbm
@@ -171,7 +171,7 @@ def _open(job: TrainingJob) -> _Boosting:
 
 
 def _epochs(boosting: _Boosting, progress: Progress, text: str) -> Iterator[Any]:
-    """Grow the trees of each epoch still owed; `progress` holds its history when the booster is given."""
+    """Grow the trees of each remaining epoch; `progress` is up to date whenever a booster is yielded."""
     rounds, epochs = boosting.rounds, boosting.epochs
     booster, raw = None, np.zeros((len(boosting.inputs), boosting.preparation.num_outputs))
     if text:
@@ -194,7 +194,7 @@ def _epochs(boosting: _Boosting, progress: Progress, text: str) -> Iterator[Any]
 
 
 def _round(boosting: _Boosting, booster: Any, at: int, anew: bool) -> Any:
-    """Grow one more round; `anew` makes a new booster from the text of the last one."""
+    """Grow one more round; `anew` makes a new booster from the text of the one before."""
     import lightgbm
 
     if not anew:
@@ -205,7 +205,7 @@ def _round(boosting: _Boosting, booster: Any, at: int, anew: bool) -> Any:
 
 
 def _looks(first: int, stop: int, rounds: int, segment: int) -> Iterator[tuple[int, int]]:
-    """The stretches of rounds between two looks at the validation metric."""
+    """Yield the ranges of rounds between two evaluations of the validation metric."""
     stride = max(1, rounds // _LOOKS)
     while first < stop:
         high = min(first + stride, stop, first - first % segment + segment)
@@ -227,7 +227,7 @@ def _measure(boosting: _Boosting, raw: NDArray[np.float64]) -> float:
 def _values(
     boosting: _Boosting, progress: Progress, booster: Any, raw: NDArray[np.float64], done: tuple[int, float]
 ) -> dict[str, float]:
-    """The reported values of an epoch: `done[0]` rounds were grown since the time `done[1]`."""
+    """Return the values to report for an epoch that grew `done[0]` rounds since the time `done[1]`."""
     name = boosting.metric.name
     rounds, start = done
     seconds = max(time.perf_counter() - start, 1e-9)
@@ -263,13 +263,13 @@ def _loss(raw: torch.Tensor, target: torch.Tensor, preparation: Preparation, met
 
 
 def _matrix(examples: ExampleSet) -> NDArray[np.float32]:
-    """(examples, columns): the numeric columns, then the indices of the categorical ones."""
+    """Return a matrix (examples, columns): the numeric columns, then the indices of the categorical ones."""
     inputs = examples.gather(torch.arange(len(examples)))
     return torch.cat([inputs["numeric"], inputs["categorical"].float()], dim=1).numpy()
 
 
 def _raw(boosting: _Boosting, booster: Any, low: int, high: int) -> NDArray[np.float64]:
-    """The sum of the trees of rounds `low` to `high` for the validation rows."""
+    """Return what the trees of rounds `low` to `high` add to the outputs of the validation rows."""
     added = booster.predict(
         boosting.inputs,
         start_iteration=low,

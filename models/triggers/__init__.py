@@ -1,1 +1,1 @@
-"""Triggers: signals, the policy that weighs them, and overrides."""
+"""Triggers: signals, the policy that decides about them, and overrides."""

@@ -1,4 +1,4 @@
-"""The overrides of the spec for a loop that the policy begins, as one could type them."""
+"""The policy's changes of the spec for an automatic loop, as overrides that a user could type too."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from models.project_spec.blocks import Spec
 
 
 def overrides(spec: Spec, champion: Mapping[str, Any] | None) -> list[str]:
-    """`block.key=value` texts for a retraining, as `loopline run -s` takes them.
+    """Return `block.key=value` texts for a retraining, in the form of `loopline run -s`.
 
     Args:
-        spec: The project's spec; its `retrain` block decides the start, the search, and the rows.
-        champion: The settings that the champion's search found; None if there is no champion or no such settings.
+        spec: The project's spec; its `retrain` block sets the initial weights, a new search and the rows.
+        champion: The settings from the champion's own search; None if there is no champion or it has no settings.
     """
     settings = []
     if spec.retrain.start == "champion" and spec.train.start is None:

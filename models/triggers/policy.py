@@ -1,6 +1,6 @@
-"""The trigger policy: weighs a signal and decides to retrain, to ask a person, or to wait, with reasons.
+"""The trigger policy: decides about a signal (retrain, ask a person or wait) and returns the reasons.
 
-Pure, so that the live triggers and the replayed past decide by the very same function.
+It is pure, so that live triggers and backtests decide with the same function.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ALWAYS = ("schedule", "person")
 
 @dataclass(frozen=True)
 class Objection:
-    """A reason why no loop begins now; until when, if known; whether a person's request overrides it."""
+    """A reason against a loop now; its end time, if known; and whether a person's request overrides it."""
 
     text: str
     until: float | None = None
@@ -30,14 +30,14 @@ class Objection:
 
 
 def decide(policy: Retrain, signal: Signal, past: ProjectHistory, now: float) -> Decision:
-    """Decide on a signal. All objections are returned, not the first only.
+    """Decide about a signal. The decision lists all objections, not only the first.
 
-    A person's request overrides all objections except a running loop, the budget, and an earlier decision on it.
+    A person's request overrides all objections except a running loop, the budget, and a signal decided before.
 
     Args:
         policy: The project's `retrain` block.
-        signal: The signal that asks for a loop.
-        past: The loops and signals before it.
+        signal: The request for a loop.
+        past: The earlier loops and signals.
         now: Unix time, seconds.
     """
     objections = [objection for check in CHECKS for objection in check(policy, signal, past, now)]
@@ -53,9 +53,9 @@ def decide(policy: Retrain, signal: Signal, past: ProjectHistory, now: float) ->
 
 
 def losses_in_a_row(loops: list[PastLoop]) -> list[PastLoop]:
-    """Loops lost or failed since the last promotion, newest first; a loop that a person began resets the count.
+    """Return the loops lost or failed since the last promotion, newest first; a person's loop starts a new row.
 
-    Rejected or unchanged data says nothing about the model: such a loop neither counts nor ends the row.
+    A loop with rejected or unchanged data shows nothing about the model: it neither counts nor ends the row.
     """
     row = []
     for loop in reversed(loops):
@@ -69,12 +69,12 @@ def losses_in_a_row(loops: list[PastLoop]) -> list[PastLoop]:
 
 
 def device_seconds(loops: list[PastLoop], now: float) -> float:
-    """Device-seconds of the loops of the last 30 days."""
+    """Return the device-seconds of the loops of the last 30 days."""
     return math.fsum(loop.device_seconds for loop in loops if _is_near(loop, now, BUDGET_SPAN_S))
 
 
 def quiet_until(quiet: QuietHours | None, timezone: str, now: float) -> float | None:
-    """When the quiet hours end, if it is one of them now. Unix seconds."""
+    """Return the end of the quiet hours in Unix seconds, or None outside the quiet hours."""
     if quiet is None:
         return None
     zone = ZoneInfo(timezone)
@@ -86,7 +86,7 @@ def quiet_until(quiet: QuietHours | None, timezone: str, now: float) -> float | 
         end += timedelta(days=1)
     until = end.timestamp()
     while until <= now or _is_quiet(quiet, datetime.fromtimestamp(until, zone)):
-        until += 3600.0  # an hour that the clocks' change repeats is quiet both times
+        until += 3600.0  # an hour that a clock change repeats is quiet both times
     return until
 
 
@@ -97,10 +97,11 @@ def _is_quiet(quiet: QuietHours, local: datetime) -> bool:
 
 
 def _is_near(loop: PastLoop, now: float, span_s: float) -> bool:
-    """Whether the loop ended less than `span_s` ago.
+    """Return whether the loop ended less than `span_s` ago.
 
-    One that ended in the future did so before the clock went back: within the span it counts, so that a correction
-    by a second opens no gate; beyond it no longer, so that a clock that was years ahead shuts none for years.
+    If a loop ended in the future, the clock was set back since. Within the span such a loop counts, so that a
+    correction by a second opens no gate. Beyond the span it does not, so that a clock that was years ahead blocks no
+    gate for years.
     """
     return loop.ended - span_s < now < loop.ended + span_s
 
@@ -178,7 +179,7 @@ CHECKS: tuple[Check, ...] = (_may_act, _heard, _answered, _running, _cooldown, _
 
 
 def _until(policy: Retrain, signal: Signal, objections: list[Objection]) -> float | None:
-    """When the last objection ends, if all have an end; moved past quiet hours."""
+    """Return when the last objection ends, moved past the quiet hours; None if any objection has no end time."""
     ends = [objection.until for objection in objections if objection.until is not None]
     if len(ends) < len(objections):
         return None

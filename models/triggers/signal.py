@@ -1,6 +1,6 @@
-"""Signals that ask for a loop, decisions about them, and the history that a policy needs.
+"""Signals that request a loop, decisions about them, and the history that a policy needs.
 
-The same three things whether the clock is the wall's (triggers) or the data's (backtest).
+Triggers with the wall clock and backtests with the data's clock use the same types.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Outcome = Literal["promoted", "kept", "rejected", "failed", "unchanged"]
 
 
 def clock(at: float) -> str:
-    """A time as people read it; `at` in Unix seconds."""
+    """Return a readable time; `at` is in Unix seconds."""
     return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M} UTC"
 
 
@@ -25,7 +25,7 @@ class _Fact(BaseModel):
 
 
 class Signal(_Fact):
-    """Something that asks for a loop. `id` is the same however often it is sent: a signal counts once."""
+    """A request for a loop. `id` stays the same if the signal is sent again: a signal counts once."""
 
     id: str
     kind: Kind
@@ -35,10 +35,10 @@ class Signal(_Fact):
 
 
 class PastLoop(_Fact):
-    """A loop as the policy sees it.
+    """A past loop, with the facts that the policy needs.
 
-    `kept`: its challenger lost. `rejected`: its data failed the expectations. `unchanged`: nothing that decides a model
-    had changed, so nothing was trained.
+    `kept`: its challenger lost. `rejected`: its data failed the data validation. `unchanged`: no input of the model had
+    changed, so no model was trained.
     """
 
     loop_id: str
@@ -50,7 +50,7 @@ class PastLoop(_Fact):
 
 
 class ProjectHistory(_Fact):
-    """The history of a project: loops, oldest first; new labelled rows since the last one began; what runs now."""
+    """The history: loops, oldest first; labelled rows since the start of the last loop; the running loop."""
 
     loops: list[PastLoop] = Field(default_factory=list)
     new_labels: int = 0
@@ -62,7 +62,7 @@ class ProjectHistory(_Fact):
 
 
 class Decision(_Fact):
-    """The policy's decision on a signal, with every reason. Deciding not to retrain is recorded too."""
+    """The decision of the policy about a signal, with all reasons. A decision not to retrain is recorded too."""
 
     signal: Signal
     at: float

@@ -1,7 +1,7 @@
-"""The checks that define valid data of one project; `tasks/tools/expectations.py` runs them.
+"""Data validation: the list of checks for one project; `tasks/tools/expectations.py` runs them.
 
-A check is a Great Expectations check by its snake_case name, without `expect_`. Besides the spec's own there are
-those that every project gets, and those that compare with the data of the champion.
+A check is a Great Expectations check by its snake_case name, without `expect_`. Besides the spec's checks there are
+default checks for every project, and checks that compare the data with the champion's data.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _UNSEEN = 0.001
 
 
 class ExpectationCheck(BaseModel):
-    """One check to run, its origin, and the consequence if it fails."""
+    """One check to run, with its origin and its severity."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -43,9 +43,9 @@ class ExpectationCheck(BaseModel):
 
 
 def raw_checks(data: Data) -> list[ExpectationCheck]:
-    """The checks of the raw table: rows, the columns that the spec names, a target, the spec's own.
+    """Return the checks of the raw table: row count, the columns that the spec names, the target, the spec's checks.
 
-    Nine rows of ten must have a target, unless the spec allows many without (`data.unlabelled`).
+    90 % of the rows must have a target, unless the spec allows unlabelled rows (`data.unlabelled`).
     """
     needed = [data.target, data.split.column, *(data.features.columns or []), data.image and data.image.column]
     made = bool(data.features.make)
@@ -62,7 +62,7 @@ def raw_checks(data: Data) -> list[ExpectationCheck]:
 
 
 def row_checks(data: Data) -> list[ExpectationCheck]:
-    """The spec's rejecting checks of raw data that judge single rows, whatever share may fail."""
+    """Return the spec's rejecting checks of raw data that check each row separately, with any share allowed to fail."""
     each = ("column_values_", "column_pair_values_", "column_value_", "multicolumn_", "select_column_values_")
     return [
         check for check in _of_spec(data, "raw") if check.severity == "reject" and check.expectation.startswith(each)
@@ -75,13 +75,13 @@ def prepared_checks(
     reference: dict[str, Any] | None = None,
     seasonal: Sequence[str] = (),
 ) -> list[ExpectationCheck]:
-    """The checks of the prepared rows.
+    """Return the checks of the prepared rows.
 
     Args:
         data: The spec's data block.
-        preparation: That of the prepared rows.
+        preparation: The preparation of the rows.
         reference: The result of `reference` for the champion's data, if there is a champion.
-        seasonal: Columns whose drift is expected (`monitor.seasonal`): their distribution is not compared.
+        seasonal: Columns with expected drift (`monitor.seasonal`): their distributions are not compared.
     """
     target = preparation.target
     checks = [
@@ -99,7 +99,7 @@ def prepared_checks(
 
 
 def reference(prepared: Path) -> dict[str, Any]:
-    """The reference of prepared rows: their number, and each input's missing share and distribution. Plain data."""
+    """Return the row count of prepared rows, and each input column's missing share and distribution, as plain data."""
     preparation = Preparation.load(prepared)
     numeric = [part.name for part in preparation.numeric]
     categorical = [part.name for part in preparation.categorical]
@@ -130,7 +130,7 @@ def _present(column: str, share: float, severity: Any, origin: Any) -> Expectati
 def _against(
     reference: dict[str, Any] | None, preparation: Preparation, seasonal: Sequence[str]
 ) -> Iterator[ExpectationCheck]:
-    """Drift is a warning: data may change for good reasons, and the verdict decides about the model."""
+    """Yield the checks against the champion's data, as warnings: drift may be legitimate, and the verdict decides."""
     if reference is None:
         return
     yield ExpectationCheck(
@@ -151,9 +151,10 @@ def _against(
 
 
 def _divergence(column: str, partition: dict[str, Any]) -> ExpectationCheck:
-    """Kullback-Leibler divergence under 0.1, half of the population stability index that is called a change.
+    """Return a check that the Kullback-Leibler divergence is under 0.1, half of the index that means a change.
 
-    Source: Siddiqi, "Credit Risk Scorecards", 2006: an index over 0.2 to 0.25; it is the sum of both divergences.
+    Source: Siddiqi, "Credit Risk Scorecards", 2006: a population stability index over 0.2 to 0.25 is a change; the
+    index is the sum of both divergences.
     """
     arguments: dict[str, Any] = {"column": column, "partition_object": partition, "threshold": MAX_DIVERGENCE}
     if "values" in partition:
@@ -172,7 +173,7 @@ def _numeric_shape(column: pa.ChunkedArray) -> dict[str, Any]:
     edges = np.unique(np.quantile(present, np.linspace(0, 1, _NUM_BINS + 1))) if len(present) else present
     partition = None
     if len(edges) > 2:
-        # Half a row more in each bin: a bin that was empty by chance must not make the divergence infinite.
+        # Adds half a row to each bin, so that a bin that is empty by chance does not make the divergence infinite.
         counts = np.histogram(present, edges)[0] + 0.5
         weights = counts / counts.sum() * (1 - 2 * _TAIL)
         partition = {"bins": edges.tolist(), "weights": weights.tolist(), "tail_weights": [_TAIL, _TAIL]}

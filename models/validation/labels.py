@@ -1,4 +1,4 @@
-"""Labels as somebody gives them: checked against the target, one for each id."""
+"""Checks submitted labels against the target and returns one label per id."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _BOOLEANS = {"true": "true", "1": "true", "yes": "true", "false": "false", "0": 
 
 
 def label_column(names: Sequence[str], preparation: Preparation) -> str:
-    """The column of labels: called like the target, else `label`.
+    """Return the name of the label column: the target's name, else `label`.
 
     Raises:
-        UsageError: The model is of text, whose every character is its own label.
-        DataError: There is none, or these are predictions.
+        UsageError: The model is of text, in which every character is a label itself.
+        DataError: There is no label column, or the rows are predictions.
     """
     if preparation.characters is not None:
         raise UsageError("a model of text has no labels: more text at the source is what it learns from")
@@ -41,18 +41,18 @@ def label_column(names: Sequence[str], preparation: Preparation) -> str:
 
 
 def checked_labels(rows: pa.Table, id_column: str, preparation: Preparation, display_name: str) -> pa.Table:
-    """`id` and `label`, both text, one row an id; rows whose label is empty are left out.
+    """Return `id` and `label`, both text, one row per id, without rows with an empty label.
 
-    A class is as the target's classes are written, a number in digits that read back exactly.
+    A class is in the form of the target's classes; a number has all digits that an exact conversion needs.
 
     Args:
-        rows: A table with the id column and one of labels; other columns are ignored.
-        id_column: Names the row that was predicted.
-        preparation: The preparation of the model or the project, whose target decides which labels are valid.
-        display_name: Name of the rows in messages.
+        rows: A table with the id column and a label column; other columns are ignored.
+        id_column: The column with the id of the predicted row.
+        preparation: The preparation of the model or the project, whose target defines valid labels.
+        display_name: The name of the rows in messages.
 
     Raises:
-        DataError: A label is not a class or number, an id is missing, or an id has two labels; names the row.
+        DataError: A label is no class or number, an id is missing, or an id has two labels; the message names the row.
     """
     if id_column not in rows.column_names:
         raise DataError(f"{display_name}: {no_such_column(id_column, rows.column_names)}")
@@ -118,7 +118,7 @@ def _classes(
 
 
 def _as_written(column: pa.ChunkedArray, target: TargetEncoding) -> pa.ChunkedArray:
-    """Values as the classes are written: `True` is `true`, `5.0` is `5`, where the target's own type is such."""
+    """Convert values to the form of the classes, by the target's type: `True` becomes `true`, `5.0` becomes `5`."""
     texts = as_text(column)
     if target.dtype == "boolean":
         return pa.chunked_array([[_BOOLEANS.get(str(text).lower(), text) for text in texts.to_pylist()]], pa.string())

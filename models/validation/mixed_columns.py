@@ -1,4 +1,4 @@
-"""Mixed-type columns: text that is a number but for a few cells, mostly a mistake in the data."""
+"""Mixed-type columns: text columns with numbers in almost all cells, mostly a mistake in the data."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _NUMBER = r"^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*$"
 
 
 def odd_cells(table: pa.Table, data: Data) -> list[str]:
-    """For each such column what is odd, in words.
+    """Return a message for each mixed-type column.
 
     Args:
-        table: The raw table.
-        data: The spec's data block; columns whose kind it sets, and columns that are no features, are not checked.
+        table: The table as it was read.
+        data: The spec's data block; columns with a kind in the spec and columns that are no features are skipped.
 
-    Cost: `LOOKED_AT` rows of each column of text; linear in the columns.
+    Cost: `LOOKED_AT` rows of each text column; linear in the number of columns.
     """
     left_alone = {data.target, *data.features.drop, *data.features.kinds}
     there = dict.fromkeys(table.column_names)

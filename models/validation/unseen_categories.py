@@ -1,4 +1,4 @@
-"""Unseen categories: values of the held-out rows that no training row has."""
+"""Unseen categories: values of held-out rows that are in no training row."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ MOST_SHARE = 0.5
 
 
 def unseen_categories(prepared: Path, preparation: Preparation) -> list[str]:
-    """For each split and column where more than `MOST_SHARE` of the values are unknown to the model, that, in words.
+    """Return a message for each split and column with more than `MOST_SHARE` of its values unknown to the model.
 
     Args:
         prepared: The prepared folder; its rows are read a column at a time.
-        preparation: Its schema.
+        preparation: The preparation of these rows.
     """
     if not preparation.categorical:
         return []

@@ -1,1 +1,1 @@
-"""The training examples of a rank: batches and augmentation."""
+"""The training data of a rank: examples, batches, augmentation."""

@@ -1,4 +1,4 @@
-"""Changes to training examples that leave their label true: plain torch, the same for the same (seed, step, rank)."""
+"""Augmentation of training examples that keeps their label valid: plain torch, fixed by (seed, epoch, step, rank)."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from models.project_spec.methods import Augment
 
 
 def is_on(augment: Augment) -> bool:
-    """Whether any augmentation is on."""
+    """Return whether the spec sets any augmentation."""
     return any(augment.model_dump().values())
 
 
 @dataclass
 class Augmenter:
-    """The augmentation of one batch, drawn from generators that are seeded by the batch's position."""
+    """The augmentation of one batch, drawn from the batch's own generator, which its position in the training seeds."""
 
     augment: Augment
     generator: np.random.Generator
 
     @classmethod
     def at(cls, augment: Augment, seed: int, epoch: int, step: int, rank: int) -> Augmenter:
-        """The changes for the batch of `rank` in micro-step `step` of `epoch`."""
+        """Return the augmenter for the batch of `rank` in micro-step `step` of `epoch`."""
         return cls(augment, np.random.default_rng(seed_of("augment", seed, epoch, step, rank)))
 
     def move(self, image: torch.Tensor) -> torch.Tensor:
-        """Rotated, shifted, brightened images (batch, channel, height, width) in [0, 1]; the sides turn black."""
+        """Augment images (batch, channel, height, width) in [0, 1]; the empty edges after a move are black."""
         batch, _, height, width = image.shape
         if self.augment.rotate_degrees or self.augment.shift_pixels:
             angle = self._uniform(batch, np.deg2rad(self.augment.rotate_degrees), image)
@@ -50,7 +50,7 @@ class Augmenter:
         return self._erase(image) if self.augment.erase else image
 
     def disturb(self, inputs: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        """Inputs of a table or a series with noise on their numbers, and values taken from other rows of the batch.
+        """Add noise to the numbers of a table or a series, and swap table values with other rows of the batch.
 
         Source: swap noise as in Porto Seguro's winning denoising autoencoder (Jahrer 2017).
         """
@@ -66,7 +66,7 @@ class Augmenter:
         return changed
 
     def mix(self, count: int) -> tuple[float, torch.Tensor] | None:
-        """The mixing share of each example and the index of its partner; None without mixup.
+        """Return the share of each example that stays and the index of its partner (count,); None without mixup.
 
         Source: Zhang et al. 2018, mixup.
         """
@@ -84,14 +84,14 @@ class Augmenter:
         return torch.from_numpy(drawn).to(like.device)
 
     def _swap(self, values: torch.Tensor) -> torch.Tensor:
-        """Replace each value, with probability `swap`, by another row's value of the same column."""
+        """Replace each value, with probability `swap`, by the value of another row in the same column."""
         rows, columns = values.shape
         taken = torch.from_numpy(self.generator.random((rows, columns)) < self.augment.swap).to(values.device)
         other = torch.from_numpy(self.generator.integers(0, rows, (rows, columns))).to(values.device)
         return torch.where(taken, values.gather(0, other), values)
 
     def _erase(self, image: torch.Tensor) -> torch.Tensor:
-        """A black rectangle of an eighth to a half of each side, in some images.
+        """Draw a black rectangle of 1/8 to 1/2 of each side into some images.
 
         Source: DeVries and Taylor 2017 (cutout), Zhong et al. 2020 (random erasing).
         """

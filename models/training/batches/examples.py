@@ -1,4 +1,4 @@
-"""Examples in memory-mapped tensors, gathered into batches by index: a table is never fed row by row."""
+"""Examples in memory-mapped tensors, gathered into batches by index, never row by row."""
 
 from __future__ import annotations
 
@@ -23,29 +23,29 @@ from models.training.job import TrainingJob
 
 Inputs = dict[str, torch.Tensor]
 
-# The targets of a regression as they were given, float64: what they are learnt as has lost digits.
+# The original targets of a regression, float64: the scaled targets for training have lost digits.
 VALUE = "value"
 
-# Examples of one pass without gradients, at most.
+# Most examples in one pass without gradients.
 LARGEST_PASS = 4096
-# Kinds whose examples share nothing with their neighbours; windows of a series or a text overlap and stay mapped.
+# Kinds whose examples do not overlap; windows of a series or a text overlap, so these files stay mapped.
 _ROWS_APART = ("table", "image")
 
 
 @dataclass(frozen=True)
 class ExampleSet:
-    """Tensors of one split and which of its examples count.
+    """The tensors of one split and the examples in it that count.
 
     Attributes:
         tensors: Tensors of `models/data/encode.py`, memory-mapped, or the buffers of `stream`.
         keep: Positions of the examples that count, int64; None for all.
-        target: The learnt target of every example in the file, or in the buffers. For text where each window starts:
-            its targets are cut from the tokens.
+        target: The training target of every example in the file or in the buffers. For text, the start of each window:
+            the targets are cut from the tokens.
         value: The target of every example in the file in its own unit, on the CPU; None for classes and characters.
-        target_type: Type of the loss's target: float32 (binary, regression) or int64 (classes, characters).
-        window: Steps of a series' window, or characters of a text's.
-        stream: Reads a file that is too large to hold; None for one that is mapped whole.
-        device: Where batches are wanted.
+        target_type: The type that the loss needs: float32 (binary, regression) or int64 (classes, characters).
+        window: Steps in a window of a series, or characters in a window of a text.
+        stream: Reads a file that is too large for memory; None for a file that is mapped whole.
+        device: The device of the batches.
     """
 
     kind: Kind
@@ -66,11 +66,11 @@ class ExampleSet:
         return len(self.target) if self.keep is None else len(self.keep)
 
     def order(self, epoch: int, plan: SampleOrder) -> torch.Tensor | StreamOrder:
-        """The positions of the examples as `epoch` takes them; slices of it are what `gather` is to be given."""
+        """Return the positions of the examples in the order of `epoch`; pass slices of it to `gather`."""
         return plan.epoch(epoch).to(self.device) if self.stream is None else self.stream.order(*plan.part(epoch))
 
     def targets(self) -> torch.Tensor:
-        """The targets of all examples that count, in their own order; for text (examples, window)."""
+        """Return the targets of all examples that count, in file order; for text (examples, window)."""
         if self.kind == "text":
             return self.gather_target(torch.arange(len(self), device=self.target.device))
         if self.stream is not None:
@@ -78,7 +78,7 @@ class ExampleSet:
         return self.target if self.keep is None else self.target.index_select(0, self.keep)
 
     def values(self) -> NDArray[np.int64] | NDArray[np.float64]:
-        """The targets of all examples that count as metrics eat them: class indices, or exact in their own unit."""
+        """Return the targets of all examples that count, for metrics: class indices, or exact values in their unit."""
         if self.value is None:
             return self.targets().long().cpu().numpy()
         if self.stream is not None:
@@ -86,7 +86,7 @@ class ExampleSet:
         return (self.value if self.keep is None else self.value.index_select(0, self.keep.cpu())).numpy()
 
     def gather(self, positions: torch.Tensor, change: Callable[[torch.Tensor], torch.Tensor] | None = None) -> Inputs:
-        """The net's inputs for the examples at `positions`; `change` alters images in [0, 1] before they are normed."""
+        """Return the net's inputs for the examples at `positions`; `change` alters images in [0, 1] before scaling."""
         at = self._at(positions)
         if self.kind == "table":
             return {"numeric": self._select("numeric", at), "categorical": self._select("categorical", at).long()}
@@ -98,14 +98,14 @@ class ExampleSet:
         return {"image": self._normed(change(image) if change else image)}
 
     def gather_target(self, positions: torch.Tensor) -> torch.Tensor:
-        """The targets of the examples at `positions`: of a text the characters after each, int64 (examples, window)."""
+        """Return the targets of the examples at `positions`: for text the next characters, int64 (examples, window)."""
         if self.kind == "text":
             return self._cut(self._at(positions), 1)
         target = self.target.index_select(0, self._at(positions))
         return target.to(self.device, self.target_type, non_blocking=True)
 
     def to(self, device: torch.device) -> ExampleSet:
-        """The same on another device; on the CPU nothing is copied."""
+        """Return the same examples on another device; for the CPU nothing is copied."""
         if device.type == "cpu":
             return self
         keep, mean, std = (None if part is None else part.to(device) for part in (self.keep, self.mean, self.std))
@@ -125,7 +125,7 @@ class ExampleSet:
         return chosen if self.stream is None else chosen.to(self.device, non_blocking=True)
 
     def with_more(self, tensors: Inputs, target: torch.Tensor) -> ExampleSet:
-        """These and, behind them, more examples of the same kind. Cost: a copy of all tensors."""
+        """Return these examples with more examples of the same kind appended. Cost: a copy of all tensors."""
         count = len(self.target)
         joined = {name: torch.cat([tensor, tensors[name]]) for name, tensor in self.tensors.items()}
         keep = self.keep
@@ -151,13 +151,13 @@ class ExampleSet:
 
 
 def open_examples(job: TrainingJob, preparation: Preparation) -> tuple[ExampleSet, ExampleSet]:
-    """The examples to train on and those to validate on, after `job.fold`, `job.sample` and what methods ask for.
+    """Return the training and the validation examples, selected by `job.fold`, `job.sample` and the methods.
 
-    Pretraining sees the inputs of all training rows and of those without a label; a student also those that its
-    teacher gave a label; `train.recent` leaves most of the older rows out.
+    Pretraining uses the inputs of all training rows and of the unlabelled rows. A student also uses the rows that its
+    teacher labelled. `train.recent` leaves out most of the older rows.
 
     Raises:
-        DataError: A tensor file cannot be read, or a side is left empty.
+        DataError: A tensor file cannot be read, or a split is empty.
     """
     if job.fold is None:
         train = _opened(job, preparation, "train")
@@ -172,7 +172,7 @@ def open_examples(job: TrainingJob, preparation: Preparation) -> tuple[ExampleSe
 
 
 def _opened(job: TrainingJob, preparation: Preparation, split: str) -> ExampleSet:
-    """Open a split: memory-mapped, or streamed if it is larger than `train.memory_mb` and its rows are independent."""
+    """Open a split: streamed if it is larger than `train.memory_mb` and its rows do not overlap, else mapped whole."""
     path, limit = job.tensors[split], job.train.memory_mb << 20
     is_large = path.exists() and path.stat().st_size > limit
     is_part = split == "train" and (job.sample < 1 or is_chosen(job))
@@ -241,7 +241,7 @@ def _fold(job: TrainingJob, preparation: Preparation) -> tuple[ExampleSet, Examp
 
 
 def _with_more(train: ExampleSet, job: TrainingJob) -> ExampleSet:
-    """The training examples and, behind them, those without a label of their own that this stage is to see."""
+    """Return the training examples, followed by the unlabelled or teacher-labelled rows that this stage uses."""
     if job.stage == "pretrain" and "unlabelled" in job.tensors:
         more = _mapped(job.tensors["unlabelled"])
         return train.with_more(more, train.target.new_zeros(len(next(iter(more.values())))))
@@ -254,10 +254,10 @@ def _with_more(train: ExampleSet, job: TrainingJob) -> ExampleSet:
 
 
 def open_unlabelled(job: TrainingJob, preparation: Preparation) -> ExampleSet:
-    """The examples without a label, their targets all 0.
+    """Return the unlabelled examples; all their targets are 0.
 
     Raises:
-        DataError: There are none, or the file cannot be read.
+        DataError: There are no unlabelled rows, or the file cannot be read.
     """
     if "unlabelled" not in job.tensors:
         raise DataError("train.pseudo_labels: no row without a target: leave `pseudo_labels` out, or give such rows")

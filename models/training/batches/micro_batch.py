@@ -1,4 +1,4 @@
-"""The batch of one micro-step of one rank: examples are gathered, augmented and masked."""
+"""The batch of one micro-step of one rank: examples are gathered, augmented if the spec says so, and masked."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from models.training.optimisation.pretrain import MaskingScheme
 
 @dataclass(frozen=True)
 class Batch:
-    """Inputs and target of some examples; `mixed`: how much of each stays, and which other is mixed in."""
+    """Inputs and target of some examples; `mixed` holds mixup's share that stays and the index of each partner."""
 
     inputs: Inputs
     target: torch.Tensor
@@ -25,14 +25,14 @@ class Batch:
 
 @dataclass(frozen=True)
 class BatchMaker:
-    """Makes batches that depend only on the seed and their position."""
+    """Makes batches that depend only on the seed and their position in the training."""
 
     job: TrainingJob
     examples: ExampleSet
     hiding: MaskingScheme | None = None
 
     def at(self, positions: torch.Tensor, epoch: int, seat: int, rank: int) -> Batch:
-        """The examples at `positions` as `rank` sees them in micro-step `seat` of `epoch`."""
+        """Return the examples at `positions` as `rank` sees them in micro-step `seat` of `epoch`."""
         train, examples = self.job.train, self.examples
         if self.hiding is not None:
             generator = np.random.default_rng(seed_of("hide", train.seed, epoch, seat, rank))

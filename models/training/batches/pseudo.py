@@ -1,4 +1,4 @@
-"""Pseudo-labels: a teacher's predictions for unlabelled rows, used where it is confident.
+"""Pseudo-labels: a teacher's predictions for unlabelled rows, used where its confidence is high enough.
 
 Source: Lee 2013 (pseudo-label), Xie et al. 2020 (noisy student).
 """
@@ -26,7 +26,7 @@ _BATCH = 512
 
 @dataclass(frozen=True)
 class PseudoLabelFile:
-    """A file of `position` (among the unlabelled) and `target`, its hash, and how many of how many were taken."""
+    """A file of `position` (in the unlabelled rows) and `target`, its hash, and `counts`: taken and unlabelled rows."""
 
     path: Path
     sha256: str
@@ -34,11 +34,13 @@ class PseudoLabelFile:
 
 
 def give_labels(teacher: TrainingJob, confidence: float, world: World) -> PseudoLabelFile:
-    """The labels that a finished teacher is sure of; found once by rank 0, for all. Every rank must call it.
+    """Return a finished teacher's labels with at least `confidence`. Every rank must call it.
+
+    Rank 0 computes them once for all ranks.
 
     Raises:
         UsageError: The task is a regression, whose predictions have no confidence.
-        DataError: There is no row without a label.
+        DataError: There is no unlabelled row.
     """
     preparation = Preparation.load(teacher.prepared)
     if preparation.task == "regression":
@@ -57,7 +59,7 @@ def give_labels(teacher: TrainingJob, confidence: float, world: World) -> Pseudo
 
 @torch.no_grad()
 def confident(net: torch.nn.Module, examples: ExampleSet, binary: bool) -> tuple[torch.Tensor, torch.Tensor]:
-    """The probability of the likeliest class of each example, (n,), and that class, int64 (n,)."""
+    """Return the probability of the likeliest class of each example, (n,), and that class, int64 (n,)."""
     positions = []
     for low in range(0, len(examples), _BATCH):
         output = net(**examples.gather(torch.arange(low, min(low + _BATCH, len(examples))))).double()

@@ -1,4 +1,4 @@
-"""Which examples of a split count: those of a fold, or the newest with some of the older ones played again."""
+"""Selects the examples of a split that count: those of a fold, or the newest with a replayed part of the older."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from models.training.job import TrainingJob
 
 Tensors = dict[str, torch.Tensor]
 
-# What a row's split went by, when it was its group or its time: int64, beside the tensors that nets see.
+# The group or the time that decided a row's split: int64, stored beside the tensors that nets see.
 KEY = "key"
 
 
 def is_chosen(job: TrainingJob) -> bool:
-    """True when training takes some of its rows, or more than its own, so that they cannot be streamed as they lie."""
+    """Return whether training uses only some of its rows, or additional rows, so that the file cannot be streamed."""
     extra = job.stage == "pretrain" and "unlabelled" in job.tensors
     return extra or bool(job.pseudo) or (job.train.recent is not None and job.stage != "pretrain")
 
@@ -27,15 +27,15 @@ def fold_of(
     groups: torch.Tensor | None = None,
     times: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """The fold of each example, int64 (n,).
+    """Return the fold of each example, int64 (n,).
 
     Args:
-        target: Classes or values; each fold gets its share of every class, or of every stretch of values.
+        target: Classes or values; each fold gets its share of every class, or of every range of values.
         k: Number of folds.
-        seed: Seed of the shuffle before they are dealt out.
-        blocks: Cut into k stretches in the order of time instead, as series and a split by time need.
-        groups: The group of each example; none is divided, and the folds are as equal as that allows.
-        times: The time of each example, for blocks; default: the rows are in its order.
+        seed: Seed of the shuffle before examples are assigned to folds.
+        blocks: Cut into k blocks in the order of time instead, as series and a split by time need.
+        groups: The group of each example; no group is divided, and the folds are as equal as that allows.
+        times: The time of each example, for blocks; default: the rows are in the order of time.
     """
     count = len(target)
     if groups is not None:
@@ -48,14 +48,14 @@ def fold_of(
 
 
 def _dealt(order: torch.Tensor, folds: torch.Tensor) -> torch.Tensor:
-    """The fold of each example, by its position in `order`."""
+    """Return the fold of each example: the fold at its place in `order`."""
     fold = torch.empty_like(folds)
     fold[order] = folds
     return fold
 
 
 def _fold_of_groups(groups: torch.Tensor, k: int, seed: int) -> torch.Tensor:
-    """The largest group first, each into the fold that has the fewest examples so far."""
+    """Put each group, the largest first, into the fold that has the fewest examples so far."""
     _, member, sizes = torch.unique(groups, return_inverse=True, return_counts=True)
     shuffled = torch.randperm(len(sizes), generator=torch.Generator().manual_seed(seed_of("fold", seed)))
     dealt = shuffled[torch.argsort(sizes[shuffled], descending=True, stable=True)]
@@ -68,7 +68,7 @@ def _fold_of_groups(groups: torch.Tensor, k: int, seed: int) -> torch.Tensor:
 
 
 def recent_of(tensors: Tensors, keep: torch.Tensor | None, job: TrainingJob) -> torch.Tensor | None:
-    """Of the examples in `keep`, the newest and some older ones: by time if rows have one, else by their order."""
+    """Select the newest examples in `keep` and some older ones, by time for a split by time, else by row order."""
     recent = job.train.recent
     if recent is None or job.stage == "pretrain":
         return keep

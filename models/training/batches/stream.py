@@ -1,10 +1,9 @@
-"""Examples too many to hold: read from disk in shards, shuffled without ever knowing the whole order.
+"""Streams examples that are too many for memory: reads shards from disk and shuffles without a list of all rows.
 
-An epoch takes the shards (runs of consecutive rows of the file) in a shuffled order, a group at a time, and shuffles
-the rows within the group. The position of a row is a function of (seed, epoch, position) alone, so a job that resumes
-within an epoch sees the same order. Two groups are in memory, the one in use and the one that a thread reads ahead:
-memory is set by `train.memory_mb` and does not grow with the table.
-thread: memory is set by `train.memory_mb` and does not grow with the table.
+An epoch reads the shards (ranges of consecutive rows in the file) in a shuffled order, one group of shards at a time,
+and shuffles the rows within each group. The order is a function of (seed, epoch, position) alone, so a job that resumes
+within an epoch sees the same rows as without the interruption. Two groups are in memory: the one in use and the one
+that a thread reads ahead. `train.memory_mb` limits the memory, which does not grow with the table.
 
 Source: block shuffling as in Corgi (Livne et al. 2023) and tf.data's interleave with a shuffle buffer.
 """
@@ -27,7 +26,7 @@ from models.data.tensor_file import TensorLocation, places, read_rows
 from models.distributed.order import ORDER_VERSION, seed_of
 from models.errors import DataError
 
-# Shards of a group: enough that a batch mixes far-off rows, few enough that each is read in one long stretch.
+# Shards in a group: enough that a batch mixes distant rows, few enough that each is read in one long range.
 _SHARDS_A_GROUP = 16
 _HALVES = 2
 
@@ -36,12 +35,12 @@ Group = tuple[int, int]  # (epoch, number of the group in it); epoch -1: in the 
 
 @dataclass(frozen=True)
 class Shards:
-    """The partition of rows into shards and of shards into groups.
+    """The division of rows into shards and of shards into groups.
 
     Attributes:
         num_rows: Rows over all shards.
-        shard_rows: Rows of a shard; the last may hold fewer.
-        group_shards: Shards of a group.
+        shard_rows: Rows in a shard; the last may have fewer.
+        group_shards: Shards in a group.
         seed: Seed of the shuffle.
     """
 
@@ -52,48 +51,48 @@ class Shards:
 
     @classmethod
     def fitting(cls, num_rows: int, row_bytes: int, memory_bytes: int, least_group: int, seed: int) -> Shards:
-        """Two groups in `memory_bytes`, unless a batch of `least_group` rows needs more."""
+        """Return shards so that two groups fit into `memory_bytes`, unless a group of `least_group` rows needs more."""
         shard_rows = memory_bytes // (_HALVES * _SHARDS_A_GROUP * row_bytes)
-        # One of a group's shards may be the short one at the end of the file.
+        # One shard of a group may be the short last shard of the file.
         return cls(num_rows, max(1, shard_rows, -(-least_group // (_SHARDS_A_GROUP - 1))), _SHARDS_A_GROUP, seed)
 
     @property
     def num_shards(self) -> int:
-        """Shards in all."""
+        """The number of shards."""
         return -(-self.num_rows // self.shard_rows)
 
     @property
     def num_groups(self) -> int:
-        """Groups in an epoch."""
+        """The number of groups in an epoch."""
         return -(-self.num_shards // self.group_shards)
 
     def members(self, group: Group) -> list[int]:
-        """The shards of a group, in the order in which they are held."""
+        """Return the shards of a group, in the order of the buffers."""
         epoch, number = group
         start = number * self.group_shards
         return _shard_order(self, epoch)[start : start + self.group_shards]
 
     def starts(self, epoch: int) -> list[int]:
-        """Position at which each group of an epoch begins, and where the last ends."""
+        """Return the position at which each group of an epoch begins, and the end of the last."""
         return _group_starts(self, epoch)
 
     def rows(self, group: Group) -> torch.Tensor:
-        """The rows of a group in the order in which the epoch takes them, int64."""
+        """Return the rows of a group in the order of the epoch, int64."""
         return _group_rows(self, group)
 
     def extent(self, shard: int) -> tuple[int, int]:
-        """First row of a shard and the row after its last."""
+        """Return the first row of a shard and the row after its last."""
         start = shard * self.shard_rows
         return start, min(start + self.shard_rows, self.num_rows)
 
 
 class Stream:
-    """The rows of one tensor file, read as a sliding pair of groups into `buffers`; `at` gives positions.
+    """The rows of one tensor file; `buffers` hold two groups at a time, and `at` returns the places of rows in them.
 
     Args:
         path: The file.
-        shards: How it is cut.
-        pinned: Keep the buffers where a GPU can copy from.
+        shards: The division of the file into shards and groups.
+        pinned: Keep the buffers in pinned memory, from which a GPU can copy directly.
 
     Raises:
         DataError: The file cannot be read.
@@ -121,11 +120,11 @@ class Stream:
         return self.shards.num_rows
 
     def order(self, epoch: int, start: int = 0) -> StreamOrder:
-        """The order of an epoch, from `start` on; looking at a stretch of it brings the rows into the buffers."""
+        """Return the order of an epoch from `start` on; a slice of it loads its rows into the buffers."""
         return StreamOrder(self, epoch, start)
 
     def at(self, rows: torch.Tensor) -> torch.Tensor:
-        """Positions of `rows` in the buffers, int64; rows of a known order, or near each other in the file.
+        """Return the places of `rows` in the buffers, int64; `rows` are from a slice of an order, or close in the file.
 
         Raises:
             DataError: The disk failed.
@@ -141,7 +140,7 @@ class Stream:
         return slot * self.shards.shard_rows + rows % self.shards.shard_rows
 
     def bring(self, groups: list[Group]) -> None:
-        """Load one group, or two consecutive ones, into the buffers; the next group is read ahead.
+        """Load one group, or two consecutive groups, into the buffers; after one group, begin to read the next ahead.
 
         Raises:
             DataError: The disk failed.
@@ -160,7 +159,7 @@ class Stream:
                 self._begin(following, groups[0])
 
     def read(self, name: str) -> Iterator[torch.Tensor]:
-        """All rows of one tensor, a shard at a time, past the buffers.
+        """Yield all rows of one tensor, a shard at a time, without the buffers.
 
         Raises:
             DataError: The disk failed.
@@ -175,7 +174,7 @@ class Stream:
         return (epoch + 1, 0) if epoch >= 0 else None
 
     def _begin(self, group: Group, in_use: Group | None) -> None:
-        """Begin to read a group into the half of the buffers that `in_use` does not occupy."""
+        """Begin to read a group into the half of the buffers that does not hold `in_use`."""
         half = self._oldest() if in_use not in self._held or in_use is None else 1 - self._held.index(in_use)
         self._forget(half)
         self._ahead = (group, half, self._reader.submit(self._fill, group, half))
@@ -185,7 +184,7 @@ class Stream:
         return ranked.index(min(ranked))
 
     def _settle(self) -> None:
-        """Wait for the read in progress and note where its group is."""
+        """Wait for the read in progress and record the places of its shards."""
         if self._ahead is None:
             return
         (group, half, reading), self._ahead = self._ahead, None
@@ -214,7 +213,7 @@ class Stream:
 
 
 class StreamOrder:
-    """The rows of an epoch in their order, like a tensor of them; a slice comes with its rows in the buffers."""
+    """The row numbers of an epoch in order, like a tensor; a slice also loads its rows into the buffers."""
 
     def __init__(self, stream: Stream, epoch: int, start: int = 0) -> None:
         self._stream = stream
@@ -222,7 +221,7 @@ class StreamOrder:
         self._start = start
 
     def __getitem__(self, span: slice) -> torch.Tensor:
-        """Rows `stretch.start` to `stretch.stop` of the epoch, int64; they may lie in two groups at most."""
+        """Return rows `span.start` to `span.stop` of the epoch, int64, from at most two groups."""
         span = slice(self._start + span.start, self._start + span.stop)
         shards = self._stream.shards
         starts = shards.starts(self._epoch)
@@ -236,13 +235,13 @@ class StreamOrder:
         return parts[0] if len(parts) == 1 else torch.cat(parts)
 
     def to(self, device: torch.device) -> StreamOrder:
-        """Itself: rows are looked up where the buffers are, on the CPU."""
+        """Return itself: the buffers, and so the row lookups, are on the CPU."""
         del device
         return self
 
 
 def _close(reader: ThreadPoolExecutor, file: int) -> None:
-    # Without waiting: the last reference may be let go of in the reader's own thread.
+    # Does not wait: the reader's own thread may release the last reference.
     reader.shutdown(wait=False, cancel_futures=True)
     os.close(file)
 

@@ -1,1 +1,1 @@
-"""Checkpoints: written whole or not at all, read back to the bit."""
+"""Checkpoints: written atomically, restored with the same bits."""

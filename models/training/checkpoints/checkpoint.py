@@ -1,9 +1,9 @@
-"""Checkpoints: one folder a step, whole or not there, never loaded unless every byte is as it was written.
+"""Checkpoints: one folder per step, written atomically and loaded only if every byte is as it was written.
 
-`step-N` is written under another name, synced, then renamed. It holds `state-RANK.safetensors`, and
-`best-RANK.safetensors` for the best weights, with the part that each rank wrote; `state.json`; and `manifest.json` with
-the SHA-256 of all files, written last. An incomplete or changed folder is skipped for the one before, so keep at least
-two. The files hold no code. `shards.py` describes how several ranks write one checkpoint, and how other ranks read it.
+`step-N` is written under a temporary name, flushed and renamed. It holds the part that each rank wrote in
+`state-RANK.safetensors`, and the best weights in `best-RANK.safetensors`; `state.json`; and `manifest.json` with the
+SHA-256 of all files, written last. If a folder is incomplete or changed, the one before is loaded, so keep at least
+two. No file in it can run code. `shards.py` writes a checkpoint from several ranks and reads it on other ranks.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from models.errors import StoreError
 from models.files import sha256, storing, write_json
 from models.training.checkpoints.weights import write_tensors
 
-# Of trees, which say nothing else: a torn one is passed over for the one before.
+# Number of checkpoints for trees, which have no setting for it: if one is incomplete, the one before is loaded.
 KEEP = 2
 BEST = "best/"
 _META = "state.json"
@@ -35,14 +35,14 @@ Digests = dict[str, str]
 
 @dataclass(frozen=True)
 class CheckpointDraft:
-    """A checkpoint that is being made.
+    """A checkpoint in progress.
 
     Attributes:
-        folder: Holds the checkpoints of one job; one gang writes it at a time.
+        folder: The folder of the checkpoints of one job; one rank pool writes it at a time.
         step: The optimiser steps done.
-        meta: Everything except tensors; plain data.
-        keep: How many checkpoints stay, this one among them.
-        before: The checkpoint whose best weights are those of this one too: they are linked, not written again.
+        meta: The state besides tensors, as plain data.
+        keep: How many checkpoints stay, including this one.
+        before: A checkpoint with the same best weights: its files are hard-linked, not written again.
     """
 
     folder: Path
@@ -53,23 +53,23 @@ class CheckpointDraft:
 
     @property
     def final(self) -> Path:
-        """The final path."""
+        """The folder of the finished checkpoint."""
         return self.folder / f"step-{self.step:012d}"
 
     @property
     def temporary(self) -> Path:
-        """The path while it is written."""
+        """The folder in which it is written."""
         return self.folder / f".{self.final.name}.tmp"
 
     def write_part(
         self, tensors: Mapping[str, torch.Tensor], rank: int, offsets: dict[str, list[int]] | None = None
     ) -> Digests:
-        """Write what one rank has to add; gives the digests of its files.
+        """Write the part of one rank; return the digests of its files.
 
         Args:
-            tensors: By name; those under `best/` are written apart.
-            rank: Whose part it is.
-            offsets: Where in the whole tensor each part begins; default: each is whole.
+            tensors: By name; those under `best/` go to a separate file.
+            rank: The rank that writes the part.
+            offsets: Where in the whole tensor each part begins; default: each tensor is whole.
 
         Raises:
             StoreError: The disk is full or cannot be written.
@@ -86,10 +86,10 @@ class CheckpointDraft:
         return digests
 
     def close(self, digests: Digests) -> Path:
-        """Make a folder of which every rank has written its part a checkpoint, and drop the oldest.
+        """Finish the checkpoint after every rank has written its part, and remove the oldest checkpoints.
 
         Raises:
-            StoreError: The disk is full or cannot be written; the checkpoints before stay.
+            StoreError: The disk is full or cannot be written; earlier checkpoints stay.
         """
         temporary = self.temporary
         with storing(self.folder):
@@ -97,7 +97,7 @@ class CheckpointDraft:
             write_json(temporary / _META, self.meta)
             digests[_META] = sha256(temporary / _META)
             for leftover in {path.name for path in temporary.iterdir()} - digests.keys():
-                (temporary / leftover).unlink()  # of a writer that was killed
+                (temporary / leftover).unlink()  # left by a writer that was killed
             write_json(temporary / _MANIFEST, digests)
             _flush(temporary)
             shutil.rmtree(self.final, ignore_errors=True)
@@ -108,13 +108,13 @@ class CheckpointDraft:
         return self.final
 
     def drop(self) -> None:
-        """Remove what was written of a checkpoint that will not be."""
+        """Remove the files of an unfinished checkpoint."""
         shutil.rmtree(self.temporary, ignore_errors=True)
 
     def _link_best(self) -> Digests:
         if self.before is None:
             return {}
-        # The hash of when it was written: one taken now would call bytes good that have changed since.
+        # Uses the hash from the time of writing: a new hash would accept bytes that have changed since.
         digests = {name: digest for name, digest in _manifest(self.before).items() if name.startswith("best-")}
         for name in digests:
             (self.temporary / name).unlink(missing_ok=True)
@@ -126,7 +126,7 @@ def write_alone(draft: CheckpointDraft, tensors: Tensors) -> Path:
     """Write the checkpoint of a job with one rank.
 
     Raises:
-        StoreError: The disk is full or cannot be written; the checkpoints before stay.
+        StoreError: The disk is full or cannot be written; earlier checkpoints stay.
     """
     with storing(draft.folder):
         draft.drop()
@@ -139,9 +139,9 @@ def write_alone(draft: CheckpointDraft, tensors: Tensors) -> Path:
 
 
 def newest(folder: Path, world: World) -> Path | None:
-    """The newest checkpoint of which every file is as it was written; None when there is none.
+    """Return the newest checkpoint whose files are all as they were written; None if there is none.
 
-    Each rank reads a share of the files. Every rank must call it, and gets the same answer.
+    Each rank reads a share of the files. Every rank must call it; all get the same result.
     """
     names: list[str] = world.gather([path.name for path in _folders(folder)] if world.is_first else [])[0]
     for name in names:
@@ -151,7 +151,7 @@ def newest(folder: Path, world: World) -> Path | None:
 
 
 def read_meta(path: Path) -> dict[str, Any]:
-    """Read the part of a checkpoint that is no tensor."""
+    """Return the state of a checkpoint besides its tensors."""
     meta: dict[str, Any] = json.loads((path / _META).read_text())
     return meta
 
@@ -178,7 +178,7 @@ def _is_whole(path: Path, rank: int, size: int) -> bool:
 
 
 def _sharding(tensors: Mapping[str, torch.Tensor], offsets: dict[str, list[int]]) -> dict[str, str]:
-    """The note by which torch's own reader of sharded safetensors finds what part of a tensor a file holds."""
+    """Return the metadata with which torch's reader of sharded safetensors locates the parts of tensors in a file."""
     places = {name: {"saved_offsets": offsets[name]} for name in tensors}
     return {"DCP_SHARDING_INFO": json.dumps(places), "DCP_VERSION": "1.0", "format": "pt"}
 

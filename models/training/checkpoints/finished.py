@@ -1,4 +1,4 @@
-"""Telling a finished job from an unfinished one, and one job from another, without torch."""
+"""Decides whether a job is finished, and whether two jobs are the same, without torch."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from models.files import write_json
 from models.training.checkpoints.weights import weights_sha256
 from models.training.job import RESULT_FILE, TREES_FILE, TrainingJob, TrainingResult
 
-# Of these the bits may depend, but not what is asked for: a job goes on with others.
+# These settings may change the bits but not the identity of a job: it can resume with other values.
 _FREE = (
     "ranks", "nodes", "threads", "max_restarts", "parallel", "tensor", "stages", "replicas", "pipeline", "microbatches",
     "recompute", "compile", "shard_optimiser", "async_checkpoints", "keep_checkpoints",
@@ -19,7 +19,7 @@ _FREE = (
 
 
 def identity(job: TrainingJob) -> dict[str, Any]:
-    """The identity of a job: all its settings, without paths and number of ranks."""
+    """Return the identity of a job: all its settings except where and on how many ranks it runs."""
     fields = {"model", "train", "metric", "direction", "sample", "fold", "fold_by", "stage", "pseudo"}
     whole = job.model_dump(mode="json", include=fields)
     whole["start"] = job.start.sha256 if job.start else ""
@@ -29,14 +29,14 @@ def identity(job: TrainingJob) -> dict[str, Any]:
 
 
 def difference(got: dict[str, Any], expected: dict[str, Any]) -> str:
-    """The first things in which two identities differ, in words; empty when they do not."""
+    """Return the first three differences of two identities as text; empty if they are equal."""
     actual, wanted = _flat(got), _flat(expected)
     keys = [key for key in sorted(actual.keys() | wanted.keys()) if actual.get(key) != wanted.get(key)]
     return ", ".join(f"{key}: got {actual.get(key)!r}, expected {wanted.get(key)!r}" for key in keys[:3])
 
 
 def read_finished(job: TrainingJob) -> TrainingResult | None:
-    """The result of a job that is done and whose weights are as they were written; None when there is work to do.
+    """Return the result of a finished job whose weights are as they were written; None if it must run.
 
     Raises:
         TrainingError: The folder holds the result of another job.
@@ -58,7 +58,7 @@ def read_finished(job: TrainingJob) -> TrainingResult | None:
 
 
 def write_result(job: TrainingJob, result: TrainingResult) -> TrainingResult:
-    """Write `result.json`, the last thing a job does.
+    """Write `result.json`, the last file of a job.
 
     Raises:
         StoreError: The disk is full or the folder cannot be written.

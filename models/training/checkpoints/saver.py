@@ -1,4 +1,4 @@
-"""Asynchronous checkpoints: the state is copied, then a thread writes it while training goes on."""
+"""Asynchronous checkpoints: the state is copied, then a thread writes it while the next steps run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from models.training.checkpoints.checkpoint import CheckpointDraft, Tensors, wri
 from models.training.checkpoints.shards import StoredCheckpoint, write_together
 from models.training.checkpoints.state import stage
 
-# What a checkpoint is thought to cost before the first was written.
+# The assumed cost of a checkpoint before the first one.
 _FIRST_COST_S = 0.05
 
 
@@ -24,13 +24,13 @@ class CheckpointSaver:
     """Writes the checkpoints of one job, one at a time. Every rank has one, and all call it at the same steps.
 
     Args:
-        folder: Folder of the job's checkpoints.
-        world: The ranks; several get a process group of their own for it, since two threads may not share one.
-        beside: False to write before going on.
+        folder: The folder of the job's checkpoints.
+        world: The ranks; several ranks get a separate process group, because two threads may not share one.
+        in_background: False to write before training continues.
         keep: How many checkpoints stay.
 
     Attributes:
-        cost_s: Seconds of training that the last checkpoint took: the steps waited, or the cores were busy with it.
+        cost_s: Seconds of training that the last checkpoint cost: the wait of the steps plus the CPU time of the write.
         last: The newest whole checkpoint, if this saver knows it.
     """
 
@@ -47,26 +47,26 @@ class CheckpointSaver:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        """Let what was begun be written also when the training fails; with peers it could wait for one that is gone."""
+        """Finish the write in progress if the training fails; not with peers, since one that died would block it."""
         if error is not None and self._thread is not None and self._group is None:
             self._thread.join()
 
     @property
     def is_busy(self) -> bool:
-        """True while a checkpoint is being written."""
+        """Whether a checkpoint is being written."""
         return self._thread is not None and self._thread.is_alive()
 
     def save(self, step: int, meta: dict[str, Any], tensors: Tensors, best: Tensors | None) -> None:
-        """Copy the state and begin to write it; waits for the checkpoint before. Every rank must call it.
+        """Copy the state and begin to write it, after the previous checkpoint is written. Every rank must call it.
 
         Args:
             step: The optimiser steps done.
-            meta: Everything except tensors; that of rank 0 is written.
+            meta: The state besides tensors; rank 0's is written.
             tensors: The live state of this rank.
-            best: The best weights of this rank, which must not change; None if they are those of the last checkpoint.
+            best: The best weights of this rank, which must not change; None if the previous checkpoint has the same.
 
         Raises:
-            StoreError: This checkpoint or the one before could not be written.
+            StoreError: This checkpoint or the previous one could not be written.
         """
         start = time.perf_counter()
         self.settle()
@@ -82,10 +82,10 @@ class CheckpointSaver:
             self.settle()
 
     def settle(self) -> None:
-        """Wait until what was begun is written.
+        """Wait for the write in progress.
 
         Raises:
-            StoreError: It could not be written; the checkpoints before stay.
+            StoreError: It failed; earlier checkpoints stay.
         """
         if self._thread is not None:
             self._thread.join()
@@ -95,9 +95,9 @@ class CheckpointSaver:
             raise error
 
     def join_best(self, best: Tensors) -> Tensors:
-        """All best weights, whole, on rank 0, from the part that each rank holds. Every rank must call it.
+        """Return all best weights, whole, on rank 0, from the parts of all ranks. Every rank must call it.
 
-        Through files, so that no rank but the first ever holds more than its part.
+        The parts go through files, so that only rank 0 ever holds more than its part.
 
         Raises:
             StoreError: The disk is full or cannot be written.
@@ -124,13 +124,13 @@ class CheckpointSaver:
             else:
                 write_together(draft, tensors, self._group)
             self.last = draft.final
-        except BaseException as error:  # noqa: BLE001  raised by whoever waits
+        except BaseException as error:  # noqa: BLE001  settle() raises it
             self._error = error
         self.cost_s = self._blocked_s + time.thread_time() - start
 
 
 def own_part(tensors: Tensors, world: World) -> Tensors:
-    """The part of `tensors` that this rank must write: its shards, and whole tensors that no earlier rank holds.
+    """Return the part of `tensors` that this rank must write: its shards, and whole tensors that no lower rank holds.
 
     Every rank must call it.
     """

@@ -1,8 +1,8 @@
-"""A checkpoint that several ranks write together, and one that is read by other ranks than those that wrote it.
+"""Sharded checkpoints: several ranks write one together, and another set of ranks can read it.
 
-`torch.distributed.checkpoint` plans who writes and who reads which part of what tensor; here is where the bytes go. In
-place of its own storage, whose index is a pickle, each rank's part is a safetensors file in the layout of torch's
-`HuggingFaceStorageReader`, which reads it.
+`torch.distributed.checkpoint` plans which rank writes and reads which part of each tensor; this module stores the
+bytes. Torch's own storage has a pickle as its index. Here, each rank's part is a safetensors file in the layout of
+torch's `HuggingFaceStorageReader`, which reads it.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from models.training.checkpoints.checkpoint import CheckpointDraft, Digests, Ten
 
 
 def write_together(draft: CheckpointDraft, tensors: Tensors, group: torch.distributed.ProcessGroup) -> None:
-    """Write a checkpoint of which this rank holds `tensors`: whole ones, or its shards. Every rank must call it.
+    """Write this rank's `tensors`, whole ones or its shards, into a common checkpoint. Every rank must call it.
 
-    A tensor that several ranks hold is written by the lowest of them: of running statistics rank 0's count.
+    If several ranks hold a tensor, the lowest rank writes it: so rank 0's running statistics are stored.
 
     Args:
         draft: The same on every rank.
-        tensors: Tensors by name, on the CPU; they must not change meanwhile.
-        group: The group of all ranks, used for nothing else at the time.
+        tensors: By name, on the CPU; they must not change during the write.
+        group: The process group of all ranks, without other use during the write.
 
     Raises:
-        StoreError: A rank's disk is full or cannot be written; the checkpoints before stay.
+        StoreError: A rank's disk is full or cannot be written; earlier checkpoints stay.
     """
     planner = DefaultSavePlanner(flatten_state_dict=False, dedup_save_to_lowest_rank=True)
     try:
@@ -53,7 +53,7 @@ def write_together(draft: CheckpointDraft, tensors: Tensors, group: torch.distri
 
 
 class StoredCheckpoint:
-    """The tensors of a whole checkpoint, whatever ranks wrote it.
+    """The tensors of a whole checkpoint, written by any set of ranks.
 
     Attributes:
         shapes: The whole shape of each tensor, by name.
@@ -72,7 +72,7 @@ class StoredCheckpoint:
         self.types = {name: value.properties.dtype for name, value in known.items()}
 
     def load(self, targets: Mapping[str, torch.Tensor]) -> None:
-        """Fill tensors in place; of a sharded one the part that this rank holds. Ranks need not call it together.
+        """Fill tensors in place; for a sharded tensor, this rank's part. Ranks need not call it together.
 
         Raises:
             StoreError: A name is not in the checkpoint, or its shape differs.
@@ -89,24 +89,24 @@ class StoredCheckpoint:
 
 
 class _Writer(StorageWriter):
-    """Writes each rank's part as safetensors; the coordinator closes the folder."""
+    """Writes each rank's part as safetensors; the coordinator finishes the checkpoint."""
 
     def __init__(self, draft: CheckpointDraft) -> None:
         self._draft = draft
 
     def reset(self, checkpoint_id: str | os.PathLike[str] | None = None) -> None:
-        """Does nothing: each writer writes one checkpoint."""
+        """Do nothing: a writer writes only one checkpoint."""
         del checkpoint_id
 
     def set_up_storage_writer(self, is_coordinator: bool, *args: Any, **kwargs: Any) -> None:
-        """Does nothing."""
+        """Do nothing: no setup is needed."""
 
     def prepare_local_plan(self, plan: SavePlan) -> SavePlan:
         """Return the plan unchanged."""
         return plan
 
     def prepare_global_plan(self, plans: list[SavePlan]) -> list[SavePlan]:
-        """On the coordinator, after all ranks have planned and before any writes: make an empty folder."""
+        """Make an empty folder, on the coordinator, after all ranks have planned and before any rank writes."""
         with storing(self._draft.folder):
             self._draft.drop()
             self._draft.temporary.mkdir(parents=True)
@@ -128,7 +128,7 @@ class _Writer(StorageWriter):
         return future
 
     def finish(self, metadata: Metadata, results: list[list[WriteResult]]) -> None:
-        """On the coordinator, after all parts are written: make the folder a checkpoint."""
+        """Finish the checkpoint, on the coordinator, after all parts are written."""
         del metadata
         digests: Digests = {}
         for result in (one for part in results for one in part):
@@ -137,5 +137,5 @@ class _Writer(StorageWriter):
 
     @classmethod
     def validate_checkpoint_id(cls, checkpoint_id: str | os.PathLike[str]) -> bool:
-        """Never called: the folder is fixed."""
+        """Return whether there is an id; never called, because the draft sets the folder."""
         return bool(checkpoint_id)

@@ -1,4 +1,4 @@
-"""The complete training state: read from the live objects and restored to the bit."""
+"""The state of a training, read from the live objects and restored with the same bits."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ from models.training.checkpoints.shards import StoredCheckpoint
 Tensors = dict[str, torch.Tensor]
 Scalars = dict[str, float]
 
-# Parts of a name that come of compiling and recomputing, not of the net.
+# Parts of a name that the wrappers for compiling and recomputing add.
 _WRAPPERS = ("_orig_mod", "_checkpoint_wrapped_module")
 
 
 class Checkpointable(Protocol):
-    """Something of a session that outlives a kill: an average of the weights, a scaler of gradients."""
+    """Further state of a session for checkpoints: an average of the weights, a loss scaler."""
 
     def state_dict(self) -> dict[str, Any]:
-        """Its state, flat: the live tensors (or DTensors), and numbers that are the same on every rank."""
+        """Return the state as a flat dict: live tensors (or DTensors), and numbers that are the same on every rank."""
         ...
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> object:
-        """Put the state back; its tensors have been filled in place by then."""
+        """Restore the state; its tensors are filled in place before the call."""
         ...
 
 
 @dataclass
 class Progress:
-    """Progress of a job: its state apart from tensors; the position in the data follows from `step`.
+    """The progress of a job: all state besides tensors. The position in the data follows from `step`.
 
-    `spent` is what the open epoch had cost when the checkpoint was taken; empty at its beginning.
+    `spent` is the cost of the current epoch up to the checkpoint; empty at the start of an epoch.
     """
 
     step: int = 0
@@ -56,20 +56,20 @@ class Progress:
     resumed_from: list[int] = field(default_factory=list)
     worlds: list[list[int]] = field(
         default_factory=list
-    )  # [from which step, ranks, threads], for these decide the bits
+    )  # [first step, ranks, threads]: ranks and threads decide the bits
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data."""
+        """Return the progress as plain data."""
         return asdict(self)
 
     @classmethod
     def of_json(cls, value: dict[str, Any]) -> Progress:
-        """Back from plain data."""
+        """Return the progress from plain data."""
         return cls(**value)
 
 
 def seed_everything(*parts: int | str) -> None:
-    """Seed the generators that nets may draw from: torch's on every device, NumPy's and Python's."""
+    """Seed the generators that nets may use: torch's on every device, NumPy's and Python's."""
     seed = seed_of(*parts)
     torch.manual_seed(seed)
     np.random.seed(seed % 2**32)
@@ -77,7 +77,7 @@ def seed_everything(*parts: int | str) -> None:
 
 
 def take_random(device: torch.device) -> Tensors:
-    """The state of this process's generators."""
+    """Return the state of this process's generators."""
     _, keys, position, has_gauss, gauss = np.random.get_state(legacy=True)
     version, words, next_gauss = random.getstate()
     state = {
@@ -93,7 +93,7 @@ def take_random(device: torch.device) -> Tensors:
 
 
 def put_random(state: Tensors, device: torch.device) -> None:
-    """Set this process's generators to a state taken before."""
+    """Set this process's generators to a state from `take_random`."""
     torch.set_rng_state(state["torch"])
     *keys, position, has_gauss = state["numpy"].tolist()
     gauss = float(state["numpy_gauss"])
@@ -105,9 +105,9 @@ def put_random(state: Tensors, device: torch.device) -> None:
 
 
 def take_tensors(net: nn.Module, optimiser: torch.optim.Optimizer) -> tuple[Tensors, Scalars]:
-    """Weights, buffers and optimiser state as this rank holds them, by the names of the net as it was built.
+    """Return this rank's weights, buffers and optimiser state, by their names in the net as it was built.
 
-    The tensors are the live ones, whole or a `DTensor`; of tensors that share memory the first name is used.
+    The tensors are live, whole or a `DTensor`; tensors that share memory appear once, under the first name.
     """
     tensors, seen, scalars = {}, set(), Scalars()
     for name, tensor in net.state_dict().items():
@@ -129,9 +129,9 @@ def take_tensors(net: nn.Module, optimiser: torch.optim.Optimizer) -> tuple[Tens
 
 
 def put_optimiser(stored: StoredCheckpoint, scalars: Scalars, net: nn.Module, optimiser: torch.optim.Optimizer) -> None:
-    """Restore the optimiser's state, whatever number of ranks saved it.
+    """Restore the optimiser's state, written by any set of ranks.
 
-    Only state is restored, never the optimiser's own flags: a checkpoint must not turn `fused` off.
+    Restores only the state, never the optimiser's flags: a checkpoint must not turn `fused` off.
 
     Raises:
         StoreError: The checkpoint cannot be read.
@@ -153,24 +153,24 @@ def put_optimiser(stored: StoredCheckpoint, scalars: Scalars, net: nn.Module, op
 
 
 def stage(tensors: Tensors) -> Tensors:
-    """Copies on the CPU that nothing changes any more; a shard stays a shard."""
+    """Return copies on the CPU, which no later step changes; a shard stays a shard."""
     return {name: tensor.detach().to("cpu", copy=True) for name, tensor in tensors.items()}
 
 
 def weights_of(net: nn.Module) -> Tensors:
-    """Weights and buffers as this rank holds them, by the names of the net as it was built."""
+    """Return this rank's weights and buffers, by their names in the net as it was built."""
     return {plain_name(name): tensor for name, tensor in net.state_dict().items()}
 
 
 def take_extra(extra: dict[str, Checkpointable]) -> tuple[Tensors, Scalars]:
-    """The state of the other objects: their tensors and their numbers."""
+    """Return the further state in checkpoints: its tensors and its numbers."""
     values = {f"extra/{name}/{key}": value for name, one in extra.items() for key, value in one.state_dict().items()}
     tensors = {name: value for name, value in values.items() if isinstance(value, torch.Tensor)}
     return tensors, {name: value for name, value in values.items() if name not in tensors}
 
 
 def put_extra(stored: StoredCheckpoint, scalars: Scalars, extra: dict[str, Checkpointable]) -> None:
-    """Restore the state of the other objects.
+    """Restore the further state in checkpoints.
 
     Raises:
         StoreError: The checkpoint cannot be read, or holds other state.
@@ -182,13 +182,13 @@ def put_extra(stored: StoredCheckpoint, scalars: Scalars, extra: dict[str, Check
 
 
 def room_for(stored: StoredCheckpoint, prefix: str) -> Tensors:
-    """Empty tensors on the CPU for everything in a checkpoint whose name begins with `prefix`."""
+    """Return empty CPU tensors for all tensors of a checkpoint whose names begin with `prefix`."""
     names = (name for name in stored.shapes if name.startswith(prefix))
     return {name: torch.empty(stored.shapes[name], dtype=stored.types[name]) for name in names}
 
 
 def plain_name(name: str) -> str:
-    """A parameter's name in the net as it was built, without what wrappers put into it."""
+    """Return a parameter's name in the net as it was built, without the parts that wrappers add."""
     return ".".join(part for part in name.split(".") if part not in _WRAPPERS)
 
 
@@ -197,14 +197,14 @@ def _local(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _inner(optimiser: torch.optim.Optimizer) -> torch.optim.Optimizer:
-    """The optimiser that holds state: of a sharding one (ZeRO) that of this rank's parameters."""
+    """Return the optimiser that holds the state: for ZeRO, the inner one of this rank's parameters."""
     inner = getattr(optimiser, "optim", optimiser)
     assert isinstance(inner, torch.optim.Optimizer)
     return inner
 
 
 def _place(parameter: torch.Tensor, shape: tuple[int, ...], kind: torch.dtype, device: torch.device) -> torch.Tensor:
-    """Room for a value of a parameter's state: laid out, and sharded, as the parameter where it has its shape."""
+    """Return an empty tensor for a parameter's state; with the parameter's shape it has its layout and sharding too."""
     if shape == tuple(parameter.shape):
         return torch.empty_like(parameter, dtype=kind, device=device, requires_grad=False)
     return torch.empty(shape, dtype=kind, device=device)

@@ -1,6 +1,6 @@
-"""Weights as safetensors files, written whole, and the hash that tells whether two models are equal to the bit.
+"""Weights on disk: safetensors files, written atomically, and a hash that shows whether two models have the same bits.
 
-Reading a hash needs no torch: an answered job is recognised by a process that never imports it.
+Computing the hash needs no torch, so a process can recognise a finished job without importing torch.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def weights_sha256(path: Path) -> str:
     """SHA-256 over the tensors of a safetensors file in the order of their names (name, type, shape, bytes).
 
     Raises:
-        StoreError: The file is missing, cut short or no safetensors file.
+        StoreError: The file is missing, truncated or no safetensors file.
     """
     digest = hashlib.sha256()
     try:
@@ -54,7 +54,7 @@ def weights_sha256(path: Path) -> str:
 
 
 def write_tensors(path: Path, tensors: Mapping[str, torch.Tensor], note: dict[str, str] | None = None) -> None:
-    """Write tensors to `path` and sync to disk. Not atomic: write to another name, then rename.
+    """Write tensors to `path` and flush them to disk. Not atomic: write a temporary file, then rename it.
 
     Args:
         path: The file.
@@ -77,7 +77,7 @@ def write_tensors(path: Path, tensors: Mapping[str, torch.Tensor], note: dict[st
 
 
 def save_weights(path: Path, tensors: Mapping[str, torch.Tensor]) -> str:
-    """Write weights atomically; gives their `weights_sha256`.
+    """Write weights atomically; return their `weights_sha256`.
 
     Raises:
         StoreError: The disk is full or the folder cannot be written.
@@ -95,7 +95,7 @@ def save_weights(path: Path, tensors: Mapping[str, torch.Tensor]) -> str:
 
 
 def load_net(model: Model, sizes: Sizes, base: Path, weights: Path) -> nn.Module:
-    """The net that `model` names, with the weights of a finished job, in evaluation mode on the CPU.
+    """Return the net of `model` with the weights of a finished job, in evaluation mode on the CPU.
 
     Raises:
         StoreError: The file cannot be read, or holds the weights of another net.
@@ -114,7 +114,7 @@ def load_net(model: Model, sizes: Sizes, base: Path, weights: Path) -> nn.Module
 
 
 def _separate(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """Contiguous CPU tensors that share no memory, as the format demands (tied weights are written twice)."""
+    """Return contiguous CPU tensors that share no memory, as the format requires (tied weights are written twice)."""
     seen: set[int] = set()
     separate = {}
     for name, tensor in tensors.items():

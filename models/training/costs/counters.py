@@ -1,4 +1,4 @@
-"""Counters of the machine: the most memory a process held, the energy a device took. Absent ones give None."""
+"""Counters of the machine: the peak memory of a process, the energy of a device. Missing counters return None."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _STATUS = Path("/proc/self/status")
 
 
 def reset_peak(device: torch.device) -> None:
-    """Begin to look for the largest memory from now on, where the system lets us."""
+    """Reset the peak memory counter, if the system allows it."""
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
         return
@@ -24,7 +24,7 @@ def reset_peak(device: torch.device) -> None:
 
 
 def peak_memory_mb(device: torch.device) -> float:
-    """The most memory held since `reset_peak`, in 1e6 bytes: tensors on a GPU; on a CPU all that was resident.
+    """Return the peak memory since `reset_peak` in 1e6 bytes: tensors on a GPU; all resident memory on a CPU.
 
     Source: VmHWM of Linux's /proc; elsewhere the peak of the whole process (getrusage).
     """
@@ -38,9 +38,9 @@ def peak_memory_mb(device: torch.device) -> float:
 
 
 class EnergyCounter:
-    """Joules that a device has taken since some moment: a GPU by NVML; the CPU packages of this machine by RAPL.
+    """Counts the joules that a device has used: a GPU by NVML; the CPU packages of this machine by RAPL.
 
-    The latter counts the whole machine, other programs too, so only one rank of a machine may add it.
+    RAPL counts the whole machine with all its processes, so only one rank per machine may add it.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -51,7 +51,7 @@ class EnergyCounter:
         self._start = self._reading()
 
     def joules(self) -> float | None:
-        """Joules since this counter was made; None without a counter."""
+        """Return the joules since this object was made; None if the device has no counter."""
         now = self._reading()
         return None if now is None or self._start is None else now - self._start
 
@@ -72,7 +72,7 @@ class EnergyCounter:
 
 
 def _readable_zones() -> list[Path]:
-    """The counters of whole packages; their parts (cores, memory) are within them."""
+    """Return the counters of whole packages, which include their parts (cores, memory)."""
     zones = []
     for zone in sorted(_RAPL.glob("intel-rapl:[0-9]*/energy_uj")):
         with contextlib.suppress(OSError, ValueError):

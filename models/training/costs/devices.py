@@ -1,7 +1,7 @@
-"""Devices that training runs on: memory and peak arithmetic by name.
+"""Devices for training: memory and peak FLOP/s by name.
 
-Source: the makers' data sheets; tensor-core figures without sparsity. `tf32` is what fp32 matmuls run at where they are
-allowed to ("high"); `fp32` is the plain units.
+Source: the makers' data sheets; tensor-core figures without sparsity. `tf32` is the peak of fp32 matmuls with torch's
+matmul precision "high"; `fp32` is the peak of the units without tensor cores.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ class Device:
     """Facts of one kind of device.
 
     Attributes:
-        name: Usual name.
-        memory_gb: 1e9 bytes.
+        name: The usual name.
+        memory_gb: Memory in 1e9 bytes.
         peaks: Peak FLOP/s by precision (fp32, tf32, bf16, fp16, fp8).
-        memory_gb_per_s: Bandwidth of its own memory.
+        memory_gb_per_s: Bandwidth of the device's memory.
     """
 
     name: str
@@ -30,7 +30,7 @@ def _device(name: str, memory: float, bandwidth: float, **teraflops: float) -> D
     return Device(name, memory, {key: value * 1e12 for key, value in teraflops.items()}, bandwidth)
 
 
-# Looked for in this order as parts of the name that the driver gives, all of them.
+# Searched in this order; all parts must be words of the driver's name.
 _KNOWN: tuple[tuple[tuple[str, ...], Device], ...] = (
     (("B200",), _device("B200", 180, 8000, fp32=75, tf32=1100, bf16=2250, fp16=2250, fp8=4500)),
     (("GH200",), _device("GH200", 96, 4000, fp32=67, tf32=494, bf16=989, fp16=989, fp8=1979)),
@@ -51,9 +51,9 @@ _KNOWN: tuple[tuple[tuple[str, ...], Device], ...] = (
 
 
 def find_device(name: str) -> Device | None:
-    """The known device that a driver's name such as `NVIDIA H100 80GB HBM3` speaks of; None for a stranger.
+    """Return the known device for a driver's name such as `NVIDIA H100 80GB HBM3`; None if it is unknown.
 
-    A stranger's peak is not guessed: MFU is then left out.
+    The peak of an unknown device is not guessed: MFU is then left out.
     """
     words = name.replace("-", " ").replace("_", " ").split()
     for parts, device in _KNOWN:
@@ -63,12 +63,12 @@ def find_device(name: str) -> Device | None:
 
 
 def known_devices() -> dict[str, Device]:
-    """Every known device by its name."""
+    """Return all known devices by name."""
     return {device.name: device for _, device in _KNOWN}
 
 
 def peak_of(device: Device, precision: str, matmul: str = "highest") -> float | None:
-    """Peak FLOP/s of matmuls in a precision of `train.precision`.
+    """Return the peak FLOP/s of matmuls in a precision of `train.precision`.
 
     Args:
         device: A known device.

@@ -1,4 +1,4 @@
-"""Floating-point operations of a net, counted from what it runs rather than from its parameters."""
+"""Floating-point operations of a net, counted from the operations that it runs rather than from its parameters."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
-# Up to so many a net is run for real to be counted, which takes a third of the time; more are only thought of.
+# Nets with up to so many parameters run for real, in a third of the time; larger ones run on the meta device.
 _MOST_REAL = 20_000_000
 
 
 class _Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Adds up torch's own formulas for the operations that have one.
 
-    torch's FlopCounterMode beside it also keeps a table by module: 2.5 times as slow, measured.
+    torch's FlopCounterMode also keeps a table by module and is 2.5 times as slow, measured.
     """
 
     def __init__(self) -> None:
@@ -37,19 +37,20 @@ class _Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def count_flops(net: nn.Module, inputs: Mapping[str, torch.Tensor]) -> float | None:
-    """FLOPs of one example, forward and backward: matrix products, convolutions and attention, nothing else.
+    """Count the FLOPs of one example, forward and backward: only matrix products, convolutions and attention.
 
-    The net is left as it was but for torch's generator, and no gradient stays.
+    The net does not change and keeps no gradient; torch's generator may advance.
 
     Args:
-        net: The net, not yet sharded; its weights may be on the meta device.
-        inputs: A few examples by the names of forward, (example, ...).
+        net: As built, not yet sharded; its weights may be on the meta device.
+        inputs: A few examples by the argument names of forward, (example, ...).
 
     Returns:
-        None for a net whose backward pass cannot be run so.
+        The FLOPs; None for a net whose forward or backward pass fails here.
 
-    Source: torch.utils.flop_counter's formulas. Attention counts as its two products and their gradients, so without
-        what a kernel computes twice; nor does recomputation count: this is what MFU is about (Chowdhery et al. 2022).
+    Source: torch.utils.flop_counter's formulas. Attention counts as its two products and their gradients, without the
+        parts that a kernel computes twice. Recomputation does not count either, as MFU requires (Chowdhery et al.
+        2022).
     """
     count = len(next(iter(inputs.values())))
     weights = list(net.parameters())
@@ -59,7 +60,7 @@ def count_flops(net: nn.Module, inputs: Mapping[str, torch.Tensor]) -> float | N
     try:
         with _plain_kernels(net), _Counter() as counter:
             net(**inputs).float().sum().backward()
-    except Exception:  # noqa: BLE001  an own net may do anything; what it cost is then not known, and it trains all the same
+    except Exception:  # noqa: BLE001  a user's net may raise anything; it trains with an unknown cost
         return None
     finally:
         net.zero_grad(set_to_none=True)
@@ -70,7 +71,7 @@ def count_flops(net: nn.Module, inputs: Mapping[str, torch.Tensor]) -> float | N
 
 
 def meta_copy(net: nn.Module) -> nn.Module:
-    """The same net with weights that have shapes but no bytes."""
+    """Return a copy of the net on the meta device: its weights have shapes but no bytes."""
     memo: dict[int, Any] = {}
     for parameter in net.parameters():
         memo[id(parameter)] = nn.Parameter(torch.empty_like(parameter, device="meta"), parameter.requires_grad)
@@ -81,7 +82,7 @@ def meta_copy(net: nn.Module) -> nn.Module:
 
 @contextlib.contextmanager
 def _plain_kernels(net: nn.Module) -> Iterator[None]:
-    """Run attention as products; run an LSTM on a CPU step by step too, for oneDNN's whole layer has no formula."""
+    """Run attention as matrix products, and an LSTM on a CPU step by step, since oneDNN's LSTM layer has no formula."""
     with contextlib.ExitStack() as stack:
         stack.enter_context(sdpa_kernel(SDPBackend.MATH))
         if any(isinstance(module, nn.LSTM) for module in net.modules()):

@@ -1,4 +1,4 @@
-"""Measures the costs of training while it runs: time, FLOPs, memory, waiting, energy."""
+"""The meter: counts the cost of a training while it runs (time, FLOPs, memory, waiting, energy)."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from models.training.costs.flops import count_flops
 from models.training.costs.peak import device_peak
 from models.training.job import TrainingJob
 
-# BatchNorm cannot train on fewer; the count is scaled to one example.
+# BatchNorm cannot train on fewer examples; the count is scaled to one example.
 _COUNTED = 2
 
 
 class Stopwatch:
-    """Adds up the seconds spent inside `with`."""
+    """Adds up the seconds inside `with`."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -34,16 +34,16 @@ class Stopwatch:
 
 
 class Meter:
-    """Counts what one rank's training costs; every rank closes each epoch, rank 0 gets the sums.
+    """Counts the cost of one rank's training; every rank closes each epoch, rank 0 gets the sums.
 
-    An epoch runs from the close of the one before, so what is done between them (checkpoints, the caller's answer) is
+    An epoch starts at the end of the previous one, so the work between them (checkpoints, waiting for the caller) is
     counted too.
 
     Args:
         world: The ranks whose costs are added.
-        flops: Of one example, forward and backward; None when not counted.
-        tokens: In one example; 0 for data that is not text.
-        peak: FLOP/s of one rank's device at most; None when not known.
+        flops: FLOPs of one example, forward and backward; None if not counted.
+        tokens: Tokens in one example; 0 for data that is not text.
+        peak: Peak FLOP/s of one rank's device; None if unknown.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Meter:
         self.tokens = tokens
         self.peak = peak
         self.waiting = Stopwatch()
-        """`with meter.waiting:` around whatever a step does to get its batch."""
+        """The time in which steps wait for their batches: use `with meter.waiting:`."""
         counts_energy = self.world.device.type == "cuda" or self.world.is_first
         self._energy = EnergyCounter(self.world.device) if counts_energy else None
         self._before: Mapping[str, float] = {}
@@ -62,16 +62,16 @@ class Meter:
         self._restart()
 
     def open_epoch(self, before: Mapping[str, float]) -> None:
-        """The training part of an epoch begins.
+        """Start the training part of an epoch.
 
         Args:
-            before: The value of `so_far` when the checkpoint was written within this epoch; empty at its beginning.
+            before: The `so_far` of a checkpoint within this epoch; empty at the start of the epoch.
         """
         self._before = before
         self._trained_from = time.perf_counter()
 
     def so_far(self) -> dict[str, float]:
-        """Seconds and joules of the open epoch on this rank, for a checkpoint within it."""
+        """Return the seconds and joules of the current epoch on this rank, for a checkpoint within it."""
         now = time.perf_counter()
         spent = {
             "seconds": now - self._start,
@@ -82,14 +82,14 @@ class Meter:
         return {name: value + self._before.get(name, 0.0) for name, value in spent.items()}
 
     def trained(self) -> None:
-        """The training part of the epoch is over; what follows is evaluation."""
+        """End the training part of the epoch; the evaluation follows."""
         self._trained_to = time.perf_counter()
 
     def close_epoch(self, num_examples: float) -> dict[str, float]:
-        """Return the costs of the epoch on rank 0, an empty dict on the others. Every rank must call it.
+        """Return the cost of the epoch on rank 0, an empty dict on the others. Every rank must call it.
 
         Args:
-            num_examples: Trained on in this epoch, over all ranks.
+            num_examples: Training examples of this epoch, over all ranks.
         """
         spent, size = self.so_far(), self.world.size
         totals = torch.zeros(3 + size, dtype=torch.float64)
@@ -131,9 +131,9 @@ class Meter:
 
 
 def open_meter(job: TrainingJob, world: World, net: nn.Module, train: ExampleSet) -> Meter:
-    """The meter of one rank; on rank 0 the net's arithmetic is counted, once, before it is split over ranks.
+    """Return the meter of one rank; rank 0 counts the net's FLOPs once, before the net is split over ranks.
 
-    It runs the net on two examples: call it before the rank's generators are seeded.
+    It runs the net on two examples, so call it before the rank's generators are seeded.
     """
     some = torch.arange(min(_COUNTED, len(train)), device=world.device)
     peak = job.peak_flops_per_s or device_peak(world.device, job.train.precision)

@@ -1,4 +1,4 @@
-"""The arithmetic that a device could do at most: looked up for a GPU, measured for a CPU."""
+"""The peak FLOP/s of a device: looked up for a GPU, measured for a CPU."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ _TYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 
 def measured_peak(threads: int, precision: str = "fp32") -> float | None:
-    """FLOP/s of matrix products on this CPU with so many threads: the best of a few, some 0.1 s in all.
+    """Measure the FLOP/s of matrix products on this CPU: the best of a few runs, about 0.1 s in total.
 
-    Taken over CPU seconds, so that other work on the machine does not make the peak look low.
+    It divides by CPU seconds, so that other work on the machine does not lower the peak.
 
     Args:
-        threads: Of one rank.
-        precision: fp32 or bf16; no CPU computes in another.
+        threads: Threads of one rank.
+        precision: fp32 or bf16; CPUs compute in no other precision.
 
     Returns:
-        None where ranks will take a GPU, whose peak is known by its name, and for other precisions.
+        The FLOP/s; None for other precisions, or if ranks use a GPU, whose peak is known by its name.
     """
     if precision not in _TYPES or torch.cuda.is_available():
         return None
@@ -42,7 +42,7 @@ def measured_peak(threads: int, precision: str = "fp32") -> float | None:
 
 
 def device_peak(device: torch.device, precision: str) -> float | None:
-    """Peak FLOP/s of a known GPU in a precision; None for a CPU and for a GPU that is not known."""
+    """Return the peak FLOP/s of a known GPU in a precision; None for a CPU and for an unknown GPU."""
     if device.type != "cuda":
         return None
     device_facts = find_device(torch.cuda.get_device_name(device))

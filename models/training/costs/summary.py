@@ -1,4 +1,4 @@
-"""The costs of one training job, or of many in sum. Plain data, without torch."""
+"""The cost of a training job, or the sum over many jobs. Plain data, without torch."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ _FLOPS_OF_A_DAY = 1e15 * 86_400
 MEASURED = frozenset(
     {"samples_per_s", "tokens_per_s", "device_s", "data_wait_s", "peak_memory_mb", "flops", "mfu", "energy_j"}
 )
-"""The values of an epoch that say what it cost: but for `flops`, no two runs have the same."""
+"""The cost values of an epoch; all but `flops` differ between runs."""
 
 
 class Costs(BaseModel):
-    """Costs on devices. What was not or cannot be measured is None: never zero, never an estimate."""
+    """The cost of work on devices. A value that was not or cannot be measured is None, never zero or a guess."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -33,17 +33,17 @@ class Costs(BaseModel):
 
     @property
     def petaflop_s_days(self) -> float | None:
-        """FLOPs in petaflop/s-days, 8.64e19 each."""
+        """FLOPs in petaflop/s-days of 8.64e19 FLOPs."""
         return None if self.flops is None else self.flops / _FLOPS_OF_A_DAY
 
     def figures(self) -> dict[str, float]:
-        """All that is known, by name, for a metrics store."""
+        """Return all known values by name, for a metrics store."""
         known = self.model_dump(exclude={"device"}, exclude_none=True)
         return known if self.petaflop_s_days is None else {**known, "petaflop_s_days": self.petaflop_s_days}
 
 
 def of_epochs(epochs: Sequence[Mapping[str, float]], device: str, peak_flops_per_s: float | None = None) -> Costs:
-    """The costs of one job from the values that its epochs reported."""
+    """Return the costs of one job from the reported values of its epochs."""
     return Costs(
         device=device,
         device_seconds=_sum(epochs, "device_s") or 0.0,
@@ -59,7 +59,10 @@ def of_epochs(epochs: Sequence[Mapping[str, float]], device: str, peak_flops_per
 
 
 def total(parts: Iterable[Costs | None]) -> Costs:
-    """The sum over jobs. Rates and what some part does not know are left out; the largest peak memory stays."""
+    """Return the sum over jobs, without rates; the memory is the largest peak.
+
+    FLOPs and energy are None unless every job has them.
+    """
     known = [part for part in parts if part is not None]
     flops, energy = [part.flops for part in known], [part.energy_j for part in known]
     memory = [part.peak_memory_mb for part in known if part.peak_memory_mb is not None]
@@ -75,7 +78,7 @@ def total(parts: Iterable[Costs | None]) -> Costs:
 
 
 def of_results(search: Mapping[str, Any], train: Mapping[str, Any]) -> dict[str, Costs]:
-    """The costs of a model, from the results of its steps: `search`, `train` and both, `total`."""
+    """Return the costs of a model from the results of its steps: `search`, `train` and their sum, `total`."""
     parts = {
         name: Costs.model_validate(result["costs"])
         for name, result in (("search", search), ("train", train))
@@ -85,12 +88,12 @@ def of_results(search: Mapping[str, Any], train: Mapping[str, Any]) -> dict[str,
 
 
 def _sum(epochs: Sequence[Mapping[str, float]], name: str) -> float | None:
-    """The sum of a value that every epoch has."""
+    """Return the sum of a value; None unless every epoch has it."""
     return sum(epoch[name] for epoch in epochs) if epochs and all(name in epoch for epoch in epochs) else None
 
 
 def _mean_rate(epochs: Sequence[Mapping[str, float]], name: str) -> float | None:
-    """The rate over epochs of the same size: their harmonic mean."""
+    """Return the rate over epochs of the same size: the harmonic mean of their rates."""
     if not epochs or not all(epoch.get(name, 0.0) > 0 for epoch in epochs):
         return None
     return len(epochs) / sum(1 / epoch[name] for epoch in epochs)

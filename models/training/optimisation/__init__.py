@@ -1,1 +1,1 @@
-"""Losses, optimisers, schedules and objectives."""
+"""The optimisation: losses, optimisers, schedules, objectives."""

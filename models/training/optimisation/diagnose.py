@@ -1,4 +1,4 @@
-"""Why a loss became NaN: the steps since the last good checkpoint are taken once more, the last one watched."""
+"""Finds why a loss became NaN: repeats the steps since the last good checkpoint and checks the last one's outputs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from models.training.session import TrainingSession, checkpoint_folder, open_ses
 
 
 def explain(job: TrainingJob, world: World, step: int) -> TrainingError:
-    """The error to raise for a loss that is not finite at optimiser step `step`. Every rank must call it.
+    """Return the error for a loss that is not finite at optimiser step `step`. Every rank must call it.
 
     Cost: the steps since the last checkpoint, or since the start.
     """

@@ -1,4 +1,4 @@
-"""Exponential moving average (EMA) of the weights, judged and exported in place of the last weights."""
+"""Exponential moving average (EMA) of the weights, evaluated and exported instead of the last weights."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from models.training.checkpoints.state import plain_name
 
 
 class Ema:
-    """The mean of a net's trained parameters and running statistics, `decay` of the old to `1 - decay` of the new.
+    """The moving average of a net's trained parameters and statistics: `decay` of the old, `1 - decay` of the new.
 
-    Early on the decay is (1 + step) / (10 + step), so that the first weights are soon forgotten. Works in place over
-    whatever the parameters are, shards included: every rank keeps the mean of what it holds.
+    In early steps the decay is (1 + step) / (10 + step), so that the first weights soon lose influence. It works in
+    place and also on shards: every rank has the average of its own part.
 
     Source: Polyak and Juditsky 1992; the rise of the decay as in TensorFlow's ExponentialMovingAverage.
     """
@@ -28,13 +28,13 @@ class Ema:
         self._names = [[plain_name(name) for name, _ in part] for part in (named, statistics)]
         whole = [[tensor.detach() for _, tensor in part] for part in (named, statistics)]
         self._averages = [[tensor.clone() for tensor in part] for part in whole]
-        # The arithmetic is on what this rank holds: for many of torch's list functions DTensors have no rule.
+        # Computes on this rank's local part: DTensor has no rule for many of torch's list functions.
         self._live = [[local(tensor) for tensor in part] for part in whole]
         self._mean = [[local(tensor) for tensor in part] for part in self._averages]
 
     @torch.no_grad()
     def update(self, step: int) -> None:
-        """Take in the weights after optimiser step `step`, from 0."""
+        """Update the average with the weights after optimiser step `step`, from 0."""
         decay = min(self.decay, (1 + step) / (10 + step))
         for mean, live in zip(self._mean, self._live, strict=True):
             if mean:
@@ -42,7 +42,7 @@ class Ema:
 
     @contextlib.contextmanager
     def shown(self) -> Iterator[None]:
-        """The net has the mean's weights for a while, then its own again, to the bit."""
+        """Give the net the averaged weights inside `with`, then its own weights with the same bits."""
         live = [[tensor.clone() for tensor in part] for part in self._live]
         self._put(self._mean)
         try:
@@ -51,7 +51,7 @@ class Ema:
             self._put(live)
 
     def state_dict(self) -> dict[str, torch.Tensor]:
-        """The live mean by name, for a checkpoint, which fills these very tensors when it is loaded."""
+        """Return the live average by name; loading a checkpoint fills these tensors in place."""
         return {
             name: tensor
             for names, part in zip(self._names, self._averages, strict=True)
@@ -59,7 +59,7 @@ class Ema:
         }
 
     def load_state_dict(self, state_dict: dict[str, torch.Tensor]) -> None:
-        """Restore the averages; tensors that were filled in place are left alone."""
+        """Restore the average; tensors that were filled in place are skipped."""
         for name, tensor in self.state_dict().items():
             if tensor is not state_dict[name]:
                 tensor.copy_(state_dict[name])

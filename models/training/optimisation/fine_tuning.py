@@ -1,4 +1,4 @@
-"""Fine-tuning: starts from the weights of another training; frozen layers stay equal to the bit."""
+"""Fine-tuning: starts from the weights of another training; frozen layers keep the same bits."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ from models.training.optimisation.optimisers import fits
 
 Tensors = dict[str, torch.Tensor]
 
-# Of what a pretrained net is wrapped in; its other part, which gives the inputs back, is thrown away.
+# The prefix of the net in the pretraining wrapper; the wrapper's other part, which reconstructs inputs, is dropped.
 PRETRAINED = "net."
 _SHOWN = 6
 _WITH_STATISTICS = (*BATCH_NORMS, nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d)
 
 
 def load_origin(net: nn.Module, origin: InitialWeights, preparation: Preparation, partial: bool) -> None:
-    """Put the weights of `origin` into `net`; categories are found by name, new ones begin fresh.
+    """Load the weights of `origin` into `net`; categories are matched by name, new ones keep their initial weights.
 
     Args:
-        net: The net with fresh weights.
-        origin: The weights, and beside them the preparation they were trained with, if it is known.
-        preparation: That of the data to train on now.
-        partial: Layers that do not fit stay fresh; else they are an error.
+        net: As built, with initial weights.
+        origin: The weights; their preparation is in the same folder, if it is known.
+        preparation: The preparation of the current training data.
+        partial: Layers that do not fit keep their initial weights; otherwise they are an error.
 
     Raises:
-        StoreError: The file cannot be read, or its hash is another.
-        TrainingError: It does not fit: names the layers, or the inputs that differ.
+        StoreError: The file cannot be read, or its hash differs.
+        TrainingError: The weights do not fit; the message names the layers or the inputs that differ.
     """
     tensors = _read(origin)
     known = origin.weights.parent / PREPARATION_FILE
@@ -62,10 +62,10 @@ def load_origin(net: nn.Module, origin: InitialWeights, preparation: Preparation
 
 
 def freeze(net: nn.Module, train: Train) -> None:
-    """Hold the layers of `train.start.freeze` as they are, the statistics of their norms too.
+    """Freeze the layers of `train.start.freeze`, including the statistics of their norm layers.
 
     Raises:
-        UsageError: A pattern fits no layer, or nothing is left to train.
+        UsageError: A pattern matches no layer, or no parameter is left to train.
     """
     names = [name for name, _ in net.named_parameters()]
     patterns = train.start.freeze if train.start else []
@@ -85,7 +85,7 @@ def freeze(net: nn.Module, train: Train) -> None:
 
 
 def _stay_in_evaluation(module: nn.Module) -> None:
-    """Freeze a norm layer: it uses its statistics and never changes them, whatever mode the net is in."""
+    """Keep a frozen norm layer in evaluation mode in every mode of the net, so that its statistics never change."""
 
     def train(self: nn.Module, mode: bool = True) -> nn.Module:
         del mode
@@ -110,7 +110,7 @@ def _read(origin: InitialWeights) -> Tensors:
 
 
 def _check_inputs(before: Preparation, now: Preparation, origin: InitialWeights, partial: bool) -> None:
-    """Check that the inputs are the same columns in the same order: tensors have no names."""
+    """Reject weights of other inputs: tensors have no column names, only positions."""
     for what, was, there in (
         ("kind of data", [before.kind], [now.kind]),
         ("task", [before.task], [now.task]),
@@ -131,7 +131,7 @@ def _differ(was: Sequence[str], there: Sequence[str]) -> tuple[str, str]:
 
 
 def _by_category(tensors: Tensors, own: Tensors, before: Preparation, now: Preparation) -> Tensors:
-    """Reorder embedding rows by today's categories; by convention they are `embeddings.<column>`."""
+    """Put embedding rows into the order of the current categories; their names are `embeddings.<column index>`."""
     moved = dict(tensors)
     for position, (was, there) in enumerate(zip(before.categorical, now.categorical, strict=True)):
         place = {category: index + 1 for index, category in enumerate(was.categories)}
@@ -154,7 +154,7 @@ def _embeddings(names: Iterable[str], position: int) -> list[str]:
 
 
 def _without_other_classes(tensors: Tensors, own: Tensors, before: Preparation, now: Preparation) -> Tensors:
-    """The last layer answers for classes by their place: with other classes it is another layer."""
+    """Drop the last layer if the classes differ, because its outputs are classes by position."""
     if before.target.classes == now.target.classes:
         return tensors
     layer = list(own)[-1].rpartition(".")[0]
@@ -173,9 +173,9 @@ def _misfits(tensors: Tensors, own: Tensors) -> list[str]:
 
 
 def origin_of(path: Path, label: str) -> InitialWeights:
-    """The origin that a weights file is.
+    """Return the initial weights of a weights file, with its hash.
 
     Raises:
-        StoreError: It cannot be read.
+        StoreError: The file cannot be read.
     """
     return InitialWeights(weights=path, sha256=weights_sha256(path), label=label)

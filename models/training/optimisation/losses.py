@@ -1,6 +1,6 @@
 """Loss functions, as sums over examples, and how outputs become predictions.
 
-A sum and a count rather than a mean: so that accumulation, uneven slices and any number of ranks give one gradient.
+Losses are sums, not means, so that accumulation, uneven slices and any number of ranks give the same gradient.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 
 def loss_name(preparation: Preparation, metric: str) -> str:
-    """The loss that suits the task: huber where the goal is the absolute error, which it follows closely."""
+    """Return the loss for the task: huber if the goal is the absolute error, which it approximates closely."""
     if preparation.task == "binary":
         return "bce"
     if preparation.task in ("multiclass", "language"):
@@ -30,15 +30,15 @@ def loss_name(preparation: Preparation, metric: str) -> str:
 
 
 def make_loss(preparation: Preparation, train: Train, metric: str, targets: torch.Tensor) -> Loss:
-    """A function (output (batch, num_outputs), target (batch,)) -> summed loss, a float32 scalar.
+    """Return a function (output (batch, num_outputs), target (batch,)) -> summed loss, a float32 scalar.
 
-    Text, (batch, position, num_outputs) and (batch, position): the mean over positions, summed over examples.
+    For text, (batch, position, num_outputs) and (batch, position): the mean over positions, summed over examples.
 
     Args:
-        preparation: Says the task and its classes.
+        preparation: Holds the task and its classes.
         train: Label smoothing and class weights.
         metric: Short name of the goal's metric.
-        targets: All targets trained on, from which balanced class weights are counted.
+        targets: All training targets, from which balanced class weights are computed.
     """
     name = loss_name(preparation, metric)
     weight = class_weights(preparation, targets) if train.class_weights == "balanced" else None
@@ -52,7 +52,7 @@ def make_loss(preparation: Preparation, train: Train, metric: str, targets: torc
 
 
 def class_weights(preparation: Preparation, targets: torch.Tensor) -> torch.Tensor | None:
-    """Weight n / (k n_c) of each class, 1 on average; None for regression. Source: scikit-learn's `balanced`."""
+    """Return each class's weight n / (k n_c), 1 on average; None for regression. Source: scikit-learn's `balanced`."""
     if preparation.target.classes is None:
         return None
     counts = torch.bincount(targets.long(), minlength=len(preparation.target.classes)).clamp(min=1)
@@ -60,9 +60,9 @@ def class_weights(preparation: Preparation, targets: torch.Tensor) -> torch.Tens
 
 
 def settle(output: torch.Tensor, target: torch.Tensor, preparation: Preparation) -> torch.Tensor:
-    """The outputs that are stored for the metrics, float32.
+    """Return the part of a forward pass that the metrics need: the whole output as float32.
 
-    For text only the bits of each character, (batch, position): probabilities of all characters would fill the memory.
+    For text only the bits of each character, (batch, position): all probabilities would fill the memory.
     """
     if preparation.task != "language":
         return output.float()
@@ -71,16 +71,16 @@ def settle(output: torch.Tensor, target: torch.Tensor, preparation: Preparation)
 
 
 def settled_loss(share: torch.Tensor, target: torch.Tensor, loss: Loss, preparation: Preparation) -> torch.Tensor:
-    """The summed loss of the outputs that `settle` returned."""
+    """Return the summed loss of an output of `settle`."""
     if preparation.task != "language":
         return loss(share, target)
     return share.double().mean(dim=1).sum() * math.log(2)
 
 
 def predictions(output: torch.Tensor, preparation: Preparation) -> NDArray[np.float64]:
-    """Predictions for metrics: probability of the second class, of every class, or values in the target's unit.
+    """Return the input of metrics: the second class's probability, all probabilities, or values in the target's unit.
 
-    Text: the bits of each character, as `settle` stored them.
+    For text: the bits of each character, as `settle` returns them.
     """
     output = output.double()
     if preparation.task == "language":

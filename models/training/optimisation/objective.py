@@ -20,7 +20,7 @@ from models.training.optimisation.pretrain import LOSS, MaskingScheme, reconstru
 
 @dataclass(frozen=True)
 class Objective:
-    """`hiding` is there when the stage learns the inputs rather than the target."""
+    """The objective of one stage; `hiding` is set if the stage learns the inputs rather than the target."""
 
     net: nn.Module
     loss: Loss
@@ -29,16 +29,16 @@ class Objective:
 
 
 def make_purpose(job: TrainingJob, preparation: Preparation, targets: torch.Tensor) -> Objective:
-    """Build the net from torch's generator, begin from the weights that the job names, and hold what is frozen.
+    """Build the net from torch's generator, load the job's initial weights, and freeze the layers of the spec.
 
     Args:
         job: The job.
-        preparation: That of its data.
-        targets: Training targets, from which balanced class weights are counted.
+        preparation: The preparation of its data.
+        targets: The training targets, from which balanced class weights are computed.
 
     Raises:
         UsageError, UserCodeError: The net or the metric does not match the spec.
-        StoreError, TrainingError: The weights to begin with cannot be had, or do not fit.
+        StoreError, TrainingError: The initial weights cannot be read, or do not fit.
     """
     sizes = Sizes.of(preparation)
     net = build_net(job.model, sizes, job.project)

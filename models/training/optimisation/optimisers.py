@@ -1,4 +1,4 @@
-"""Optimisers by name, and the clipping of their gradients."""
+"""Optimisers by name, and gradient clipping."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import nn
 
 from models.project_spec.blocks import Train
 
-# Muon's orthogonal updates are for the matrices between layers; these are looked up or read out.
+# Muon's orthogonal updates are for matrices between layers; embeddings are lookup tables.
 _NOT_HIDDEN = (nn.Embedding,)
 _FUSED: dict[str, Callable[..., torch.optim.Optimizer]] = {
     "adamw": torch.optim.AdamW,
@@ -30,11 +30,10 @@ Group = dict[str, Any]
 
 
 def make_optimiser(net: nn.Module, train: Train) -> torch.optim.Optimizer:
-    """The spec's optimiser; weights of two and more dimensions decay, biases and norms do not.
+    """Make the spec's optimiser; weights with two or more dimensions decay, biases and norms do not.
 
-    A parameter that is not trained gets no state. Each group carries `share`: its part of the learning rate
-    (`train.start.lr_scale`). The fused form is taken wherever the device has one: on a CPU it runs 1.35 times as fast,
-    measured.
+    A frozen parameter gets no state. Each group has `share`, its factor of the learning rate (`train.start.lr_scale`).
+    The fused form is used if the device has one: on a CPU it is 1.35 times as fast, measured.
     """
     groups = _groups(net, train)
     if train.optimiser == "muon":
@@ -47,7 +46,7 @@ def make_optimiser(net: nn.Module, train: Train) -> torch.optim.Optimizer:
 
 
 class Muon(torch.optim.Optimizer):
-    """Muon for the matrices between layers, AdamW for all the rest, as one optimiser with one state.
+    """Muon for the matrices between layers, AdamW for all other parameters, as one optimiser with one state.
 
     Source: Jordan et al. 2024, with the updates scaled to AdamW's (Liu et al. 2025), so that one learning rate suits
     both.
@@ -68,7 +67,7 @@ class Muon(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
-        """One step of both optimisers, which use this one's groups and state even if these were replaced."""
+        """Do one step of both inner optimisers, with this optimiser's current groups and state."""
         del closure
         for muon, part in self._inner:
             part.param_groups = [group for group in self.param_groups if group["muon"] is muon]
@@ -77,7 +76,7 @@ class Muon(torch.optim.Optimizer):
 
 
 def is_fused(net: nn.Module, optimiser: str = "adamw") -> bool:
-    """True when the optimiser has a fused form and every parameter is on a device, and of a type, that it takes."""
+    """Return whether the optimiser has a fused form for the device and the type of every trained parameter."""
     trained = [parameter for parameter in net.parameters() if parameter.requires_grad]
     if optimiser not in _FUSED:
         return False
@@ -85,19 +84,19 @@ def is_fused(net: nn.Module, optimiser: str = "adamw") -> bool:
 
 
 def scale_of(name: str, scales: Mapping[str, float]) -> float:
-    """The learning rate of the parameter `name` as a share of the whole; the last pattern that fits it decides."""
+    """Return the learning rate factor of the parameter `name`; the last pattern that matches decides."""
     return ([1.0] + [scale for pattern, scale in scales.items() if fits(name, pattern)])[-1]
 
 
 def fits(name: str, pattern: str) -> bool:
-    """True when `pattern` is the parameter, a layer that it is in, or a glob for either."""
+    """Return whether `pattern` is the parameter's name, a layer that contains it, or a glob for either."""
     return fnmatchcase(name, pattern) or fnmatchcase(name, pattern + ".*")
 
 
 def clip(gradients: list[torch.Tensor], norm: torch.Tensor, most: float) -> None:
-    """Scale the gradients, whose joint 2-norm is `norm`, so that it is at most `most`.
+    """Scale the gradients, whose joint 2-norm is `norm`, to a norm of at most `most`.
 
-    Like `torch.nn.utils.clip_grad_norm_`, in three calls instead of two a tensor.
+    Like `torch.nn.utils.clip_grad_norm_`, with three calls in total instead of two per tensor.
     """
     torch._foreach_mul_(gradients, (most / (norm + 1e-6)).clamp_(max=1.0))
 
@@ -115,7 +114,7 @@ def _groups(net: nn.Module, train: Train) -> list[Group]:
 
 
 def _hidden(net: nn.Module) -> set[nn.Parameter]:
-    """Matrices between layers: not looked up in, not the last one, which reads out."""
+    """Return the matrices between layers: no embeddings, and not the last matrix, which makes the output."""
     matrices = [
         parameter
         for module in net.modules()
@@ -129,7 +128,7 @@ _WIDTH = 64
 
 
 def state_ratio(train: Train) -> float:
-    """Bytes of the optimiser's state for each byte of weights, from one step of the spec's optimiser on a layer."""
+    """Return bytes of optimiser state per byte of weights, from one step of the spec's optimiser on a layer."""
     layer = nn.Linear(_WIDTH, _WIDTH)
     optimiser = make_optimiser(layer, train)
     layer(torch.ones(1, _WIDTH)).sum().backward()

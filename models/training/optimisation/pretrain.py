@@ -1,7 +1,7 @@
-"""Self-supervised pretraining: parts of each example are hidden, and the trunk learns what they were.
+"""Self-supervised pretraining: parts of each example are masked, and the trunk learns to reconstruct them.
 
-Source: masked columns as in Yoon et al. 2020 (VIME), masked patches as in He et al. 2022 (MAE); both are reconstructed
-from one hidden state by a linear layer that is dropped later.
+Source: masked columns as in Yoon et al. 2020 (VIME), masked patches as in He et al. 2022 (MAE). A linear layer, which
+is dropped after the pretraining, reconstructs both from one hidden state.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Inputs = dict[str, torch.Tensor]
 
 
 class Reconstructor(nn.Module):
-    """A net's trunk, and a layer that gives the inputs back: numbers or pixels, then the logits of each category."""
+    """A net's trunk and a layer that reconstructs the inputs: numbers or pixels, then the logits of each category."""
 
     def __init__(self, net: nn.Module, features: Features, width: int, num_outputs: int) -> None:
         super().__init__()
@@ -33,13 +33,13 @@ class Reconstructor(nn.Module):
         self._features = features
 
     def forward(self, **inputs: torch.Tensor) -> torch.Tensor:
-        """(batch, num_outputs) from the inputs of the net's kind, parts of them hidden."""
+        """Return the reconstruction (batch, num_outputs) from the inputs of the net's kind, partly masked."""
         output: torch.Tensor = self.give_back(self._features(**inputs))
         return output
 
 
 def reconstructor(net: nn.Module, sizes: Sizes, name: str) -> Reconstructor:
-    """`net` made ready to be pretrained; its own last layer is left as it is.
+    """Wrap `net` for pretraining; its own last layer does not change.
 
     Raises:
         UsageError: The net has no trunk.
@@ -56,15 +56,15 @@ def reconstructor(net: nn.Module, sizes: Sizes, name: str) -> Reconstructor:
 
 @dataclass(frozen=True)
 class MaskingScheme:
-    """Which parts are hidden, and what it costs to give them back wrongly."""
+    """Masks parts of the inputs and computes the loss of their reconstruction."""
 
     sizes: Sizes
     pretrain: Pretrain
 
     def hide(self, inputs: Inputs, generator: np.random.Generator) -> tuple[Inputs, torch.Tensor]:
-        """The inputs with some parts hidden, and the target (batch, 2, part): what they were, and 1 where hidden.
+        """Return the masked inputs, and the target (batch, 2, part): the true values, and 1 for each masked part.
 
-        Hidden numbers and pixels are 0, their mean; hidden categories are the index of the unseen ones.
+        Masked numbers and pixels are 0, their mean; masked categories get the index of unseen categories.
         """
         if self.sizes.kind == "image":
             return self._hide_patches(inputs["image"], generator)
@@ -77,7 +77,7 @@ class MaskingScheme:
         return left, torch.stack([true, hidden], dim=1)
 
     def loss(self, output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-        """Mean error of the hidden parts (squared, or the cross-entropy of a category), summed over the examples."""
+        """Return the mean error of masked parts (squared, or cross-entropy for categories), summed over examples."""
         true, hidden = target[:, 0], target[:, 1]
         output = output.float()
         width = true.shape[1] - len(self.sizes.cardinalities)

@@ -1,4 +1,4 @@
-"""The learning rate by name: a function of the step, and for plateaus of what the goal's metric did."""
+"""Learning rate schedules by name: functions of the step, and for plateaus also of the goal's metric."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _CYCLE_RISE, _CYCLE_START, _CYCLE_END = 0.3, 1 / 25, 1 / 25e4
 
 
 def learning_rate(train: Train, step: int, num_steps: int, drops: int = 0) -> float:
-    """The learning rate of optimiser step `step` (from 0) of `num_steps`: a linear rise, then the schedule.
+    """Return the learning rate of step `step` of `num_steps`: a linear warmup, then the schedule.
 
     Args:
         train: Names the schedule.
-        step: Position, from 0.
-        num_steps: Number of steps of the whole training.
-        drops: How often a plateau was met so far.
+        step: Optimiser step, from 0.
+        num_steps: Steps of the whole training.
+        drops: Number of plateaus so far.
     """
     if train.schedule == "one_cycle":
         return train.lr * _one_cycle(step / max(1, num_steps))
@@ -33,7 +33,7 @@ def learning_rate(train: Train, step: int, num_steps: int, drops: int = 0) -> fl
 
 
 def is_plateau(progress: Progress, train: Train) -> bool:
-    """True when neither the goal's metric improved nor lr fell in the last `train.plateau_patience` epochs."""
+    """Return whether the goal's metric did not improve and lr did not fall in the last `plateau_patience` epochs."""
     since = max(progress.best_epoch, progress.last_drop)
     return train.schedule == "plateau" and progress.epoch - since >= train.plateau_patience
 
