@@ -1,4 +1,4 @@
-"""Files of registered versions: brought here, and checked against the hashes that were registered with them."""
+"""Files of registered versions: downloaded, and checked against the hashes that were registered with them."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ TIMEOUT_S = 30.0
 
 
 def signing_key() -> str | None:
-    """The key that versions are signed with and checked by, where there is one: `LOOPLINE_SIGNING_KEY`."""
+    """Return the key that signs and verifies versions, `LOOPLINE_SIGNING_KEY`; None if it is not set."""
     return os.environ.get("LOOPLINE_SIGNING_KEY") or None
 
 
 def download_version(workspace: Workspace, model: str, version: str, to: Path) -> Path:
-    """A folder with the version's files (`model.onnx`, `preparation.json`, weights), verified.
+    """Download a version's files (`model.onnx`, `preparation.json`, weights), verify them, and return their folder.
 
     Raises:
-        StoreError: They cannot be had, or a file is not the one that was registered.
+        StoreError: The files cannot be downloaded, or a file is not the one that was registered.
     """
     import mlflow
 
@@ -46,13 +46,15 @@ def download_version(workspace: Workspace, model: str, version: str, to: Path) -
 
 
 def bring_files(model: str, version: str, names: Iterable[str], to: Path) -> bool:
-    """Copy files of a version into `to` without importing MLflow, if they lie on this machine or a server gives them.
+    """Copy files of a version into `to` without importing MLflow, from this machine or from an MLflow server.
+
+    Does not check whether the files are those that were registered.
 
     Returns:
-        False where they lie in a store of another kind: `download_version` fetches from any.
+        False if the files are in a store of another kind: `download_version` can read any kind.
 
     Raises:
-        StoreError: The files are unavailable now. Their hashes are not checked here.
+        StoreError: The files cannot be read now.
     """
     place = registry_reader.files_at(model, version)
     wanted = [_inside(to, name) for name in names]
@@ -64,7 +66,7 @@ def bring_files(model: str, version: str, names: Iterable[str], to: Path) -> boo
         if place is not None and place.startswith(("file://", "/")):
             folder = Path(urllib.parse.unquote(urllib.parse.urlsplit(place).path))
             for name in wanted:
-                with contextlib.suppress(FileNotFoundError):  # told as missing by whoever checks the hashes
+                with contextlib.suppress(FileNotFoundError):  # the check of the hashes reports it as missing
                     shutil.copyfile(folder / name, to / name)
             return True
     except (urllib.error.URLError, OSError) as error:
@@ -73,7 +75,7 @@ def bring_files(model: str, version: str, names: Iterable[str], to: Path) -> boo
 
 
 def _inside(folder: Path, name: str) -> str:
-    """A file's name, which leads nowhere but into the folder: it comes from the registry."""
+    """Check that a file name from the registry stays inside the folder, and create its parent folder there."""
     path = Path(name)
     if path.is_absolute() or ".." in path.parts or not path.name:
         raise StoreError(f"got a file called {name!r} in {FILES}, expected one inside the version")
@@ -82,7 +84,7 @@ def _inside(folder: Path, name: str) -> str:
 
 
 def _address(place: str, name: str) -> str:
-    """The URL of a file at the registry's server, or at the server in its address. Source: MLflow's REST API."""
+    """Return a file's address at the registry's server, or at the server in `place`. Source: MLflow's REST API."""
     parts = urllib.parse.urlsplit(place)
     server = f"http://{parts.netloc}" if parts.netloc else os.environ["MLFLOW_TRACKING_URI"].rstrip("/")
     path = urllib.parse.quote(f"{parts.path.strip('/')}/{name}")
@@ -95,15 +97,15 @@ def _download(address: str, to: Path) -> None:
         with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer, to.open("wb") as file:  # noqa: S310
             shutil.copyfileobj(answer, file)
     except urllib.error.HTTPError as error:
-        if error.code != 404:  # told as missing by whoever checks the hashes
+        if error.code != 404:  # the check of the hashes reports it as missing
             raise
 
 
 def refuse_damage(model: str, version: str, folder: Path, hashes: Mapping[str, str]) -> None:
-    """See that the files which came from the store are those that were registered.
+    """Check that files from the store are those that were registered.
 
     Raises:
-        StoreError: One is not.
+        StoreError: A file is changed or missing.
     """
     for name, got in damage(folder, hashes):
         raise StoreError(
@@ -113,7 +115,7 @@ def refuse_damage(model: str, version: str, folder: Path, hashes: Mapping[str, s
 
 
 def damage(folder: Path, hashes: Mapping[str, str]) -> Iterator[tuple[str, Literal["changed", "missing"]]]:
-    """The files of a version that are not what was registered, and what became of each."""
+    """Yield the files of a version that are not what was registered, with the kind of damage."""
     for name, digest in hashes.items():
         path = folder / name
         if not path.is_file():

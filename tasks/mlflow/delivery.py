@@ -1,4 +1,4 @@
-"""Exports a loop's outbox to MLflow: in order, in batches, idempotently; what cannot be sent now waits."""
+"""Exports a loop's outbox to MLflow: in order, in batches, idempotently; lines that cannot be sent now wait."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ PATIENCE = {
 
 
 def client() -> MlflowClient:
-    """A client of the tracking store, which gives up on an absent one within seconds rather than minutes."""
+    """Return a client of the tracking store that gives up within seconds, not minutes, if the store is away."""
     for key, value in PATIENCE.items():
         os.environ.setdefault(key, value)
     from mlflow import MlflowClient
 
-    logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)  # its errors are told as a StoreError
+    logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)  # its errors become a StoreError
     return MlflowClient()
 
 
@@ -53,12 +53,12 @@ _UNREACHABLE = {
     "ClientError",
     "Boto3Error",
 }
-"""Names of errors (the last three of S3's client) with which a store, or what holds its artifacts, refuses."""
+"""Names of errors that the store or its artifact store raises (the last three come from the S3 client)."""
 
 
 @contextlib.contextmanager
 def reaching_store() -> Iterator[None]:
-    """Tell an absent or broken tracking store as a StoreError."""
+    """Raise a StoreError if the tracking store is away or broken."""
     try:
         yield
     except StoreError:
@@ -76,7 +76,7 @@ def reaching_store() -> Iterator[None]:
 
 
 class MlflowExporter:
-    """Delivers one outbox; several may run at once for different loops."""
+    """Delivers the outbox of one loop; exporters of different loops may run at the same time."""
 
     def __init__(self, workspace: Workspace, project: str, path: Path, loop_id: str) -> None:
         self._workspace = workspace
@@ -92,15 +92,15 @@ class MlflowExporter:
             self._runs, self._offset = state["runs"], state["offset"]
 
     def pending(self) -> bool:
-        """Whether anything waits."""
+        """Return whether any line waits."""
         return self._path.exists() and self._path.stat().st_size > self._offset
 
     def run_id(self, run: str) -> str | None:
-        """MLflow's id of a run of this loop, once delivered."""
+        """Return MLflow's id of a run of this loop; None until it is delivered."""
         return self._runs.get(run)
 
     def deliver(self) -> None:
-        """Carry all that waits.
+        """Deliver all waiting lines.
 
         Raises:
             StoreError: The store is away; nothing is lost, call again later.
@@ -148,10 +148,10 @@ class MlflowExporter:
 
 
 def experiment_id(store: MlflowClient, workspace: Workspace, project: str) -> str:
-    """The project's experiment, made at first use.
+    """Return the project's experiment id; the experiment is created at first use.
 
     Raises:
-        StoreError: The store has lost what the project had there.
+        StoreError: The store has lost the project's data.
     """
     experiment = store.get_experiment_by_name(project)
     if experiment:
@@ -169,9 +169,9 @@ def experiment_id(store: MlflowClient, workspace: Workspace, project: str) -> st
 
 
 def _usable_run(store: MlflowClient, run_id: str | None) -> str | None:
-    """Return an earlier run, restored if a person deleted it; None if it was deleted for good.
+    """Return the id of an earlier run; restore it if a person deleted it. Return None if it no longer exists.
 
-    MLflow refuses every change of a deleted run, so all later lines of the outbox would wait for ever.
+    MLflow refuses every change of a deleted run, and later lines of the outbox would wait for ever.
     """
     from mlflow.exceptions import MlflowException
 
@@ -195,10 +195,10 @@ def _find_run(store: MlflowClient, experiment: str, key: str) -> str | None:
 
 
 def _send(items: list[Any], send: Callable[[list[Any]], None], most: int) -> list[str]:
-    """Send in batches of `most`; a refused batch goes item by item. What was refused for good, in words.
+    """Send in batches of `most`; a refused batch is sent item by item. Return the reasons of the final refusals.
 
-    A line that MLflow always refuses (a parameter with two values, a name that is not allowed) must not block all later
-    lines.
+    A line that MLflow will never accept (a parameter with two values, a name that is not allowed) must not block the
+    later lines.
     """
     from mlflow.exceptions import MlflowException
 
@@ -233,7 +233,7 @@ def _tags(line: dict[str, Any]) -> list[Any]:
 
 
 def _artifacts(line: dict[str, Any]) -> list[Any]:
-    return [line] if Path(line["path"]).exists() else []  # one deleted since must not stop what follows
+    return [line] if Path(line["path"]).exists() else []  # a deleted file must not block the later lines
 
 
 def _log_artifact(store: MlflowClient, run_id: str, lines: list[Any]) -> None:
@@ -261,7 +261,7 @@ def _end(store: MlflowClient, run_id: str, lines: list[Any]) -> None:
         store.set_terminated(run_id, line["status"], line["at_ms"])
 
 
-# What a line becomes, how it is sent, and how many at a time.
+# For each operation: how a line is converted, how items are sent, and how many are sent at once.
 _CARRIERS: dict[
     str, tuple[Callable[[dict[str, Any]], list[Any]], Callable[[MlflowClient, str, list[Any]], None], int]
 ] = {
@@ -275,7 +275,7 @@ _CARRIERS: dict[
 
 
 class BackgroundExporter:
-    """Delivers in the background while a loop runs, so that MLflow's page is alive; a store away only makes it wait."""
+    """Delivers in the background while a loop runs, so that MLflow's UI is current; waits while the store is away."""
 
     def __init__(self, delivery: MlflowExporter) -> None:
         self._delivery = delivery
@@ -284,11 +284,11 @@ class BackgroundExporter:
         self.trouble: StoreError | None = None
 
     def start(self) -> None:
-        """Start the thread; it imports MLflow beside the loop's own work."""
+        """Start the thread, which also imports MLflow in parallel to the loop's own work."""
         self._thread.start()
 
     def finish(self) -> StoreError | None:
-        """Deliver the rest; what went wrong, if the store is away."""
+        """Deliver the rest; return the error if the store is away."""
         self._stop.set()
         self._thread.join()
         self._attempt()

@@ -1,4 +1,4 @@
-"""The tracking store in the workspace's own file: made once, whole or not at all."""
+"""The tracking store in the workspace's own file; it is created once, completely or not at all."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from tasks.host.workspace import Workspace
 
 
 def initialise(workspace: Workspace, environ: Mapping[str, str] = os.environ) -> None:
-    """Create the embedded tracking store, once, by one process; the others wait.
+    """Create the embedded tracking store once, in one process; other processes wait.
 
-    MLflow's first use by several processes at once crashes in its schema migration, and it sets no WAL.
+    If several processes use MLflow for the first time at once, its schema migration crashes. MLflow also sets no WAL.
 
     Raises:
-        StoreError: The store cannot be made, or its lock is held for more than two minutes.
+        StoreError: The store cannot be created, or its lock is held for more than two minutes.
     """
     uri = environ["MLFLOW_TRACKING_URI"]
     if not is_embedded(uri):
@@ -38,7 +38,7 @@ def initialise(workspace: Workspace, environ: Mapping[str, str] = os.environ) ->
 
 
 def _make(path: Path) -> None:
-    """Migrate the schema; a new file is made under another name: a kill or a full disk leaves none half made."""
+    """Update the schema; a new file is renamed only when complete: a kill or a full disk leaves no partial file."""
     if path.exists():
         _migrate(path)
     else:
@@ -48,7 +48,7 @@ def _make(path: Path) -> None:
             _migrate(new)
             new.replace(path)
         finally:
-            for left in path.parent.glob(f"{new.name}*"):  # SQLite's journal lies beside it
+            for left in path.parent.glob(f"{new.name}*"):  # SQLite's journal is beside it
                 left.unlink()
     with contextlib.closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA journal_mode=WAL")

@@ -1,7 +1,7 @@
-"""MLflow's server over the workspace's store: its page, and the REST API that tests and other machines use.
+"""MLflow's server over the workspace's store: its UI, and the REST API that tests and other machines use.
 
-`mlflow server` imports MLflow for its command line, and begins a second process that imports it again and serves. Here
-the first one serves: 3 s of CPU less until it answers and 190 MB less for as long as it runs (mlflow 3.17.2).
+`mlflow server` imports MLflow for its command line, then starts a second process that imports it again and serves. Here
+the first process serves: this saves 3 s of CPU until it answers and 190 MB while it runs (mlflow 3.17.2).
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ HEALTH = "/health"
 
 
 class SecretMiddleware:
-    """Requires the workspace's secret, except for `/health`, which the supervisor asks."""
+    """Admits requests with the workspace's secret, and any request to `/health`, which the supervisor uses."""
 
     def __init__(self, app: ASGIApp, secret: str) -> None:
         self._app, self._secret = app, secret
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass on, or answer 401."""
+        """Pass the request on, or answer 401."""
         from starlette.datastructures import Headers
         from starlette.responses import PlainTextResponse
 
@@ -55,10 +55,10 @@ class SecretMiddleware:
 
 @contextlib.contextmanager
 def serving(workspace: Workspace, port: int = 0) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
-    """Serve on loopback while in the block; gives the address and the process.
+    """Serve on loopback while in the block; yield the address and the process.
 
     Raises:
-        StoreError: The port is taken, or the server did not come up; names its log.
+        StoreError: The port is taken, or the server did not start; names its log.
     """
     embedded_store.initialise(workspace)
     port = _claim(port)
@@ -88,18 +88,18 @@ def _arguments(workspace: Workspace, port: int) -> list[str]:
 
 
 def _environment(workspace: Workspace) -> dict[str, str]:
-    """The store is named here and not among the arguments: a database's address holds its password."""
+    """Return the server's environment; the store is not an argument, as a database's address contains its password."""
     ours = stores.environment(workspace)
     store = {"MLFLOW_BACKEND_STORE_URI": ours["MLFLOW_TRACKING_URI"], "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
     return {**ours, **store}
 
 
 def _serve_here(command: list[str], extra_env: dict[str, str], **_: Any) -> None:
-    """Do in this process what MLflow would begin another one for, `python -m uvicorn ...`; and ask for the secret."""
+    """Run uvicorn in this process, where MLflow would start `python -m uvicorn ...`; and require the secret."""
     from uvicorn.main import main as uvicorn
 
     os.environ.update(extra_env)
-    from mlflow.server.fastapi_app import app  # which reads that environment
+    from mlflow.server.fastapi_app import app  # it reads that environment
 
     app.add_middleware(SecretMiddleware, secret=server_access.make_secret(Workspace(Path(sys.argv[1]))))
     uvicorn(command[command.index("uvicorn") + 1 :])
@@ -125,12 +125,12 @@ def _wait(url: str, process: subprocess.Popen[bytes], log: str) -> None:
 
 
 def main() -> None:
-    """Be the server of a workspace: `python -m tasks.mlflow.mlflow_server ROOT --port 5000`."""
+    """Run the server of a workspace: `python -m tasks.mlflow.mlflow_server ROOT --port 5000`."""
     workspace, port = Workspace(Path(sys.argv[1])), int(sys.argv[3])
     stores.configure(workspace)
     embedded_store.initialise(workspace)
     os.environ.update(_environment(workspace))
-    importlib.import_module("uvicorn")  # before MLflow, which keeps foreign hosts out only if it sees that it is served
+    importlib.import_module("uvicorn")  # before MLflow, which rejects foreign hosts only if it detects a server
     import mlflow.server
     from mlflow.cli import cli
 

@@ -1,4 +1,4 @@
-"""The model cache: files of versions, downloaded once, verified each time, there while the registry is away."""
+"""The model cache: files of versions, downloaded once, verified each time, available while the registry is away."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _LAST = "aliases.json"
 
 @dataclass(frozen=True)
 class CachedModel:
-    """A version's folder with `model.onnx`, `preparation.json` and its papers, as registered.
+    """A version's folder with `model.onnx`, `preparation.json` and its other files, as registered.
 
-    `note`: what a person should know of how it was found, such as that the registry was away; else empty.
+    `note`: a message for a person about its source, such as that the registry was away; else empty.
     """
 
     number: str
@@ -35,17 +35,17 @@ class CachedModel:
 
 
 def cached_version(workspace: Workspace, model: str, wanted: str = "champion") -> CachedModel:
-    """A version of a model, from the cache where it is whole there, else from the registry.
+    """Return a version of a model, from the cache if it is complete there, else from the registry.
 
     Args:
-        workspace: Its cache is used.
-        model: The registered model, called like the project.
+        workspace: The workspace whose cache is used.
+        model: The registered model, which has the project's name.
         wanted: `champion`, another alias, or a number.
 
     Raises:
         UsageError: There is no such version.
-        StoreError: The registry is unavailable and the cache does not hold it, or the registry's files are not what was
-            registered.
+        StoreError: The registry is away and the cache does not contain the version, or the registry's files are not
+            what was registered.
     """
     place = workspace.cache / "models" / model
     try:
@@ -65,17 +65,17 @@ def cached_copy(
     fetched: Callable[[Workspace, str, str, Path], None],
     alias: str = "",
 ) -> CachedModel:
-    """A version of the registry in the cache, every file of it checked against the hashes in its tags.
+    """Return the cached copy of a registered version; every file is checked against the hashes in the version's tags.
 
     Args:
-        workspace: Its cache is used.
+        workspace: The workspace whose cache is used.
         model: The registered model.
-        version: As the registry has it.
-        fetched: Brings the version into a folder where its files lie neither on this machine nor with the server.
-        alias: Remembered as this one for when the registry is away, where it is an alias.
+        version: The version from the registry.
+        fetched: Downloads the version into a folder if its files are neither on this machine nor on an MLflow server.
+        alias: If it is an alias, the cache saves its version number for when the registry is away.
 
     Raises:
-        StoreError: It cannot be had, or the registry's files are not what was registered.
+        StoreError: The version cannot be downloaded, or the registry's files are not what was registered.
     """
     place = workspace.cache / "models" / model
     hashes: dict[str, str] = json.loads(version.tags.get(FILES, "{}"))
@@ -91,7 +91,7 @@ def cached_copy(
 
 
 def _copied(model: str, number: str, folder: Path, hashes: dict[str, str]) -> bool:
-    """Bring the files without MLflow; False where they lie in a store that only MLflow reads."""
+    """Copy the files without MLflow; return False if they are in a store that only MLflow can read."""
     with contextlib.suppress(_RemoteStore), replacing_folder(folder) as place:
         if not bring_files(model, number, hashes, place):
             raise _RemoteStore
@@ -100,7 +100,7 @@ def _copied(model: str, number: str, folder: Path, hashes: dict[str, str]) -> bo
     return False
 
 
-class _RemoteStore(Exception):  # noqa: N818 - it says where, nothing went wrong
+class _RemoteStore(Exception):  # noqa: N818 - it states a place, it is no error
     pass
 
 
@@ -125,10 +125,10 @@ def _without_registry(place: Path, model: str, wanted: str, error: StoreError) -
 
 
 def fetch(workspace: Workspace, model: str, number: str, folder: Path) -> None:
-    """Bring a version into a folder by MLflow, from a store of any kind, checked.
+    """Download a version into a folder by MLflow, from a store of any kind, and verify it.
 
     Raises:
-        StoreError: It cannot be had, or is not what was registered.
+        StoreError: The version cannot be downloaded, or is not what was registered.
     """
     with replacing_folder(folder) as place, tempfile.TemporaryDirectory(dir=place.parent) as temporary:
         version = download_version(workspace, model, number, Path(temporary))

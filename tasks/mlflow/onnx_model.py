@@ -1,4 +1,4 @@
-"""A version as MLflow's clients load it: the ONNX flavour, and the code that reads rows."""
+"""A version in the form that MLflow's clients load: the ONNX flavour, with the code that reads rows."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ CODE = "code"
 
 
 def onnx_model(folder: Path, files: dict[str, Path], exported: dict[str, Any], metadata: dict[str, str]) -> Path:
-    """Make the folder of an MLflow model: ONNX flavour, signature, an input example and our own files.
+    """Write the folder of an MLflow model: ONNX flavour, signature, an input example, and our own files.
 
     Args:
-        folder: Made here.
-        files: The files of the version, by name; `model.onnx` and `preparation.json` among them.
+        folder: The folder to create.
+        files: The version's files by name; they include `model.onnx` and `preparation.json`.
         exported: The result of the export step: the graph's inputs and an example of them.
-        metadata: Kept in `MLmodel`.
+        metadata: Stored in `MLmodel`.
     """
     import mlflow.onnx
     import onnx
@@ -58,9 +58,9 @@ def onnx_model(folder: Path, files: dict[str, Path], exported: dict[str, Any], m
 
 
 def _write_code(folder: Path) -> str:
-    """Write the code with which MLflow runs the model without Loopline; returns its module's name.
+    """Write the code by which MLflow runs the model without Loopline; return the module's name.
 
-    The name goes by the content: a process that loads two versions must not run the one by the code of the other.
+    The name depends on the content: a process that loads two versions must not run one with the code of the other.
     """
     code = inspect.getsource(pyfunc)
     name = f"loopline_model_{hashlib.sha256(code.encode()).hexdigest()[:8]}"
@@ -69,7 +69,7 @@ def _write_code(folder: Path) -> str:
 
 
 def _example(exported: dict[str, Any]) -> Any:
-    """A few rows as MLflow's clients send them: a data frame of columns, or arrays by name."""
+    """Return a few rows as MLflow's clients send them: a data frame of columns, or arrays by name."""
     import pandas as pd
 
     from models.export.signature import feed_of
@@ -79,7 +79,7 @@ def _example(exported: dict[str, Any]) -> Any:
 
 
 def _signature(inputs: list[dict[str, Any]], answer: pd.DataFrame) -> Any:
-    """The signature: inputs of the graph, and the columns that the model's code returns."""
+    """Return the model's signature: the graph's inputs, and the outputs of the model's code."""
     import numpy as np
     from mlflow.models import ModelSignature, infer_signature
     from mlflow.types import ColSpec, DataType, Schema, TensorSpec

@@ -1,4 +1,4 @@
-"""The origin of a model, from which it can be rebuilt: commit, uncommitted changes, lock file."""
+"""The provenance of a model, from which it can be rebuilt: commit, uncommitted changes, lock file."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ GIT_TIMEOUT_S = 20
 
 
 def code_version(folder: Path = CLONE) -> dict[str, str]:
-    """`commit` (empty outside git), `diff` (the uncommitted changes as text) and `lock` (SHA-256 of the lock file)."""
+    """Return `commit` (empty outside git), `diff` (uncommitted changes as text), `lock` (SHA-256 of the lock file)."""
     commit = _git(folder, "rev-parse", "HEAD").strip()
     diff = (
         _git(
@@ -39,7 +39,7 @@ def code_version(folder: Path = CLONE) -> dict[str, str]:
 
 
 def shown(code: dict[str, str]) -> str:
-    """The code's version in a line: the commit, with the hash of what was not committed."""
+    """Return the code's version in one line: the commit, with the hash of the uncommitted changes."""
     if not code["commit"]:
         return "not in git"
     dirty = f"+{hashlib.sha256(code['diff'].encode()).hexdigest()[:12]}" if code["diff"] else ""

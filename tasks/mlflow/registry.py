@@ -1,9 +1,9 @@
-"""The MLflow model registry: versions registered once a key, aliases moved by compare-and-swap, and the journal.
+"""The MLflow model registry: versions registered once per key, aliases moved by compare-and-swap, and the journal.
 
-MLflow sets an alias whatever it pointed at before, so two promotions race and the last wins unseen. Here a promotion
-takes a lock, checks that the champion is still the one it was compared with, moves the aliases and writes the journal.
-The journal lives in the registry itself (tags of the registered model, `loopline.journal.000001`), so that every
-machine that shares the registry shares it.
+MLflow sets an alias whatever its old target is, so of two concurrent promotions the last one wins without notice. Here
+a promotion takes a lock, checks that the champion is still the one it was compared with, writes the journal and moves
+the aliases. The journal is stored in the registry itself (tags of the registered model, `loopline.journal.000001`), so
+that all machines that share the registry share it.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ LOCK_TIMEOUT_S = 60.0
 STALE_LOCK_S = 300.0
 POLL_S = 0.5
 _NOT_THERE = ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE")
-"""What MLflow says of a version or an alias that there is not."""
+"""MLflow's error codes for a version or an alias that does not exist."""
 
 
 class PromotionEntry(BaseModel):
-    """One line of the journal: the champion moved from one version to another, or the move is about to begin."""
+    """One entry of the journal: the champion moved from one version to another, or is about to move."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -66,7 +66,7 @@ class Registry:
         self._store: MlflowClient = client()
 
     def find(self, key: str) -> str | None:
-        """The version that holds this work, if it was registered."""
+        """Return the version that was registered for this key; None if there is none."""
         with reaching_store():
             versions = self._store.search_model_versions(f"name = '{self.model}' and tags.`{KEY}` = '{key}'")
         return str(versions[0].version) if versions else None
@@ -80,7 +80,7 @@ class Registry:
         tags: Mapping[str, str],
         description: str,
     ) -> str:
-        """Register a version for `key`, or give the one that was registered for it before."""
+        """Register a version for `key`, or return the version that was registered for it before."""
         with self.locked(), reaching_store():
             known = self.find(key)
             if known:
@@ -94,7 +94,7 @@ class Registry:
             return str(created.version)
 
     def tags(self, version: str) -> dict[str, str]:
-        """The tags of a version.
+        """Return the tags of a version.
 
         Raises:
             UsageError: There is no such version.
@@ -113,7 +113,7 @@ class Registry:
         raise UsageError(f"{self.model} has no version {version!r}: there is {there}")
 
     def run_of(self, version: str) -> str:
-        """The MLflow run that made a version."""
+        """Return the id of the MLflow run that made a version."""
         with reaching_store():
             return str(self._store.get_model_version(self.model, version).run_id)
 
@@ -124,7 +124,7 @@ class Registry:
                 self._store.set_model_version_tag(self.model, version, name, value)
 
     def alias(self, name: str) -> str | None:
-        """The version that an alias points at."""
+        """Return the version that an alias points at; None if there is no such alias."""
         from mlflow.exceptions import MlflowException
 
         with reaching_store():
@@ -136,7 +136,7 @@ class Registry:
                 raise
 
     def set_alias(self, name: str, version: str | None) -> None:
-        """Point an alias at a version, or take it away."""
+        """Point an alias at a version, or delete the alias (None)."""
         with reaching_store():
             if version is not None:
                 self._store.set_registered_model_alias(self.model, name, version)
@@ -144,12 +144,12 @@ class Registry:
                 self._store.delete_registered_model_alias(self.model, name)
 
     def journal(self) -> list[PromotionEntry]:
-        """Every move of the champion, oldest first; empty when nothing is registered."""
+        """Return every move of the champion, oldest first; empty if nothing is registered."""
         texts = [value for name, value in self.model_tags().items() if name.startswith(JOURNAL)]
         return sorted((PromotionEntry.model_validate_json(text) for text in texts), key=lambda entry: entry.number)
 
     def model_tags(self) -> dict[str, str]:
-        """The tags of the registered model; empty when nothing is registered."""
+        """Return the tags of the registered model; empty if nothing is registered."""
         from mlflow.exceptions import MlflowException
 
         with reaching_store():
@@ -168,11 +168,12 @@ class Registry:
     def promote(self, version: str, expected: str | None, *, loop_id: str = "", reason: str = "") -> PromotionEntry:
         """Make `version` the champion if the champion is still `expected`.
 
-        A loop that was killed after the move and asks again gets its own move. A person is refused if `expected` is no
-        longer the champion, even if `version` is champion by now: somebody else made that move, for another reason.
+        A loop that was killed after the move and calls again gets the entry of its own move. A person is refused if
+        `expected` is no longer the champion, even if `version` is the champion by now: somebody else made that move,
+        for another reason.
 
         Raises:
-            GateRefused: Somebody else moved the champion since; names what it is now.
+            GateRefused: Somebody else moved the champion since; names the current champion.
         """
         with self.locked():
             champion = self._champion()
@@ -182,21 +183,21 @@ class Registry:
                 return entry_before
             mine = [entry for entry in journal if loop_id and (entry.loop_id, entry.after) == (loop_id, version)]
             if mine:
-                return mine[-1]  # the loop was killed after it had moved: what a person did since then stands
+                return mine[-1]  # the loop was killed after its move: a person's later move stays valid
             if champion != expected:
                 raise GateRefused(_moved(self.model, champion, expected, bool(loop_id)))
             entry = self._move("promote", champion, version, loop_id, reason)
         return self._announced(entry)
 
     def rollback(self, reason: str = "", expected: str | None = None) -> PromotionEntry:
-        """Give the champion's place back to the version that held it before; again and again goes further back.
+        """Make the previous champion the champion again; repeated calls go further back.
 
         Args:
-            reason: Kept in the journal.
-            expected: The champion that the caller saw; None: any.
+            reason: Stored in the journal.
+            expected: The champion that the caller saw; None: roll back any champion.
 
         Raises:
-            GateRefused: There is nothing to go back to, or somebody else moved the champion since.
+            GateRefused: There is no previous champion, or somebody else moved the champion since.
         """
         with self.locked():
             self._champion()
@@ -217,7 +218,7 @@ class Registry:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the registry for this model: between the processes of this machine, and of others where it is shared."""
+        """Lock the registry for this model against this machine's processes, and others' if the registry is shared."""
         path = self._workspace.locks / f"registry-{self.model}.lock"
         busy = f"{self.model}: another process holds the registry for {LOCK_TIMEOUT_S:g} s"
         embedded = stores.is_embedded(os.environ["MLFLOW_TRACKING_URI"])
@@ -234,8 +235,8 @@ class Registry:
         loop_id: str,
         reason: str,
     ) -> PromotionEntry:
-        """Write the journal first, the aliases second: the next caller completes an interrupted move (`_champion`)."""
-        if self.tags(after).get(PLAN):  # of the last time that it was champion: what was tried beside it then is over
+        """Write the journal first, then move the aliases: the next call finishes an interrupted move (`_champion`)."""
+        if self.tags(after).get(PLAN):  # a release plan from its last time as champion: it is over
             self.set_tags(after, {PLAN: ""})
         entry = self._entry(action, before, after, loop_id, reason)
         self._settle()
@@ -259,7 +260,7 @@ class Registry:
         return entry
 
     def _champion(self) -> str | None:
-        """The champion, once a move cut short is finished, and one that a person made in MLflow is in the journal."""
+        """Return the champion; first finish an interrupted move, and journal a move that a person made in MLflow."""
         journal, alias = self.journal(), self.alias("champion")
         held = champions_in_force(journal)
         if held and alias is not None and alias != held[-1] and not self._is_cut_short(journal, alias):
@@ -268,12 +269,12 @@ class Registry:
         return self.alias("champion")
 
     def _is_cut_short(self, journal: list[PromotionEntry], alias: str) -> bool:
-        """Whether the aliases are still those before the last entry of the journal."""
+        """Return whether the aliases still are as they were before the last entry of the journal."""
         before = _back(champions_in_force(journal[:-1]), self._versions())
         return journal[-1].before == alias and self.alias("previous") == before
 
     def _settle(self) -> None:
-        """Set the aliases to what the journal says, except versions that were deleted in MLflow since."""
+        """Set the aliases as the journal says, except for versions that were deleted in MLflow since."""
         held = champions_in_force(self.journal())
         if not held:
             return
@@ -301,12 +302,12 @@ class Registry:
 
 
 def champions_in_force(journal: list[PromotionEntry]) -> list[str]:
-    """The champions in a row that led to the present one, oldest first: a rollback takes its last one away."""
+    """Return the row of champions up to the current one, oldest first; a rollback removes the last of the row."""
     held: list[str] = []
     for entry in journal:
         if entry.action == "rollback":
             del held[-1:]
-            while entry.after in held[:-1] and held[-1] != entry.after:  # past those that were deleted in MLflow
+            while entry.after in held[:-1] and held[-1] != entry.after:  # skip those deleted in MLflow
                 del held[-1]
             continue
         if entry.before is not None and not held:
@@ -317,7 +318,7 @@ def champions_in_force(journal: list[PromotionEntry]) -> list[str]:
 
 
 def _back(held: list[str], there: set[str]) -> str | None:
-    """The last champion before the present one that is still there."""
+    """Return the last champion before the current one that still exists."""
     return next((version for version in reversed(held[:-1]) if version in there and version != held[-1]), None)
 
 
@@ -339,10 +340,10 @@ def _nobody(held: list[str]) -> str:
 
 @contextlib.contextmanager
 def _shared_lock(store: MlflowClient, name: str) -> Iterator[None]:
-    """A lock across machines: making a registered model of a name succeeds once until it is deleted.
+    """Hold a lock across machines: a registered model of a given name can be created only once until it is deleted.
 
-    It names its holder; one whose holder died on this machine, or that is older than STALE_LOCK_S, is broken by
-    renaming it (see `_retire`).
+    The lock names its holder. A lock whose holder died on this machine, or that is older than STALE_LOCK_S, is broken
+    by renaming it (see `_retire`).
     """
     from mlflow.exceptions import MlflowException
 
@@ -366,7 +367,7 @@ def _shared_lock(store: MlflowClient, name: str) -> Iterator[None]:
 
 
 def _end_lock(store: MlflowClient, name: str, holder: str) -> None:
-    """Release our own lock; one that was broken meanwhile, and is another's now, stays."""
+    """Release our own lock; if it was broken meanwhile and another process holds it now, leave it."""
     from mlflow.exceptions import MlflowException
 
     with contextlib.suppress(MlflowException):  # the work is done; a lock left behind is broken as stale
@@ -377,7 +378,7 @@ def _end_lock(store: MlflowClient, name: str, holder: str) -> None:
 def _break_if_stale(store: MlflowClient, name: str) -> None:
     from mlflow.exceptions import MlflowException
 
-    with contextlib.suppress(MlflowException):  # gone meanwhile
+    with contextlib.suppress(MlflowException):  # deleted meanwhile
         text = store.get_registered_model(name).tags.get(HOLDER, "{}")
         holder: dict[str, Any] = json.loads(text)
         stale = time.time() - float(holder.get("at", 0)) > STALE_LOCK_S
@@ -386,11 +387,11 @@ def _break_if_stale(store: MlflowClient, name: str) -> None:
 
 
 def _retire(store: MlflowClient, name: str, holder: str) -> bool:
-    """Rename the lock of one holder away; false if it is no longer that holder's.
+    """Rename the lock of this holder; return False if another holder has the lock now.
 
-    Renaming is the only change in MLflow that succeeds for one caller alone: a second attempt finds the new name taken.
-    So a caller that saw a stale lock too late cannot remove the lock that another process made since. Therefore the
-    name of a broken lock stays taken.
+    Renaming is the only change in MLflow that succeeds only once per holder: a second attempt fails because the new
+    name is taken. So a process that saw a stale lock too late cannot remove the lock that another process created
+    since. This is why the name of a broken lock stays taken.
     """
     from mlflow.exceptions import MlflowException
 

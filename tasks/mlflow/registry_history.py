@@ -1,6 +1,6 @@
 """The history of a registered model: which version held which alias, since when, and its verdict.
 
-Like `registry_view` it imports no MLflow where the registry is the local file or a server.
+Like `registry_reader`, it does not import MLflow if the registry is the local file or a server.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from tasks.mlflow.registry_reader import ALIASES, RegisteredVersion, authorizati
 
 JOURNAL = "loopline.journal."
 VERDICT_FILE = "verdict.json"
-WORKSPACE = "default"  # MLflow's own name for there being only one; it leads the index
+WORKSPACE = "default"  # the name of MLflow's only workspace; it is the first column of the index
 SERVED = "mlflow-artifacts:/"
 
 
 class RegistryHistory(BaseModel):
-    """Champion, challenger and previous; the last moves of the champion, newest first; each one's verdict."""
+    """The versions with an alias, the last moves of the champion (newest first), and the verdicts of the versions."""
 
     versions: dict[str, RegisteredVersion] = Field(default_factory=dict, description="By alias.")
     moves: list[ChampionMove] = Field(default_factory=list)
@@ -39,7 +39,7 @@ class RegistryHistory(BaseModel):
 
 
 def story(model: str, most_moves: int = 50) -> RegistryHistory:
-    """Return the history of a model in the registry; empty if it is not registered.
+    """Return the history of a model; empty if it is not registered.
 
     Raises:
         StoreError: The registry is unavailable.
@@ -147,14 +147,14 @@ def _moves(texts: Iterable[str]) -> list[ChampionMove]:
 
 
 def _verdict(text: str | None) -> Verdict | None:
-    """Read a verdict; one of an older or newer Loopline may not be readable, then its tags are used."""
+    """Parse a verdict; return None if an older or newer Loopline wrote it in another form: its tags remain."""
     with contextlib.suppress(ValidationError):
         return Verdict.model_validate_json(text) if text else None
     return None
 
 
 def _local(place: str) -> str | None:
-    """The verdict that lies with a version's files on this machine."""
+    """Return the verdict from a version's files on this machine; None if it cannot be read."""
     if not place.startswith(("file://", "/")):
         return None
     folder = Path(urllib.parse.unquote(urllib.parse.urlsplit(place).path))
@@ -164,7 +164,7 @@ def _local(place: str) -> str | None:
 
 
 def _served(uri: str, model: str, number: str) -> str | None:
-    """The verdict of a version whose files an MLflow server serves, or that lie where we can read them too."""
+    """Return a version's verdict from the files that an MLflow server serves, or from this machine's files."""
     reply = _get(uri, "model-versions/get-download-uri", name=model, version=number) or {}
     place = str(reply.get("artifact_uri", ""))
     if not place.startswith(SERVED):
@@ -177,10 +177,10 @@ def _served(uri: str, model: str, number: str) -> str | None:
 
 
 def _get(uri: str, what: str, **query: str) -> dict[str, Any] | None:
-    """One request to the registry's REST API; None for an object that it does not have.
+    """Return the registry's REST answer, or None if the registry does not know the object.
 
     Raises:
-        StoreError: It is away.
+        StoreError: The registry is away.
     """
     try:
         answer: Mapping[str, Any] = json.loads(_open(f"{uri}/api/2.0/mlflow/{what}?{urllib.parse.urlencode(query)}"))

@@ -1,6 +1,6 @@
 """Reads aliases and tags of the registry without importing MLflow: from the local file, or over REST.
 
-Importing MLflow costs more than a second; a loop with nothing to do, and every plan, must not pay it.
+Importing MLflow takes more than a second; a loop with nothing to do, and every plan, must avoid this cost.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tasks.host.store_addresses import without_password
 from tasks.host.workspace import Workspace
 
 _DELETED = "Deleted_Internal"
-"""MLflow's mark of a version that was deleted. Source: mlflow.entities.model_registry.model_version_stages."""
+"""The stage that MLflow gives a deleted version. Source: mlflow.entities.model_registry.model_version_stages."""
 ALIASES = ("champion", "challenger", "previous")
 
 
@@ -41,17 +41,17 @@ class RegisteredVersion(BaseModel):
 
     @property
     def key(self) -> str:
-        """The cache key of the work that it was registered for."""
+        """The key of the work that it was registered for."""
         return self.tags.get("loopline.key", "")
 
     @property
     def identity(self) -> str:
-        """Number and weights: what a verdict compares with."""
+        """Number and weights, by which a verdict names the version that it compared with."""
         return f"{self.number}:{self.weights[:16]}"
 
 
 def aliased(model: str, alias: str = "champion") -> RegisteredVersion | None:
-    """The version that `alias` points at, or None when there is no such model or alias.
+    """Return the version that `alias` points at, or None if there is no such model or alias.
 
     Raises:
         StoreError: The registry is unavailable.
@@ -65,7 +65,7 @@ def aliased(model: str, alias: str = "champion") -> RegisteredVersion | None:
 
 
 def numbered(model: str, number: str) -> RegisteredVersion | None:
-    """The version of a number, or None when there is no such one.
+    """Return the version with this number, or None if there is none.
 
     Raises:
         StoreError: The registry is unavailable.
@@ -80,7 +80,7 @@ def numbered(model: str, number: str) -> RegisteredVersion | None:
 
 
 def files_at(model: str, number: str) -> str | None:
-    """The address of a version's files, as MLflow names it; None if there is no such version, or only MLflow knows.
+    """Return the MLflow URI of a version's files; None if there is no such version, or if only MLflow can tell.
 
     Raises:
         StoreError: The registry is unavailable.
@@ -97,13 +97,13 @@ def files_at(model: str, number: str) -> str | None:
 
 
 def refuse_lost(workspace: Workspace, model: str) -> None:
-    """Refuse to go on with a store that holds nothing of a project whose records name a version in that store.
+    """Refuse a store that has no data of a project although the project's records name a version in that store.
 
-    Such a store was emptied or lost: a loop would register and promote version 1 again. A person who deletes a version
-    or the registered model in MLflow leaves the project's experiment there, so that is told apart.
+    Such a store was emptied or lost: a loop that went on would register and promote version 1 again. A person who only
+    deletes a version or the registered model in MLflow leaves the project's experiment in the store.
 
     Raises:
-        StoreError: The store was lost, or its own file cannot be read.
+        StoreError: The store was lost, or the file of the embedded store cannot be read.
     """
     records = StepRecords(workspace.state / "projects" / model / "records", workspace.root)
     made = records.latest("register")
@@ -116,7 +116,7 @@ def refuse_lost(workspace: Workspace, model: str) -> None:
     except StoreError:
         if stores.is_embedded(uri):
             raise
-        return  # it is away: a loop goes on without it as far as it can
+        return  # the store is away: a loop continues without it as far as possible
     where = stores.database_file(uri) if stores.is_embedded(uri) else without_password(uri)
     version, notes = made.result["version"], records.folder_of("register")
     raise StoreError(
@@ -171,7 +171,7 @@ def _over_rest(uri: str, model: str, alias: str) -> RegisteredVersion | None:
 
 
 def _get(uri: str, what: str, **query: str) -> dict[str, Any] | None:
-    """The answer of the registry's REST API; None for what it does not know."""
+    """Return the registry's REST answer, or None if the registry does not know the object."""
     request = urllib.request.Request(  # noqa: S310 - the address the user configured
         f"{uri.rstrip('/')}/api/2.0/mlflow/{what}?{urllib.parse.urlencode(query)}", headers=authorization()
     )
@@ -215,7 +215,7 @@ def _tags(pairs: list[dict[str, Any]]) -> dict[str, str]:
 
 
 def authorization() -> dict[str, str]:
-    """The header that a REST registry asks for, from the environment as MLflow reads it."""
+    """Return the authorization header for a REST registry, from the same environment variables as MLflow."""
     token = os.environ.get("MLFLOW_TRACKING_TOKEN")
     if token:
         return {"Authorization": f"Bearer {token}"}

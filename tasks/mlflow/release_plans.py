@@ -1,7 +1,7 @@
-"""Release plans in the registry: canary and shadow of a champion, and the journal of who planned them.
+"""Release plans in the registry: the canary and the shadow beside the champion, and the journal of plan changes.
 
-The plan is a tag of the champion's version, so it is read with the champion and ends with it; the journal is tags of
-the registered model (`loopline.releases.000001`), like the champions' journal.
+The plan is a tag of the champion's version, so that it is read with the champion and ends with the champion. The
+journal is stored in tags of the registered model (`loopline.releases.000001`), like the journal of the champions.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Action = Literal["canary", "shadow", "end", "return"]
 
 
 class ReleasePlanEntry(BaseModel):
-    """One line of the journal. `champion`: the version that was champion then."""
+    """One entry of the journal. `champion`: the version that has the plan."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
@@ -41,11 +41,11 @@ def plan_of(champion: RegisteredVersion | None) -> ReleasePlan:
 
 
 def change(registry: Registry, plan: ReleasePlan, action: Action, reason: str) -> ReleasePlanEntry:
-    """Journal a plan, then set it.
+    """Write a plan into the journal, then set it.
 
     Raises:
-        UsageError: There is no champion, or a version that it names is not there or is the champion.
-        StoreError: The registry is unavailable.
+        UsageError: There is no champion, or a version in the plan does not exist or is the champion.
+        StoreError: The registry is away.
     """
     with registry.locked():
         champion = registry.alias("champion")
@@ -70,7 +70,7 @@ def change(registry: Registry, plan: ReleasePlan, action: Action, reason: str) -
 
 
 def end(registry: Registry, reason: str, action: Action = "end") -> ReleasePlanEntry:
-    """End the canary and the shadow.
+    """End the release plan of the champion.
 
     Raises:
         UsageError: There is no champion.
@@ -80,6 +80,6 @@ def end(registry: Registry, reason: str, action: Action = "end") -> ReleasePlanE
 
 
 def entries(registry: Registry) -> list[ReleasePlanEntry]:
-    """Every change of a plan, oldest first."""
+    """Return every change of a plan, oldest first."""
     texts = [value for name, value in registry.model_tags().items() if name.startswith(JOURNAL)]
     return sorted((ReleasePlanEntry.model_validate_json(text) for text in texts), key=lambda entry: entry.number)

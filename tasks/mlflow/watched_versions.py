@@ -1,4 +1,4 @@
-"""Facts of a registered version that monitoring needs, fetched once and cached, and its metrics in MLflow."""
+"""Files of a registered version that monitoring needs, downloaded once; and monitoring's metrics in MLflow."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ VERDICT_FILE = "verdict.json"
 
 @dataclass(frozen=True)
 class VersionFacts:
-    """Facts of a version; empty for one that the registry does not have."""
+    """The files of a version that monitoring needs; all None if the registry does not have the version."""
 
     preparation: Preparation | None = None
     reference: Reference | None = None
@@ -31,7 +31,7 @@ class VersionFacts:
 
 
 def facts(workspace: Workspace, model: str, version: str, cache: Path) -> VersionFacts:
-    """Return the facts of a version from `cache` if they were fetched before, else from the registry, hashes checked.
+    """Return the facts of a version, from `cache` if they were downloaded before, else verified from the registry.
 
     Raises:
         StoreError: The registry is unavailable, or a file is not the one that was registered.
@@ -58,11 +58,11 @@ def _fetch(workspace: Workspace, model: str, version: str, folder: Path) -> None
 
 
 def log_metrics(model: str, version: str, batches: Mapping[int, tuple[float, Mapping[str, float]]]) -> None:
-    """Log metrics of a version on its run and its model, one batch a step.
+    """Log metrics of a version on its run and its model, one batch per step.
 
     Args:
         model: The registered model.
-        version: Its version.
+        version: The version.
         batches: Step -> Unix time and metrics.
 
     Raises:

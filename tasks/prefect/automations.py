@@ -1,7 +1,7 @@
-"""Automations of Prefect: events of a project begin its `retrain` and `monitor` runs, and messages go to people.
+"""Automations of Prefect: events of a project start its `retrain` and `monitor` runs, and notify people.
 
-`loopline deploy` makes them and finds them again by their tags. An automation that a person switched off on Prefect's
-page stays off. One that has not changed is left alone: after a change Prefect counts its events from zero.
+`loopline deploy` creates them and identifies them by their tags. An automation that a person switched off in Prefect's
+UI stays off. An automation that need not change is not updated, because an update resets its count of events.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ WORDS: dict[Kind, str] = {
 
 @dataclass(frozen=True)
 class AutomationSpec:
-    """An automation as it should be; `owner` is a project's name, or what belongs to no project."""
+    """The wanted state of an automation; `owner` is a project's name, or the pool for those of no project."""
 
     name: str
     owner: str
@@ -42,29 +42,29 @@ class AutomationSpec:
 
     @property
     def key(self) -> str:
-        """A hash of the content, stored as a tag: tells whether the server's automation is still the same."""
+        """A hash of the content, stored as a tag, which shows whether the server's automation is up to date."""
         content = {"description": self.description, "trigger": self.trigger, "actions": self.actions}
         return f"key:{key_of(content)[:16]}"
 
 
 def of_project(name: str, policy: Retrain, deployment: UUID) -> list[AutomationSpec]:
-    """The automations that begin a project's retraining: one for each trigger that its policy names, and a person's.
+    """Return the automations that start a project's retraining: one for each trigger of its policy, and for a person.
 
     Args:
-        name: The project's.
-        policy: The `retrain` block; its `on` names the events. A schedule is not an event.
-        deployment: Id of its `retrain` deployment.
+        name: The project's name.
+        policy: The project's `retrain` block; only `on` is read. A schedule is no event.
+        deployment: Id of the project's `retrain` deployment.
     """
     kinds: list[Kind] = [kind for kind in policy.on if kind != "schedule"]
     return [_retraining(name, kind, deployment) for kind in dict.fromkeys([*kinds, "person"])]
 
 
 def of_champion(name: str, deployment: UUID) -> AutomationSpec:
-    """The automation that looks at a new champion at once: what was last watched is another version.
+    """Return the automation that starts monitoring when the champion changes: the last run watched another version.
 
     Args:
-        name: The project's.
-        deployment: Id of its `monitor` deployment.
+        name: The project's name.
+        deployment: Id of the project's `monitor` deployment.
     """
     return AutomationSpec(
         name=f"{name}: the champion moved",
@@ -76,27 +76,27 @@ def of_champion(name: str, deployment: UUID) -> AutomationSpec:
 
 
 def of_pool(pool: str, page: str, blocks: Mapping[str, UUID]) -> list[AutomationSpec]:
-    """The messages to people, of all projects together.
+    """Return the automations that notify people, for all projects together.
 
-    Runs whose process is gone need none: the next worker takes them up (`tasks/prefect/flow_runs.py`). One that watched
-    their heartbeats would fire as the server comes back, and end what is about to go on.
+    Runs whose process is gone need no automation: the next worker continues them (`tasks/prefect/flow_runs.py`). An
+    automation on missing heartbeats would fire when the server comes back, and end runs that are about to continue.
 
     Args:
         pool: The workspace's work pool.
-        page: Address of Prefect's page.
-        blocks: Ids of the notification blocks, by name; may be empty.
+        page: Address of Prefect's UI.
+        blocks: Ids of the notification blocks, by name; empty: no notifications.
     """
     return [_message(pool, topic, page, blocks) for topic in notifications.TOPICS if blocks]
 
 
 def apply(client: SyncPrefectClient, pool: str, wanted: Sequence[AutomationSpec], keep: set[str]) -> None:
-    """Make the automations what is wanted; others are removed.
+    """Create and update the wanted automations, and delete all others.
 
     Args:
-        client: Of Prefect's server.
+        client: A client of Prefect's server.
         pool: Only automations of this work pool are changed.
-        wanted: The automations.
-        keep: Owners whose automations stay as they are.
+        wanted: The wanted automations.
+        keep: Owners whose automations are not changed.
     """
     before = [automations for automations in _existing(client, pool) if _owner(automations) not in keep]
     for automations in before:
@@ -152,7 +152,7 @@ def _message(
 
 
 def _on(events: Sequence[str], match: Mapping[str, Any], within_s: float) -> dict[str, Any]:
-    """React to the first event of a project at once; events of the next seconds are merged with it."""
+    """Return a trigger that fires at once on a project's first event; events within the next seconds are merged."""
     return {
         "posture": "Reactive",
         "expect": list(events),
@@ -164,7 +164,7 @@ def _on(events: Sequence[str], match: Mapping[str, Any], within_s: float) -> dic
 
 
 def _as_json(template: str) -> dict[str, Any]:
-    """A parameter that is no text: templates give text, and text where an object is due fails the run unseen."""
+    """Return a parameter that is parsed as JSON: templates give text, and text instead of an object fails the run."""
     return {"__prefect_kind": "json", "value": {"__prefect_kind": "jinja", "template": template}}
 
 

@@ -1,4 +1,4 @@
-"""Flow runs whose process is gone, marked as Crashed: Prefect itself looks only after those of its workers."""
+"""Marks flow runs whose process is gone as Crashed: Prefect itself does this only for runs of its workers."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 
 def crash_runs(wanted: Mapping[Path, UUID | str]) -> Iterator[tuple[Path, list[tuple[str, str]]]]:
-    """Mark runs as Crashed that are open and that no worker carries.
+    """Mark open runs that do not belong to a worker as Crashed.
 
     Args:
-        wanted: By the note of a dead process: the id of its flow run, or the tag of all that it began.
+        wanted: For the note file of each dead process: the id of its flow run, or the tag of all runs that it started.
 
     Yields:
-        Each note with the (id, name) of the runs that were marked.
+        Each note file with the (id, name) of the marked runs.
     """
     from prefect.client.orchestration import get_client
     from prefect.states import Crashed

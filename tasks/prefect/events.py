@@ -1,8 +1,8 @@
-"""Events for Prefect, stored on disk until Prefect has them: `.loopline/events/`.
+"""Events for Prefect, stored on disk in `.loopline/events/` until Prefect has received them.
 
-An event has the same id however often it is sent, and is delivered once. While no server answers it waits in `queue/`,
-and so does a signal of a project without automations in Prefect. The sender delivers at once if it can; else the
-compactor does, or the next command that talks to the server.
+An event has the same id however often it is sent, and is delivered once; while no server answers, it waits in `queue/`.
+A signal of a project without a deployment in Prefect waits too, because no automation would receive it.
+The sender delivers at once if it can; else the compactor delivers, or the next command that contacts the server.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ CHAMPION_MOVED = "loopline.champion.moved"
 DECISION_MADE = "loopline.decision.made"
 
 STORM_S = 10.0
-"""Signals of one kind and project that come within it begin one run."""
+"""Signals of one kind and project that come within this time start one run."""
 OPEN = "open"
-"""The folder of the signals that no decision holds yet (`tasks/platform/open_signals.py`)."""
+"""The folder of the signals without a decision yet (`tasks/platform/open_signals.py`)."""
 BATCH = 50
 TIMEOUT_S = 10.0
 MOST_SENT_MARKS = 20_000
@@ -51,7 +51,7 @@ _NAMESPACE = uuid.UUID("6c6f6f70-6c69-6e65-8000-6576656e7473")
 
 
 class Event(BaseModel):
-    """An event of a project; `text` describes it to a person."""
+    """An event of a project; `text` describes it for a person."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -64,12 +64,12 @@ class Event(BaseModel):
 
     @property
     def is_signal(self) -> bool:
-        """Whether it asks for a loop."""
+        """Whether the event asks for a loop."""
         return self.name in SIGNALS.values()
 
     @property
     def id(self) -> str:
-        """The same for an event that is sent again: by the signal's id, else by all fields except the time."""
+        """The event's id, equal for a repeated event: it depends on the signal's id, else on all but the time."""
         signal = self.payload.get("signal")
         identity = {"signal": signal["id"]} if signal else {"text": self.text, "payload": self.payload}
         content = {"name": self.name, "project": self.project, **identity}
@@ -77,20 +77,20 @@ class Event(BaseModel):
 
 
 def owner_tag(project: str) -> str:
-    """The tag of a project's automations."""
+    """Return the tag that identifies the automations of a project."""
     return f"owner:{project}"
 
 
 def of_signal(project: str, signal: Signal) -> Event:
-    """The event that a signal is. A schedule needs none: it is Prefect's own."""
+    """Build the event of a signal. A schedule needs none: Prefect has its own schedules."""
     payload = {"signal": signal.model_dump(mode="json")}
     return Event(name=SIGNALS[signal.kind], project=project, text=signal.reason, payload=payload, at=signal.at)
 
 
 def send(workspace: Workspace, event: Event) -> bool:
-    """Keep an event until Prefect has it, and try to deliver all that wait. Whether nothing waits any longer.
+    """Store an event until Prefect has it, and try to deliver all waiting events; return whether none waits any longer.
 
-    A signal stays open until a decision names it: `open_signals.ask_again` sends it again if Prefect took and lost it.
+    A signal is stored until it has a decision: `open_signals.ask_again` sends signals again that Prefect lost.
 
     Raises:
         StoreError: The disk is full or not writable.
@@ -107,19 +107,19 @@ def send(workspace: Workspace, event: Event) -> bool:
 
 
 def waiting(workspace: Workspace) -> int:
-    """Number of events that Prefect does not have yet."""
+    """Return how many events Prefect has not received yet."""
     return sum(1 for _ in (folder_of(workspace) / "queue").glob("*.json"))
 
 
 def waits(workspace: Workspace, event: Event) -> bool:
-    """Whether Prefect has not taken this event yet."""
+    """Return whether Prefect has not received this event yet."""
     return any((folder_of(workspace) / "queue").glob(f"*-{event.id}.json"))
 
 
 def deliver(workspace: Workspace) -> int:
-    """Hand over what waits, oldest first, if a server is known and answers; how many it took.
+    """Deliver waiting events, oldest first, if a server is known and answers; return how many it received.
 
-    Several may call it at once, in any process: one works, the others leave it to that one.
+    Several processes may call this at once: one delivers, the others return without work.
     """
     import filelock
 
@@ -141,30 +141,30 @@ def _deliver(folder: Path, address: str) -> int:
             if not _hand_over(folder, address, heard):
                 break
             taken += len(heard)
-            tried |= set(paths)  # those that nothing hears or that could not be opened wait for another time
+            tried |= set(paths)  # signals without an automation and unreadable files wait for another time
     _forget(folder / "sent")
     return taken
 
 
 def _is_deaf(address: str, project: str) -> bool:
-    """Whether the server has no automation of a project: before its first deployment a signal would begin no run."""
+    """Return whether the server has no automation of a project: before the first deployment a signal starts no run."""
     return not automations_of(address, project)
 
 
 def automations_of(address: str, project: str) -> list[dict[str, Any]]:
-    """The automations that `loopline deploy` made for a project."""
+    """Return the automations that `loopline deploy` created for a project."""
     owned = {"automations": {"tags": {"all_": [TAG, owner_tag(project)]}}}
     automations: list[dict[str, Any]] = ask(address, "automations/filter", owned, timeout_s=TIMEOUT_S)
     return automations
 
 
 def _unsent(folder: Path, paths: list[Path]) -> Iterator[tuple[Path, Event]]:
-    """The events of these files, each once; removes files that were sent, and torn files."""
+    """Yield the events of these files, each once; delete torn files and files of events that were delivered before."""
     seen: set[str] = set()
     for path in paths:
         try:
             event = Event.model_validate_json(path.read_text())
-        except OSError:  # for a moment, as without a free file descriptor: no reason to lose it
+        except OSError:  # a passing error, such as no free file descriptor: keep the event
             continue
         except ValueError:
             path.unlink(missing_ok=True)
@@ -177,9 +177,9 @@ def _unsent(folder: Path, paths: list[Path]) -> Iterator[tuple[Path, Event]]:
 
 
 def _hand_over(folder: Path, address: str, batch: list[tuple[Path, Event]]) -> bool:
-    """Post a batch; whether it is off our hands.
+    """Post a batch; return whether it is settled.
 
-    One that Prefect calls wrong is posted event by event, and what is wrong is laid aside.
+    If Prefect refuses a batch as invalid, its events are posted one by one, and invalid events are moved to `refused/`.
     """
     if not batch:
         return True
@@ -193,19 +193,19 @@ def _hand_over(folder: Path, address: str, batch: list[tuple[Path, Event]]) -> b
             return all(_hand_over(folder, address, [one]) for one in batch)
         (folder / "refused").mkdir(exist_ok=True)
         batch[0][0].replace(folder / "refused" / batch[0][0].name)
-        (folder / OPEN / batch[0][0].name).unlink(missing_ok=True)  # asked again it would be refused again
+        (folder / OPEN / batch[0][0].name).unlink(missing_ok=True)  # a retry would be refused again
         return True
     (folder / "sent").mkdir(exist_ok=True)
     for path, event in batch:
         (folder / "sent" / event.id).touch()
-        with contextlib.suppress(FileNotFoundError):  # no signal, or decided before it was handed over
+        with contextlib.suppress(FileNotFoundError):  # no signal, or decided before the delivery
             os.utime(folder / OPEN / path.name)
         path.unlink(missing_ok=True)
     return True
 
 
 def posted(event: Event) -> dict[str, Any]:
-    """The event in Prefect's form. Its time is that of sending: automations skip events older than their window.
+    """Return an event in Prefect's form. It occurs at its delivery: automations ignore events older than their window.
 
     Source: prefect.server.events.triggers.evaluate, "late, out-of-order message".
     """
@@ -224,7 +224,7 @@ def posted(event: Event) -> dict[str, Any]:
 
 
 def _forget(sent: Path) -> None:
-    """Let go of the oldest marks; a signal that came again after so many is still known by its decision."""
+    """Delete the oldest marks of sent events; a signal that is repeated later is still known by its decision."""
     marks = list(sent.iterdir()) if sent.exists() else []
     if len(marks) > MOST_SENT_MARKS:
         with contextlib.suppress(OSError):
@@ -233,5 +233,5 @@ def _forget(sent: Path) -> None:
 
 
 def folder_of(workspace: Workspace) -> Path:
-    """The folder of a workspace's events."""
+    """Return the folder of a workspace's events."""
     return workspace.state / "events"

@@ -1,6 +1,6 @@
-"""Flow runs that a dead process left: Prefect lists them as running, so the next worker takes them up.
+"""Flow runs of dead processes: Prefect lists them as running, so the next worker continues or ends them.
 
-A loop that runs again resumes: finished steps are found by their records, training by its checkpoints.
+A loop that is run again continues where it was: from the records of finished steps and the checkpoints of training.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 
 from models.errors import StoreError
 
-FLOW_RUN = "PREFECT__FLOW_RUN_ID"  # in the environment of every process of a run that a worker began
+FLOW_RUN = "PREFECT__FLOW_RUN_ID"  # in the environment of every process of a run that a worker started
 MOST_STARTS = 3
 OPEN = ["RUNNING", "PENDING", "CANCELLING"]
 ENDED = ["COMPLETED", "FAILED", "CANCELLED", "CRASHED"]
@@ -32,10 +32,10 @@ MOST_WAIT_S = 3600.0
 
 
 def take_up(api: str, pool: str) -> list[str]:
-    """Put right the pool's open runs that no process of this machine carries out; what was done, in words.
+    """Settle the pool's open runs that have no process on this machine; return a message for each.
 
-    A run that a person was cancelling is cancelled. A run that began MOST_STARTS times is marked as Crashed, since it
-    may be what ends its worker. Any other is scheduled again.
+    A run that a person was cancelling is marked as cancelled. A run that was started MOST_STARTS times is marked as
+    crashed, because it may be what kills its worker. Any other run is scheduled again.
 
     Raises:
         StoreError: The server does not answer.
@@ -49,7 +49,7 @@ def take_up(api: str, pool: str) -> list[str]:
 
 
 def pass_over(api: str, pool: str) -> list[str]:
-    """Cancel the runs that a schedule had made for times that went by while the platform was down: no catch-up.
+    """Cancel scheduled runs whose time passed while the platform was down (no catch-up); return a message for each.
 
     Raises:
         StoreError: The server does not answer.
@@ -70,9 +70,9 @@ def pass_over(api: str, pool: str) -> list[str]:
 
 
 def begin_again(api: str, pool: str, now: float) -> list[str]:
-    """Put the pool's runs that crashed before they began back in their turn, for an hour; what was done, in words.
+    """Schedule the pool's runs again that crashed before they started, for an hour; return a message for each.
 
-    A server that is killed or busy while a worker submits a run leaves it so, and nothing else begins it again.
+    If the server is killed or busy while a worker submits a run, the run crashes so, and nothing else starts it again.
 
     Raises:
         StoreError: The server does not answer.
@@ -92,9 +92,9 @@ def begin_again(api: str, pool: str, now: float) -> list[str]:
 
 
 def close_task_runs(api: str, ended: list[str]) -> list[str]:
-    """Tell Prefect that the open task runs of these flow runs, which ended, crashed; what was done, in words.
+    """Mark the open task runs of these ended flow runs as Crashed; return a message for each.
 
-    A killed process reports the end of none of its tasks, and closing the flow run does not close them.
+    A killed process does not report the end of its tasks, and the end of a flow run does not end its task runs.
 
     Raises:
         StoreError: The server does not answer.
@@ -107,9 +107,9 @@ def close_task_runs(api: str, ended: list[str]) -> list[str]:
 
 
 def ended_with_open_tasks(api: str, pool: str | None, now: float) -> list[str]:
-    """Ids of the flow runs, of that pool if one is named, that ended a minute ago or earlier with task runs open.
+    """Return ids of flow runs (of the pool, if set) that ended at least a minute ago and have open task runs.
 
-    A younger one's tasks may have ended too: Prefect hears of them later than of the flow.
+    Flow runs that ended later are left out: Prefect receives the end of a task later than the end of its flow.
 
     Raises:
         StoreError: The server does not answer.
@@ -131,7 +131,7 @@ def _open_task_runs(api: str, flow_runs: dict[str, Any]) -> list[dict[str, Any]]
 
 
 def is_due_again(first: float, last: float, now: float, wait_s: float) -> bool:
-    """Whether what was tried first and last at these times is tried again: the waits double, to an hour. Unix times."""
+    """Return whether a retry is due, by the Unix times of the first and last attempt; waits double, up to an hour."""
     return now - last >= min(max(wait_s, last - first), MOST_WAIT_S)
 
 
@@ -143,12 +143,12 @@ def _is_due(run: dict[str, Any], now: float) -> bool:
 
 
 def is_missed(run: dict[str, Any]) -> bool:
-    """Whether a late run is one of a schedule, and was not begun before."""
+    """Return whether a late run comes from a schedule and was never started."""
     return bool(run["auto_scheduled"]) and not run["run_count"]
 
 
 def becomes(run: dict[str, Any]) -> dict[str, Any]:
-    """The state that a run without a process gets; one that is to be run again is due when it was: before any later."""
+    """Return the new state of a run without a process; a rescheduled run keeps its time, before all later runs."""
     if run["state_type"] == "CANCELLING":
         return {"type": "CANCELLED", "message": "its process is gone"}
     if run["run_count"] >= MOST_STARTS:
@@ -162,13 +162,13 @@ def _in_its_turn(run: dict[str, Any], why: str) -> dict[str, Any]:
 
 
 def ask(api: str, path: str, body: Any, method: str = "POST", timeout_s: float = ANSWER_S) -> Any:
-    """Ask a Prefect server without importing Prefect, which costs a second.
+    """Send a request to a Prefect server without importing Prefect, which takes a second.
 
-    Like Prefect's own client it authenticates by PREFECT_API_AUTH_STRING or PREFECT_API_KEY, and tries again if the
-    server is overloaded (SQLite under load: 503).
+    Like Prefect's own client, it authenticates by PREFECT_API_AUTH_STRING or PREFECT_API_KEY, and retries if the server
+    is busy (SQLite under load: 503).
 
     Raises:
-        StoreError: It does not answer, or refuses.
+        StoreError: The server does not answer, or refuses the request.
     """
     headers = {"Content-Type": "application/json", **_authorization()}
     request = urllib.request.Request(  # noqa: S310 - our own or the user's server
@@ -180,7 +180,7 @@ def ask(api: str, path: str, body: Any, method: str = "POST", timeout_s: float =
                 return json.loads(answer.read() or b"null")
         except (urllib.error.URLError, OSError, ValueError) as error:
             if isinstance(error, urllib.error.HTTPError):
-                error.close()  # who asks why keeps it as the cause, and with it the connection
+                error.close()  # a StoreError keeps it as its cause, and it would keep the connection open
                 if error.code in BUSY and wait_s is not None:
                     time.sleep(wait_s)
                     continue
@@ -197,12 +197,12 @@ def _authorization() -> dict[str, str]:
 
 
 def all_runs(api: str, query: dict[str, Any]) -> list[dict[str, Any]]:
-    """All flow runs that a filter lets through, read before any of them changes."""
+    """Return all flow runs that match a filter; all are read before any of them changes."""
     return _every(api, "flow_runs", query)
 
 
 def _every(api: str, kind: str, query: dict[str, Any]) -> list[dict[str, Any]]:
-    """The server gives a page at a time."""
+    """Return all objects that match a filter, read page by page."""
     collected: list[dict[str, Any]] = []
     page = {"sort": "ID_DESC", "limit": PAGE}
     while runs := ask(api, f"{kind}/filter", {**query, **page, "offset": len(collected)}):

@@ -1,13 +1,13 @@
-"""Messages to people, by Prefect's own notification blocks, made from the environment of `loopline up` and `deploy`.
+"""Notifications by Prefect's notification blocks, configured by the environment of `loopline up` and `deploy`.
 
 | variable | is |
 |---|---|
 | `LOOPLINE_NOTIFY_SLACK` | a Slack webhook, `https://hooks.slack.com/services/...` |
 | `LOOPLINE_NOTIFY_EMAIL` | an Apprise address, `mailtos://user:password@smtp.example.org?to=team@example.org` |
-| `LOOPLINE_NOTIFY_WEBHOOK` | any address; gets `{"subject": ..., "body": ...}` as JSON by POST |
-| `LOOPLINE_NOTIFY_WEBHOOK_TOKEN` | sent to it as `Authorization: Bearer ...` |
+| `LOOPLINE_NOTIFY_WEBHOOK` | any address; receives `{"subject": ..., "body": ...}` as JSON by POST |
+| `LOOPLINE_NOTIFY_WEBHOOK_TOKEN` | sent to the webhook as `Authorization: Bearer ...` |
 
-Prefect keeps the addresses encrypted; they reach no log and no page.
+Prefect stores the addresses encrypted; they are not in any log or web page.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ TEXT = "{{ event.payload.text }}"
 
 @dataclass(frozen=True)
 class NotificationTopic:
-    """Something that people want to hear of: which events, of which resources, in which words.
+    """A topic of notifications: its events, their resources, and the text of the message.
 
-    `quiet_s`: for so long after a message of a project no other one of this topic is sent. `of_runs`: Prefect's own
-    events of our flow runs.
+    `quiet_s`: seconds after a project's message in which no other message of this topic is sent. `of_runs`: the events
+    are Prefect's own events of our flow runs.
     """
 
     name: str
@@ -77,10 +77,10 @@ TOPICS = (
 
 
 def wanted(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The addresses that the environment names, by variable.
+    """Return the addresses in the environment, by variable.
 
     Raises:
-        UsageError: An address is of another kind than its variable; the message does not repeat the address.
+        UsageError: An address has the wrong scheme for its variable; the message does not repeat the address.
     """
     urls = {name: environ[name] for name in SCHEMES if environ.get(name)}
     for name, address in urls.items():
@@ -91,10 +91,10 @@ def wanted(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
 
 
 def make_blocks(client: SyncPrefectClient, pool: str, environ: Mapping[str, str] = os.environ) -> dict[str, UUID]:
-    """Keep what the environment names as Prefect blocks, and remove those that it names no more; their ids by name.
+    """Save the environment's addresses as Prefect blocks and delete blocks without an address; return ids by name.
 
     Raises:
-        UsageError: An address is of the wrong kind.
+        UsageError: An address has the wrong scheme.
     """
     addresses = wanted(environ)
     made: dict[str, UUID] = {}
@@ -114,7 +114,7 @@ def _block(variable: str, address: str, token: str, pool: str) -> Any:
     from pydantic import SecretStr
 
     if variable != WEBHOOK:
-        return SlackWebhook(url=SecretStr(address))  # Prefect gives it to Apprise, which knows mailto as well
+        return SlackWebhook(url=SecretStr(address))  # Prefect passes it to Apprise, which supports mailto too
     secrets = {"address": address, **({"token": token} if token else {})}
     return CustomWebhookNotificationBlock(
         name=pool,

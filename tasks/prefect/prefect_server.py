@@ -1,8 +1,8 @@
-"""The workspace's own Prefect server: started once, used by every run, ended when idle for a while.
+"""The workspace's own Prefect server: started once, shared by all runs, ended after an idle time.
 
 An owner process (this module run with `-m`) has the server as its child. Each process that needs the server holds a
-lease, a file that names the process. The owner ends the server, by its own pid, after IDLE_S without a living lease; if
-the owner is killed, the kernel ends the server too.
+lease, a file with its process id. The owner ends its server when no living process has held a lease for IDLE_S seconds;
+if the owner is killed, the kernel ends the server too.
 """
 
 from __future__ import annotations
@@ -37,24 +37,24 @@ ANSWER_S = 5.0
 OWNER_START_S = 10.0
 OWNER_POLL_S = 1.0
 OWNER_LOCK = "owner.lock"
-TURN_S = 1.0  # who looks whether a owner lives may hold its lock for an instant
+TURN_S = 1.0  # a process that checks whether an owner lives may hold the owner's lock for an instant
 GUARD_POLL_S = 1.0
 
-# Prefect writes all its kinds of blocks into a new database: half of what such a server costs to start beyond its
-# imports (3.2 of 10 CPU-s, prefect 3.8.8). Its catalogue in the UI is for the platform; what a flow saves is written as
-# it is saved.
+# Prefect writes all its block types into a new database: half of such a server's start-up cost beyond its imports
+# (3.2 of 10 CPU-s, prefect 3.8.8). Only the platform needs the catalogue in the UI; a block type that a flow saves is
+# written when it is saved.
 WITHOUT_CATALOGUE = {"PREFECT_SERVER_REGISTER_BLOCKS_ON_START": "false"}
 
 
 class PrefectServer:
-    """The server of a workspace, or the one that PREFECT_API_URL names."""
+    """The Prefect server of a workspace, or the server at PREFECT_API_URL."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
         self._folder = workspace.state / "prefect"
 
     def start(self) -> None:
-        """Start it in the background unless it runs; returns at once."""
+        """Start the server in the background unless it runs; return at once."""
         if self.url() is None:
             server_access.make_secret(self._workspace)
             with (self._folder / "server.log").open("ab") as log:
@@ -67,13 +67,13 @@ class PrefectServer:
                     cwd=Path(__file__).parents[2],
                     env={**processes.unmarked(os.environ), **stores.environment(self._workspace)},
                 )
-                owner.returncode = 0  # nobody waits for it: it outlives us, and Python need not warn that it does
+                owner.returncode = 0  # it outlives this process: suppress Python's warning
 
     def address(self, timeout_s: float = START_TIMEOUT_S) -> str:
-        """The address that the starting server will answer at, known as soon as its owner has claimed a port.
+        """Return the address of the starting server, which is known once its owner has chosen a port.
 
         Raises:
-            StoreError: No owner came up in time; the message names its log.
+            StoreError: No owner started in time; names its log.
         """
         deadline = time.monotonic() + timeout_s
         asked_at = time.monotonic()
@@ -82,16 +82,16 @@ class PrefectServer:
             if url:
                 return url
             if time.monotonic() - asked_at > OWNER_START_S:
-                self.start()  # the owner we counted on went away as we came
+                self.start()  # the previous owner may have ended meanwhile
                 asked_at = time.monotonic()
             time.sleep(POLL_S)
         raise StoreError(f"Prefect's server did not start within {timeout_s:g} s: see {self._folder / 'server.log'}")
 
     def wait(self, timeout_s: float = START_TIMEOUT_S) -> str:
-        """The API's address, once it answers.
+        """Return the API's address, once the server answers.
 
         Raises:
-            StoreError: It did not come up in time; names its log.
+            StoreError: The server did not start in time; names its log.
         """
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:
@@ -102,18 +102,18 @@ class PrefectServer:
         raise StoreError(f"Prefect's server did not answer within {timeout_s:g} s: see {self._folder / 'server.log'}")
 
     def url(self) -> str | None:
-        """The address of the running server, or None; it may not answer yet."""
+        """Return the address of the running server, or None; the server may not answer yet."""
         state = self.state()
         return f"http://127.0.0.1:{state['port']}/api" if state else None
 
     def api(self) -> str | None:
-        """The API to speak to: the one that PREFECT_API_URL names, else the running own one."""
+        """Return the address of the API to use: PREFECT_API_URL, else that of the workspace's running server."""
         return os.environ.get("PREFECT_API_URL", "").rstrip("/") or self.url()
 
     def state(self) -> dict[str, Any] | None:
-        """The state that the living owner wrote: port, owner and server processes.
+        """Return the state of the living owner: port, owner and server processes; None if there is none.
 
-        It holds the owner's lock as long as it lives, which tells of one that another host or name of it has noted.
+        An owner holds its lock while it lives, so the lock shows whether an owner of another host or host name lives.
         """
         try:
             state: dict[str, Any] = json.loads((self._folder / "server.json").read_text())
@@ -123,7 +123,7 @@ class PrefectServer:
 
     @contextlib.contextmanager
     def lease(self) -> Iterator[None]:
-        """Keep the server up for as long as this process is in the block and alive."""
+        """Hold a lease: the server stays up while this process is in the block and alive."""
         leases = self._folder / "leases"
         leases.mkdir(parents=True, exist_ok=True)
         path = leases / f"{uuid.uuid4().hex}.json"
@@ -135,12 +135,12 @@ class PrefectServer:
 
     @contextlib.contextmanager
     def running(self) -> Iterator[str]:
-        """Have it run while in the block, started again at its address should it die; gives that address.
+        """Keep the server running while in the block; restart it at the same address if it dies; yield the address.
 
-        Prefect's client tries a request again for about a minute, so that a flow under way gets over it.
+        Prefect's client retries a request for about a minute, so a running flow survives the restart.
 
         Raises:
-            StoreError: It did not start; names its log.
+            StoreError: The server did not start; names its log.
         """
         with self.lease():
             self.start()
@@ -159,15 +159,15 @@ class PrefectServer:
                     self.address()
 
     def is_leased(self) -> bool:
-        """Whether a living process counts on it."""
+        """Return whether a living process holds a lease."""
         return any(_holds(path) for path in (self._folder / "leases").glob("*.json"))
 
     def want_port(self, port: int) -> None:
-        """Have the next one that is started listen there, if the port is free then."""
+        """Choose the port of the next server; it is used if it is free then."""
         write_text(self._folder / "port", str(port))
 
     def stop(self) -> bool:
-        """End the owner and with it the server; returns whether one ran. A server of another host is left alone."""
+        """End the owner and the server; return whether they ran. The owner of another host is not ended."""
         state = self.state()
         if state is None or not processes.is_here(state["owner"]):
             return False
@@ -180,12 +180,12 @@ class PrefectServer:
 
 
 def is_healthy(url: str) -> bool:
-    """Whether a Prefect API answers there."""
+    """Return whether a Prefect API at this address is healthy."""
     return answers(f"{url}/health")
 
 
 def answers(url: str, timeout_s: float = ANSWER_S) -> bool:
-    """Whether a server at this address is healthy."""
+    """Return whether an address answers with status 200."""
     try:
         with urllib.request.urlopen(url, timeout=timeout_s) as answer:  # noqa: S310 - our own or the user's server
             return bool(answer.status == 200)
@@ -194,7 +194,7 @@ def answers(url: str, timeout_s: float = ANSWER_S) -> bool:
 
 
 def _keep(workspace: Workspace, for_good: bool) -> None:
-    """Own the server until nobody needs it; the platform's owner runs for good, and waits until the lock is free."""
+    """Own the server until no process needs it; the platform's owner waits for the lock and keeps its server."""
     import filelock
 
     folder = workspace.state / "prefect"
@@ -202,7 +202,7 @@ def _keep(workspace: Workspace, for_good: bool) -> None:
     exit_on(signal.SIGTERM)
     lock = filelock.FileLock(folder / OWNER_LOCK, timeout=-1 if for_good else TURN_S)
     lease = PrefectServer(workspace).lease() if for_good else contextlib.nullcontext()
-    with lease, contextlib.suppress(filelock.Timeout), lock:  # without the lock: another owner was first
+    with lease, contextlib.suppress(filelock.Timeout), lock:  # no lock: another owner was first
         _own(workspace, {} if for_good else WITHOUT_CATALOGUE)
 
 
@@ -247,7 +247,7 @@ def _watch(leases: Path, server: subprocess.Popen[bytes]) -> None:
 
 
 def _holds(lease: Path) -> bool:
-    """Whether the process of a lease lives. Processes of other hosts do not count: the server is at loopback."""
+    """Return whether the process of a lease lives on this host: other hosts cannot use the server on loopback."""
     try:
         process = json.loads(lease.read_text())
     except (OSError, ValueError):
@@ -258,7 +258,7 @@ def _holds(lease: Path) -> bool:
 
 
 def _free_port(memory: Path) -> int:
-    """The port used last time if it is free, so that bookmarks go on working; else any."""
+    """Return the last used port if it is free, so that bookmarks stay valid; else any free port."""
     wanted = int(memory.read_text()) if memory.exists() and memory.read_text().strip().isdigit() else 0
     port = any_free([wanted])
     memory.write_text(str(port))

@@ -9,16 +9,16 @@ from tasks.host.server_access import NAMES
 
 
 def serve(port: int) -> None:
-    """Be Prefect's server on loopback, as `prefect server start` is, which answers to any Host.
+    """Run Prefect's server on loopback; unlike `prefect server start`, it does not accept every Host header.
 
-    Its settings come from the environment, `server_environment` among them.
+    Its settings come from the environment, including `server_environment`.
     """
     import uvicorn
     from prefect.server.api.server import create_app
     from prefect.settings import PREFECT_SERVER_API_KEEPALIVE_TIMEOUT, PREFECT_SERVER_LOGGING_LEVEL
     from starlette.middleware.trustedhost import TrustedHostMiddleware
 
-    # Around the app, not in it: Prefect's automations call it within the process, by a name of their own.
+    # Outside the app: Prefect's automations call the app within the process, with their own Host name.
     with collected_aside():
         uvicorn.run(
             TrustedHostMiddleware(create_app(final=True), allowed_hosts=list(NAMES)),

@@ -1,4 +1,4 @@
-"""Prefect's process worker of a workspace: `python -m tasks.prefect.worker ROOT` waits for the server, then is it."""
+"""Prefect's process worker of a workspace: `python -m tasks.prefect.worker ROOT` waits for the server, then starts."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from tasks.host.workspace import Workspace
 from tasks.prefect.flow_runs import pass_over, take_up
 from tasks.prefect.prefect_server import PrefectServer, is_healthy
 
-MOST_RUNS = 4  # flow runs at once: each is a process, and a loop keeps every core busy by itself
+MOST_RUNS = 4  # concurrent flow runs: each is a process, and a single loop uses all cores
 POLL_S = 0.2
 POOL = "loopline"
-FRESH = "fresh"  # a file that is there from `up` until the worker has begun
+FRESH = "fresh"  # a file that exists from `up` until the worker has started
 
 
 def pool_of(workspace: Workspace) -> str:
-    """The work pool: one a workspace, for a server elsewhere may know several."""
+    """Return the name of the work pool: one per workspace, because a remote server may have several workspaces."""
     if "prefect" not in elsewhere(workspace):
         return POOL
     mark = hashlib.sha256(f"{socket.gethostname()}:{workspace.root}".encode()).hexdigest()[:6]
@@ -31,12 +31,12 @@ def pool_of(workspace: Workspace) -> str:
 
 
 def pool_environment(workspace: Workspace) -> dict[str, str]:
-    """The environment of the pool's flow runs, whoever starts the worker."""
+    """Return the environment variables that every flow run of the pool needs."""
     return {"LOOPLINE_HOME": str(workspace.root)}
 
 
 def main() -> None:
-    """Be the worker of Prefect's server. Prefect is imported, for a second or two, while the server does so too."""
+    """Run the worker. It imports Prefect, which takes a second or two, while the server starts."""
     workspace = Workspace(Path(sys.argv[1]))
     environment, pool, url = dict(os.environ), pool_of(workspace), _address(workspace)
     os.environ.update(pool_environment(workspace))
@@ -46,7 +46,7 @@ def main() -> None:
 
     while not is_healthy(url):
         if PrefectServer(workspace).url() not in (None, url) and "PREFECT_API_URL" not in environment:
-            os.execve(sys.executable, sys.orig_argv, environment)  # noqa: S606 - anew: it came up elsewhere
+            os.execve(sys.executable, sys.orig_argv, environment)  # noqa: S606 - restart: the address has changed
         time.sleep(POLL_S)
     fresh = workspace.platform / FRESH
     missed = pass_over(url, pool) if fresh.exists() else []
@@ -54,9 +54,9 @@ def main() -> None:
     for line in missed + take_up(url, pool):
         print(line, flush=True)  # noqa: T201 - the worker's log
     name = f"{socket.gethostname()}-{workspace.root.name}"
-    # No --limit, the pool has one: a run that is resumed before its first process is gone would end such a worker
-    # ("this borrower is already holding one of this CapacityLimiter's tokens").
-    # A shell's `&` has SIGINT ignored, and Prefect's worker ends a SIGTERM by way of it.
+    # No --limit, because the pool has one: with it, a run that is resumed before its first process has ended would end
+    # the worker ("this borrower is already holding one of this CapacityLimiter's tokens").
+    # A shell's `&` makes SIGINT ignored, and Prefect's worker needs SIGINT to handle a SIGTERM.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.argv = ["prefect", "worker", "start", "--pool", pool, "--type", "process", "--name", name]
     app()

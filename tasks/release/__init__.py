@@ -1,1 +1,1 @@
-"""Releases: versions fetched, tried, shadowed, swapped, taken back."""
+"""Releases: download, smoke test, shadow, swap and rollback of versions."""

@@ -1,7 +1,6 @@
 """The release controller: watches the registry, downloads and checks a version, loads it everywhere, swaps.
 
-One thread for each project, in the parent process of the workers. If several servers run in one workspace, one of them
-leads.
+There is one thread per project, in the parent process of the workers. If a workspace has several servers, one leads.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ _log = logging.getLogger("loopline.serve")
 
 @dataclass
 class _Refusal:
-    """Why a version was not loaded, and when that is tried again."""
+    """Why a version was refused, and when it is tried again."""
 
     why: str
     pause_s: float = FIRST_PAUSE_S
@@ -51,7 +50,7 @@ class _Refusal:
 
 @dataclass(frozen=True)
 class _RegistryState:
-    """The champion and its release plan, as the registry has them."""
+    """The state of the registry: the champion and the release plan beside it."""
 
     champion: RegisteredVersion | None
     plan: ReleasePlan
@@ -116,7 +115,7 @@ class ReleaseController:
     """Keeps one project's release up to date while this process leads. `looked`: set after the first look.
 
     Raises:
-        UsageError: The registry is a database that only MLflow itself can ask.
+        UsageError: The registry is a database that only MLflow itself can read.
     """
 
     def __init__(self, settings: ServerSettings, project: str) -> None:
@@ -134,7 +133,7 @@ class ReleaseController:
         self._last_message = ""
 
     def step(self) -> None:
-        """Compare the release with the registry once, and change it if they differ."""
+        """Look at the registry once, and act on the result."""
         if not self._leads and not self._take_the_lead():
             return
         release = self._guarded(self.release_state.release() or Release())
@@ -150,11 +149,11 @@ class ReleaseController:
         self._follow(release, registry)
 
     def end(self) -> None:
-        """End what works in the background."""
+        """End the background processes."""
         self._background.end()
 
     def _take_the_lead(self) -> bool:
-        """Whether this process leads now. A lead ends with its process, however that ends: the kernel sees to it."""
+        """Return whether this process leads now. The kernel releases the lock when the process ends in any way."""
         import filelock
 
         self._lock = filelock.FileLock(self.release_state.folder / "lead.lock")
@@ -205,7 +204,7 @@ class ReleaseController:
         return number in self._checked and number in (*release.loaded, release.shadow)
 
     def _let_in(self, number: str, version: RegisteredVersion | None, release: Release) -> None:
-        """Bring a version here and try it out, or refuse it; one that was refused is tried again now and then."""
+        """Download and smoke-test a version, or refuse it; a refused version is tried again after growing pauses."""
         known = self._refused.get(number)
         if known is not None and time.monotonic() < known.until:
             return
@@ -232,7 +231,7 @@ class ReleaseController:
         self._checked.discard(number)
 
     def _swap(self, release: Release, new: Release) -> None:
-        """Have every worker load what shall answer, then let it answer everywhere at once."""
+        """Make every worker load the new versions, then switch all workers at once."""
         began = time.monotonic()
         self.release_state.prepare(new)
         failed = self._gather(new)
@@ -246,9 +245,10 @@ class ReleaseController:
         _log.info("%s: swapped in %.0f ms", self.project, (time.monotonic() - began) * 1e3)
 
     def _gather(self, new: Release) -> dict[str, str]:
-        """Wait until every worker holds what shall answer; gives the versions that failed one, and why.
+        """Wait until every worker has loaded the new versions; return those that a worker could not load, and why.
 
-        A worker that dies is not waited for, one that does not answer for PREPARE_S neither: it loads when it picks.
+        Does not wait for a worker that dies, nor for one that does not report within PREPARE_S: such a worker loads
+        the versions at its next pick.
         """
         canary = new.canary.version if new.canary else None
         needed = {version for version in (new.stable, canary) if version}
@@ -270,14 +270,14 @@ class ReleaseController:
         reason = f": {why}" if why else ""
         _log.info("%s: version %s answers (before: %s)%s%s", self.project, new.stable, release.stable, canary, reason)
         line = {"at": new.since, "before": release.stable, "why": why, **new.model_dump(exclude={"since"})}
-        with contextlib.suppress(StoreError):  # a full disk: what answers has changed all the same
+        with contextlib.suppress(StoreError):  # a full disk: the swap has happened all the same
             journal.append(self.release_state.folder / SWAPS_FILE, line)
 
     def _guarded(self, release: Release) -> Release:
-        """Stop sending requests to a failing version at once; the registry is changed in the background."""
+        """Roll a failing version back at once; the registry is updated in the background."""
         reports = self.release_state.reports()
         for number in {number for one in reports for number in one.failed} & {release.stable}:
-            self._checked.discard(str(number))  # its files here are damaged: they are brought again
+            self._checked.discard(str(number))  # its local files are damaged: they are downloaded again
         trip = self._guard.look(release, reports)
         new = taken_back(release, *trip, time.time()) if trip else None
         if trip and new:
@@ -289,7 +289,7 @@ class ReleaseController:
         return release
 
     def _say(self, text: str) -> None:
-        """Log what is in the way, once."""
+        """Log a problem once, and log its end."""
         if text and text != self._last_message:
             _log.warning("%s", text)
         elif self._last_message and not text:
@@ -298,12 +298,12 @@ class ReleaseController:
 
 
 def follow(lead: ReleaseController, stop: threading.Event) -> None:
-    """Look again and again, at once when nudged, until `stop` is set."""
+    """Run the controller's steps until `stop` is set; a nudge starts the next step at once."""
     trouble = Repeated(_log)
     while not stop.is_set():
         try:
             lead.step()
-        except Exception as error:  # noqa: BLE001 - one look that fails must not be the last
+        except Exception as error:  # noqa: BLE001 - a failed step must not end the thread
             trouble.log(logging.ERROR, f"{lead.project}: what answers goes on", error, exc_info=True)
         lead.looked.set()
         waited = 0.0

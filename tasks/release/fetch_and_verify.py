@@ -1,6 +1,6 @@
 """Model download for serving: every file is verified, then a smoke test runs before any request.
 
-Code that needs MLflow, and attempts that may crash, run in short-lived processes of their own.
+Work that needs MLflow, or that may crash, runs in short-lived processes.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ TRIAL_S = 120.0
 
 
 def bring(workspace: Workspace, model: str, version: RegisteredVersion) -> Path:
-    """A version's folder in the cache, every file of it the one that was registered, and signed where there is a key.
+    """Return a version's folder in the cache, with verified file hashes and, if a key is set, a verified signature.
 
     Raises:
-        StoreError: It cannot be had, or is not what was registered.
+        StoreError: The version cannot be downloaded, or is not what was registered.
     """
     hashes: dict[str, str] = json.loads(version.tags.get(FILES, "{}"))
     name, key = f"{model} version {version.number}", signing_key()
@@ -39,7 +39,7 @@ def bring(workspace: Workspace, model: str, version: RegisteredVersion) -> Path:
 
 
 def from_cache(workspace: Workspace, model: str) -> str | None:
-    """The champion that the cache remembers, if it is whole there: what answers while no registry does."""
+    """Return the last champion in the cache if its files are undamaged; it answers while the registry is away."""
     place = workspace.cache / "models" / model
     number = read_json(place / "aliases.json").get("champion")
     hashes = read_json(place / f"{number}.json")
@@ -47,16 +47,16 @@ def from_cache(workspace: Workspace, model: str) -> str | None:
 
 
 def try_out(model: str, number: str, folder: Path) -> None:
-    """Run the smoke test of a version in a process of its own: a crash there ends nothing else.
+    """Load a version in a separate process and let it predict: a crash there does not affect the server.
 
     Raises:
-        StoreError: The version does not load, does not answer, or its inputs differ from its preparation.
+        StoreError: The version does not load, does not predict, or its inputs differ from its preparation.
     """
     _run("tasks.release.smoke_test", TRIAL_S, model, number, str(folder))
 
 
 def _fetched_elsewhere(workspace: Workspace, model: str, number: str, _: Path) -> None:
-    """From a store of any kind, by MLflow."""
+    """Download a version by MLflow in a separate process, from a store of any kind."""
     _run("tasks.release.registry_jobs", FETCH_S, str(workspace.root), model, "fetch", number)
 
 

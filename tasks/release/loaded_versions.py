@@ -27,11 +27,11 @@ _log = logging.getLogger("loopline.serve")
 
 
 class LoadedVersions:
-    """The loaded versions of one project. `pick` runs once a request, in the event loop, so no answer is mixed.
+    """One project's loaded versions. `pick` runs in the event loop, once a request: no response mixes versions.
 
     Args:
-        settings: The server's.
-        project: Whose versions.
+        settings: The server's settings.
+        project: The project's name.
     """
 
     def __init__(self, settings: ServerSettings, project: str) -> None:
@@ -59,11 +59,11 @@ class LoadedVersions:
 
     @property
     def versions(self) -> list[str]:
-        """The numbers of the versions that a request may name."""
+        """The versions that a client can request."""
         return [version for version in self.release.loaded if version in self._held] if self.release else []
 
     def pick(self, key: str, version: str | None = None) -> LoadedModel | None:
-        """Return the version for a request with this key, or the one that it names; None if it is not loaded."""
+        """Return the version for this key, or the requested version; None if it is not loaded."""
         if self._release_state.switch.generation != self._generation:
             self._turn()
         if self.release is None:
@@ -72,7 +72,7 @@ class LoadedVersions:
         return self._held.get(wanted) if wanted and wanted in self._loaded else None
 
     def count(self, version: str, row_s: float, failed: bool = False) -> None:
-        """Note how an answer of a version went, and what a row of it took: what an automatic return goes by."""
+        """Count a prediction of a version, and whether it failed or was slow, for the automatic rollback."""
         tally = self._counts.get(version)
         if tally is None:
             tally = self._counts[version] = {"answers": 0, "failed": 0, "slow": 0}
@@ -82,7 +82,7 @@ class LoadedVersions:
         tally["slow"] += limit is not None and row_s * 1e3 > limit
 
     async def follow(self) -> None:
-        """Keep up with the controller, until cancelled."""
+        """Follow the controller until cancelled."""
         looks = 0
         try:
             while True:
@@ -99,7 +99,7 @@ class LoadedVersions:
             self._release_state.forget(os.getpid())
 
     async def refresh(self) -> None:
-        """Load what is to answer next; the swap itself is the switch's."""
+        """Load the versions of the next release; the swap itself happens by the switch."""
         if self._release_state.switch.generation != self._generation:
             self._turn()
         seen = _stamp(self._release_state.release_path), _stamp(self._release_state.next_path)
@@ -125,7 +125,7 @@ class LoadedVersions:
             self._failed[version] = str(error)
 
     def _turn(self) -> None:
-        """Answer by the release that the switch names, whatever it takes: what was not prepared is loaded here."""
+        """Change to the release that the switch names; versions that are not loaded yet are loaded here."""
         release = self._release_state.release()
         self._generation = self._release_state.switch.generation if release is None else release.generation
         for version in release.loaded if release else ():
@@ -144,7 +144,7 @@ class LoadedVersions:
         self.release, self._loaded, self.has_shadow = release, frozenset(release.loaded), release.shadow is not None
 
     def _try_again(self) -> None:
-        """A version that could not be loaded may have been brought again."""
+        """Retry a stable version that failed to load: its files may have been downloaded again."""
         if self.release is not None and self.release.stable is not None and not self.is_ready:
             self._turn()
 

@@ -1,4 +1,4 @@
-"""The registry watcher: polls the registry for the champion, as cheaply as possible."""
+"""The registry watcher: polls the champion, as rarely and as cheaply as possible."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from tasks.mlflow.registry_reader import RegisteredVersion
 
 EMBEDDED_S, SERVER_S = 0.25, 1.0
 SETTLED_S = 1.0
-"""A file that changed so lately may change again within the same tick of its clock: it is read again."""
+"""A file that changed less than this ago may change again without a new time stamp, so it is read again."""
 
 Stamps = tuple[tuple[int, int], ...]
 
 
 class RegistryWatcher:
-    """Polls one registered model.
+    """Watches one registered model.
 
     Raises:
-        UsageError: The registry is a database that only MLflow itself can ask.
+        UsageError: The registry is a database that only MLflow itself can read.
     """
 
     def __init__(self, model: str) -> None:
@@ -39,14 +39,14 @@ class RegistryWatcher:
 
     @property
     def pause_s(self) -> float:
-        """Seconds until the next poll."""
+        """Seconds between two polls."""
         return SERVER_S if self._file is None else EMBEDDED_S
 
     def champion(self) -> RegisteredVersion | None:
-        """The champion; None when the registry has none.
+        """Return the champion; None if the registry has none.
 
         Raises:
-            StoreError: The registry is unavailable, or was never made.
+            StoreError: The registry is away, or does not exist yet.
         """
         if self._file is None:
             return registry_reader.aliased(self._model)
@@ -61,7 +61,7 @@ class RegistryWatcher:
 
 
 def _stamps(path: Path) -> Stamps:
-    """Size and time of change of the database and of its write-ahead log; empty for no database."""
+    """Return size and modification time of the database and its write-ahead log; empty if there is no database."""
     stamps = []
     for file in (path, path.with_name(f"{path.name}-wal")):
         with contextlib.suppress(FileNotFoundError):

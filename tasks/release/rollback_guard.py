@@ -1,4 +1,4 @@
-"""The rollback guard: decides when a version that was promoted or is a canary must be rolled back."""
+"""The rollback guard: watches versions that were promoted or canaried, and decides when to roll back."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ FINDINGS = Path("monitoring") / "monitoring.json"
 
 
 class RollbackGuard:
-    """The guard of one project.
+    """The rollback guard of one project.
 
     Args:
         state: The project's folder under `.loopline/projects/`.
-        versions: Where its versions lie.
+        versions: The folder with the project's versions.
     """
 
     def __init__(self, state: Path, versions: Path) -> None:
@@ -35,14 +35,14 @@ class RollbackGuard:
         self._seen: int | None = None
 
     def tallies(self) -> dict[str, VersionOutcomes]:
-        """Counts of each version since the release began, over all workers, ended ones too."""
+        """Return each version's outcomes since the release began, in all workers, also in those that ended."""
         return {
             version: total.minus(self._before.get(version, VersionOutcomes()))
             for version, total in self._totals().items()
         }
 
     def look(self, release: Release, reports: list[WorkerReport]) -> tuple[str, str] | None:
-        """Return the version to roll back and the reason; None if all are well."""
+        """Return the version to roll back, and why; None if there is none."""
         for report in reports:
             process = report.process
             self._by_worker[f"{process['pid']}/{process['started']}"] = report.tallies
@@ -84,5 +84,5 @@ class RollbackGuard:
 
 
 def _came_after(version: str | None, before: str | None) -> bool:
-    """Whether a version was promoted over the other: what a rollback took away is not come back to."""
+    """Return whether a version was promoted over the other; a version that was rolled back gets no traffic again."""
     return version is not None and before is not None and int(before) < int(version)

@@ -1,4 +1,4 @@
-"""The settings of a server; its worker processes get them in the environment."""
+"""The settings of a server; the parent process passes them to the worker processes in the environment."""
 
 from __future__ import annotations
 
@@ -16,24 +16,23 @@ VARIABLE = "LOOPLINE_SERVE"
 
 @dataclass(frozen=True)
 class ServerSettings:
-    """The settings with which a server was started.
+    """The settings of a server.
 
     Args:
-        root: The workspace.
-        projects: Names of served models, and of the folders of their state.
-        host: Where it listens.
-        port: Port for HTTP.
-        workers: Processes that answer.
-        grpc_port: 0 for none.
-        most_bytes: Most bytes of the body of a request.
-        names: Further Host names, such as a proxy's.
+        root: The workspace's folder.
+        projects: Names of the served models, and of their state folders.
+        host: The address that the server listens on.
+        port: The HTTP port.
+        workers: The number of worker processes.
+        grpc_port: The gRPC port; 0 for none.
+        most_bytes: Maximum bytes of a request body.
+        names: Additional Host names, such as a proxy's.
         tls_cert: Path of the server's certificate with its chain; None: no TLS.
-        tls_key: Path of its key.
-        tls_client_ca: Path of the certificate of the authority that clients' certificates must be signed by; None:
-            clients send a token.
-        rate: Requests a second for each token, of all workers; None: see `tasks.serve.access`.
-        needs_token: Whether a token is required on loopback too, as of all that the platform starts.
-        logs: `serve.log` of the projects whose spec was readable; for others that of the version that answers counts.
+        tls_key: Path of the certificate's key.
+        tls_client_ca: Path of the certificate authority of the clients' certificates; None: clients send a token.
+        rate: Requests a second for each token, over all workers; None: see `tasks.serve.access`.
+        needs_token: Whether loopback requires a token too, as for every server that the platform starts.
+        logs: `serve.log` of the projects whose spec is available; the others use that of the answering version.
     """
 
     root: str
@@ -53,33 +52,33 @@ class ServerSettings:
 
     @property
     def workspace(self) -> Workspace:
-        """The workspace of the server."""
+        """The workspace."""
         return Workspace(Path(self.root))
 
     def state(self, project: str) -> Path:
-        """A project's folder under `.loopline/projects/`."""
+        """Return a project's folder under `.loopline/projects/`."""
         return self.workspace.state / "projects" / project
 
     def release_path(self, project: str) -> Path:
-        """The document that workers follow."""
+        """Return the path of the release that the workers follow."""
         return self.state(project) / "serving" / "release.json"
 
     @property
     def metrics_folder(self) -> Path:
-        """The folder in which the workers of a server share their metrics, by port."""
+        """The folder in which the workers share their metrics, one per port."""
         return self.workspace.state / "serving" / f"metrics-{self.port}"
 
     @property
     def rates_path(self) -> Path:
-        """The file in which the workers count the requests of each caller together."""
+        """The file in which the workers count each client's requests together."""
         return self.workspace.state / "serving" / f"rates-{self.port}"
 
     def hand_on(self) -> None:
-        """Put them where worker processes find them."""
+        """Store the settings in the environment for the worker processes."""
         os.environ[VARIABLE] = json.dumps(asdict(self))
 
     @classmethod
     def handed(cls) -> ServerSettings:
-        """Return the settings that `hand_on` put into the environment."""
+        """Return the settings that `hand_on` stored."""
         document = json.loads(os.environ[VARIABLE])
         return cls(**{**document, "projects": tuple(document["projects"]), "names": tuple(document["names"])})

@@ -1,7 +1,7 @@
-"""A shadow: `python -m tasks.release.shadow ROOT MODEL NUMBER` answers what is in the prediction log.
+"""A shadow: `python -m tasks.release.shadow ROOT MODEL NUMBER` predicts the rows of the prediction log again.
 
-The shadow answers the last logged predictions first, then follows the log as the compactor fills it. Its answers are in
-the project's state (`tasks/state/shadows.py`); `loopline release` compares them.
+It processes the last predictions first, then follows the log as the compactor fills it. Its predictions are stored in
+the project's state (`tasks/state/shadows.py`); `loopline release` compares them with the served ones.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _log = logging.getLogger("loopline.serve")
 
 
 def answer_new(state: Path, served: LoadedModel) -> int:
-    """Answer what came into the log since the last time; how many rows. Killed and done again, no row counts twice.
+    """Predict the rows logged since the last call; return how many. No row counts twice, even after a kill.
 
     Raises:
         StoreError: The log cannot be read or written.
@@ -66,7 +66,7 @@ def answer_new(state: Path, served: LoadedModel) -> int:
 
 
 def _beginning(log: PartLog) -> int:
-    """The cursor before the last rows."""
+    """Return the cursor before the last rows, at least MOST_COMPARED of them if the log has so many."""
     rows, place = 0, log.cursor()
     for part in reversed(log.parts()):
         if rows >= MOST_COMPARED:
@@ -93,10 +93,10 @@ def _answered(table: pa.Table, served: LoadedModel) -> pa.Table:
 
 
 def _loggable(table: pa.Table, served: LoadedModel) -> tuple[pa.Table, InputRows]:
-    """Return the logged rows that are complete, and the inputs of the model in them.
+    """Return the rows whose inputs are complete in the log, and these inputs.
 
     Raises:
-        DataError: It holds none.
+        DataError: The log holds no complete row.
     """
     preparation, reader = served.preparation, served.reader
     if preparation.window is not None:
@@ -115,7 +115,7 @@ def _loggable(table: pa.Table, served: LoadedModel) -> tuple[pa.Table, InputRows
 
 
 def _whole(table: pa.Table, names: list[str]) -> pa.Table:
-    """Return the rows that have all of these columns: rows logged before there was a shadow lack some."""
+    """Return the rows that have all of these columns; rows logged before there was a shadow lack some."""
     for name in names:
         if name not in table.column_names:
             raise _lacks(name.partition(".")[2])
@@ -126,7 +126,7 @@ def _whole(table: pa.Table, names: list[str]) -> pa.Table:
 
 
 def _windows(table: pa.Table, names: list[str], length: int) -> np.ndarray:
-    """Windows (row, length, feature): the last steps of those that were given."""
+    """Return windows (row, length, feature): the last steps of the logged windows."""
     features = []
     for name in names:
         windows = [np.frombuffer(window, "<f8") for window in table.column(name).to_pylist()]
@@ -138,7 +138,7 @@ def _windows(table: pa.Table, names: list[str], length: int) -> np.ndarray:
 
 
 def _values(table: pa.Table, name: str) -> list[Any]:
-    """A column as callers send it: missing values are None."""
+    """Return a column as clients send it: missing values are None."""
     for prefix in (INPUT, RAW):
         if f"{prefix}{name}" in table.column_names:
             values = table.column(f"{prefix}{name}").to_pylist()
@@ -151,7 +151,7 @@ def _lacks(name: str) -> DataError:
 
 
 def main() -> None:
-    """Answer until ended."""
+    """Predict new rows until the process is ended."""
     root, model, version = sys.argv[1:]
     json_lines.to_stderr()
     os.nice(NICE)

@@ -1,13 +1,13 @@
 """Shared release state of the controller and its workers: files in `serving/`, and eight shared bytes.
 
-release.json      what answers, written by the controller alone
-next.json         what shall answer next: workers load it and say so
-workers/          what each worker holds, what failed it, and how its versions did
-nudge             there when the controller is to look at once
-switch            the generation that answers, mapped into every worker
+release.json      the current release, written by the controller alone
+next.json         the next release: workers load its versions and report this
+workers/          a report of each worker: its loaded versions, its failures, the outcomes of its versions
+nudge             exists when the controller should look at once
+switch            the current generation, mapped into every worker's memory
 
-A swap is two steps: every worker that lives loads `next.json`; then the release is written and the switch is set. A
-worker reads the switch at each request, so that after the one write of it no worker picks by the old release.
+A swap has two steps: every live worker loads `next.json`; then the controller writes the release and sets the switch. A
+worker reads the switch at each request, so after this single write no worker picks by the old release.
 """
 
 from __future__ import annotations
@@ -29,27 +29,27 @@ _SWITCH_BYTES = 8
 
 
 class VersionOutcomes(BaseModel):
-    """Outcomes of a version: `answers`, of which `failed` in the model and `slow` took longer than the spec allows."""
+    """Outcomes of a version: answers, of which `failed` in the model itself and `slow` took over the spec's latency."""
 
     answers: int = 0
     failed: int = 0
     slow: int = 0
 
     def plus(self, other: VersionOutcomes) -> VersionOutcomes:
-        """Both together."""
+        """Return the sum of both."""
         return VersionOutcomes(
             answers=self.answers + other.answers, failed=self.failed + other.failed, slow=self.slow + other.slow
         )
 
     def minus(self, other: VersionOutcomes) -> VersionOutcomes:
-        """The difference to earlier outcomes."""
+        """Return the outcomes since `other`."""
         return VersionOutcomes(
             answers=self.answers - other.answers, failed=self.failed - other.failed, slow=self.slow - other.slow
         )
 
 
 class WorkerReport(BaseModel):
-    """What a worker has loaded. `failed`: version -> why it could not be loaded."""
+    """A worker's report. `failed`: version -> why it could not be loaded."""
 
     process: dict[str, Any]
     loaded: list[str] = Field(default_factory=list)
@@ -58,7 +58,7 @@ class WorkerReport(BaseModel):
 
 
 class GenerationSwitch:
-    """The generation that answers, in memory that every process of the project's servers shares."""
+    """The current generation, in memory that all processes of the project's servers share."""
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -72,16 +72,16 @@ class GenerationSwitch:
 
     @property
     def generation(self) -> int:
-        """The one that answers."""
+        """The current generation."""
         return self._value[0]
 
     def turn(self, generation: int) -> None:
-        """From now on that one answers, everywhere."""
+        """Switch all processes to this generation."""
         self._value[0] = generation
 
 
 class SharedReleaseState:
-    """The meeting place in a folder."""
+    """The shared release state in a folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -90,40 +90,40 @@ class SharedReleaseState:
         self._workers, self._nudge_path = folder / "workers", folder / "nudge"
 
     def release(self) -> Release | None:
-        """The release that answers now."""
+        """Return the current release; None if there is none."""
         return release_of(read_json(self.release_path))
 
     def next(self) -> Release | None:
-        """The release that is being prepared; None while no swap is in progress."""
+        """Return the next release; None while no swap is under way."""
         return release_of(read_json(self.next_path))
 
     def prepare(self, release: Release) -> None:
-        """Have every worker load it."""
+        """Tell every worker to load the versions of a release."""
         write_json(self.next_path, release.model_dump())
 
     def give_up(self) -> None:
-        """It shall not answer after all."""
+        """Cancel the next release."""
         self.next_path.unlink(missing_ok=True)
 
     def publish(self, release: Release) -> None:
-        """It answers from here on."""
+        """Make a release the current one in all workers."""
         write_json(self.release_path, release.model_dump())
         self.switch.turn(release.generation)
         self.give_up()
 
     def nudge(self) -> None:
-        """Have the controller look at once."""
+        """Make the controller look at once."""
         self._nudge_path.touch()
 
     def was_nudged(self) -> bool:
-        """Whether a poll was requested since the last call."""
+        """Return whether there was a nudge since the last call."""
         with contextlib.suppress(FileNotFoundError):
             self._nudge_path.unlink()
             return True
         return False
 
     def report(self, report: WorkerReport) -> None:
-        """Publish a worker's report. It is not synced to disk: after a power cut it has no use."""
+        """Write a worker's report. It is not synced: after a crash of the machine it is of no use."""
         self._workers.mkdir(parents=True, exist_ok=True)
         path = self._workers / f"{report.process['pid']}.json"
         temporary = path.with_suffix(".tmp")
@@ -131,7 +131,7 @@ class SharedReleaseState:
         temporary.replace(path)
 
     def reports(self) -> list[WorkerReport]:
-        """Return the reports of all living workers of this machine; reports of dead ones are deleted."""
+        """Return the reports of this machine's live workers; delete those of dead workers."""
         reports = []
         for path in self._workers.glob("*.json"):
             with contextlib.suppress(OSError, ValueError, KeyError):
@@ -143,5 +143,5 @@ class SharedReleaseState:
         return reports
 
     def forget(self, pid: int) -> None:
-        """A worker ends."""
+        """Delete the report of a worker that ends."""
         (self._workers / f"{pid}.json").unlink(missing_ok=True)

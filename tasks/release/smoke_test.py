@@ -11,12 +11,12 @@ from models.inference.names import output_names
 
 
 def check(served: LoadedModel) -> None:
-    """Check that the inputs of a version match its preparation, and its outputs match its task.
+    """Check that a version accepts the inputs of its preparation and returns the outputs of its task.
 
-    Loading it had it answer blank inputs already.
+    Loading the version has already run it on blank inputs.
 
     Raises:
-        StoreError: It does not.
+        StoreError: The check failed.
     """
     preparation = served.preparation
     names = {port.name for port in served.outputs}
@@ -32,7 +32,7 @@ def check(served: LoadedModel) -> None:
 
 
 def main() -> None:
-    """Run the smoke test; print what is wrong."""
+    """Run the smoke test; exit with an error message on failure."""
     model, number, folder = sys.argv[1:]
     try:
         check(LoadedModel(model, number, Path(folder)))

@@ -36,7 +36,7 @@ class VersionStatus(BaseModel):
 
 
 class ReleaseStatus(BaseModel):
-    """A project's release."""
+    """The release status of a project."""
 
     project: str
     champion: str | None = Field(None, description="The registry's.")
@@ -76,7 +76,7 @@ def release_status(project: Project, spec: Spec) -> ReleaseStatus:
 
 
 def compared(project: Project, spec: Spec, version: str) -> ShadowComparison:
-    """Compare a shadow's answers with those that were served, on the last predictions that the shadow processed."""
+    """Compare a shadow's predictions with the served ones, on the last predictions that it processed."""
     from models.monitoring.examples import label_values
 
     state = project.state(spec.name)
@@ -86,7 +86,7 @@ def compared(project: Project, spec: Spec, version: str) -> ShadowComparison:
     ids, answered, shadow = shadows.answers(state, version)
     label = np.full(len(ids), np.nan)
     if preparation.kind == "text":
-        label = np.zeros(len(ids))  # it was right by what came next, which is in the text
+        label = np.zeros(len(ids))  # no label is needed: the next character is in the text
     elif ids and (state / "labels").is_dir():
         import pyarrow as pa
 

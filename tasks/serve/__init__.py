@@ -1,1 +1,1 @@
-"""The server of champions: follows the registry, answers, logs. A process of it imports no torch, mlflow or pandas."""
+"""The server of champions: follows the registry, predicts, logs. Its processes import no torch, mlflow or pandas."""

@@ -33,11 +33,11 @@ FIRST_LOOK_S = 1.0
 
 
 def serve(settings: ServerSettings) -> None:
-    """Serve until ended by a signal; then answer what is under way, and return.
+    """Serve until a signal ends the process; then answer the open requests and return.
 
     Raises:
-        UsageError: It may not listen so.
-        StoreError: Somebody else listens there.
+        UsageError: The TLS or port settings are invalid, or the host address cannot be bound.
+        StoreError: Another process uses a port.
     """
     import uvicorn
 
@@ -53,7 +53,7 @@ def serve(settings: ServerSettings) -> None:
         thread.start()
     settings = replace(settings, logs={**_rules(settings), **settings.logs})
     began = time.monotonic()
-    for lead in leads:  # a registry that does not answer is not waited for: the last release is known
+    for lead in leads:  # do not wait longer for a registry that is away: the last release is known
         lead.looked.wait(max(0.0, began + FIRST_LOOK_S - time.monotonic()))
     settings.hand_on()
     if settings.workers > 1:
@@ -70,10 +70,11 @@ def serve(settings: ServerSettings) -> None:
 
 
 def check(settings: ServerSettings) -> None:
-    """Refuse what would let anybody in, or cannot be.
+    """Check the TLS and port settings; warn if other machines can reach the server without TLS.
 
     Raises:
-        UsageError: A key without its certificate, a file of TLS that is not there, or one port for two servers.
+        UsageError: The TLS certificate or its key is not set, a TLS file does not exist, or HTTP and gRPC have the
+            same port.
     """
     if settings.grpc_port == settings.port:
         raise UsageError(f"--grpc-port {settings.grpc_port}: HTTP listens there: name another")
@@ -91,7 +92,7 @@ def check(settings: ServerSettings) -> None:
 
 
 def _claim(settings: ServerSettings) -> None:
-    """Raise if another program has the port: uvicorn's own exit code for that has another meaning here."""
+    """Raise an error that names the process which holds a port; uvicorn's exit code has another meaning here."""
     for option, port in (("--port", settings.port), ("--grpc-port", settings.grpc_port)):
         if not port:
             continue
@@ -128,10 +129,10 @@ def _options(settings: ServerSettings) -> dict[str, Any]:
 
 
 def _rules(settings: ServerSettings) -> dict[str, dict[str, Any]]:
-    """Return the logging rules of the specs in the workspace, by project."""
+    """Return `serve.log` of each project from its current spec in the workspace."""
     rules: dict[str, dict[str, Any]] = {}
     for name in settings.projects:
-        with contextlib.suppress(LooplineError):  # a spec that is not here, or is broken: the version has its own
+        with contextlib.suppress(LooplineError):  # the spec is missing or broken: the version's own spec applies
             spec = read_spec(settings.workspace.project(name).spec_path, (), name)
             rules |= {name: spec.serve.log.model_dump()} if spec.name == name else {}
     return rules

@@ -1,8 +1,8 @@
 """Access control for every protocol: Host, token, rate limit. HTTP uses the middleware, gRPC calls `admit`.
 
-On loopback no other machine can reach the server, so no token is required, unless the platform started it. Elsewhere
-each request needs a token, unless the server requires TLS certificates of its clients. A request that a proxy forwarded
-counts as coming from elsewhere.
+On loopback only this machine can reach the server, so no token is required, unless the platform runs the server. On
+other addresses each request needs a token, unless the server's TLS requires client certificates. A request that a proxy
+forwarded counts as a request from another machine.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ REMOTE_RATE = 1000.0
 
 
 class AccessControl:
-    """Decides whether a request is allowed.
+    """Decides whether a request is admitted.
 
     Args:
-        host: Where the server listens.
-        tokens: Any of them lets in.
-        names: Further Host names.
-        is_certified: Whether TLS lets only clients in whose certificate it knows.
-        needs_token: Whether a token is required on loopback too.
-        rate: Requests a second for each token, or for each address without tokens; None: no limit.
-        shared: Where several workers count them together; see `Buckets`.
+        host: The address that the server listens on.
+        tokens: The valid tokens.
+        names: Additional Host names.
+        is_certified: Whether TLS requires client certificates.
+        needs_token: Whether loopback requires a token too.
+        rate: Requests a second for each token, or for each address if no token is required; None for no limit.
+        shared: The file in which several workers count requests together; see `RateLimiter`.
     """
 
     def __init__(
@@ -56,11 +56,11 @@ class AccessControl:
 
     @classmethod
     def of(cls, settings: ServerSettings) -> AccessControl:
-        """The access that a server was started with.
+        """Build the access control from the server's settings.
 
         Raises:
-            UsageError: A token is too short to keep anybody out.
-            StoreError: The tokens cannot be read or made.
+            UsageError: A token is too short to be safe.
+            StoreError: The tokens cannot be read or created.
         """
         remote = not is_loopback(settings.host)
         rate = settings.rate if settings.rate is not None else REMOTE_RATE if remote else None
@@ -78,10 +78,10 @@ class AccessControl:
         )
 
     def check_host(self, header: str) -> None:
-        """Let pass what was sent to one of our names.
+        """Check the Host header against the server's names.
 
         Raises:
-            Refusal: 421, a name that somebody else made to resolve here, or none.
+            RequestError: 421, the header is empty or names another server (DNS rebinding).
         """
         if header in self._known_hosts:
             return
@@ -93,16 +93,17 @@ class AccessControl:
             self._known_hosts.add(header)
 
     def admit(self, authorization: str, client: str, *, is_forwarded: bool = False, is_foreign: bool = False) -> None:
-        """Return if the caller may send this request now, else raise.
+        """Check the token and the rate limit of a request.
 
         Args:
-            authorization: `Bearer TOKEN`, as HTTP's header and gRPC's metadata have it; empty for none.
-            client: The caller's address.
-            is_forwarded: Whether a proxy passed the request on.
-            is_foreign: Whether a page of another site sends it. Such requests are refused where no token is required.
+            authorization: `Bearer TOKEN` from the HTTP header or the gRPC metadata; empty for none.
+            client: The client's address.
+            is_forwarded: Whether a proxy forwarded the request.
+            is_foreign: Whether a page of another site sent the request. Such requests are refused if no token is
+                required. A required token protects by itself: browsers do not add it on their own.
 
         Raises:
-            Refusal: 401, no token or a wrong one; 403, from another site; 429, too many requests.
+            RequestError: 401, the token is missing or wrong; 403, sent from another site; 429, too many requests.
         """
         if self.is_open and not is_forwarded:
             if is_foreign:
@@ -115,7 +116,7 @@ class AccessControl:
         kind, _, token = authorization.partition(" ")
         digest = _digest(token.strip())
         is_known = False
-        for own in self._digests:  # all of them, so that the time tells nothing
+        for own in self._digests:  # compare with all tokens, so that the response time reveals nothing
             is_known |= hmac.compare_digest(own, digest)
         if kind.lower() != "bearer" or not is_known:
             raise RequestError(
@@ -126,10 +127,10 @@ class AccessControl:
 
 
 def tokens_of(workspace: Workspace) -> list[str]:
-    """The server's token, and those of `.loopline/serving/tokens`: one a line, with a note behind it.
+    """Return the server's token and those in `.loopline/serving/tokens`: one token a line, followed by a note.
 
     Raises:
-        UsageError: One is too short to keep anybody out.
+        UsageError: A token is too short to be safe.
         StoreError: The file cannot be read.
     """
     path = workspace.state / "serving" / "tokens"

@@ -26,16 +26,16 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class PredictRequest:
-    """A request for predictions, of any protocol.
+    """A prediction request.
 
     Args:
-        rows: Reads the rows as the version takes them that answers; raises `DataError` for what it cannot take.
-        name: The model's; None for the only one.
-        version: The version that must answer; None for the one that the release picks.
-        key: The caller's id of the request, which a canary's share goes by; empty without one.
-        ids: The caller's names of the rows; None for made ones.
-        deadline: When the answer is of no use any more, by `time.monotonic`; None for the usual.
-        is_large: Its rows are read and recorded outside the event loop.
+        rows: Reads the rows for the version that answers; raises `DataError` if they do not fit the version.
+        name: The model's name; None for the only served model.
+        version: The version that must answer; None: the release picks it.
+        key: The key by which the release picks a version: the client's request id; empty for none.
+        ids: The client's ids of the rows; None: ids are generated.
+        deadline: When the client stops waiting, by `time.monotonic`; None for the default.
+        is_large: Whether the rows are read and logged outside the event loop.
     """
 
     rows: Callable[[LoadedModel], InputRows]
@@ -49,7 +49,7 @@ class PredictRequest:
 
 @dataclass(slots=True)
 class PredictResponse:
-    """An answer that is written down, with what it answers. `key`: of the request; `ids`: of the rows."""
+    """A logged prediction with its input rows. `key`: the request's id; `ids`: the ids of the rows."""
 
     served: LoadedModel
     rows: InputRows
@@ -59,14 +59,14 @@ class PredictResponse:
 
 
 async def answer(state: WorkerState, question: PredictRequest) -> PredictResponse:
-    """Answer a question by the version that the release picks for it.
+    """Predict with the version that the release picks, and log the prediction.
 
     Args:
-        state: The application's.
-        question: The request.
+        state: The worker's state.
+        question: The prediction request.
 
     Raises:
-        Refusal: It is not answered.
+        RequestError: The request is refused.
     """
     name = model_name(state, question.name)
     ids = question.ids
@@ -92,7 +92,7 @@ async def answer(state: WorkerState, question: PredictRequest) -> PredictRespons
 def _record(
     state: WorkerState, name: str, served: LoadedModel, ids: Sequence[str], rows: InputRows, prediction: Prediction
 ) -> bool:
-    """Write an answer into the prediction log; False if it was not written and the spec allows that."""
+    """Log a prediction; return False if this fails and the spec says to answer without a log."""
     try:
         return state.prediction_loggers[name].enter(served, ids, rows, prediction, whole=state.loaded[name].has_shadow)
     except StoreError as error:
@@ -105,10 +105,10 @@ def _record(
 
 
 def model_name(state: WorkerState, name: str | None) -> str:
-    """The name of a served model; without one, of the only one.
+    """Return the name of a served model; without a name, that of the only served model.
 
     Raises:
-        Refusal: It is not served here, or several are and none was named.
+        RequestError: The model is not served here, or no name was sent and several models are served.
     """
     known = state.loaded
     if name is None:
@@ -121,10 +121,10 @@ def model_name(state: WorkerState, name: str | None) -> str:
 
 
 def checked_key(key: str) -> str:
-    """A caller's name of a request, as it may be.
+    """Return the client's id of a request if it is short enough.
 
     Raises:
-        Refusal: It is too long.
+        RequestError: It is too long.
     """
     if len(key) > LONGEST_ID:
         raise http_errors.unreadable(f"got an id of {len(key)} characters, expected {LONGEST_ID} at most")
@@ -132,10 +132,10 @@ def checked_key(key: str) -> str:
 
 
 def picked(state: WorkerState, name: str, version: str | None, key: str) -> LoadedModel:
-    """The loaded version that answers.
+    """Return the loaded version that answers.
 
     Raises:
-        Refusal: It is not loaded.
+        RequestError: The version is not loaded.
     """
     loaded = state.loaded[name]
     served = loaded.pick(key, version)
@@ -155,10 +155,10 @@ def _read(question: PredictRequest, served: LoadedModel) -> InputRows:
 
 
 async def _answered(state: WorkerState, name: str, served: LoadedModel, rows: InputRows, deadline: float) -> Prediction:
-    """Run the version and count the answer: the automatic rollback reads these counts.
+    """Predict, and count the outcome for the automatic rollback.
 
-    Only what the model itself does for a row counts: neither a caller's haste or many rows, nor a full queue, nor what
-    was answered in the same batch costs a version its place.
+    Only the model's own work for a row counts against a version. A short deadline of the client, many rows, a full
+    queue and other rows in the same batch do not count.
     """
     try:
         prediction = await state.engine.answer(served, rows.feed, deadline)
@@ -172,9 +172,9 @@ async def _answered(state: WorkerState, name: str, served: LoadedModel, rows: In
 
 
 def _check(served: LoadedModel, answer: Prediction) -> None:
-    """Say no where the model has no answer: it would be a label with chances that are no numbers.
+    """Refuse a prediction with NaN or infinite values: its label would come with invalid probabilities.
 
-    A text of one character costs nothing that could be json_response, and still has a next one.
+    Text models are not checked: their bits per character may be NaN although they predict a next character.
     """
     for values in answer.outputs.values() if served.preparation.characters is None else ():
         if values.dtype.kind == "f" and not np.vdot(values, values) < np.inf and not np.isfinite(values).all():
@@ -184,7 +184,7 @@ def _check(served: LoadedModel, answer: Prediction) -> None:
 
 
 def _ids(ids: Sequence[str] | None, key: str, count: int) -> Sequence[str]:
-    """The caller's; else one row has the request's own id, and several have it with their number."""
+    """Return the client's row ids; else the request's id for one row, and `<id>-<number>` for several rows."""
     if ids is None:
         return [key] if count == 1 else [f"{key}-{row}" for row in range(count)]
     if len(ids) != count:

@@ -35,7 +35,7 @@ WAITING_LOOKS = 10
 
 
 def application() -> ASGIApp:
-    """The application of the settings that were handed on."""
+    """Build a worker's application from the settings in the environment."""
     settings = ServerSettings.handed()
     return with_middleware(make(settings), settings)
 
@@ -48,7 +48,7 @@ def with_middleware(app: Starlette, settings: ServerSettings) -> ASGIApp:
 
 
 def make(settings: ServerSettings) -> Starlette:
-    """An application that serves what the releases name."""
+    """Build the application that serves the released versions."""
     app = Starlette(
         routes=[
             *health.ROUTES,
@@ -72,7 +72,7 @@ async def _following(app: Starlette) -> AsyncIterator[None]:
     _end_with_parent()
     for loaded in state.loaded.values():
         await loaded.refresh()
-    gc.freeze()  # what is here stays: the collector need not go over it again and again (4 % of a request)
+    gc.freeze()  # these objects stay: the garbage collector need not scan them again (4 % of a request)
     following = [asyncio.create_task(loaded.follow()) for loaded in state.loaded.values()]
     following.append(asyncio.create_task(_look(state)))
     try:
@@ -86,12 +86,12 @@ async def _following(app: Starlette) -> AsyncIterator[None]:
 
 
 def _state(app: Starlette) -> WorkerState:
-    """Starlette leaves open what its applications hold."""
+    """Return the worker's state; Starlette does not type it."""
     return cast("WorkerState", app.state)
 
 
 async def _look(state: WorkerState) -> None:
-    """Update the gauges now and then: any worker may be asked for the metrics."""
+    """Update the gauges regularly: another worker may answer the request for the metrics."""
     looks = 0
     while True:
         state.metrics.look(state.engine, state.loaded)
@@ -104,7 +104,7 @@ async def _look(state: WorkerState) -> None:
 
 
 def _end_with_parent() -> None:
-    """End this worker when its parent was killed: nobody else would end it or start it again."""
+    """End this worker with SIGTERM when its parent process dies: nothing else would restart or end it."""
     parent = multiprocessing.parent_process()
     if parent is None:
         return
@@ -119,7 +119,7 @@ def _end_with_parent() -> None:
 
 @contextlib.asynccontextmanager
 async def _over_grpc(state: WorkerState) -> AsyncIterator[None]:
-    """Start the gRPC server if a port was given; its library is loaded only then."""
+    """Run the gRPC server if a port is set; the gRPC library is imported only then."""
     if not state.settings.grpc_port:
         yield
         return
@@ -152,7 +152,7 @@ def _failed(_: Request, __: Exception) -> Response:
 
 
 async def _openapi(request: Request) -> Response:
-    """Return the OpenAPI description; a model without a loaded version is not in it."""
+    """Return the OpenAPI document; models without a loaded version are left out."""
     state = request.app.state
     stable = {name: loaded.pick("") for name, loaded in state.loaded.items() if loaded.is_ready}
     models = {name: model for name, model in stable.items() if model is not None}

@@ -1,8 +1,8 @@
-"""Dynamic batching and backpressure: a quick call runs at once; a slow one queues for a thread of its own.
+"""Dynamic batching and backpressure: a quick call runs in the event loop; a slow one queues for the batch thread.
 
-There is no timer: the thread takes all requests that queued for a model while it was busy as one batch, so a single
-caller never waits for others. Models take turns. A call in the event loop saves the hand-over to the thread (0.1 ms)
-and blocks other requests as long as it takes, so only quick calls run there.
+There is no batching timer: the thread takes all calls that queued for a model while it was busy as one batch, so a
+single call never waits for others. Models take turns. A call in the event loop saves the hand-over to the thread
+(0.1 ms), but blocks other requests while it runs, so only quick calls run there.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from models.serving import http_errors
 INLINE_MS = 0.5
 INLINE_ROWS = 64
 MOST_ROWS = 256
-"""Rows of a batch: past that a call of a small model takes longer, and gains little a row."""
+"""Maximum rows of a batch: with more rows a call of a small model takes longer and saves little per row."""
 MOST_WAITING = 256
 STUCK_S = 60.0
 DEADLINE_S = 30.0
-"""What a caller waits at most who does not say so."""
+"""Seconds until the deadline of a call whose client sets none."""
 
 
 @dataclass(eq=False, slots=True)
 class QueuedCall:
-    """A call that queues. `shape`: calls of the same shape can be made as one."""
+    """A queued call. `shape`: calls of the same shape can run as one batch."""
 
     served: LoadedModel
     feed: Feed
@@ -48,11 +48,11 @@ class QueuedCall:
 
 
 class DynamicBatcher:
-    """Makes the calls of one process.
+    """Runs the model calls of one process.
 
     Args:
-        most_waiting: How many calls may queue; one more is refused.
-        inline_ms: A model whose call takes less than this is not queued for; 0: every call queues.
+        most_waiting: Maximum number of queued calls; further calls are refused.
+        inline_ms: Calls of a model that take less than this run in the event loop; 0: every call queues.
     """
 
     def __init__(self, most_waiting: int = MOST_WAITING, inline_ms: float = INLINE_MS) -> None:
@@ -65,22 +65,22 @@ class DynamicBatcher:
         self.waiting = 0
 
     async def answer(self, served: LoadedModel, feed: Feed, deadline: float) -> Prediction:
-        """Return the answer of a version to some rows.
+        """Predict with a version.
 
         Args:
             served: The version.
-            feed: The inputs of the graph.
-            deadline: When the caller stops waiting, by `time.monotonic`.
+            feed: The inputs of its graph.
+            deadline: When the client stops waiting, by `time.monotonic`.
 
         Raises:
-            Refusal: The queue is full, or the deadline passed.
+            RequestError: The queue is full, or the deadline passed.
         """
         rows = len(next(iter(feed.values())))
         if self._is_quick(served, rows):
             if time.monotonic() > deadline:
                 raise _late()
             return served.answer(feed)
-        await asyncio.sleep(0)  # a caller that has no task yet gets one: see `tasks.serve.fast_path`
+        await asyncio.sleep(0)  # a fast-path coroutine gets its task here: see `tasks.serve.fast_path`
         loop = asyncio.get_running_loop()
         waiting = QueuedCall(served, feed, rows, deadline, loop, loop.create_future())
         self._enter(waiting)
@@ -91,18 +91,18 @@ class DynamicBatcher:
             raise _late() from None
 
     def _is_quick(self, served: LoadedModel, rows: int) -> bool:
-        """Whether the next call is expected to be quick; texts vary in length, so their past calls are no guide."""
+        """Return whether a call may run in the event loop; text calls may not, since their durations vary."""
         is_small = rows <= INLINE_ROWS and served.preparation.characters is None
         return is_small and served.call_ms < self._inline_ms
 
     @property
     def is_stuck(self) -> bool:
-        """Whether one call has taken so long that it will hardly end."""
+        """Whether one call has run for more than STUCK_S seconds, so that it will hardly end."""
         since = self._busy_since
         return since is not None and time.monotonic() - since > STUCK_S
 
     def close(self) -> None:
-        """Answer what queues, then end the thread."""
+        """Answer the queued calls, then end the thread."""
         with self._changed:
             self._is_over = True
             self._changed.notify()
@@ -130,7 +130,7 @@ class DynamicBatcher:
             self._busy_since = None
 
     def _next(self) -> list[QueuedCall] | None:
-        """The next batch; None when it is over and nothing queues."""
+        """Return the next batch; None if the batcher is closed and no call is queued."""
         with self._changed:
             while not self.waiting:
                 if self._is_over:
@@ -146,7 +146,7 @@ class DynamicBatcher:
 
 
 def _batch(queue: deque[QueuedCall]) -> list[QueuedCall]:
-    """Take the calls from the front that can be made as one."""
+    """Take the calls from the front of the queue that can run as one batch."""
     batch = [queue.popleft()]
     rows = batch[0].rows
     while queue and queue[0].served is batch[0].served and queue[0].shape == batch[0].shape:
@@ -158,14 +158,14 @@ def _batch(queue: deque[QueuedCall]) -> list[QueuedCall]:
 
 
 def _make(batch: list[QueuedCall]) -> None:
-    """Make the calls and hand the answers back; an error of one is not its neighbours'."""
+    """Run a batch and return the results to the callers; an error of one call does not fail the others."""
     now = time.monotonic()
     wanted = [one for one in batch if one.deadline > now and not one.future.cancelled()]
     if not wanted:
         return
     try:
         answers = _together(wanted)
-    except Exception as error:  # noqa: BLE001 - it is the caller's to see
+    except Exception as error:  # noqa: BLE001 - the caller gets it
         if len(wanted) == 1:
             _hand_back(wanted[0], error)
             return
@@ -198,7 +198,7 @@ def _hand_back(waiting: QueuedCall, outcome: Prediction | Exception) -> None:
         else:
             waiting.future.set_result(outcome)
 
-    with contextlib.suppress(RuntimeError):  # the loop is closed: nobody listens
+    with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits for the result
         waiting.loop.call_soon_threadsafe(settle)
 
 

@@ -1,4 +1,4 @@
-"""Bodies of requests and responses: compressed or not, never larger than the server takes."""
+"""Bodies of requests and responses: compressed or not, limited in size."""
 
 from __future__ import annotations
 
@@ -23,27 +23,28 @@ T = TypeVar("T")
 LEAST_COMPRESSED = 1024
 """Bytes: a smaller body costs more to compress than it saves."""
 LARGE_BYTES = 1 << 16
-"""A larger body is read, recorded and answered in a thread: 12.9 MB held up the event loop for .6 s."""
+"""A larger body is parsed, logged and answered in a thread: 12.9 MB blocked the event loop for 0.6 s."""
 PIECE_BYTES = 1 << 16
-"""Of a compressed body, decompressed at a time."""
+"""Bytes of a compressed body that are decompressed in one step."""
 MOST_MEMBERS = 1024
-"""Compressed bodies one after the other: empty ones cost time, and never reach the largest size."""
+"""Maximum number of gzip members in a body: empty members cost time and never reach the size limit."""
 _WINDOWS = {"gzip": zlib.MAX_WBITS | 16, "deflate": zlib.MAX_WBITS}
 _LARGE = ThreadPoolExecutor(1, "loopline-large")
-"""One thread: more of them would only share the interpreter's lock, and hold more rows at once."""
+"""One thread: more threads would only share the GIL and hold more rows in memory."""
 _OF_FORMS = ("application/x-www-form-urlencoded", "multipart/form-data", "text/plain")
 
 
 def content_of(headers: Mapping[str, str], body: bytes, most_bytes: int) -> bytes:
-    """Return the body of a request, decompressed.
+    """Return a request's body, decompressed.
 
     Args:
-        headers: Headers of a request whose content type a page of another site cannot send without permission (CORS).
-        body: The body as sent.
-        most_bytes: More are refused, also when they come compressed.
+        headers: The request's headers. Content types that a page of another site may send without a CORS preflight
+            are refused.
+        body: The body as it was sent.
+        most_bytes: The size limit, also for the decompressed body.
 
     Raises:
-        Refusal: It is too large, or in an encoding or type that is not read here.
+        RequestError: The body is too large or damaged, or its encoding or content type is not supported.
     """
     kind = kind_of(headers)
     if kind in _OF_FORMS:
@@ -57,21 +58,21 @@ def content_of(headers: Mapping[str, str], body: bytes, most_bytes: int) -> byte
 
 
 async def off_loop(is_large: bool, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Call a function: at once, or for a large body in a thread, so that probes and small requests are answered."""
+    """Call a function directly, or for a large body in a thread, so that probes and small requests are not blocked."""
     if not is_large:
         return work(*args, **kwargs)
-    await asyncio.sleep(0)  # a caller that has no task yet gets one: see `tasks.serve.fast_path`
+    await asyncio.sleep(0)  # a fast-path coroutine gets its task here: see `tasks.serve.fast_path`
     return await asyncio.get_running_loop().run_in_executor(_LARGE, functools.partial(work, *args, **kwargs))
 
 
 def kind_of(headers: Mapping[str, str]) -> str:
-    """The content type of a request without its parameters; empty for none."""
+    """Return the content type of a request without its parameters; empty if there is none."""
     header = headers.get("content-type", "")
     return header if header == JSON else header.partition(";")[0].strip().lower()
 
 
 def answered(headers: Mapping[str, str], body: bytes, extra: Mapping[str, str], kind: str = JSON) -> HttpResponse:
-    """Make the response to a request with these headers, compressed if the caller accepts it and it pays."""
+    """Build the response to a request; compress the body if the client accepts this and the body is large enough."""
     response_headers = {**extra, "content-type": kind}
     if len(body) >= LEAST_COMPRESSED:
         response_headers["vary"] = "Accept-Encoding"
@@ -84,7 +85,7 @@ def answered(headers: Mapping[str, str], body: bytes, extra: Mapping[str, str], 
 
 
 def json_response(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    """A short response of JSON."""
+    """Build a short JSON response."""
     return Response(orjson.dumps(value), status, headers, JSON)
 
 
@@ -98,7 +99,7 @@ def _decompressed(body: bytes, encoding: str, most_bytes: int) -> bytes:
             stream, members = zlib.decompressobj(_WINDOWS[encoding]), members + 1
         if members > MOST_MEMBERS:
             raise http_errors.unreadable(f"the body is more than {MOST_MEMBERS:,} times {encoding}: send it as one")
-        piece = rest[:PIECE_BYTES]  # what lies behind a member is copied: never all of it
+        piece = rest[:PIECE_BYTES]  # zlib copies the bytes behind a member: limit them
         try:
             content += stream.decompress(piece, most_bytes + 1 - len(content))
         except zlib.error:
@@ -110,7 +111,7 @@ def _decompressed(body: bytes, encoding: str, most_bytes: int) -> bytes:
 
 
 def _accepted(header: str) -> str | None:
-    """Return the first of the caller's encodings that is supported; `q=0` excludes one."""
+    """Return the first supported encoding that the client accepts; `q=0` excludes an encoding."""
     for part in header.lower().split(","):
         name, _, quality = part.partition(";")
         if name.strip() in _WINDOWS and quality.replace(" ", "") not in ("q=0", "q=0.0", "q=0.00", "q=0.000"):

@@ -18,14 +18,14 @@ _NAME = "{name}"
 
 @dataclass(slots=True)
 class HttpRequest:
-    """A request over HTTP.
+    """A request.
 
     Args:
-        state: The worker's.
-        headers: By name in lower case; of those that are sent twice the first.
-        body: The body as sent.
-        params: The parts of the address that have a name.
-        query: The query of the URL, after the question mark.
+        state: The worker's state.
+        headers: Values by lower-case name; of a header that was sent twice, the first value.
+        body: The body as it was sent.
+        params: The path parameters.
+        query: The query string, without the question mark.
     """
 
     state: WorkerState
@@ -37,7 +37,7 @@ class HttpRequest:
 
 @dataclass(slots=True)
 class HttpResponse:
-    """A response over HTTP. `headers`: all except the date and those of the connection."""
+    """A response. `headers`: all headers except the date and those of the connection."""
 
     body: bytes
     headers: dict[str, str]
@@ -48,12 +48,12 @@ Endpoint = Callable[[HttpRequest], Awaitable[HttpResponse]]
 
 
 def named(headers: list[tuple[bytes, bytes]]) -> dict[str, str]:
-    """Headers as they came, by name in lower case; of those that are sent twice the first, as Starlette has it."""
+    """Return raw headers by lower-case name; of a header that was sent twice, the first value, as in Starlette."""
     return {name.decode("latin-1"): value.decode("latin-1") for name, value in reversed(headers)}
 
 
 def route(path: str, endpoint: Endpoint) -> Route:
-    """An endpoint as Starlette has it."""
+    """Make a Starlette route from an endpoint."""
 
     async def answered(request: Request) -> Response:
         query = request.scope["query_string"]
@@ -66,16 +66,16 @@ def route(path: str, endpoint: Endpoint) -> Route:
 
 @dataclass(frozen=True, slots=True)
 class WireEndpoint:
-    """An endpoint at an address as it goes over the wire."""
+    """An endpoint at one exact address."""
 
     endpoint: Endpoint
     params: Mapping[str, str]
     address: str
-    """Method and address, as the log has them."""
+    """Method and address, for the log."""
 
 
 def wire_endpoints(endpoints: Mapping[str, Endpoint], names: Iterable[str]) -> dict[bytes, WireEndpoint]:
-    """The addresses whose only parameter is the name of a served model, with the names put in."""
+    """Return the addresses that have no parameter but the name of a served model, with the names filled in."""
     routes = {}
     for path, endpoint in endpoints.items():
         shown_names = names if _NAME in path else [""]

@@ -1,4 +1,4 @@
-"""Run the compactor as a sidecar process of the server, and restart it: the workers import no Arrow."""
+"""Keeps the compactor beside a server alive; it is a separate process, because the workers import no Arrow."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tasks.state.ingest_segments import waits
 
 LOOK_S = 1.0
 FIRST_S = 60.0
-"""Without anything to move it is started after this long: a server is ready at once, and old rows go all the same."""
+"""Seconds until it starts with nothing to move: the server is ready first, and old rows are still deleted."""
 END_S = 10.0
 
 _log = logging.getLogger("loopline.serve")
@@ -24,7 +24,7 @@ _log = logging.getLogger("loopline.serve")
 
 @contextlib.contextmanager
 def compacting(settings: ServerSettings) -> Iterator[None]:
-    """Have what is served moved into the logs of the workspace while in the block."""
+    """Run the compactor while in the block; it moves served predictions into the workspace's logs."""
     stop = threading.Event()
     thread = threading.Thread(target=_keep, args=(settings, stop), name="loopline-compactor", daemon=True)
     thread.start()
@@ -36,12 +36,15 @@ def compacting(settings: ServerSettings) -> Iterator[None]:
 
 
 def _keep(settings: ServerSettings, stop: threading.Event) -> None:
-    """The kernel ends the process with the thread that started it, so this thread lives as long as the server."""
+    """Start the compactor when it is needed and restart it when it ends.
+
+    The kernel ends the compactor with the thread that started it, so this thread lives as long as the server.
+    """
     states = [settings.state(project) for project in settings.projects]
     late = time.monotonic() + FIRST_S
     while not stop.wait(LOOK_S):
         wanted = time.monotonic() >= late or any(waits(state) for state in states)
-        if not wanted or supervisor(settings.workspace):  # a platform has a compactor of its own
+        if not wanted or supervisor(settings.workspace):  # a platform runs its own compactor
             continue
         with _started(settings.root) as process:
             while process.poll() is None and not stop.wait(LOOK_S):

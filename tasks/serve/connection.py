@@ -1,8 +1,8 @@
 """Connection limits: timeouts for slow heads and bodies, endless heads, too many connections at once.
 
-When there are too many connections, those that have been idle longest are closed, first of the address that has most. A
-connection over the limit still gets answers to health checks. uvicorn's own errors in plain text become JSON here;
-uvicorn itself ends only connections that are idle between requests.
+If there are too many connections, the server takes the client address with the most waiting connections and closes
+those that have waited longest. If all connections are busy, a new one may only send probes. uvicorn itself closes only
+connections that are idle between requests. Its plain-text errors become JSON here.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from tasks.serve.fast_path import FastPath
 from tasks.serve.middleware import OPEN
 
 HEAD_S = 20.0
-"""A head must be here by then, and so must the beginning of a body."""
+"""Seconds within which the head of a request and the first bytes of its body must arrive."""
 BODY_BYTES_PER_S = 1 << 16
-"""A body may take this much longer, by what has arrived of it."""
+"""Minimum rate of a body: each time this many bytes have arrived, the body gets one more second."""
 HEAD_BYTES = 1 << 16
 MOST_CONNECTIONS = 2000
 PROBE_CONNECTIONS = 100
-"""Beyond these: while each is at work, a further one is heard for probes alone, such as `/health`."""
+"""Connections beyond MOST_CONNECTIONS; while all others are busy, these may only send probes, such as `/health`."""
 PROBES = frozenset({*OPEN, "/metrics"})
 CLOSED_AT_ONCE = 20
-"""Connections that are closed to make room: looking at all of them for each that comes would cost too much."""
+"""Connections closed in one step to make room: a search for each new connection would cost too much."""
 DISCARDED_BYTES = 1 << 26
-"""What is still read of a body that was refused: a caller who sends first and reads then hears the answer."""
+"""Bytes of a refused body that are still read, so that a client that sends before it reads gets the response."""
 LOOK_S = 1.0
 LINGER_S = 0.5
-"""A server that ends keeps a connection at rest for this long: what its caller sent meanwhile is answered."""
+"""Seconds that an ending server keeps an idle connection open, to answer a request that is on its way."""
 REASONS = {
     400: "Bad Request",
     408: "Request Timeout",
@@ -46,10 +46,10 @@ REASONS = {
 
 
 class Connection(FastPath):
-    """One HTTP connection of one worker."""
+    """One client connection of one worker."""
 
     _watched: asyncio.AbstractEventLoop | None = None
-    """The loop in which one timer looks at all connections: none has one of its own."""
+    """The event loop in which one timer checks all connections; a connection has no timer of its own."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -61,7 +61,7 @@ class Connection(FastPath):
         self._data = self._again = b""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Accept a connection and make room for it, or reject it if there are too many."""
+        """Accept a connection and make room for it, or refuse it if there are too many."""
         super().connection_made(transport)
         self._waits_since = self._heard_at = time.monotonic()
         self._in_head = True
@@ -74,7 +74,7 @@ class Connection(FastPath):
             self.loop.call_later(LOOK_S, self._look_at_all)
 
     def data_received(self, data: bytes) -> None:
-        """Read on, within bounds."""
+        """Parse received data and enforce the size limits."""
         if self.transport.is_closing():
             return
         self._heard_at = time.monotonic()
@@ -89,14 +89,14 @@ class Connection(FastPath):
             self.transport.close()
 
     def on_message_begin(self) -> None:
-        """A request begins."""
+        """Start the timeout of a new request."""
         super().on_message_begin()
         self._waits_since = time.monotonic()
         self._in_head, self._got = True, 0
 
     def on_headers_complete(self) -> None:
-        """Its head is here."""
-        if len(self.url) >= HEAD_BYTES:  # more than the parser of addresses reads
+        """Check a complete request head."""
+        if len(self.url) >= HEAD_BYTES:  # more than the URL parser reads
             self._refuse(414, f"the address is longer than {HEAD_BYTES - 1:,} bytes")
             return
         if sum(name == b"host" for name, _ in self.headers) > 1:  # RFC 9112, section 3.2
@@ -110,17 +110,17 @@ class Connection(FastPath):
             super().on_headers_complete()
 
     def on_message_complete(self) -> None:
-        """All of it is here."""
+        """Stop the timeout: the whole request is here."""
         self._waits_since = None
         if not self._asks_for_another_protocol():
             super().on_message_complete()
 
     def send_400_response(self, msg: str) -> None:
-        """Say that this is no HTTP; uvicorn's own words are plain text."""
+        """Refuse bytes that are not HTTP with a JSON error; uvicorn's own error is plain text."""
         self._refuse(400, "this is no HTTP request")
 
     def shutdown(self) -> None:
-        """The server ends: answer what is under way, or comes within a moment, as the last."""
+        """End the connection with the server: answer a last request that is open or arrives within LINGER_S."""
         self.is_ending = True
         if self._is_answering():
             super().shutdown()
@@ -132,10 +132,10 @@ class Connection(FastPath):
             self.transport.close()
 
     def _make_room(self) -> bool:
-        """Close the connections that have waited longest for their caller, of the address that has most of them.
+        """Close the longest-waiting connections of the client address that has the most waiting connections.
 
-        Connections between requests, or in a request head, are closed first, then those whose body does not arrive.
-        False: all are busy.
+        Connections between requests or in a head are closed first, then those that wait for a body. Returns False if
+        all connections are busy.
         """
         waiting = [cast("Connection", one) for one in self.connections if cast("Connection", one)._waits_for_caller()]
         waiting.remove(self)
@@ -146,7 +146,7 @@ class Connection(FastPath):
         closed = heapq.nsmallest(CLOSED_AT_ONCE, own, key=Connection._place_in_line)
         for one in closed:
             one.transport.close()
-            self.connections.discard(one)  # else it counts until the loop turns
+            self.connections.discard(one)  # otherwise it counts until the event loop's next turn
         self._middleware.closed_to_make_room(len(closed))
         return True
 
@@ -158,13 +158,13 @@ class Connection(FastPath):
         return not self.transport.is_closing() and (self._waits_since is not None or not self._is_answering())
 
     def _place_in_line(self) -> tuple[bool, float]:
-        """The order in which idle connections are closed: first the oldest, last those whose body is arriving."""
+        """Return the sort key for closing: bodies come last; a slow head is as old as its request."""
         if self._waits_since is None:
             return False, self._heard_at
         return not self._in_head, self._waits_since
 
     def _look_at_all(self) -> None:
-        """End the connections that are too slow; looks again while there is any."""
+        """Close connections that are too slow; repeat while there are connections."""
         now = time.monotonic()
         for connection in list(self.connections):
             cast("Connection", connection)._look(now)
@@ -181,31 +181,34 @@ class Connection(FastPath):
         allowed_s = HEAD_S if self._in_head else HEAD_S + self._got / BODY_BYTES_PER_S
         if now - self._waits_since <= allowed_s:
             return
-        began: Any = self.scope  # None where nothing was ever sent
+        began: Any = self.scope  # None if the client never sent anything
         if began is None:
             self.transport.close()
         else:
             self._refuse(408, f"the request did not arrive within {allowed_s:.0f} s")
 
     def _has_been_idle(self, now: float) -> bool:
-        """Since an answer by the fast path; after others a timer of uvicorn's runs."""
+        """Return whether it has been idle too long after a fast-path response; else uvicorn's timer runs."""
         if self._is_answering() or self.timeout_keep_alive_task is not None:
             return False
         return self.answered_at is not None and now - self.answered_at > self.timeout_keep_alive
 
     def _may_write(self) -> bool:
-        """Whether bytes written now would belong to the response that the caller waits for."""
+        """Return whether a response written now would answer the client's current request."""
         cycle: Any = self.cycle  # None before the first request
         if cycle is None:
             return True
         return bool(cycle.response_complete if self._in_head else not cycle.response_started)
 
     def _asks_for_another_protocol(self) -> bool:
-        """Whether the request asks for an upgrade, as Java's client and `curl --http2` do each time."""
+        """Return whether the request asks for a protocol upgrade.
+
+        Java's client and `curl --http2` ask so with every request, even one with a body.
+        """
         return self.parser.should_upgrade() and self.parser.get_method() != b"CONNECT"
 
     def _unsupported_upgrade_warning(self) -> None:
-        """Read such a request again as if it did not ask: the parser takes its body for the other protocol."""
+        """Parse such a request again without the upgrade: the parser takes its body for the other protocol."""
         met = sys.exception()
         if not isinstance(met, httptools.HttpParserUpgrade) or not self._asks_for_another_protocol():
             return
@@ -219,7 +222,7 @@ class Connection(FastPath):
         self._refuse(503, "too many connections: ask again", b"retry-after: 1\r\n")
 
     def _refuse(self, status: int, response: str, headers: bytes = b"") -> None:
-        """Say why, unless an answer is under way, and close."""
+        """Send the error, unless a response is under way, and close the connection."""
         if self.transport.is_closing():
             return
         self._middleware.refused(status, response)

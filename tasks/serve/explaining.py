@@ -1,4 +1,4 @@
-"""`?explain=1`: add the contribution of each column to each prediction."""
+"""`?explain=1`: returns the contribution of each column beside each prediction."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _FLAGS = {"0": False, "false": False, "1": True, "true": True}
 
 
 def wants_explanations(query: bytes) -> bool:
-    """Whether a caller wants explanations.
+    """Return whether the client asks for explanations.
 
     Args:
-        query: The query of the URL, after the question mark.
+        query: The query string of the address, without the question mark.
 
     Raises:
-        RequestError: The value means neither yes nor no.
+        RequestError: The value of `explain` is neither yes nor no.
     """
     if not query:
         return False
@@ -40,19 +40,19 @@ def wants_explanations(query: bytes) -> bool:
 
 
 def check(served: LoadedModel, rows: InputRows) -> None:
-    """Say no, before they are answered and written down, to rows that cannot be explained.
+    """Refuse rows that cannot be explained, before they are answered and logged.
 
     Raises:
-        DataError: The version has no background rows, or there are too many rows or columns.
+        DataError: The version has no background rows to compare with, or there are too many rows.
     """
     _explainer(served).check(rows.num_rows)
 
 
 async def explanations(state: WorkerState, response: PredictResponse) -> list[dict[str, Any]]:
-    """Return one explanation for each row; the model runs once more, for all rows at once.
+    """Return one explanation for each answered row; the model runs once more, for all rows together.
 
     Raises:
-        Refusal: The queue is full, or the deadline passed: the answers are written down nevertheless.
+        RequestError: The queue is full, or the deadline passed; the predictions are logged all the same.
     """
     explainer = _explainer(response.served)
     question = explainer.question(response.rows.feed)

@@ -1,8 +1,9 @@
-"""The fast path: a small prediction that arrived whole is answered where it was read, with one write.
+"""The fast path: a small prediction request that arrived whole is answered in the protocol's callback with one write.
 
-All other requests take uvicorn's own path: a cycle, a task, an application with messages in both directions. For a
-small model that costs more than the answer (`docs/decisions/0011`). These are: other addresses, bodies that are large
-or come in parts, pipelined requests (else one caller could hold up the loop), and callers who read slowly.
+The normal path is uvicorn's: a request cycle, a task, an ASGI application with messages in both directions. For a small
+model this costs more than the prediction (`docs/decisions/0011`). These requests take the normal path: other addresses,
+bodies that are large or arrive in parts, a request behind another one in the same read (otherwise one client could
+block the event loop), and clients that read slowly.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ Going = Coroutine[Any, Any, HttpResponse]
 
 
 class FastPath(HttpToolsProtocol):
-    """A connection that answers the addresses of a `ServerMiddleware` by itself.
+    """A connection that answers the `endpoints` of the `ServerMiddleware` directly.
 
-    `is_ending`: each answer is the last of its connection. `answered_at`: the time of the last fast answer, by
-    `time.monotonic`. uvicorn's idle timer after each answer is not set: the periodic check of all connections closes
-    idle ones.
+    `is_ending`: each response is the last of its connection.
+    `answered_at`: the time of its last fast-path response, by `time.monotonic`. uvicorn sets a timer after each
+    response; the fast path sets none, and the check of all connections closes the idle ones.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -40,7 +41,7 @@ class FastPath(HttpToolsProtocol):
         self.is_ending = False
 
     def data_received(self, data: bytes) -> None:
-        """Read on; a request of which there is more to come takes the long way."""
+        """Parse data; a request of which more is to come takes the normal path."""
         self._is_first = True
         super().data_received(data)
         if self._endpoint is not None:
@@ -50,7 +51,7 @@ class FastPath(HttpToolsProtocol):
                 super().on_body(self._body)
 
     def on_headers_complete(self) -> None:
-        """A head is here."""
+        """Choose the path of a request by its head."""
         endpoint = self._middleware.endpoints.get(self.url)
         if endpoint is not None and self._may_be_short():
             self._named, self._body = named(self.headers), b""
@@ -60,14 +61,14 @@ class FastPath(HttpToolsProtocol):
         self._hand_to_app()
 
     def on_body(self, body: bytes) -> None:
-        """Some of a body is here."""
+        """Collect the body for the fast path, or pass it to uvicorn."""
         if self._endpoint is None:
             super().on_body(body)
         else:
             self._body += body
 
     def on_message_complete(self) -> None:
-        """All of a request is here: what needs no waiting is answered at once."""
+        """Answer a complete request at once if it need not wait for the batcher."""
         endpoint, self._endpoint = self._endpoint, None
         if endpoint is None:
             super().on_message_complete()
@@ -115,7 +116,7 @@ class FastPath(HttpToolsProtocol):
         self.answered_at = time.monotonic()
 
     def _hand_over(self, going: Going) -> None:
-        """Continue a request that waits for the batcher in uvicorn's cycle: it may be pipelined or cancelled."""
+        """Continue a request that waits for the batcher in uvicorn's cycle, which handles disconnects and draining."""
         app, self.app = self.app, _rest_of(going)
         self._hand_to_app()
         self.app = app
@@ -123,7 +124,7 @@ class FastPath(HttpToolsProtocol):
 
 
 def _rest_of(going: Going) -> ASGIApp:
-    """An ASGI application that sends the result of a coroutine that was started without a task."""
+    """Return an ASGI application that sends the result of a coroutine that was started without a task."""
 
     async def saying(scope: Scope, receive: Receive, send: Send) -> None:
         await send_response(send, await _StartedCoroutine(going))
@@ -132,7 +133,7 @@ def _rest_of(going: Going) -> ASGIApp:
 
 
 class _StartedCoroutine:
-    """A coroutine that gave its turn away once: `await` refuses one that was begun."""
+    """Makes a coroutine that was started, and has yielded once, awaitable: a plain `await` refuses it."""
 
     def __init__(self, going: Going) -> None:
         self._going = going

@@ -17,14 +17,14 @@ from tasks.serve.answering import model_name, picked
 from tasks.serve.bodies import content_of, json_response, kind_of
 
 BY = "feedback"
-"""Who gave a label whose caller does not say."""
+"""The source of a label if the client names none."""
 
 
 async def feedback(request: Request) -> Response:
-    """Take labels in: `{"id", "label"}`, a list of such, `{"labels": [...], "by": ...}`, or CSV with a header.
+    """Accept labels: `{"id", "label"}`, a list of such, `{"labels": [...], "by": ...}`, or CSV with a header.
 
-    All labels are stored, or none. Whether a label is new, replaces another or waits for its prediction is known only
-    after the compactor moved it into the label store.
+    Either all labels are accepted or none. Whether a label repeats or replaces another one, or waits for its
+    prediction, is known only after the label is moved into the label store.
     """
     state = request.app.state
     name = model_name(state, request.path_params.get("name"))
@@ -53,7 +53,7 @@ ROUTES = [
 
 
 def _read(body: bytes, kind: str) -> tuple[str, Sequence[Any]]:
-    """Return who gives the labels, and their rows."""
+    """Return the source of the labels, and the rows."""
     if kind == "text/csv":
         return BY, rows_of_csv(body)
     try:

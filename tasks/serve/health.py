@@ -1,8 +1,8 @@
 """Health checks and metrics: is the process alive, can it answer, what has it done.
 
-`/health` is the liveness probe: a server that fails it must be started again. `/ping` is the readiness probe: a server
-that fails it gets no requests for a while. They differ while the first version is loaded, and over gRPC while the
-server ends; over HTTP it accepts no connections then.
+`/health` is liveness: a server that fails it should be restarted. `/ping` is readiness: a server that fails it should
+get no requests until it is ready. They differ while the first version is not loaded yet, and over gRPC while the server
+ends; over HTTP an ending server accepts no connections.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from tasks.serve.state import WorkerState
 
 
 def why_dead(state: WorkerState) -> str | None:
-    """Why this process should be started again; None while it works."""
+    """Return why this process should be restarted; None while it works."""
     return "a call has not ended for a minute" if state.engine.is_stuck else None
 
 
 def why_not_ready(state: WorkerState) -> str | None:
-    """Why no request should be sent here now; None while every model can answer."""
+    """Return why no request should be sent here now; None while every model can answer."""
     if state.is_ending:
         return "the server is ending"
     empty = [name for name, loaded in state.loaded.items() if not loaded.is_ready]
@@ -31,17 +31,17 @@ def why_not_ready(state: WorkerState) -> str | None:
 
 
 async def live(request: Request) -> Response:
-    """Liveness."""
+    """Answer the liveness probe."""
     return _response(why_dead(request.app.state))
 
 
 async def ready(request: Request) -> Response:
-    """Readiness."""
+    """Answer the readiness probe."""
     return _response(why_not_ready(request.app.state))
 
 
 async def metrics_text(request: Request) -> Response:
-    """All metrics, of all workers."""
+    """Return the metrics of all workers."""
     state = request.app.state
     state.metrics.look(state.engine, state.loaded)
     return Response(await run_in_threadpool(state.metrics.text), media_type=metrics.CONTENT_TYPE)

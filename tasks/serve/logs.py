@@ -1,8 +1,9 @@
-"""The server's log: a line of JSON for each thing that is worth one, and few of the requests that went well.
+"""The server's log: JSON lines for events and failed requests, and for a few of the successful requests.
 
-A log line costs about 15 us, a small model's answer 10. So only some ordinary requests a second are logged, each with
-the number of skipped ones since. Errors of ours are all logged; rejected requests have a limit of their own, so that a
-caller who is rejected again and again cannot fill the disk. Health checks that succeed are not logged.
+A line costs about 15 us, a small model's prediction 10 us. So only a few successful requests a second are logged, each
+with the number of requests skipped since the last line. All server errors and slow requests are logged. Refused
+requests have their own limit, so that a client that is refused again and again cannot fill the disk. Successful probes
+are not logged.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ _log = logging.getLogger("loopline.serve.requests")
 
 
 class WorkerLogFilter(logging.Filter):
-    """Passes only uvicorn's errors and the deaths of workers, which nothing else logs."""
+    """Keeps uvicorn's errors and its message that a worker died, which nothing else logs."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether a record is written."""
+        """Return whether a record is logged."""
         if record.levelno < logging.ERROR and record.getMessage().endswith(" died"):
             record.levelno, record.levelname = logging.WARNING, "WARNING"
             return True
@@ -32,7 +33,7 @@ class WorkerLogFilter(logging.Filter):
 
 
 def config() -> dict[str, Any]:
-    """The configuration of Python's logging, as uvicorn hands it to its workers."""
+    """Return the configuration of Python's logging, which uvicorn passes to its workers."""
     return {
         "version": 1,
         "disable_existing_loggers": False,
@@ -45,14 +46,14 @@ def config() -> dict[str, Any]:
 
 
 class RequestLog:
-    """Writes down some of the requests."""
+    """Logs some of the requests."""
 
     def __init__(self) -> None:
         self._ordinary = _RateCounter(ORDINARY_PER_S)
         self._refused = _RateCounter(REFUSED_PER_S)
 
     def passed(self, context: RequestContext, seconds: float, what: str) -> None:
-        """Write a request down, or pass it over. `what`: method and address, or gRPC's method."""
+        """Log a request or skip it. `what`: method and address, or the gRPC method."""
         status = context.status
         if status >= 500 or seconds >= SLOW_S:
             skipped = 0
@@ -77,7 +78,7 @@ class RequestLog:
 
 
 class _RateCounter:
-    """Counts events a second."""
+    """Limits the lines a second and counts the skipped ones."""
 
     def __init__(self, per_s: int) -> None:
         self._per_s = per_s
@@ -94,7 +95,7 @@ class _RateCounter:
         return False
 
     def taken(self) -> int:
-        """Use a place; how many had none since the last."""
+        """Use one line of the limit; return how many requests were skipped since the last line."""
         self._left -= 1
         skipped, self._skipped = self._skipped, 0
         return skipped

@@ -1,4 +1,4 @@
-"""The folder in which the workers of one server share their metrics. Does not import prometheus_client: see below."""
+"""Metric files that the workers of one server share. Does not import prometheus_client: see below."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SHARED = "PROMETHEUS_MULTIPROC_DIR"
 
 
 def share_between_workers(folder: Path) -> None:
-    """Have the workers that are started from now on keep their metrics in a folder, emptied before.
+    """Empty a folder and make all workers that start from now on keep their metrics in it.
 
     prometheus_client reads the variable once, when it is imported: call this before anything imports it.
     """

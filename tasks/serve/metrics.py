@@ -32,12 +32,12 @@ CHANCES = tuple(tenth / 10 for tenth in range(1, 11))
 DEVIATIONS = (-4.0, -3.0, -2.0, -1.5, -1.0, -0.5, 0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0)
 MOST_VERSIONS, MOST_CLASSES = 50, 30
 MOST_KEPT = 256
-"""Requests and rows that are counted together; what `look` has not counted yet dies with the process."""
+"""Requests and rows that are buffered and then counted together; a process that dies loses its buffer."""
 OTHER = "other"
 
 
 class Metrics:
-    """The metrics of one process; call `look` now and then for what is no event."""
+    """The metrics of one process; call `look` regularly to update the gauges."""
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
@@ -74,7 +74,7 @@ class Metrics:
             ProcessCollector(registry=self._registry)
 
     def answered(self, served: LoadedModel, answer: Prediction) -> None:
-        """Count the rows and labels of an answer, when its request is over."""
+        """Buffer the rows and values of a prediction, to be counted when a request ends."""
         counts = self._version_counts.get(served)
         if counts is None:
             counts = self._version_counts[served] = _VersionCounts()
@@ -82,7 +82,7 @@ class Metrics:
         self._num_pending += answer.num_rows
 
     def unlogged(self, model: str, count: int) -> None:
-        """Count rows that were answered and could not be written down."""
+        """Count rows that were answered but could not be logged."""
         self._child(self._unlogged, model).inc(count)
 
     def closed_connections(self, count: int) -> None:
@@ -90,18 +90,18 @@ class Metrics:
         self._closed.inc(count)
 
     def waiting_bytes(self, model: str, count: int) -> None:
-        """Note how much of a model's log waits for the compactor."""
+        """Set how many bytes of a model's log wait for the compactor."""
         self._child(self._waiting_bytes, model).set(count)
 
     def passed(self, context: RequestContext, seconds: float) -> None:
-        """Count a request that is over."""
+        """Buffer a finished request; count the buffer once it is full."""
         self._passed.setdefault((context.model, context.version, context.status), []).append(seconds)
         self._num_pending += 1
         if self._num_pending >= MOST_KEPT:
             self._count()
 
     def look(self, engine: DynamicBatcher, projects: Mapping[str, LoadedVersions]) -> None:
-        """Note what is now: the queue, and which versions are loaded."""
+        """Count the buffer, and set the gauges of the queue and the loaded versions."""
         self._count()
         self._waiting.set(engine.waiting)
         for name, loaded in projects.items():
@@ -120,7 +120,7 @@ class Metrics:
             self._tell_roles(name, {"stable": release.stable, "previous": release.previous, "canary": canary})
 
     def text(self) -> bytes:
-        """Return the metrics of all workers in Prometheus' text format."""
+        """Return the metrics of all workers in the text format of Prometheus."""
         if SHARED not in os.environ:
             return generate_latest(self._registry)
         together = CollectorRegistry()
@@ -128,7 +128,7 @@ class Metrics:
         return generate_latest(together)
 
     def _count(self) -> None:
-        """Add the pending counts to the metrics in batches: one at a time costs as much as a small model's call."""
+        """Count the buffered values together: one by one this costs as much as a small model's call."""
         passed, self._passed, self._num_pending = self._passed, {}, 0
         for (model, version, status), seconds in passed.items():
             labels = model, self._bounds.version(model, version)
@@ -161,7 +161,7 @@ class Metrics:
             self._child(self._role, name, version, role).set((version, role) in now)
 
     def _child(self, metric: Any, *labels: str) -> Any:
-        """The metric of these labels; `labels()` looks it up at ten times the cost."""
+        """Return the metric of these labels from a cache; `labels()` costs ten times as much."""
         key = (metric, *labels)
         child = self._children.get(key)
         if child is None:
@@ -180,9 +180,9 @@ class Metrics:
 
 @dataclass(slots=True)
 class _VersionCounts:
-    """Counts of a version since the last batch, as plain values: arrays cost ten times as much.
+    """Buffered predictions of a version, as plain values: keeping arrays costs ten times as much.
 
-    `numbers`: predictions; of classes the probability of the positive one, or of the predicted one.
+    `numbers`: predicted values; for classes, the probability of the positive or of the predicted class.
     """
 
     rows: int = 0
@@ -190,7 +190,7 @@ class _VersionCounts:
     numbers: list[float] = field(default_factory=list)
 
     def add(self, answer: Prediction, is_binary: bool) -> None:
-        """Note an answer."""
+        """Add a prediction."""
         outputs = answer.outputs
         self.rows += answer.num_rows
         if PREDICTION in outputs:
@@ -198,7 +198,7 @@ class _VersionCounts:
         elif LABEL in outputs:
             self.labels += outputs[LABEL].tolist()
             chances = outputs[PROBABILITIES]
-            if answer.num_rows > MOST_KEPT:  # row by row 100,000 of them held up the event loop for .1 s
+            if answer.num_rows > MOST_KEPT:  # row by row, 100,000 rows blocked the event loop for 0.1 s
                 self.numbers += (chances[:, 1] if is_binary else chances.max(axis=1)).tolist()
             else:
                 rows = chances.tolist()
@@ -206,7 +206,7 @@ class _VersionCounts:
 
 
 class _LabelLimit:
-    """The first few values of a label by model; the rest are `other`."""
+    """Keeps the first few values of a label for each model; later values become `other`."""
 
     def __init__(self) -> None:
         self._versions: dict[str, set[str]] = {}
@@ -231,7 +231,7 @@ def _bounded(known: set[str], value: str, most: int) -> str:
 
 
 def _observe(histogram: Any, values: np.ndarray, edges: Sequence[float]) -> None:
-    """Many values at once, which the library's own `observe` takes one by one."""
+    """Observe many values at once; the library's own `observe` takes one value."""
     counts = np.bincount(np.searchsorted(edges, values.ravel()), minlength=len(edges) + 1)
     for bucket, count in zip(histogram._buckets, counts.tolist(), strict=True):
         if count:

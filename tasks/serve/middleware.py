@@ -1,6 +1,6 @@
 """Middleware before every route: access, size limits, request context, error responses.
 
-One pass over the headers, no request object: this is paid for by every request.
+It reads the headers once and builds no request object, because every request pays this cost.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from tasks.serve.request_context import RequestContext, begin
 from tasks.serve.state import WorkerState
 
 OPEN = frozenset({*open_api.OPEN, "/webhooks/mlflow"})
-"""Asked without a token: by orchestrators; and by the registry, which signs what it sends."""
+"""Addresses that need no token: those for orchestrators, and the webhook of the registry, which signs its requests."""
 REQUEST_ID = "x-request-id"
-"""The header of the caller's name of a request."""
+"""The header with the client's id of a request."""
 TIMEOUT = "x-loopline-timeout-ms"
-"""The header of how long the caller waits, in milliseconds."""
+"""The header with the time that the client waits, in milliseconds."""
 UNLOGGED = "x-loopline-logged"
-"""The header of an answer that is not in the prediction log, as `serve.log.when_full: answer` has it: `no`."""
+"""The header with the value `no` on a response that is not in the prediction log (`serve.log.when_full: answer`)."""
 SMALL_BYTES = 1 << 16
 CLIENT_LEFT = 499
-"""The status of a request whose caller left first, as nginx counts it; nobody is told it."""
+"""The status of a request whose client disconnected first, as in nginx; it is only counted and logged, never sent."""
 MOST_DIGITS = 9
 _FORWARDED = frozenset(FORWARDED)
 Client = tuple[str, int] | None
@@ -45,7 +45,7 @@ class ServerMiddleware:
 
     Args:
         app: The wrapped application.
-        state: Whose access, limits, metrics and log count.
+        state: The worker's state, with access control, limits, metrics and log.
         endpoints: Addresses that are answered without the application: see `answer`.
     """
 
@@ -55,7 +55,7 @@ class ServerMiddleware:
         self._full = Repeated(_log)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer what is refused, pass on the rest, note both."""
+        """Refuse a request or pass it on; count and log both."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -84,13 +84,13 @@ class ServerMiddleware:
     async def answer(
         self, endpoint: WireEndpoint, headers: Mapping[str, str], body: bytes, client: Client
     ) -> HttpResponse:
-        """Answer one of `endpoints` without an application: what is refused and what fails is an answer too.
+        """Answer one of `endpoints` without the application; refusals and failures become responses too.
 
         Args:
-            endpoint: The endpoint that is asked.
-            headers: By name in lower case.
-            body: All of it, and no more than `SMALL_BYTES`.
-            client: Address and port of the caller.
+            endpoint: The endpoint.
+            headers: Values by lower-case name.
+            body: The whole body, at most `SMALL_BYTES`.
+            client: Address and port of the client.
         """
         context, response = begin(), None
         try:
@@ -98,7 +98,7 @@ class ServerMiddleware:
             response = await endpoint.endpoint(HttpRequest(self._state, headers, body, endpoint.params))
         except RequestError as refusal:
             response = _refused(refusal)
-        except Exception:  # noqa: BLE001 - it is logged, and told as any fault of ours
+        except Exception:  # noqa: BLE001 - it is logged, and answered as a server error
             response = _failed(context, endpoint.address)
         finally:
             context.status = CLIENT_LEFT if response is None else response.status
@@ -107,7 +107,7 @@ class ServerMiddleware:
         return response
 
     def refused(self, status: int, why: str) -> None:
-        """Count and log what a connection refused before there was a request."""
+        """Count and log a refusal by the connection, before there was a request."""
         close(self._state, RequestContext(status=status), why)
 
     def closed_to_make_room(self, count: int) -> None:
@@ -134,9 +134,9 @@ class ServerMiddleware:
         *,
         is_open: bool = False,
     ) -> None:
-        """Check the caller's access, and read the request id and the deadline from the headers.
+        """Check the access of a request, and store its id and its deadline in the context.
 
-        A request without Host comes from no web page: browsers always send one.
+        A request without a Host header does not come from a page of another site: browsers always send the header.
         """
         if REQUEST_ID in headers:
             context.id = headers[REQUEST_ID]
@@ -156,29 +156,29 @@ class ServerMiddleware:
 
 
 def length_of(headers: Mapping[str, str]) -> str | None:
-    """Return the Content-Length in digits; None if there is none."""
+    """Return the length of a request's body in digits; None if the headers do not state it."""
     return None if "transfer-encoding" in headers else headers.get("content-length", "0")
 
 
 def is_small(headers: Mapping[str, str]) -> bool:
-    """Whether a request's body is known to be so small that it need not be counted."""
+    """Return whether a request's body is known to be so small that its bytes need not be counted."""
     length = length_of(headers)
     return length is not None and len(length) < 6 and int(length) <= SMALL_BYTES
 
 
 def close(state: WorkerState, context: RequestContext, what: str) -> None:
-    """Count a request that is over, and perhaps write it down. `what`: method and address."""
+    """Count a finished request, and perhaps log it. `what`: method and address."""
     seconds = time.perf_counter() - context.began
     state.metrics.passed(context, seconds)
     state.log.passed(context, seconds, what)
 
 
 class BodyLimits:
-    """Large bodies: refused by their length before they are read, counted while they arrive, few at a time.
+    """Limits large bodies: checks the stated length first, then counts bytes; also limits all open bodies together.
 
     Args:
-        most_bytes: Most bytes of one body.
-        most_held: Most bytes of all bodies in progress.
+        most_bytes: Maximum bytes of one body.
+        most_held: Maximum bytes of all open bodies; None: eight times `most_bytes`.
     """
 
     def __init__(self, most_bytes: int, most_held: int | None = None) -> None:
@@ -187,10 +187,10 @@ class BodyLimits:
         self._held = 0
 
     async def counted(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send, length: str | None) -> None:
-        """Pass on a request whose body is counted.
+        """Pass a request on and count the bytes of its body.
 
         Raises:
-            Refusal: 413, it is too large; 503, too much arrives at once.
+            RequestError: 413, the body is too large; 503, all open bodies together are too large.
         """
         if length is not None and int(length) > self._most:
             raise self._too_large()
@@ -224,7 +224,7 @@ def _deadline(value: str) -> float:
 
 
 def _noted(context: RequestContext) -> dict[str, str]:
-    """Return the response headers that describe the request."""
+    """Return the response headers that depend on the request's context."""
     extra = {REQUEST_ID: context.shown_id} if context.id and context.shown_id else {}
     return {**extra, UNLOGGED: "no"} if context.unlogged else extra
 
@@ -244,7 +244,7 @@ def _json_error(status: int, words: str, headers: Mapping[str, str]) -> HttpResp
 
 
 async def send_response(send: Send, response: HttpResponse) -> None:
-    """Say it as an application does."""
+    """Send a response as an ASGI application does."""
     await send({"type": "http.response.start", "status": response.status, "headers": _raw(response.headers)})
     await send({"type": "http.response.body", "body": response.body})
 

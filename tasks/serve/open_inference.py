@@ -28,24 +28,24 @@ OCTETS = "application/octet-stream"
 
 
 async def live(request: Request) -> Response:
-    """The server can hear, and works."""
+    """Answer the liveness probe of the server."""
     is_live = why_dead(request.app.state) is None
     return json_response({"live": is_live}, 200 if is_live else 503)
 
 
 async def ready(request: Request) -> Response:
-    """Every model can answer."""
+    """Answer the readiness probe of the server: every model can answer."""
     is_ready = why_not_ready(request.app.state) is None
     return json_response({"live": True, "ready": is_ready}, 200 if is_ready else 503)
 
 
 async def server(_: Request) -> Response:
-    """Return the server's metadata."""
+    """Return the metadata of the server."""
     return json_response({"name": "loopline", "version": own_version(), "extensions": EXTENSIONS})
 
 
 async def model_ready(request: Request) -> Response:
-    """Return whether a model, or one version of it, can answer."""
+    """Answer the readiness probe of a model, or of one version of it."""
     name = model_name(request.app.state, request.path_params["name"])
     version = request.path_params.get("version")
     loaded = request.app.state.loaded[name]
@@ -56,7 +56,7 @@ async def model_ready(request: Request) -> Response:
 
 
 async def metadata(request: Request) -> Response:
-    """Return the inputs and outputs of a model."""
+    """Return the metadata of a model."""
     return json_response(
         model_metadata(request.app.state, request.path_params["name"], request.path_params.get("version"))
     )
@@ -92,7 +92,7 @@ def _rendered(call: HttpRequest, inference: InferenceRequest, response: PredictR
 def question_of(
     inference: InferenceRequest, name: str, version: str | None, request_id: str, *, is_large: bool = False
 ) -> PredictRequest:
-    """Return the request for predictions in a message of the protocol, over any transport."""
+    """Build the prediction request from a request of the protocol, for any transport."""
 
     def rows(served: LoadedModel) -> InputRows:
         inference.check_outputs(served.outputs)
@@ -107,7 +107,7 @@ def model_metadata(state: WorkerState, name: str, version: str | None) -> dict[s
     """Return the inputs and outputs of a model, or of one version of it.
 
     Raises:
-        Refusal: It is not served here.
+        RequestError: The model or the version is not served here.
     """
     name = model_name(state, name)
     served = picked(state, name, version, "")
@@ -116,7 +116,7 @@ def model_metadata(state: WorkerState, name: str, version: str | None) -> dict[s
 
 @functools.cache
 def own_version() -> str:
-    """The version of this program."""
+    """Return the version of Loopline."""
     return importlib.metadata.version("loopline")
 
 

@@ -21,7 +21,7 @@ _log = logging.getLogger("loopline.serve")
 
 
 def new_ids(count: int) -> list[str]:
-    """Ids that sort by time: UUIDs of version 7.
+    """Return new ids that sort by time: UUIDs of version 7.
 
     Source: RFC 9562, section 5.7.
     """
@@ -35,10 +35,10 @@ def _uuid7(milliseconds: int, drawn: bytes) -> str:
 
 
 class PredictionLogger:
-    """Writes predictions and labels of one project and process to write-ahead segments, which are ingested later.
+    """Writes one process's predictions and labels of a project into segments; the compactor moves them into the logs.
 
-    The logging rules of the project's spec count if the server was started with them; else those of the version that
-    answers.
+    If the server was started with the project's current spec, the `serve.log` of that spec applies; else that of the
+    answering version's spec.
     """
 
     def __init__(self, settings: ServerSettings, project: str) -> None:
@@ -53,12 +53,12 @@ class PredictionLogger:
     def enter(
         self, served: LoadedModel, ids: Sequence[str], rows: InputRows, answer: Prediction, *, whole: bool = False
     ) -> bool:
-        """Write down an answer, as the version's spec has it; `whole`: with all that a shadow needs.
+        """Log a prediction as the spec says; `whole`: with all inputs that a shadow needs.
 
-        False: the record could not be written, and the spec says to answer all the same.
+        Returns False if the log cannot be written and the spec says to answer all the same.
 
         Raises:
-            StoreError: The record cannot be written, and the spec says to refuse then.
+            StoreError: The log cannot be written, and the spec says to refuse then.
         """
         rules, recorder = self._rules.get(served.version) or self._rules_of(served)
         if rules.share < 1:
@@ -77,10 +77,10 @@ class PredictionLogger:
         return True
 
     def note(self, pairs: Sequence[tuple[str, str]], by: str) -> None:
-        """Write down labels, `(id, label)` each, that `by` gave.
+        """Log labels, as pairs `(id, label)`, with their source `by`.
 
         Raises:
-            StoreError: They cannot be written.
+            StoreError: The labels cannot be written.
         """
         try:
             self._labels.write(label_record(pairs, time.time_ns() // 1000, by))
@@ -89,12 +89,12 @@ class PredictionLogger:
             raise
 
     def waiting_bytes(self) -> int:
-        """Bytes of this project's segments, of all server processes, that wait for the compactor."""
+        """Return how many bytes of this project's segments, of all server processes, wait for the compactor."""
         held = [segment for folder in self._folders for segment in segments(folder)]
         return sum(max(0, segment.size - segment.moved) for segment in held)
 
     def close(self) -> None:
-        """Leave the segments to the compactor."""
+        """Close the segments; the compactor moves them."""
         self._predictions.close()
         self._labels.close()
 

@@ -13,19 +13,19 @@ from models.serving.http_errors import RequestError
 
 SLOTS = 1 << 14
 NEAR = 8
-"""Slots in which a caller may lie; where all are taken the one that was used longest ago makes room."""
+"""Slots that a caller's bucket may occupy; if all are taken, the least recently used one is replaced."""
 _SLOT_BYTES = 24
-"""Who (a hash), what is left, when that was (`time.monotonic`, which is the machine's)."""
+"""A slot: hash of the caller, tokens left, time of that count (`time.monotonic`, the same for all processes)."""
 
 
 class RateLimiter:
-    """A bucket of tokens for each caller: `rate` flow in each second, up to one second's worth.
+    """A token bucket for each caller: it gains `rate` tokens a second and holds at most one second's worth.
 
     Source: the token bucket of RFC 2697, with one rate.
 
     Args:
         rate: Requests a second.
-        path: A file that the workers share, absent before the first of them begins; None: there is one worker.
+        path: A file that the workers share; it must not exist before the first worker starts. None: one worker.
     """
 
     def __init__(self, rate: float, path: Path | None = None) -> None:
@@ -36,10 +36,10 @@ class RateLimiter:
         self._callers, self._numbers = memory.cast("Q"), memory.cast("d")
 
     def take(self, caller: str, now: float | None = None) -> None:
-        """Take one.
+        """Take one token from a caller's bucket.
 
         Raises:
-            Refusal: 429, the bucket is empty.
+            RequestError: 429, the bucket is empty.
         """
         key = int.from_bytes(hashlib.blake2b(caller.encode("utf-8", "surrogatepass"), digest_size=8).digest()) or 1
         if self._file is None:
@@ -56,7 +56,7 @@ class RateLimiter:
             raise RequestError(429, message, {"retry-after": str(after_s)})
 
     def _taken(self, key: int, now: float) -> float:
-        """Tokens in the bucket before one was taken."""
+        """Take one token; return how many the bucket held before."""
         callers, numbers, at = self._callers, self._numbers, self._place(key)
         left = self._most
         if callers[at] == key:

@@ -11,11 +11,11 @@ _MOST_ID = 128
 
 @dataclass(slots=True)
 class RequestContext:
-    """A request under way.
+    """The context of an open request.
 
-    `deadline`: when the caller stops waiting, by `time.monotonic`; None: no deadline. `unlogged`: the request was
-    answered, and the log could not be written. `model` and `version` are empty before one is chosen; `status` is that
-    of HTTP, for any protocol.
+    `deadline`: when the client stops waiting, by `time.monotonic`; None: the client set no deadline.
+    `unlogged`: the request was answered, but its prediction could not be logged.
+    `model` and `version` stay empty if no version was picked; `status` is an HTTP status for every protocol.
     """
 
     began: float = field(default_factory=time.perf_counter)
@@ -28,13 +28,13 @@ class RequestContext:
     deadline: float | None = None
 
     def until(self, own: float | None, usual_s: float) -> float:
-        """When it is of no use any more: by its protocol, by the caller's header, else as usual."""
+        """Return the earlier deadline of the protocol (`own`) and the client's header, else `usual_s` from now."""
         deadlines = [when for when in (own, self.deadline) if when is not None]
         return min(deadlines) if deadlines else time.monotonic() + usual_s
 
     @property
     def shown_id(self) -> str:
-        """The id if it can stand in a header and in one line of a log, else an empty text."""
+        """The id if it fits in a header and in one log line, else an empty string."""
         return self.id if len(self.id) <= _MOST_ID and self.id.isascii() and self.id.isprintable() else ""
 
 
@@ -42,12 +42,12 @@ _current: ContextVar[RequestContext | None] = ContextVar("context", default=None
 
 
 def begin() -> RequestContext:
-    """Begin to note a request; it belongs to the task that called this."""
+    """Create the context of a request; it belongs to the calling task."""
     context = RequestContext()
     _current.set(context)
     return context
 
 
 def current() -> RequestContext:
-    """The context of this task's request; outside of a request, one that nobody reads."""
+    """Return the request context of this task, or a new unused one if the task has none."""
     return _current.get() or RequestContext()

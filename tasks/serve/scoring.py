@@ -22,12 +22,12 @@ from tasks.serve.calls import Endpoint, HttpRequest, HttpResponse, route
 from tasks.serve.middleware import REQUEST_ID
 
 VERSION = "x-loopline-version"
-"""The header of the version that answered."""
+"""The header with the version that answered."""
 CSV = "text/csv"
 
 
 async def versions(request: Request) -> Response:
-    """Which version answers, by project."""
+    """Return the release of each project."""
     loaded = request.app.state.loaded
     return json_response(
         {name: loaded.release.model_dump() if loaded.release else None for name, loaded in loaded.items()}
@@ -72,10 +72,10 @@ def _rendered(call: HttpRequest, response: PredictResponse, explanations: Any) -
 
 
 def request_id(call: HttpRequest) -> str:
-    """The caller's name of a request; empty for none.
+    """Return the client's id of a request; empty if there is none.
 
     Raises:
-        Refusal: It is too long.
+        RequestError: The id is too long.
     """
     return checked_key(call.headers.get(REQUEST_ID, ""))
 

@@ -1,4 +1,4 @@
-"""The state of one worker, from which every endpoint of every protocol answers."""
+"""The state of one worker, shared by all addresses and protocols."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ class WorkerState:
     """The state of one worker.
 
     Args:
-        settings: What the server was started with.
+        settings: The server's settings.
         loaded: The loaded versions by project.
-        prediction_loggers: Where answers are written down, by project.
-        access: The access rules.
+        prediction_loggers: The prediction loggers by project.
+        access: The access control.
     """
 
     settings: ServerSettings
@@ -35,10 +35,10 @@ class WorkerState:
 
     @classmethod
     def of(cls, settings: ServerSettings) -> WorkerState:
-        """The state that a worker begins with.
+        """Build the state of a new worker.
 
         Raises:
-            UsageError, StoreError: See `Access.of`.
+            UsageError, StoreError: See `AccessControl.of`.
         """
         loaded = {name: LoadedVersions(settings, name) for name in settings.projects}
         prediction_loggers = {name: PredictionLogger(settings, name) for name in settings.projects}

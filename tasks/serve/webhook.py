@@ -22,7 +22,7 @@ VARIABLE = "LOOPLINE_WEBHOOK_SECRET"
 
 
 async def nudge(request: Request) -> Response:
-    """Take a delivery of MLflow's webhook: its content is not trusted, it only makes the watcher poll now."""
+    """Make the release controller look at once after a webhook delivery; its content is not trusted otherwise."""
     secret = os.environ.get(VARIABLE)
     if not secret:
         raise http_errors.unknown(f"no webhook is expected here: start the server with {VARIABLE} set to its secret")

@@ -1,4 +1,4 @@
-"""Label ingest: the one way by which labels come into the label store."""
+"""Label ingest: the only way by which labels get into the label store."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 
 def take_in(state: Path, labels: pa.Table) -> dict[str, int]:
-    """`add_labels`, and how many wait for their prediction.
+    """Add labels with `add_labels`, and count those that wait for their prediction.
 
     Returns:
-        What `add_labels` counts, and `waiting`: ids that were added and have no prediction yet.
+        The counts of `add_labels`, and `waiting`: added ids that have no prediction yet.
 
-    Cost: a look-up an id, however many predictions there are (`are_known`).
+    Cost: one look-up per id, however many predictions there are (`are_known`).
     """
     import numpy as np
 
@@ -31,20 +31,20 @@ def take_in(state: Path, labels: pa.Table) -> dict[str, int]:
 
 
 def add_labels(state: Path, labels: pa.Table) -> tuple[pa.Table, dict[str, int]]:
-    """Add what is new among labels, durably, all of it or none; the same ones again add nothing. Call it in `moving`.
+    """Add the new labels durably, all of them or none; repeated labels add nothing. Call it within `moving`.
 
     Args:
         state: The project's state folder.
-        labels: `id`, `label`, `at` and `by`, labels that may be; of an id there may be several, in the order they came.
+        labels: `id`, `label`, `at` and `by`, with valid labels; an id may have several, in the order of arrival.
 
     Raises:
-        StoreError: The disk is full; nothing was stored.
+        StoreError: The disk is full; nothing was added.
 
     Returns:
-        The labels that were added, and counts: `taken`: as many; of which `corrected` replace another one; `repeated`:
-        said before, or older than what is known, not kept again.
+        The added labels, and counts: `taken`: added labels; `corrected`: those among them that replace another label;
+        `repeated`: labels that are not stored, because they are known already or older than the known label.
 
-    Cost: a look-up an id (`latest_labels`), however many labels there are.
+    Cost: one look-up per id (`latest_labels`), however many labels there are.
     """
     import numpy as np
     import pyarrow as pa
@@ -58,7 +58,7 @@ def add_labels(state: Path, labels: pa.Table) -> tuple[pa.Table, dict[str, int]]
 
 
 def _new(labels: pa.Table, store: PartLog) -> tuple[np.ndarray, int]:
-    """Return the positions of labels that change something, and how many of these replace an earlier label."""
+    """Return the positions of the new labels, and how many of them replace another label."""
     import numpy as np
     import pyarrow as pa
     import pyarrow.compute as pc

@@ -1,4 +1,4 @@
-"""Labelled predictions as rows of the next dataset; a cached summary answers while nothing changed."""
+"""Labelled predictions as rows of the next dataset; a saved summary is used while nothing has changed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SCORES = ("score", "scores", "origin")
 
 
 class FeedbackSummary(BaseModel):
-    """The labelled predictions up to two cursors: their number, a hash of ids and labels, and unmatched labels."""
+    """The labelled predictions up to two cursors: their number, a hash of ids and labels, whether labels still wait."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -34,13 +34,13 @@ class FeedbackSummary(BaseModel):
 
 
 def feedback_of(state: Path) -> FeedbackSummary:
-    """Return the present summary. Reads two folder listings if no new label counts; else the ids and the labels."""
+    """Return the current summary. Reads two folder listings if no relevant label came; else the ids and the labels."""
     if not (state / "labels").is_dir():
         return FeedbackSummary()
     log, labels = prediction_log(state), label_store(state)
     known, predictions, came = _read(state), log.cursor(), labels.cursor()
     if known is not None and (known.predictions > predictions or known.labels > came):
-        known = None  # all predictions or labels were removed since: what it says is of others
+        known = None  # all predictions or labels were removed since: the summary is invalid
     if known is not None and known.labels == came and (not known.waiting or known.predictions == predictions):
         return known
     if known is not None and not _any_labelled(state, known.predictions, predictions):
@@ -52,9 +52,9 @@ def feedback_of(state: Path) -> FeedbackSummary:
 
 
 def labelled_rows(state: Path, feedback: FeedbackSummary, columns: list[str] | None = None) -> Iterator[pa.Table]:
-    """The first prediction of each id that has a label, without scores, with `label`, `labelled_at` and `by`, as made.
+    """Yield each labelled id's first prediction, without scores, with `label`, `labelled_at` and `by`, in log order.
 
-    The first one, so that a row of the dataset stays what it was when its id is predicted again.
+    It is the first prediction so that a row of the dataset does not change when its id is predicted again.
     """
     from models.data.hashing import hash_values
     from models.data.seen_hashes import SortedHashSet
@@ -84,7 +84,7 @@ def _counted(state: Path, predictions: int, labels: int) -> FeedbackSummary:
 
 
 def _with_later_labels(state: Path, known: FeedbackSummary, predictions: int, labels: int) -> FeedbackSummary:
-    """Update the summary by the labels that came since; predictions made since then have no label yet."""
+    """Update the summary by the labels that came since; the predictions made since belong to ids without a label."""
     import numpy as np
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -113,7 +113,7 @@ def _with_later_labels(state: Path, known: FeedbackSummary, predictions: int, la
 
 
 def _any_labelled(state: Path, since: int, upto: int) -> bool:
-    """Whether one of the predictions made meanwhile is of an id that has a label."""
+    """Return whether one of the predictions made since belongs to an id that has a label."""
     labels = label_store(state)
     return any(
         latest_labels(labels, table.column("id")).column(LABEL).null_count < table.num_rows

@@ -1,7 +1,7 @@
 """WAL ingest: moves segments into the prediction log and the label store, each row exactly once.
 
-The position up to which a segment was moved is stored in the log, in the same file as the rows: after a kill between
-any two steps the next run continues from there. Labels need no position: the same labels again change nothing.
+The log stores how far each segment was moved, in the same file as the moved rows: after a kill between any two steps,
+the next move continues from there. Labels need no such offset: repeated labels add nothing.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from tasks.state.predictions import prediction_log
 from tasks.state.segments import KINDS, Segment, segments, segments_folder, sweep, waiting
 
 PIECE_BYTES = 1 << 22
-"""Of records that are moved in one append: what moving holds in memory is a few times that."""
+"""Bytes of the records that are moved in one append; moving uses a few times as much memory."""
 PATIENCE_S = 60.0
 
 _log = logging.getLogger("loopline.compact")
 
 
 def move(state: Path, patience_s: float = PATIENCE_S) -> int:
-    """Move all that servers wrote down so far; how many rows came into the logs. Costs a listing where nothing waits.
+    """Move all records that servers wrote so far; return how many rows were added. Costs a listing if nothing waits.
 
     Args:
         state: The project's state folder.
-        patience_s: How long to wait for another process that does the same.
+        patience_s: How long to wait for another process that is moving records.
 
     Raises:
-        StoreError: The disk is full, or another process is moving; rows that were moved stay moved.
+        StoreError: The disk is full, or another process is still moving; rows moved so far stay moved.
     """
     if not waits(state):
         return 0
@@ -43,34 +43,34 @@ def move(state: Path, patience_s: float = PATIENCE_S) -> int:
 
 
 def waits(state: Path) -> bool:
-    """Whether there is something to move, or to delete."""
+    """Return whether there is something to move, or to delete."""
     return any(waiting(segments_folder(state, kind)) for kind in KINDS)
 
 
 def move_held(state: Path) -> int:
-    """`move` for a caller that holds the lock `moving`."""
+    """Do the work of `move` for a caller that holds the lock of `moving`."""
     return _move_predictions(state) + _move_labels(state)
 
 
 @contextlib.contextmanager
 def moving(state: Path, patience_s: float = 0.0) -> Iterator[None]:
-    """Hold what is moved and merged in a project still.
+    """Hold the lock for moving and merging in a project.
 
     Raises:
-        StoreError: Another process is moving.
+        StoreError: Another process is still moving.
     """
     with held(state / "serving" / "moving.lock", lambda: f"{state}: another process moves its predictions", patience_s):
         yield
 
 
 def growing(state: Path) -> set[str]:
-    """Names of the segments whose offsets in the prediction log may still be needed."""
+    """Return the names of the segments whose offsets in the prediction log are still needed."""
     return {segment.name for segment in segments(segments_folder(state, "predictions"))}
 
 
 @dataclass
 class _SegmentBatch:
-    """Records of some segments that are moved together; how far each was read, and which are read to their end."""
+    """Records of some segments that are moved together; how far each was read, and which were read to their end."""
 
     payloads: list[bytes] = field(default_factory=list)
     size: int = 0
@@ -89,7 +89,7 @@ def _move_predictions(state: Path) -> int:
     def add(records: list[Any], offsets: Mapping[str, int]) -> int:
         try:
             table = prediction_rows(records)
-        except Exception:  # noqa: BLE001 - whatever it is, one record must not hold up all that come after it
+        except Exception:  # noqa: BLE001 - one bad record must not block all later records
             table = prediction_rows([record for record in records if _is_sound(prediction_rows, record, odd)])
         log.append(table, offsets=offsets)
         return int(table.num_rows)
@@ -98,7 +98,7 @@ def _move_predictions(state: Path) -> int:
 
 
 def _is_sound(rows_of: Callable[[list[Any]], Any], record: Any, odd: Path) -> bool:
-    """Whether a record can be made into rows; a record that cannot is set aside."""
+    """Return whether a record can be converted to rows; otherwise save it in a file for a person to check."""
     try:
         rows_of([record])
     except Exception:  # noqa: BLE001 - see above
@@ -123,7 +123,7 @@ def _move_labels(state: Path) -> int:
 def _move(
     folder: Path, known: Callable[[], Mapping[str, int]], add: Callable[[list[Any], Mapping[str, int]], int]
 ) -> int:
-    """Read on in each segment, add what is there, note how far, delete what is read to its end."""
+    """Read each segment on, add its records, store the offset, and delete segments that are finished."""
     import orjson
 
     moved = 0
@@ -159,7 +159,7 @@ def _pieces(folder: Path, known: Mapping[str, int]) -> Iterator[_SegmentBatch]:
 
 
 def _end(segment: Segment, offset: int) -> None:
-    """Delete a segment that has no writer; a damaged one is set aside."""
+    """Delete a segment that has no writer any more; a damaged one is kept for a person to check."""
     if is_torn(segment.read(offset)):
         segment.remove()
         return

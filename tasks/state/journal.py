@@ -15,7 +15,7 @@ TAIL_BYTES = 256 * 1024
 
 
 def append(path: Path, line: Mapping[str, Any], *, synced: bool = True) -> None:
-    """Add a line. `synced`: it has reached the disk when this returns, which costs some milliseconds.
+    """Append a line. `synced`: the line is on disk on return, which costs some milliseconds.
 
     Raises:
         StoreError: The disk is full or the folder is not writable.
@@ -32,7 +32,7 @@ def append(path: Path, line: Mapping[str, Any], *, synced: bool = True) -> None:
 
 
 def read(path: Path, offset: int = 0) -> tuple[list[dict[str, Any]], int]:
-    """The whole lines from `offset` bytes on, and the offset after them; torn lines are skipped."""
+    """Return the complete lines from byte `offset` on, and the offset after them; torn lines are skipped."""
     if not path.exists():
         return [], offset
     with path.open("rb") as file:
@@ -43,7 +43,7 @@ def read(path: Path, offset: int = 0) -> tuple[list[dict[str, Any]], int]:
 
 
 def newest(path: Path) -> Iterator[dict[str, Any]]:
-    """Return the last lines, newest first, as far as TAIL_BYTES reach."""
+    """Yield the last lines, newest first, from the last TAIL_BYTES of the file: for readers that need few lines."""
     try:
         with path.open("rb") as file:
             size = file.seek(0, os.SEEK_END)

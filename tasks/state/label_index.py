@@ -1,8 +1,8 @@
-"""An index of the label store by id: one SQLite file, built from the parts and rebuilt when it is missing.
+"""An index of the label store by id: one SQLite file beside the parts, built from them and rebuilt if it is missing.
 
-Each look-up first adds the appends since the last one; rows and cursor are committed together. So a kill after an
-append to the log leaves an index that is behind, and the next look-up catches up. The index holds nothing that is not
-in the log.
+Each look-up first adds the appends that came since the last one; rows and cursor are committed together. So a kill
+after an append to the log leaves an index that is behind, and the next look-up catches up. The index contains nothing
+that the log does not contain.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tasks.state.part_log import PartLog
 FILE = "by-id.sqlite"
 GENERATION_FILE = "generation"
 SCAN_FACTOR = 4
-"""Reading the whole log is cheaper than looking up more than a quarter as many ids as it has rows."""
+"""If the look-up has more ids than a quarter of the log's rows, reading the whole log is cheaper."""
 _SCHEMA = """
 create table if not exists labels (
     id text not null, append integer not null, row integer not null, label text, at integer not null, by text,
@@ -43,7 +43,7 @@ _log = logging.getLogger("loopline.labels")
 
 
 class Label(NamedTuple):
-    """The last label of an id: its text, its time (microseconds since 1970), and who gave it."""
+    """The last label of an id: its text, its time of arrival (microseconds since 1970), and its source."""
 
     text: str | None
     at_us: int
@@ -51,12 +51,12 @@ class Label(NamedTuple):
 
 
 def latest(store: PartLog, ids: Sequence[str | None], upto: int) -> list[Label | None] | None:
-    """The last label of each id among the appends up to `upto`.
+    """Return the last label of each id among the appends up to `upto`.
 
     Returns:
-        One for each id, or None where the caller should read the log: it is small, or the index cannot be written.
+        One entry for each id, or None if the caller should read the log: the log is small, or the index cannot be used.
 
-    Cost: a look-up an id, and the appends that came since the last call.
+    Cost: one look-up per id, and reading the appends that came since the last call.
     """
     if not upto:
         return None
@@ -75,9 +75,9 @@ def latest(store: PartLog, ids: Sequence[str | None], upto: int) -> list[Label |
 
 
 def renew(folder: Path) -> None:
-    """Rows of the log change or go: whatever index was made until now no longer counts.
+    """Invalidate the index, because rows of the log are changed or deleted.
 
-    Call it before and after: an index that another process makes meanwhile does not count either.
+    Call it before and after the change: an index that another process builds meanwhile is then invalid too.
 
     Raises:
         StoreError: The folder cannot be written.
@@ -87,7 +87,7 @@ def renew(folder: Path) -> None:
 
 
 def remove(folder: Path) -> None:
-    """Remove the index; the next look-up makes it anew."""
+    """Remove the index; the next look-up rebuilds it."""
     for suffix in ("", "-wal", "-shm"):
         (folder / f"{FILE}{suffix}").unlink(missing_ok=True)
 
@@ -115,7 +115,7 @@ def _look_up(index: sqlite3.Connection, ids: Sequence[str | None], upto: int) ->
 
 
 def _catch_up(index: sqlite3.Connection, store: PartLog, upto: int) -> int:
-    """Add what the log has and the index lacks, part by part; the number of rows then."""
+    """Add the log's new rows to the index, part by part; return the index's number of rows."""
     generation = _generation(store.folder)
     cursor, num_rows, made_in = index.execute("select cursor, num_rows, generation from state").fetchone()
     newest = store.cursor()

@@ -1,7 +1,7 @@
-"""The counts of monitoring: one SQLite file a project; counts and log position change in one transaction.
+"""Monitoring's counts: one SQLite file per project, in which counts and log cursors are committed together.
 
-A monitoring run is a few transactions: the counts and the position in the log are committed together, so after a kill
-no prediction and no label counts twice.
+A monitoring run makes a few transactions. If it is killed, a transaction's counts and its log cursor are either both
+stored or both missing. So no prediction and no label counts twice.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from tasks.host.locks import held
 FILE = "counts.sqlite"
 LOCK_TIMEOUT_S = 60.0
 MOST_WINDOWS = 200
-"""Windows of a version whose counts are kept: later labels find their prediction in these."""
+"""Windows of a version whose counts are stored: late labels are matched with the predictions in these windows."""
 MOST_WAITING = 200_000
-"""Labels that wait for their prediction: of more, those that came last."""
+"""Maximum number of labels that wait for their prediction: the latest are stored."""
 _SCHEMA = """
 create table if not exists places (name text primary key, value integer not null);
 create table if not exists windows (
@@ -43,14 +43,14 @@ create table if not exists settings (name text primary key, value text not null)
 
 
 class MonitorStore:
-    """The counts of one project; open it with `opened`."""
+    """The stored counts of one project; open the store with `opened`."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._db = connection
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[None]:
-        """All of it, or nothing."""
+        """Commit all changes of the block, or roll them back on an error."""
         self._db.execute("begin immediate")
         try:
             yield
@@ -60,28 +60,28 @@ class MonitorStore:
         self._db.execute("commit")
 
     def place(self, log: str) -> int:
-        """The cursor up to which a log has been counted."""
+        """Return the cursor up to which a log has been counted."""
         row = self._db.execute("select value from places where name = ?", (log,)).fetchone()
         return int(row[0]) if row else 0
 
     def set_place(self, log: str, cursor: int) -> None:
-        """Go on from here next time."""
+        """Store the cursor up to which a log has been counted."""
         self._db.execute("insert or replace into places values (?, ?)", (log, cursor))
 
     def versions(self) -> list[str]:
-        """Versions with predictions, in the order of their first window."""
+        """Return the versions that have predicted, by the time of their first window."""
         rows = self._db.execute("select version from windows group by version order by min(begin)").fetchall()
         return [str(row[0]) for row in rows]
 
     def last_window(self, version: str, size: int) -> OpenWindow:
-        """The window that the version's next predictions belong to, or that they come after."""
+        """Return the version's last window: the next predictions belong to it, or come after it if it is full."""
         row = self._db.execute(
             "select first from windows where version = ? order by first desc limit 1", (version,)
         ).fetchone()
         return self.window(version, int(row[0])) if row else OpenWindow(0, size)
 
     def window(self, version: str, first: int) -> OpenWindow:
-        """A window with all its counts."""
+        """Return a window with all its counts."""
         size, begin, end, examples = self._db.execute(
             "select size, begin, end, examples from windows where version = ? and first = ?", (version, first)
         ).fetchone()
@@ -97,7 +97,7 @@ class MonitorStore:
         )
 
     def seen(self, version: str) -> SortedHashSet:
-        """The newest predictions of a version."""
+        """Return the keys of a version's newest predictions, at least REMEMBERED of them if there are so many."""
         rows = self._db.execute(
             "select keys, num_rows from windows where version = ? and keys is not null order by first desc", (version,)
         )
@@ -110,7 +110,7 @@ class MonitorStore:
         return SortedHashSet(*parts)
 
     def save(self, version: str, window: OpenWindow) -> None:
-        """Keep a window that changed."""
+        """Store a changed window."""
         known = self._db.execute(
             "select keys from windows where version = ? and first = ?", (version, window.first)
         ).fetchone()
@@ -138,7 +138,7 @@ class MonitorStore:
         )
 
     def with_examples(self) -> Iterator[tuple[str, int, KeyedPredictions]]:
-        """Version, place and examples of each window that a label may belong to."""
+        """Yield version, first row and examples of each window that a label may belong to."""
         rows = self._db.execute("select version, first from windows where examples is not null").fetchall()
         for version, first in rows:
             (content,) = self._db.execute(
@@ -147,14 +147,14 @@ class MonitorStore:
             yield str(version), int(first), KeyedPredictions.from_bytes(content)
 
     def save_examples(self, version: str, first: int, examples: KeyedPredictions) -> None:
-        """Keep a window's examples, to be looked at again."""
+        """Store a window's examples, and mark the window as changed."""
         self._db.execute(
             "update windows set examples = ?, changed = 1 where version = ? and first = ?",
             (examples.to_bytes(), version, first),
         )
 
     def wait(self, keys: Keys, labels: Sequence[str]) -> None:
-        """Keep labels whose prediction is not known, in the order in which they came; of several of one the last."""
+        """Store labels whose prediction is unknown, in the order of arrival; of several labels of one id, the last."""
         if not labels:
             return
         (last,) = self._db.execute("select coalesce(max(came), 0) from waiting").fetchone()
@@ -166,41 +166,41 @@ class MonitorStore:
         )
 
     def waiting(self) -> tuple[Keys, list[str]]:
-        """Keys and labels that wait for their prediction."""
+        """Return keys and labels that wait for their prediction."""
         rows = self._db.execute("select key, label from waiting").fetchall()
         return np.array([row[0] for row in rows], dtype=np.int64).view(np.uint64), [str(row[1]) for row in rows]
 
     def no_longer_wait(self, keys: Keys) -> None:
-        """These have found their prediction."""
+        """Delete waiting labels whose prediction has come."""
         self._db.executemany("delete from waiting where key = ?", [(key,) for key in keys.view(np.int64).tolist()])
 
     def num_waiting(self) -> int:
-        """Number of labels that wait for their prediction."""
+        """Return how many labels wait for their prediction."""
         return int(self._db.execute("select count(*) from waiting").fetchone()[0])
 
     def changed(self, version: str) -> list[int]:
-        """Windows of a version that are to be looked at, oldest first."""
+        """Return the changed windows of a version, which need a new report, oldest first."""
         rows = self._db.execute(
             "select first from windows where version = ? and changed order by first", (version,)
         ).fetchall()
         return [int(row[0]) for row in rows]
 
     def reports(self, version: str) -> list[WindowReport]:
-        """The report of each window of a version, oldest first."""
+        """Return the report of each window of a version, oldest first."""
         rows = self._db.execute(
             "select report from windows where version = ? and report is not null order by first", (version,)
         )
         return [WindowReport.model_validate_json(row[0]) for row in rows]
 
     def save_report(self, version: str, first: int, window: WindowReport) -> None:
-        """Keep the report of a window."""
+        """Store the report of a window."""
         self._db.execute(
             "update windows set report = ?, changed = 0 where version = ? and first = ?",
             (window.model_dump_json(), version, first),
         )
 
     def unlogged(self, version: str) -> list[tuple[int, WindowReport, str]]:
-        """First row, report and what MLflow was sent of each whole window; MLflow gets what differs."""
+        """Return first row, report, and key of the metrics last sent to MLflow, of each full window."""
         rows = self._db.execute(
             "select first, report, logged from windows where version = ? and num_rows >= size and report is not null "
             "order by first",
@@ -209,26 +209,26 @@ class MonitorStore:
         return [(int(first), WindowReport.model_validate_json(report), str(logged)) for first, report, logged in rows]
 
     def set_logged(self, version: str, first: int, logged: str) -> None:
-        """Note which metrics of a window MLflow has."""
+        """Store the key of a window's metrics that were sent to MLflow."""
         self._db.execute("update windows set logged = ? where version = ? and first = ?", (logged, version, first))
 
     def was_sent(self, signal: str) -> bool:
-        """Whether a signal was sent before."""
+        """Return whether a signal was sent before."""
         return self._db.execute("select 1 from signals where id = ?", (signal,)).fetchone() is not None
 
     def set_sent(self, signal: str) -> None:
-        """A signal was sent."""
+        """Store that a signal was sent."""
         self._db.execute("insert or ignore into signals values (?)", (signal,))
 
     def settle(self, settings: str) -> None:
-        """Look at every window again if what they are judged by has changed."""
+        """Mark every window as changed if the settings by which windows are judged have changed."""
         row = self._db.execute("select value from settings where name = 'judged by'").fetchone()
         if row is None or row[0] != settings:
             self._db.execute("update windows set changed = 1")
             self._db.execute("insert or replace into settings values ('judged by', ?)", (settings,))
 
     def forget(self, version: str) -> None:
-        """Let go of the oldest windows, and of keys too old to come twice."""
+        """Delete the oldest windows, and keys that are too old to detect a repeated prediction."""
         rows = self._db.execute(
             "select first, num_rows from windows where version = ? order by first desc", (version,)
         ).fetchall()
@@ -251,11 +251,11 @@ class MonitorStore:
             self.set_place("forgotten labels", self.num_forgotten_labels() + labels)
 
     def num_forgotten_labels(self) -> int:
-        """Labels of windows that were let go of."""
+        """Return the number of labels in deleted windows."""
         return self.place("forgotten labels")
 
     def num_predictions(self) -> int:
-        """Counted so far, of all versions."""
+        """Return the number of predictions counted so far, over all versions."""
         row = self._db.execute(
             "select coalesce(sum(last), 0) from (select max(first + num_rows) as last from windows group by version)"
         ).fetchone()
@@ -264,10 +264,10 @@ class MonitorStore:
 
 @contextlib.contextmanager
 def opened(folder: Path) -> Iterator[MonitorStore]:
-    """The store in a folder, made at first use; one look at a time.
+    """Open the store in a folder, and create it at first use; only one monitoring run may have it open.
 
     Raises:
-        StoreError: Another monitoring run is in progress, or the file cannot be used.
+        StoreError: Another monitoring run has it open, or the file cannot be used.
     """
     busy = f"{folder}: another look at these predictions goes on: wait for it"
     with held(folder / "look.lock", lambda: busy, LOCK_TIMEOUT_S):
@@ -284,5 +284,5 @@ def _make_ready(connection: sqlite3.Connection) -> None:
     connection.execute("pragma journal_mode = wal")
     connection.execute("pragma synchronous = full")
     connection.executescript(_SCHEMA)
-    with contextlib.suppress(sqlite3.OperationalError):  # a store of before it was noted when a label came
+    with contextlib.suppress(sqlite3.OperationalError):  # an older store lacks the arrival order of labels
         connection.execute("alter table waiting add column came integer not null default 0")

@@ -1,4 +1,4 @@
-"""The files of a part log: their footers, and their rows by append order and by time."""
+"""The files of a part log: the metadata of each file, and its rows by append and by time."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 
 SEQUENCE = "__part"
 MOST_ROWS = 1 << 18
-"""Rows of a compacted part at most: what compacting holds in memory."""
+"""Maximum rows of a compacted part; compacting holds them in memory."""
 BATCH_ROWS = 1 << 16
 _KEYS, _OFFSETS, _TIMES, _ROWS = b"loopline.keys", b"loopline.offsets", b"loopline.at", b"loopline.rows"
 _NEVER = (2**63 - 1, -(2**63))
-"""Times of a part without rows: no span of time overlaps it."""
+"""Times of a part without rows: they overlap no time span."""
 
 
 class DamagedPartError(StoreError):
-    """A part's file cannot be read, and reading it again will not help."""
+    """A part's file cannot be read, and a retry will not help."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class LogPart:
 
     @cached_property
     def metadata(self) -> dict[bytes, bytes]:
-        """The metadata in the footer, beside the schema."""
+        """The metadata in its footer, beside the schema."""
         with opened(self.path) as file:
             return dict(file.schema_arrow.metadata or {})
 
@@ -57,21 +57,21 @@ class LogPart:
 
     @property
     def offsets(self) -> dict[str, int]:
-        """How far each source had been read when these rows were appended."""
+        """How far each source had been read when the rows were appended."""
         return dict(json.loads(self.metadata.get(_OFFSETS, b"{}")))
 
     @property
     def rows(self) -> int:
-        """Number of rows; 0 after they were deleted by retention."""
+        """The number of its rows; 0 once they were dropped."""
         return int(self.metadata[_ROWS])
 
 
 def opened(path: Path) -> pq.ParquetFile:
-    """A part, to be read.
+    """Open a part for reading.
 
     Raises:
-        DamagedPartError: The file is incomplete.
-        FileNotFoundError: It was compacted into another meanwhile.
+        DamagedPartError: It is not a complete file.
+        FileNotFoundError: It was compacted into another part meanwhile.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -85,7 +85,7 @@ def opened(path: Path) -> pq.ParquetFile:
 def rows_of(
     file: pq.ParquetFile, part: LogPart, since: int, upto: int, columns: Sequence[str] | None, batch: int
 ) -> Iterator[pa.Table]:
-    """The rows of an open part that belong to the appends after `since`, up to `upto`.
+    """Yield the rows of an open part that belong to the appends after `since`, up to `upto`.
 
     Raises:
         DamagedPartError: Its rows cannot be decoded.
@@ -114,7 +114,7 @@ def _decoded(file: pq.ParquetFile, part: LogPart, batch: int, columns: list[str]
         try:
             record = next(batches, None)
         except (pa.ArrowInvalid, OSError) as error:
-            if isinstance(error, OSError) and error.errno is not None:  # the disk's, not of what it holds
+            if isinstance(error, OSError) and error.errno is not None:  # an error of the disk, not of the content
                 raise
             raise DamagedPartError(f"{part.path}: its rows cannot be decoded ({error})") from error
         if record is None:
@@ -123,12 +123,12 @@ def _decoded(file: pq.ParquetFile, part: LogPart, batch: int, columns: list[str]
 
 
 def by_append(table: pa.Table, batch: int, first: int | None = None) -> Iterator[pa.Table]:
-    """A part's rows in the order of their appends again, at most `batch` at a time.
+    """Yield a part's rows in the order of their appends, at most `batch` rows at a time.
 
     Args:
-        table: The rows; those of several appends have the column SEQUENCE.
-        batch: Rows of each table that is yielded.
-        first: The part's first append, to keep or add the column SEQUENCE; None leaves it out.
+        table: The rows; if they come from several appends, with the column SEQUENCE.
+        batch: Maximum rows of each yielded table.
+        first: The part's first append, to keep or add the column SEQUENCE; None leaves the column out.
     """
     import pyarrow as pa
 
@@ -142,7 +142,7 @@ def by_append(table: pa.Table, batch: int, first: int | None = None) -> Iterator
 
 
 def numbered_rows(part: LogPart) -> list[pa.Table]:
-    """The rows of a part, each with the number of its append."""
+    """Return the rows of a part, each with the number of its append."""
     import pyarrow as pa
 
     file = opened(part.path)
@@ -155,7 +155,7 @@ def numbered_rows(part: LogPart) -> list[pa.Table]:
 
 
 def written(folder: Path, table: pa.Table, keys: Sequence[str], offsets: Mapping[str, int]) -> Path:
-    """Write the file of a part under a temporary name: rows in the order of `at`, and its metadata."""
+    """Write and sync a part as a temporary file that readers ignore: rows ordered by `at`, metadata in the footer."""
     import pyarrow.parquet as pq
 
     at = times_of(table)
@@ -178,7 +178,7 @@ def written(folder: Path, table: pa.Table, keys: Sequence[str], offsets: Mapping
 
 
 def overlapping(spans: Sequence[tuple[int, int]]) -> int:
-    """The largest number of spans that overlap at one point."""
+    """Return the largest number of spans that overlap at one time."""
     ends = sorted([(first, 1) for first, _ in spans] + [(last + 1, -1) for _, last in spans])
     most = now = 0
     for _, step in ends:
@@ -188,16 +188,16 @@ def overlapping(spans: Sequence[tuple[int, int]]) -> int:
 
 
 def times_of(table: pa.Table) -> Any:
-    """`at` as int64 microseconds (rows,)."""
+    """Return `at` as int64 microseconds (rows,)."""
     import pyarrow as pa
 
     return table.column("at").cast(pa.int64()).to_numpy()
 
 
 def in_order(streams: Sequence[tuple[int, Iterator[pa.Table]]]) -> Iterator[pa.Table]:
-    """Streams that are each sorted by `at`, with the first `at` of each, as one that is.
+    """Merge streams that are each sorted by `at` into one; each comes with its first `at`.
 
-    What lies before the earliest end of what is in memory cannot be preceded by anything still unread.
+    Rows in memory up to the earliest last `at` of the tables in memory can be yielded: all unread rows are later.
     """
     import numpy as np
 

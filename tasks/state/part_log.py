@@ -1,13 +1,14 @@
 """An append-only log of rows as Parquet parts, which any number of processes write, read and compact at once.
 
-A part is one file, `<first>-<last>.parquet`: the numbers count appends, from 1. An append writes, syncs and renames its
-file under a lock, so acknowledged rows are on disk and the numbers have no gaps. Compaction writes the rows of several
-parts into one file whose name spans theirs; from its rename on, the parts that it spans are ignored, and then deleted.
-So a reader sees each row once, whatever it lists while files come and go: a wider part hides the parts within it, and a
-gap means that the listing is older than the disk, so it lists again. Within a part rows are in the order of `at`.
+A part is one file, `<first>-<last>.parquet`; the numbers count the appends, from 1. An append writes and syncs its file
+and renames it under a lock, so acknowledged rows are on disk and the numbers have no gaps. Compacting writes the rows
+of several parts into one part whose name spans their numbers; from its rename on, the parts within its span are
+ignored, and are deleted. So a reader that lists files while they change sees each row once: a wider part hides the
+parts within it, and a gap means that the listing is outdated and must be repeated. Within a part, rows are ordered by
+`at`.
 
-A part that cannot be read is set aside: its file goes to `damaged/`, and an empty part takes its place, so that its
-rows are gone and nothing else is.
+A part that cannot be read is set aside: its file is copied to `damaged/`, and an empty part replaces it, so that only
+its rows are lost.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 FEWEST_PARTS = 8
-"""Neighbours that are worth writing anew; each row is then written about log8(rows) times in all."""
+"""Fewest neighbouring parts that are merged; each row is then written about log8(rows) times in all."""
 STALE_S = 3600.0
 DAMAGED = "damaged"
 """The folder within a log to which unreadable parts are moved."""
@@ -58,8 +59,8 @@ class PartLog:
     """The log in one folder.
 
     Args:
-        folder: Made at the first append.
-        fields: Columns that every row has, with their types; others may differ from append to append.
+        folder: The log's folder; the first append creates it.
+        fields: The columns of every row, with their types; other columns may differ between appends.
     """
 
     def __init__(self, folder: Path, fields: pa.Schema) -> None:
@@ -68,12 +69,12 @@ class PartLog:
         self._known: dict[str, LogPart] = {}
 
     def append(self, table: pa.Table, key: str | None = None, offsets: Mapping[str, int] | None = None) -> int:
-        """Add rows; when this returns they are on disk. The cursor after them.
+        """Append rows and return the cursor after them; on return they are on disk.
 
         Args:
-            table: The rows, `at` among their columns; a column of `fields` that is absent is null.
-            key: The same key again adds nothing, so that work that was killed may be done again.
-            offsets: How far sources that grow were read for them, in the same file as the rows; see `offsets`.
+            table: The rows, with a column `at`; a missing column of `fields` becomes null.
+            key: A second append with the same key adds nothing, so that killed work can be repeated.
+            offsets: How far growing sources were read for these rows; stored in the same file (see `offsets`).
 
         Raises:
             StoreError: The disk is full or the folder cannot be written; nothing was added.
@@ -94,11 +95,11 @@ class PartLog:
         return number
 
     def has(self, key: str) -> bool:
-        """Whether an append of this key is in the log."""
+        """Return whether the log has an append with this key."""
         return any(key in part.keys for part in self.parts())
 
     def offsets(self) -> dict[str, int]:
-        """How far each source was read, by the rows in the log: a reader that starts there adds each row once."""
+        """Return how far each source was read for the log's rows; reading on from there adds each row once."""
         offsets: dict[str, int] = {}
         for part in self.parts():
             for source, offset in part.offsets.items():
@@ -106,15 +107,15 @@ class PartLog:
         return offsets
 
     def cursor(self) -> int:
-        """The number of the last append; 0 for an empty log. Compacting does not change it."""
+        """Return the number of the last append; 0 for an empty log. Compacting does not change it."""
         parts = self._listed()
         return max((part.last for part in parts), default=0)
 
     def parts(self, since: int = 0) -> list[LogPart]:
-        """The parts that hold the appends after `since`, oldest first, each append in one.
+        """Return the parts with the appends after `since`, oldest first; each append is in one part.
 
         Raises:
-            StoreError: A file is gone that no other one holds.
+            StoreError: A file is missing whose appends no other file contains.
         """
         gap = ""
         for _ in range(_TRIES):
@@ -141,21 +142,21 @@ class PartLog:
         *,
         numbered: bool = False,
     ) -> Iterator[pa.Table]:
-        """The rows of the appends after cursor `since`, up to cursor `upto`, in the order of the appends.
+        """Yield the rows of the appends after cursor `since`, up to cursor `upto`, in the order of the appends.
 
-        Each table has those of `columns` that its part has (default: all), and at most `batch` rows. Call `cursor()`
-        before, pass it as `upto` and store it: the next scan starts there, and no row is seen twice. `numbered` adds
-        the number of each row's append, column `SEQUENCE`.
+        Each table has those of `columns` that its part has (default: all), and at most `batch` rows. To read on later,
+        call `cursor()` first, pass it as `upto`, and pass it as `since` of the next scan: then no row is read twice.
+        `numbered` adds the column `SEQUENCE` with the number of each row's append.
         """
         upto = self.cursor() if upto is None else upto
-        while since < upto and (parts := self.parts(since)):  # none: all were removed, and `upto` is of before
+        while since < upto and (parts := self.parts(since)):  # no parts: all were removed after `upto` was read
             for part in parts:
                 if part.first > upto:
                     return
                 try:
                     file = opened(part.path)
                 except FileNotFoundError:
-                    break  # compacted meanwhile: listed anew, from where we are
+                    break  # compacted meanwhile: list the parts again from here
                 names = [*(file.schema_arrow.names if columns is None else columns), SEQUENCE]
                 size = batch if part.first == part.last else MOST_ROWS
                 with self._decoding(part):
@@ -170,9 +171,9 @@ class PartLog:
         columns: Sequence[str] | None = None,
         upto: int | None = None,
     ) -> Iterator[pa.Table]:
-        """The rows whose `at` is in [since_us, until_us), by `at`, whatever order they were appended in.
+        """Yield the rows whose `at` is in [since_us, until_us), sorted by `at`, whatever the order of the appends.
 
-        Only the parts whose times overlap are open at once; together they hold about 262,144 rows in memory.
+        Only parts whose times overlap are open at once; together they keep about 262,144 rows in memory.
         """
         upto = self.cursor() if upto is None else upto
         low = since_us if since_us is not None else -(2**63)
@@ -188,12 +189,13 @@ class PartLog:
                 yield table.slice(begin, end - begin)
 
     def compact(self, growing: Collection[str] | None = None) -> int:
-        """Merge small neighbours and remove what is left over. How many parts were merged into others.
+        """Merge small neighbouring parts and delete leftover files; return how many parts were merged.
 
-        Safe to kill at any moment, and beside any number of readers and writers; a second compactor leaves at once.
+        Safe to kill at any moment, and safe beside any number of readers and writers; a second compactor returns at
+        once.
 
         Args:
-            growing: Sources that are still read; the offsets of others are dropped. None: all are stored.
+            growing: Sources that are still read; the offsets of other sources are dropped. None: all are kept.
         """
         merged = 0
         with self._alone() as is_alone:
@@ -205,17 +207,17 @@ class PartLog:
         return merged
 
     def forget(self, before_us: int, spared: Callable[[pa.Table], NDArray[np.bool_]] | None = None) -> int:
-        """Drop the rows whose `at` is before `before_us`; how many. Cursors and keys stay what they were.
+        """Drop the rows whose `at` is before `before_us`; return how many. Cursors and keys do not change.
 
-        The part is rewritten under its own name without them: this is safe to kill at any moment, and a reader that has
-        the old file open reads it to its end.
+        A part is rewritten without these rows under the same name. This is safe to kill at any moment, and a reader
+        that has the old part open can read it to its end.
 
         Args:
             before_us: Microseconds since 1970.
-            spared: Which of some old rows are not deleted, bool (rows,).
+            spared: Returns which of some old rows are kept all the same, bool (rows,).
 
         Raises:
-            StoreError: The disk is full; what was dropped so far stays so.
+            StoreError: The disk is full; rows dropped so far stay dropped.
         """
         dropped = 0
         with self._alone() as is_alone:
@@ -225,7 +227,7 @@ class PartLog:
         return dropped
 
     def summary(self) -> dict[str, Any]:
-        """`rows`, `parts`, `bytes`, and `since` and `until`, the first and last `at` in seconds (None when empty)."""
+        """Return `rows`, `parts`, `bytes`, and `since` and `until`: first and last `at` in seconds (None if empty)."""
         parts = self.parts()
         times = [part.times for part in parts if part.rows]
         return {
@@ -237,7 +239,7 @@ class PartLog:
         }
 
     def _whole(self, table: pa.Table) -> pa.Table:
-        """The required columns first and of their type, rows in the order of `at`."""
+        """Return the table with all required columns in their types, and its rows ordered by `at`."""
         import numpy as np
         import pyarrow as pa
 
@@ -253,7 +255,7 @@ class PartLog:
         temporary.rename(self.folder / f"{first:012d}-{last:012d}.parquet")
         handle = os.open(self.folder, os.O_RDONLY)
         try:
-            os.fsync(handle)  # the name too is on disk
+            os.fsync(handle)  # so that the name is on disk too
         finally:
             os.close(handle)
 
@@ -275,7 +277,7 @@ class PartLog:
         self._replace(temporary, run[0].first, run[-1].last)
 
     def _rewrite(self, part: LogPart, before_us: int, spared: Callable[[pa.Table], NDArray[np.bool_]] | None) -> int:
-        """The part without its old rows, in its own place; how many were dropped."""
+        """Rewrite a part without its old rows, under the same name; return how many were dropped."""
         import pyarrow as pa
 
         from models.sources.row_batches import concatenated
@@ -292,7 +294,7 @@ class PartLog:
         if dropped:
             temporary = written(self.folder, self._whole(concatenated(parts)), part.keys, part.offsets)
             self._replace(temporary, part.first, part.last)
-            del self._known[part.path.name]  # what its footer said is no longer so
+            del self._known[part.path.name]  # its cached footer is outdated
         return dropped
 
     def _replace(self, temporary: Path, first: int, last: int) -> None:
@@ -303,7 +305,7 @@ class PartLog:
             temporary.unlink(missing_ok=True)
 
     def _check(self, part: LogPart) -> None:
-        """Read the footer of a part; set the part aside if that cannot be read."""
+        """Read the footer of a part; set the part aside if the footer cannot be read."""
         try:
             _ = part.metadata
         except DamagedPartError as error:
@@ -312,17 +314,17 @@ class PartLog:
 
     @contextlib.contextmanager
     def _decoding(self, part: LogPart) -> Iterator[None]:
-        """Set the part aside if its rows cannot be decoded; the reader starts again without it."""
+        """Set the part aside if its rows cannot be decoded; the reader may have got some rows and must start again."""
         try:
             yield
         except DamagedPartError as error:
             raise StoreError(f"{self._set_aside(part, error)}: run again") from error
 
     def _set_aside(self, part: LogPart, error: DamagedPartError) -> str:
-        """Replace a damaged part by an empty one, and move its file aside; returns a message about what is lost."""
+        """Replace a damaged part by an empty one and keep its file; return a message that states the loss."""
         aside = self.folder / DAMAGED / part.path.name
         with storing(self.folder), self._locked():
-            if not self._is_empty(part):  # as it is once another process has set it aside
+            if not self._is_empty(part):  # it is empty if another process has set it aside
                 aside.parent.mkdir(exist_ok=True)
                 shutil.copy2(part.path, aside)
                 self._publish(written(self.folder, self._fields.empty_table(), [], {}), part.first, part.last)
@@ -340,7 +342,7 @@ class PartLog:
             return False
 
     def _sweep(self) -> None:
-        """Delete parts that a wider one holds, and what killed writers left."""
+        """Delete parts within a wider part, and temporary files of killed writers."""
         paths = {part.path for part in self.parts()}
         for part in self._listed():
             if part.path not in paths and any(_within(part, self._part(path.name)) for path in paths):
@@ -351,7 +353,7 @@ class PartLog:
                     path.unlink()
 
     def _stream(self, part: LogPart, upto: int, columns: Sequence[str] | None, batch: int) -> Iterator[pa.Table]:
-        """The rows of one part by `at`, though it may be compacted into another before it is opened."""
+        """Yield the rows of one part by `at`, even if it is compacted into another part before it is opened."""
         for _ in range(_TRIES):
             try:
                 holder = next(one for one in self.parts() if _within(part, one))
@@ -370,7 +372,7 @@ class PartLog:
             return []
 
     def _part(self, name: str) -> LogPart:
-        """One object a file, so that its footer is read once."""
+        """Return the part of a file from a cache, so that its footer is read once."""
         if name not in self._known:
             first, _, last = name.removesuffix(".parquet").partition("-")
             self._known[name] = LogPart(int(first), int(last), self.folder / name)
@@ -378,7 +380,7 @@ class PartLog:
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[bool]:
-        """Whether no other process changes parts that are there, and this one may."""
+        """Yield whether this process alone may change existing parts."""
         if not self.folder.is_dir():
             yield False
             return
@@ -407,7 +409,7 @@ def _within(part: LogPart, other: LogPart) -> bool:
 
 
 def _worth_merging(parts: Sequence[LogPart]) -> list[LogPart]:
-    """The first run of neighbours of the smallest size that is long enough, or full; empty when there is none."""
+    """Return the first run of at least FEWEST_PARTS neighbours of the smallest size class; empty if there is none."""
     for tier in range(_tier(MOST_ROWS) + 1):
         run: list[LogPart] = []
         rows = 0

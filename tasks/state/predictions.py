@@ -1,28 +1,28 @@
-"""The prediction log, the label store, and the two joined.
+"""The prediction log, the label store, and their join.
 
 Both are `PartLog`s in a project's state, `project.state(spec.name)`: `predictions/` and `labels/`.
 
 | `predictions/` | type | is |
 |---|---|---|
-| `id` | text | the caller's, or made (UUIDv7); the same id again is the same thing predicted again |
-| `at` | timestamp[us, UTC] | when it was predicted |
-| `version` | text | of the registered model |
+| `id` | text | the client's id, or a generated one (UUIDv7); a repeated id means a repeated prediction |
+| `at` | timestamp[us, UTC] | time of the prediction |
+| `version` | text | version of the registered model |
 | `origin` | text | `batch` or `serve` |
 | `score` | float64 | binary: probability of the positive class; regression: prediction; else null |
 | `scores` | list<float64> | multiclass: probabilities in the order of the target's classes; else null |
-| `input.NAME` | float64 or text | tables: what the graph was given; text is "" where the value was missing |
-| `raw.NAME` | its own type | a column of the row that was given and is no input as it stands |
-| `sent.NAME` | text or binary | while there was a shadow: the text; a feature's window, float64 |
+| `input.NAME` | float64 or text | tables: an input of the graph; text is "" for a missing value |
+| `raw.NAME` | its own type | a column of the request's row that is not an input of the graph as it is |
+| `given.NAME` | text or binary | logged while there is a shadow: the text; a feature's window, float64 |
 
 | `labels/` | type | is |
 |---|---|---|
-| `id` | text | of a prediction, made already or not yet |
+| `id` | text | id of a prediction, which may come later than the label |
 | `label` | text | the class, or the number in digits that read back exactly |
-| `at` | timestamp[us, UTC] | when it came |
-| `by` | text | who or what gave it |
+| `at` | timestamp[us, UTC] | time of arrival |
+| `by` | text | source of the label |
 
-Of several labels of an id the last to come counts. Versions may differ in their inputs: a column that a part lacks is
-null when parts are read together, one whose type changed is text.
+Of several labels of an id, the last one to arrive counts. Versions may have different inputs: when parts are read
+together, a column that a part lacks is null, and a column whose type changed is text.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _BLOCK_ROWS = 1 << 18
-"""Predictions that are joined at a time."""
+"""Predictions that are joined in one step."""
 
 
 def prediction_log(state: Path) -> PartLog:
-    """The prediction log of the project whose state lies in `state`."""
+    """Return the prediction log of the project whose state folder is `state`."""
     import pyarrow as pa
 
     fields = {**_common(), "version": pa.string(), "origin": pa.string()}
@@ -58,7 +58,7 @@ def prediction_log(state: Path) -> PartLog:
 
 
 def label_store(state: Path) -> PartLog:
-    """The labels of the project whose state lies in `state`."""
+    """Return the label store of the project whose state folder is `state`."""
     import pyarrow as pa
 
     return PartLog(state / "labels", pa.schema({**_common(), LABEL: pa.string(), "by": pa.string()}))
@@ -74,24 +74,24 @@ def joined(
     labelled: bool = False,
     window: int | None = None,
 ) -> Iterator[pa.Table]:
-    """Predictions with their labels, by the time of the prediction; an id counts once a version, the first time.
+    """Yield predictions with their labels, by the time of the prediction; each (id, version) only the first time.
 
-    Labels are joined by id whenever they came, before the prediction too.
+    Labels are joined by id, whether they came before or after the prediction.
 
     Args:
         state: The project's state folder.
         since: Unix time, seconds; predictions before it are left out.
         until: Unix time, seconds; predictions at or after it are left out.
-        columns: Columns of the prediction log; `id`, `at` and `version` always are there. Default: all.
-        versions: Only predictions of these.
-        labelled: Only predictions that have a label.
-        window: Rows of each table but the last; default: as it comes, at most 262,144.
+        columns: Columns of the prediction log; `id`, `at` and `version` are always included. Default: all.
+        versions: Include only predictions of these versions.
+        labelled: Include only predictions that have a label.
+        window: Rows of each table except the last; default: any number, at most 262,144.
 
     Returns:
         Tables with `label` (text; null for none) and `labelled_at` (timestamp) beside the columns.
 
-    Cost: memory for about half a million rows, and eight bytes for each prediction in the span; time linear in the
-    predictions (see `latest_labels`).
+    Cost: memory for about half a million rows, and eight bytes for each prediction in the time span; time linear in
+    the number of predictions (see `latest_labels`).
     """
     from models.sources.row_batches import sized
 
@@ -105,14 +105,14 @@ def joined(
 
 
 def latest_labels(labels: PartLog, ids: pa.ChunkedArray, upto: int | None = None) -> pa.Table:
-    """Return for each id its last `label`, its time (`labelled_at`) and `by` whom; null if there is none.
+    """Return for each id its last `label`, the time of arrival (`labelled_at`), and the source (`by`); null for none.
 
-    Cost: by the index a look-up an id; where there are few labels for each id, all labels are read.
+    Cost: one look-up in the index per id; if the store has few labels per requested id, all labels are read.
 
     Args:
         labels: The label store.
-        ids: As many rows come back.
-        upto: A cursor of the store: labels that came after it are not looked at.
+        ids: The ids; the result has one row for each.
+        upto: A cursor of the store; labels after it are ignored.
     """
     import numpy as np
     import pyarrow as pa
@@ -143,31 +143,31 @@ def _label_table(labels: Any, times: Any, givers: Any) -> pa.Table:
 
 
 def new_labels(state: Path, since: float) -> int:
-    """Number of predictions labelled since `since` (Unix time, seconds): the policy's `Past.new_labels`.
+    """Return how many predictions were labelled since `since` (Unix time, seconds): the policy's `Past.new_labels`.
 
-    An id counts once; a label counts only when its prediction is known.
+    Each id counts once; a label counts only if its prediction is known.
     """
     return count_known(state, _ids_labelled_since(state, since))
 
 
 def unmatched(state: Path) -> int:
-    """Number of ids with a label and no prediction; they are stored and matched when the prediction comes."""
+    """Return how many ids have a label but no prediction; their labels are matched when the prediction comes."""
     ids = _ids_labelled_since(state, None)
     return len(ids) - count_known(state, ids)
 
 
 def count_known(state: Path, hashes: np.ndarray) -> int:
-    """Number of ids, given as sorted `id_hashes`, that were predicted; see `are_known`."""
+    """Return how many of these ids (sorted `id_hashes`) have a prediction; see `are_known`."""
     return int(are_known(prediction_log(state), hashes).sum())
 
 
 def labelled_ids(labels: Iterable[pa.Table]) -> np.ndarray:
-    """`id_hashes`, sorted, of the ids that have a label: of which the last one was not withdrawn.
+    """Return the sorted `id_hashes` of the labelled ids, without ids whose last label is a withdrawal.
 
     Args:
-        labels: `id` and `label`, in the order in which they came.
+        labels: Tables with `id` and `label`, in the order of arrival.
 
-    Cost: nine bytes for each label.
+    Cost: nine bytes per label.
     """
     import numpy as np
 
@@ -191,7 +191,7 @@ def _labelled(block: pa.Table, labels: PartLog, upto: int, only: bool) -> pa.Tab
 
 
 def _once(tables: Iterator[pa.Table], versions: Sequence[str] | None) -> Iterator[pa.Table]:
-    """Yield each (id, version) the first time only."""
+    """Yield only the first prediction of each (id, version)."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

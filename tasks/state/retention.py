@@ -1,4 +1,4 @@
-"""Retention of the prediction log and the label store: `monitor.keep_days`."""
+"""Retention of the prediction log and the label store: rows older than `monitor.keep_days` are dropped."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ DAY_S = 86400
 
 
 def cut_us(keep_days: int, now: float) -> int:
-    """Rows before this time are deleted, in microseconds since 1970: the start of a UTC day, so it moves once a day."""
+    """Return the retention limit in microseconds since 1970: the start of a UTC day, so that it moves once a day."""
     return (int(now) // DAY_S - keep_days) * DAY_S * 1_000_000
 
 
 def forget_old(state: Path, before_us: int, *, spare_labelled: bool) -> int:
-    """Drop old predictions and labels; how many rows. Safe to kill at any moment and to do again.
+    """Drop old predictions and labels; return how many rows. Safe to kill at any moment and to repeat.
 
     Args:
         state: The project's state folder.
@@ -32,7 +32,7 @@ def forget_old(state: Path, before_us: int, *, spare_labelled: bool) -> int:
         spare_labelled: Keep predictions that have a label, and their labels: they are rows of the next dataset.
 
     Raises:
-        StoreError: The disk is full; what was dropped so far stays so.
+        StoreError: The disk is full; rows dropped so far stay dropped.
     """
     dropped = prediction_log(state).forget(before_us, (lambda old: _labelled(state, old)) if spare_labelled else None)
     labels = label_store(state)

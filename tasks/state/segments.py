@@ -1,8 +1,8 @@
-"""The write-ahead log of a server, in segments: one frame a request, until the compactor has moved it.
+"""The write-ahead log of a server, in segments: one frame per request, until the compactor has moved it.
 
 <state>/serving/predictions/, labels/
-    <time>-<pid>.seg          one writer each, which holds its lock; left when it is large or the writer ends
-    <time>-<pid>.seg.moved    how far it was moved, in bytes; a hint, the truth is in the log (`PartLog.offsets`)
+    <time>-<pid>.seg          has one writer, which holds its lock until the file is large or the writer ends
+    <time>-<pid>.seg.moved    how far it was moved, in bytes; a hint: `PartLog.offsets` has the valid offset
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ _SUFFIX, _MOVED, DAMAGED = ".seg", ".moved", ".damaged"
 
 
 def segments_folder(state: Path, kind: Literal["predictions", "labels"] = "predictions") -> Path:
-    """The folder of a project's segments, given the folder of its state."""
+    """Return the segments' folder of the project whose state folder is `state`."""
     return state / "serving" / kind
 
 
 class SegmentWriter:
-    """Writes the segments of one kind for one project and process; its threads may share it.
+    """Writes one process's records of one kind for one project; threads may share it.
 
     Args:
-        folder: Made at the first record.
+        folder: The segments' folder; the first record creates it.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -47,7 +47,7 @@ class SegmentWriter:
         self._written = 0
 
     def write(self, payload: bytes) -> None:
-        """Add a record; when this returns no end of this process can lose it.
+        """Append a record; on return it survives the end of this process, even a kill.
 
         Raises:
             StoreError: The disk is full or the folder cannot be written; nothing was added.
@@ -66,12 +66,12 @@ class SegmentWriter:
             self._written += done
 
     def close(self) -> None:
-        """Let go of the file; the next record begins another."""
+        """Close the file; the next record starts a new one."""
         with self._lock:
             self._let_go()
 
     def _begin(self) -> None:
-        """Create a segment, hidden until it is locked: the compactor takes one without a lock for abandoned."""
+        """Create and lock a hidden file, then rename it: the compactor treats a file without a lock as abandoned."""
         self._let_go()
         self._folder.mkdir(parents=True, exist_ok=True)
         path = self._folder / f"{time.time_ns():020d}-{os.getpid()}{_SUFFIX}"
@@ -87,7 +87,7 @@ class SegmentWriter:
         self._file, self._written = file, 0
 
     def _take_back(self, error: OSError) -> None:
-        """Cut off what was written in part: what follows a torn record would never be read."""
+        """Cut off a partly written record: records after a torn one would never be read."""
         if self._file < 0:
             return
         try:
@@ -105,18 +105,18 @@ class SegmentWriter:
 
 @dataclass(frozen=True)
 class Segment:
-    """A file of records, as a reader finds it."""
+    """A file of records, as readers see it."""
 
     path: Path
 
     @property
     def name(self) -> str:
-        """Unique for good."""
+        """The file's name, which is never used again."""
         return self.path.name
 
     @property
     def size(self) -> int:
-        """Bytes written so far; 0 where it is gone."""
+        """Bytes written so far; 0 if the file was deleted."""
         try:
             return self.path.stat().st_size
         except FileNotFoundError:
@@ -124,7 +124,7 @@ class Segment:
 
     @property
     def is_left(self) -> bool:
-        """Whether its writer ended or went on to another segment: the kernel releases the lock of a dead process."""
+        """Whether its writer has ended or changed to another file: the kernel releases the lock of a dead process."""
         try:
             file = os.open(self.path, os.O_RDONLY)
         except FileNotFoundError:
@@ -139,32 +139,32 @@ class Segment:
 
     @property
     def moved(self) -> int:
-        """How far the segment was ingested."""
+        """How many bytes were moved, according to the note beside the file."""
         try:
             return int(self._note.read_text())
         except (OSError, ValueError):
             return 0
 
     def note_moved(self, offset: int) -> None:
-        """Note how far it was moved; a note that is lost costs time, no more."""
+        """Write the note of how many bytes were moved; a lost note only costs time."""
         temporary = self._note.with_name(f".{self._note.name}.tmp")
         with contextlib.suppress(OSError):
             temporary.write_text(str(offset))
             temporary.replace(self._note)
 
     def read(self, start: int) -> bytes:
-        """Read what was written from `start` on."""
+        """Return the bytes from `start` on."""
         with self.path.open("rb") as file:
             file.seek(start)
             return file.read()
 
     def remove(self) -> None:
-        """Delete it and its note, once all of it is moved."""
+        """Delete the file and its note, once all records are moved."""
         self.path.unlink(missing_ok=True)
         self._note.unlink(missing_ok=True)
 
     def set_aside(self) -> Path:
-        """Move a damaged segment to where nobody reads it again, for a person to look at."""
+        """Rename a damaged file so that it is not read again, and keep it for a person to check."""
         aside = self.path.with_name(f"{self.path.name}{DAMAGED}")
         self.path.rename(aside)
         self._note.unlink(missing_ok=True)
@@ -176,17 +176,17 @@ class Segment:
 
 
 def segments(folder: Path) -> list[Segment]:
-    """The segments in a folder, the earliest begun first."""
+    """Return the segments in a folder, oldest first."""
     return [Segment(folder / name) for name in sorted(_names(folder))]
 
 
 def waiting(folder: Path) -> list[Segment]:
-    """Segments that hold what was not moved, or whose writer has left them: mostly none, and that costs little."""
+    """Return the segments with records not moved yet, or without a writer; usually none, which is cheap to check."""
     return [segment for segment in segments(folder) if segment.size > segment.moved or segment.is_left]
 
 
 def sweep(folder: Path) -> None:
-    """Delete the files of writers that were killed before they wrote anything."""
+    """Delete hidden files of writers that were killed before they wrote anything."""
     for path in folder.glob(f".*{_SUFFIX}*.tmp"):
         with contextlib.suppress(FileNotFoundError):
             if time.time() - path.stat().st_mtime > STALE_S:

@@ -2,11 +2,11 @@
 
 | column | type | is |
 |---|---|---|
-| `id` | text | of the prediction that was answered |
-| `at` | timestamp[us, UTC] | when that was |
-| `version` | text | that answered |
-| `score`, `scores` | as in the prediction log | what was answered |
-| `shadow.score`, `shadow.scores` | the same | what the shadow says |
+| `id` | text | id of the served prediction |
+| `at` | timestamp[us, UTC] | time of the served prediction |
+| `version` | text | version that answered |
+| `score`, `scores` | as in the prediction log | the served prediction |
+| `shadow.score`, `shadow.scores` | the same | the shadow's prediction |
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
 SCORES = ("score", "scores", "shadow.score", "shadow.scores")
 MOST_COMPARED = 20_000
-"""Rows of which a comparison is made: the last."""
+"""Number of last rows that a comparison uses."""
 PREDICTIONS = "predictions"
-"""The source of a shadow's log: its offset is a cursor of the prediction log."""
+"""The source name in a shadow's log; its offset is a cursor of the prediction log."""
 
 
 def shadow_log(state: Path, version: str) -> PartLog:
-    """The log of a version's answers as a shadow."""
+    """Return the log of a version's predictions as a shadow."""
     import pyarrow as pa
 
     fields = {"id": pa.string(), "at": pa.timestamp("us", tz="UTC"), "version": pa.string()}
@@ -39,7 +39,7 @@ def shadow_log(state: Path, version: str) -> PartLog:
 
 
 def tidy(log: PartLog) -> None:
-    """Merge a shadow's small parts; once it has twice the rows that are compared, forget the older half."""
+    """Merge a shadow's small parts; once it has more than twice the compared rows, delete the older ones."""
     import numpy as np
 
     log.compact()
@@ -49,24 +49,24 @@ def tidy(log: PartLog) -> None:
 
 
 def place_of(state: Path, version: str) -> int | None:
-    """The cursor of the prediction log up to which a shadow went; None before it began."""
+    """Return the cursor of the prediction log up to which a shadow has predicted; None before it began."""
     return read_json(_place(state, version)).get("cursor")
 
 
 def set_place(state: Path, version: str, cursor: int, note: str) -> None:
-    """A shadow went so far. `note`: what of it could not be answered, and why."""
+    """Store how far a shadow has predicted. `note`: which rows it could not predict, and why."""
     write_json(_place(state, version), {"cursor": cursor, "note": note})
 
 
 def note_of(state: Path, version: str) -> str:
-    """Why a shadow could not answer some rows."""
+    """Return the note on which rows a shadow could not predict, and why."""
     return str(read_json(_place(state, version)).get("note", ""))
 
 
 def answers(state: Path, version: str) -> tuple[list[str], NDArray[np.float64], NDArray[np.float64]]:
-    """Return ids, served answers and shadow answers of the last rows: (row,), or (row, class).
+    """Return ids, served scores and shadow scores of the last rows: (row,), or (row, class) for the scores.
 
-    An id counts once, the first time: what is asked again is the same prediction.
+    Only the first row of an id counts: a repeated request is the same prediction.
     """
     import numpy as np
     import pyarrow as pa

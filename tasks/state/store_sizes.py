@@ -1,6 +1,6 @@
-"""Sizes of the stores of a workspace: measured now and then by the overview page's server, and cached.
+"""Sizes of a workspace's stores: the dashboard's server measures them at intervals and saves them for readers.
 
-Measuring 10,000 loops' files takes seconds, so it is done in the background.
+Walking the files of 10,000 loops takes seconds, so readers do not wait for a measurement.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ STORES = ("projects", "mlflow", "prefect", "optuna", "dvc", "cache")
 
 
 class StoreSizes(BaseModel):
-    """Bytes by store, and when they were counted (Unix time)."""
+    """Bytes by store, and the time of the measurement (Unix time)."""
 
     at: float | None = None
     stores: dict[str, int] = Field(default_factory=dict)
 
 
 def measured(workspace: Workspace) -> StoreSizes:
-    """The sizes as they were last measured; empty when they never were."""
+    """Return the last measured sizes; empty if they were never measured."""
     try:
         return StoreSizes.model_validate(json.loads((workspace.cache / FILE).read_text()))
     except (OSError, ValueError, ValidationError):
@@ -36,12 +36,12 @@ def measured(workspace: Workspace) -> StoreSizes:
 
 
 def measure(workspace: Workspace) -> StoreSizes:
-    """Count them, and remember.
+    """Measure the sizes and save them.
 
-    Cost: 10 us a file.
+    Cost: 10 us per file.
 
     Raises:
-        StoreError: The sizes cannot be written.
+        StoreError: The sizes cannot be saved.
     """
     sizes = StoreSizes(at=time.time(), stores={name: _size(workspace.state / name) for name in STORES})
     write_text(workspace.cache / FILE, sizes.model_dump_json())
@@ -64,4 +64,4 @@ def _file_size(entry: os.DirEntry[str]) -> int:
     try:
         return entry.stat(follow_symlinks=False).st_size
     except OSError:
-        return 0  # it went away as we looked
+        return 0  # the file was deleted meanwhile

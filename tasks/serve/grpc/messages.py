@@ -1,6 +1,6 @@
 """The messages of the Open Inference Protocol over gRPC, made from a table: no generated code, any protobuf runtime.
 
-They live in a pool of their own, so that a client's generated ones may be in the same process.
+They have their own descriptor pool, so that generated messages of a client can be in the same process.
 Source: Open Inference Protocol, specification/protocol/open_inference_grpc.proto.
 """
 
@@ -14,7 +14,7 @@ from google.protobuf.message import DecodeError
 
 PACKAGE = "inference"
 SERVICE = "inference.GRPCInferenceService"
-# Message -> its fields, numbered from 1. `*` repeats a field; `map` is from names to parameters.
+# Message -> its fields, numbered from 1. `*` marks a repeated field; `map` maps names to parameters.
 _FIELDS = {
     "ServerLiveRequest": "",
     "ServerLiveResponse": "live:bool",
@@ -40,18 +40,18 @@ _FIELDS = {
     "outputs:*InferOutputTensor raw_output_contents:*bytes",
 }
 _CHOICE = {"InferParameter": "parameter_choice"}
-"""Messages of which one field alone is set."""
+"""Messages with a oneof: only one field is set."""
 _FIELD = descriptor_pb2.FieldDescriptorProto
 
 
 @functools.cache
 def message(name: str) -> Any:
-    """The class of a message."""
+    """Return the class of a message."""
     return message_factory.GetMessageClass(_pool().FindMessageTypeByName(f"{PACKAGE}.{name}"))
 
 
 def read(name: str, content: bytes) -> Any:
-    """A message from its bytes; None where they are none."""
+    """Parse a message; return None if the bytes are not such a message."""
     try:
         return message(name).FromString(content)
     except DecodeError:
@@ -84,7 +84,7 @@ def _describe(described: Any, fields: str) -> None:
 
 
 def _entry(described: Any) -> None:
-    """A map is a repeated message of key and value."""
+    """Add the entry type of a map: a map is a repeated message of key and value."""
     entry = described.nested_type.add(name="ParametersEntry")
     entry.options.map_entry = True
     for number, (name, kind) in enumerate((("key", "string"), ("value", "InferParameter")), 1):

@@ -1,8 +1,6 @@
-"""The Open Inference Protocol (v2) and health checks over gRPC, in the loop of each worker.
+"""The Open Inference Protocol (v2) and health checks over gRPC, in the event loop of each worker.
 
-The workers share the port by SO_REUSEPORT.
-
-Imported only if a gRPC port was given.
+The workers share the port by SO_REUSEPORT. This module is imported only if a gRPC port is set.
 """
 
 from __future__ import annotations
@@ -44,14 +42,14 @@ _CODES = {
     504: grpc.StatusCode.DEADLINE_EXCEEDED,
 }
 GRACE_S = 10.0
-"""For calls under way when the server ends."""
+"""Seconds that open calls get when the server ends."""
 
 _log = logging.getLogger("loopline.serve")
 Call = Callable[[WorkerState, Any, Any], Awaitable[Any]]
 
 
 async def start(state: WorkerState) -> grpc.aio.Server:
-    """A server that answers with the state's models until it is stopped."""
+    """Start a gRPC server for the worker's models; it runs until it is stopped."""
     settings = state.settings
     options = [("grpc.max_receive_message_length", settings.most_bytes), ("grpc.so_reuseport", 1)]
     server = grpc.aio.server(options=options)
@@ -69,7 +67,7 @@ async def start(state: WorkerState) -> grpc.aio.Server:
 
 
 class _Health(health_pb2_grpc.HealthServicer):  # type: ignore[misc]  # generated without types
-    """The health checks of gRPC, which need no token: `Watch` is not implemented, and clients count that as healthy.
+    """The health checks of gRPC, which need no token. `Watch` is not implemented; clients treat that as healthy.
 
     Source: gRPC Health Checking Protocol, grpc.health.v1.
     """
@@ -78,7 +76,7 @@ class _Health(health_pb2_grpc.HealthServicer):  # type: ignore[misc]  # generate
         self._state = state
 
     async def Check(self, request: Any, context: Any) -> Any:  # noqa: N802 - the protocol's name
-        """Whether the server, or one model, can answer; of the service `liveness`, whether the process works."""
+        """Return whether the server or one model can answer; for the service `liveness`, whether the process works."""
         name = request.service
         if name in ("", SERVICE):
             is_well = why_not_ready(self._state) is None
@@ -93,7 +91,7 @@ class _Health(health_pb2_grpc.HealthServicer):  # type: ignore[misc]  # generate
 
 
 def _credentials(settings: ServerSettings) -> grpc.ServerCredentials | None:
-    """The certificate that HTTP has; None: no TLS."""
+    """Return the credentials from HTTP's certificate; None without TLS."""
     if settings.tls_cert is None or settings.tls_key is None:
         return None
     pair = (Path(settings.tls_key).read_bytes(), Path(settings.tls_cert).read_bytes())
@@ -163,7 +161,7 @@ def _handler(state: WorkerState, name: str, call: Call) -> Any:
         except RequestError as refusal:
             http_context.status = refusal.status
             await _refuse(context, _CODES.get(refusal.status, grpc.StatusCode.FAILED_PRECONDITION), str(refusal))
-        except Exception:  # noqa: BLE001 - a caller hears of no fault what only the log should say
+        except Exception:  # noqa: BLE001 - the details go into the log, not to the client
             http_context.status = 500
             _log.exception("%s failed", name)
             words = "something went wrong here; the server's log says what"
@@ -184,7 +182,7 @@ def _handler(state: WorkerState, name: str, call: Call) -> Any:
 
 
 def _admit(state: WorkerState, name: str, context: Any) -> None:
-    """Check the caller's access; the liveness probe is open to anybody, as over HTTP."""
+    """Check the access of a call; the server's liveness and readiness need no token, as over HTTP."""
     if name in ("ServerLive", "ServerReady"):
         return
     authorization = str(dict(context.invocation_metadata() or ()).get("authorization", ""))

@@ -1,4 +1,4 @@
-"""Requests and answers of the Open Inference Protocol over gRPC, from and to its messages."""
+"""Converts the gRPC messages of the Open Inference Protocol to requests, and predictions to messages."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _CONTENTS = {
     "FP64": "fp64_contents",
     BYTES: "bytes_contents",
 }
-"""Datatypes, and the field that holds their elements; FP16 has none."""
+"""The message field for the elements of each datatype; FP16 has none."""
 
 
 def inference_of(request: Any) -> InferenceRequest:
-    """A `ModelInferRequest` as every transport has it; bytes go back where bytes came.
+    """Convert a `ModelInferRequest`; if the inputs are raw bytes, the outputs will be raw bytes too.
 
     Raises:
-        DataError: It does not follow the protocol.
+        DataError: The message does not follow the protocol.
     """
     raw = list(request.raw_input_contents)
     if raw and len(raw) != len(request.inputs):
@@ -52,7 +52,7 @@ def inference_of(request: Any) -> InferenceRequest:
 
 
 def response_of(inference: InferenceRequest, answer: PredictResponse) -> Any:
-    """The `ModelInferResponse` to a request."""
+    """Build the `ModelInferResponse` to a request."""
     served, outputs = answer.served, answer.answer.outputs
     response = message("ModelInferResponse")(model_name=served.project, model_version=served.version, id=inference.id)
     response.parameters[PREDICTION_ID].string_param = answer.key
