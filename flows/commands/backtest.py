@@ -34,10 +34,10 @@ def command(
     overrides: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Replay the past of PROJECT in time order under each policy of retraining, and say which to take.
+    """Replay the past of PROJECT in time order under several retraining policies, and recommend one.
 
-    Each period is predicted by the champion of its day, watched, and decided on by the same function that decides
-    live; trainings are kept, so that a second replay takes seconds.
+    The champion at that time predicts each period; then the live checks and the live policy decide. Trainings are
+    cached, so a second replay takes seconds.
 
     Example: loopline backtest flights --policy never --policy monthly --policy decay
 

@@ -23,7 +23,7 @@ from tasks.host.workspace import Project, Workspace
 )
 @options.as_json
 def command(project: str | None, write: Path | None, as_json: bool) -> None:
-    """Tell Prefect of PROJECT's flows and schedules, or of those of every project, as their specs are now.
+    """Update Prefect's flows and schedules of PROJECT, or of every project, from the present specs.
 
     Deployments of projects that are gone are removed. What a person switched off on Prefect's page stays off.
 

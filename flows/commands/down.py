@@ -14,7 +14,7 @@ from tasks.host.workspace import Workspace
 @click.option("--wait", is_flag=True, help="Let the runs in progress end first; no new ones begin.")
 @click.option("--force", is_flag=True, help="Stop the runs in progress; they resume with the next `loopline up`.")
 def command(wait: bool, force: bool) -> None:
-    """End every process of the platform, and nothing else. With a loop in progress it asks first.
+    """End every process of the platform, and nothing else. If a loop is in progress, ask first.
 
     Example: loopline down --wait
     """

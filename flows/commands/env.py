@@ -17,7 +17,7 @@ from tasks.prefect.prefect_server import PrefectServer
 
 @click.command()
 def command() -> None:
-    """Print `export` lines with which mlflow, prefect, dvc, and loopline in any folder, see this workspace.
+    """Print `export` lines by which mlflow, prefect, dvc, and loopline in any folder, use this workspace.
 
     Example: eval "$(loopline env)" && mlflow models list
     """

@@ -20,8 +20,8 @@ from tasks.host.workspace import Workspace
 def command(project: str, to: Path, version: str, as_json: bool) -> None:
     """Write the champion of PROJECT as a bundle for a machine without Loopline.
 
-    The folder holds the ONNX file that is served, a JSON Schema of what it takes and gives, an example, and a script of
-    twenty lines that predicts the rows of a CSV or JSON file. It needs onnxruntime alone.
+    The folder holds the served ONNX file, a JSON Schema of inputs and outputs, an example, and a script of twenty lines
+    that predicts the rows of a CSV or JSON file. It needs only onnxruntime.
 
     Example: loopline export penguins --to penguins-edge
     """

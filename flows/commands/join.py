@@ -15,10 +15,10 @@ import click
 )
 @click.option("--wait", "wait_s", default=600.0, show_default=True, help="Seconds to wait until the loop listens.")
 def command(endpoint: str, token: str, wait_s: float) -> None:
-    """Train with the machine at HOST:PORT, whose `train.nodes` allows more than one, until it is done.
+    """Train with the machine at HOST:PORT, whose `train.nodes` allows more than one, until the training ends.
 
-    Workspace and data must lie in a folder that both machines share under the same path, and both must have the same
-    code. A machine that is lost may come back by the same command.
+    Workspace and data must be in a folder that both machines share under the same path, and both need the same code. A
+    machine that was lost may come back by the same command.
 
     Example: loopline join 10.0.0.1:29400 --token 1f8e93c0a7b24d56
     """

@@ -23,10 +23,10 @@ from tasks.host.workspace import Workspace
 def command(
     project: str, file: Path | None, id_column: str, by: str | None, forget: tuple[str, ...], as_json: bool
 ) -> None:
-    """Take in the labels in FILE (CSV, Parquet, or a folder of them): the true values of what PROJECT predicted.
+    """Add the labels in FILE (CSV, Parquet, or a folder of them): the true values of PROJECT's predictions.
 
-    FILE has a column of ids, as `loopline predict` wrote or was given them, and one called like the target, or `label`.
-    All are taken, or none. A label may come early, late, again or corrected: the last one of an id counts.
+    FILE has a column of ids, those of `loopline predict`, and one called like the target, or `label`. All labels are
+    stored, or none. A label may come early, late, again or corrected: the last one of an id counts.
 
     Example: loopline label penguins labels.csv --id tag
 

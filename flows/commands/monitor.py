@@ -22,9 +22,10 @@ COLOURS = {"green": "green", "amber": "yellow", "red": "red"}
 @options.project
 @options.as_json
 def command(project: str, as_json: bool) -> None:
-    """Look at what PROJECT's champion predicted since the last look: contract, realised metric, drift.
+    """Monitor what PROJECT's champion predicted since the last run: data contract, realised metric, drift.
 
-    Writes a page; tells MLflow, and Prefect where something asks for a loop. Ends with 0 whatever it saw.
+    Writes a page, sends metrics to MLflow, and events to Prefect if a signal asks for a loop. The exit code is 0
+    whatever it found.
 
     Example: loopline monitor flights
     """

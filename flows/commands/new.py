@@ -17,7 +17,7 @@ from tasks.host.workspace import Workspace
 )
 @click.option("--target", help="The column to predict; asked for in a terminal, else guessed and said.")
 def command(name: str, data: Path, target: str | None) -> None:
-    """Make projects/NAME: looks at the data, guesses kinds and task, writes the spec and first expectations.
+    """Make projects/NAME: read the data, guess kinds and task, write the spec and first expectations.
 
     Example: loopline new churn --from customers.csv --target left
     """

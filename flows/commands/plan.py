@@ -25,10 +25,10 @@ MOST_REASONS = 4
 )
 @options.as_json
 def command(project: str, overrides: tuple[str, ...], cluster: str | None, as_json: bool) -> None:
-    """Say, step by step, what `loopline run PROJECT` would do and which input changed. Runs nothing.
+    """Show for each step what `loopline run PROJECT` would do, and which input changed. Runs nothing.
 
-    A step that depends on one before it may still turn out to be up to date. With --cluster: what each way to divide
-    training over the cluster's ranks would need in memory and take in time, which fit, and which to take.
+    A step after one that runs may still turn out to be up to date. With --cluster: the memory and time that each
+    parallel plan would need on the cluster, which plans fit, and which is best.
 
     Example: loopline plan flights -s train.lr=0.01
 

@@ -28,7 +28,7 @@ def command(project: str, file: Path, out: Path | None, id_column: str | None, v
     """Predict every row of FILE (CSV, Parquet, or a folder of them) with the champion of PROJECT.
 
     The rows have the project's own raw columns. Each is logged once, for `loopline label` and monitoring. A killed
-    run goes on where it was; run again on the same file, it has nothing to do.
+    run resumes; a second run on the same file has nothing to do.
 
     Example: loopline predict penguins new.csv --id tag --out predictions.parquet
     """

@@ -15,7 +15,7 @@ from tasks.prefect.prefect_server import PrefectServer
 @click.command()
 @options.as_json
 def command(as_json: bool) -> None:
-    """End in the books what no longer runs: MLflow runs, trials, Prefect runs, orphan processes, half-written files.
+    """Clean up after killed processes: MLflow runs, trials, Prefect runs, orphan processes, half-written files.
 
     Acts only on loops whose process is gone. Every `loopline run` does the same for its project.
 

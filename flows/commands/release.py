@@ -47,9 +47,9 @@ def command(
     reason: str,
     as_json: bool,
 ) -> None:
-    """Show who answers for PROJECT and how each version does, or change what is tried beside the champion.
+    """Show which versions of PROJECT answer and how each does, or change the canary or the shadow.
 
-    Servers pick a change up within two seconds. It ends with the champion that it was made for.
+    Servers see a change within two seconds. It ends with the champion that it was made for.
 
     Example: loopline release flights --canary 0.1 --version 4
     """

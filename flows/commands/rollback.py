@@ -16,9 +16,9 @@ from tasks.host.workspace import Workspace
 @click.option("--reason", default="a person asked", show_default=True, help="Kept in the journal.")
 @options.as_json
 def command(project: str, expect: str | None, reason: str, as_json: bool) -> None:
-    """Give the champion's place of PROJECT back to the version that held it before.
+    """Make the previous champion of PROJECT champion again.
 
-    Again goes one further back. Exit code 3 when there is nothing to go back to.
+    A second rollback goes one version further back. Exit code 3 if there is no earlier champion.
 
     Example: loopline rollback flights --reason "complaints from Boston"
     """

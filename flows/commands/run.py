@@ -28,9 +28,9 @@ from tasks.operations.reap import is_owed
 )
 @options.as_json
 def command(project: str, overrides: tuple[str, ...], refresh: tuple[str, ...], as_json: bool) -> None:
-    """Carry PROJECT round the loop: validate, version, search, train, judge, register, promote.
+    """Run the loop of PROJECT: validate, version, search, train, judge, register, promote.
 
-    Steps whose recorded result stands are not repeated; a run that was killed goes on where it was.
+    Steps with a valid recorded result are not repeated; a killed run resumes.
 
     Example: loopline run flights -s train.epochs=3
     """

@@ -10,7 +10,7 @@ from models.project_spec.reader import json_schema
 
 @click.command()
 def command() -> None:
-    """Print the JSON Schema of project.yaml, with which editors complete and check it.
+    """Print the JSON Schema of project.yaml, by which editors complete and check it.
 
     Example: loopline schema > infra/project.schema.json
     """

@@ -26,7 +26,7 @@ from tasks.host.workspace import Workspace
 )
 @click.option("--rate", type=click.FloatRange(0, min_open=True), help="Rate limit: requests a second for each token.")
 def command(projects: tuple[str, ...], names: tuple[str, ...], **options: Any) -> None:
-    """Answer with the champion of each PROJECT until ended; a promotion is picked up by itself.
+    """Serve the champion of each PROJECT until ended; promotions take effect by themselves.
 
     Example: loopline serve penguins --port 8000
     """

@@ -14,7 +14,7 @@ from tasks.loop.loop import open_stage
 @click.argument("name", type=click.Choice(["ingest", "prepare"]))
 @options.project
 def command(name: str, project: str) -> None:
-    """Carry out the data stage NAME of PROJECT and record it, so that the next loop has nothing to prepare.
+    """Run the data stage NAME of PROJECT and record it, so that the next loop does not prepare the data again.
 
     Example: loopline stage prepare flights
     """

@@ -26,9 +26,9 @@ COLOURS = {"green": "green", "amber": "yellow", "red": "red"}
 @click.argument("project", required=False)
 @options.as_json
 def command(project: str | None, as_json: bool) -> None:
-    """Show every project, or PROJECT: its light and why, champion, loops, and what is owed; then the services.
+    """Show every project, or PROJECT: its light and reasons, champion, loops, steps to run; then the services.
 
-    Read from the records alone: it answers with no server up.
+    Reads the records only, so it works without any server.
 
     Example: loopline status --json
     """

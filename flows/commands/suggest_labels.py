@@ -18,9 +18,9 @@ from tasks.host.workspace import Workspace
 @click.option("-n", "count", default=50, show_default=True, type=click.IntRange(1, 10_000), help="How many to ask.")
 @click.option("--out", type=click.Path(path_type=Path), help="A CSV file; default: standard output.")
 def command(project: str, count: int, out: Path | None) -> None:
-    """List the unlabelled predictions of PROJECT whose labels would teach the model most, as a CSV file to fill in.
+    """List the unlabelled predictions of PROJECT whose labels would help training most, as a CSV file to fill in.
 
-    The most uncertain ones, and unlike each other. Fill in the column `label` and give it to `loopline label`.
+    These are uncertain and differ from each other. Fill in the column `label` and give the file to `loopline label`.
 
     Example: loopline suggest-labels penguins -n 20 --out to-label.csv
     """

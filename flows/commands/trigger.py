@@ -23,10 +23,10 @@ REASONS = {"person": "a person asked", "new_data": "data came"}
 @click.option("--if-grown", is_flag=True, help="Only if the source has new data since the last read.")
 @options.as_json
 def command(project: str, kind: str, reason: str, if_grown: bool, as_json: bool) -> None:
-    """Ask that PROJECT be trained again. What came of it is on Prefect's page, and in `loopline status`.
+    """Ask for a retraining of PROJECT. The decision is on Prefect's page, and in `loopline status`.
 
-    A person's word overrides cooldown, quiet hours, missing labels and the circuit breaker, but not a loop that runs,
-    nor the budget. While the platform is down the event waits on disk.
+    A person's request overrides cooldown, quiet hours, missing labels and the circuit breaker, but not a running loop
+    or the budget. While the platform is down the event waits on disk.
 
     Example: loopline trigger flights --reason "the airline changed its codes"
     """

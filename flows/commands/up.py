@@ -33,11 +33,11 @@ ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 @click.option("--foreground", is_flag=True, help="Stay, and end the platform at Ctrl-C or SIGTERM.")
 @options.as_json
 def command(port_options: tuple[str, ...], foreground: bool, as_json: bool) -> None:
-    """Start the servers of Prefect and MLflow, a worker and the pages, and put every project on its schedule.
+    """Start the servers of Prefect and MLflow, a worker and the pages, and schedule every project.
 
-    All of it listens on this machine alone and runs on until `loopline down`; what crashes is started again. A
-    service that PREFECT_API_URL or MLFLOW_TRACKING_URI names elsewhere is used as it is. Projects whose spec says
-    `serve: {up: true}` are served too.
+    All listen on this machine only and run until `loopline down`; a service that crashes is started again. If
+    PREFECT_API_URL or MLFLOW_TRACKING_URI name other servers, these are used. Projects with `serve: {up: true}` in the
+    spec are served too.
 
     Example: loopline up --port mlflow=5001
     """
