@@ -1,9 +1,9 @@
 """Garbage collection in a thread of its own, so that a finalizer that waits never blocks an event loop.
 
-sqlite3 resets an unfinished cursor as it is collected, and for that waits until its connection is idle. That
-connection may be waiting for a lock which the event loop would give back with its next step, and the loop's thread,
-which happened to collect, waits for the connection: Prefect's server stood still for 60 s, its time limit for locks,
-about once in five minutes of our tests (prefect 3.8.8, aiosqlite 0.22.1, Python 3.11).
+When sqlite3 collects an unfinished cursor, it resets the cursor and waits until the connection is idle. If the event
+loop's thread runs this collection, there can be a deadlock: the connection waits for a lock that the event loop would
+release in its next step, and the event loop waits for the connection. Prefect's server hung this way for 60 s, its
+timeout for locks, about once in five minutes of our tests (prefect 3.8.8, aiosqlite 0.22.1, Python 3.11).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ LOOK_S = 0.25
 
 @contextlib.contextmanager
 def collected_aside() -> Iterator[None]:
-    """During the block only one thread of this process collects garbage; the thresholds stay as they are."""
+    """Collect garbage only in a separate thread during the block, at the interpreter's own thresholds."""
     over = threading.Event()
     collector = threading.Thread(target=_collect_until, args=(over,), name="loopline-garbage", daemon=True)
     was_enabled = gc.isenabled()

@@ -1,6 +1,6 @@
-"""HTTP guard: the workspace's tokens, a server's own Host names, and addresses of this machine alone.
+"""HTTP guard: the workspace's tokens, a server's own Host names, and checks for loopback addresses.
 
-A name that somebody else owns may be made to resolve here (DNS rebinding), so a Host that is not ours is refused.
+An attacker can make a foreign name resolve to this machine (DNS rebinding), so foreign Host headers are refused.
 """
 
 from __future__ import annotations
@@ -21,50 +21,50 @@ from models.files import storing
 from tasks.host.workspace import Workspace
 
 DASHBOARD_TOKEN, SERVE_TOKEN, NODES_TOKEN = "LOOPLINE_DASHBOARD_TOKEN", "LOOPLINE_SERVE_TOKEN", "LOOPLINE_NODES_TOKEN"
-"""Names of variables: who may promote, who may predict, and who may lend a machine are not the same."""
+"""Environment variables of three separate tokens: to promote, to predict, and to join a training with a machine."""
 LEAST_TOKEN = 16
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip")
-"""What a proxy adds: behind it stands somebody else than the one at this machine."""
+"""Headers that a proxy adds: the client behind it is not on this machine."""
 CHALLENGE = 'Basic realm="loopline", charset="UTF-8"'
-"""The `WWW-Authenticate` header of an answer 401, at which a browser asks for user and password (RFC 7617)."""
+"""The `WWW-Authenticate` header of a 401 response; a browser then asks for user and password (RFC 7617)."""
 
 
 def names_us(host_header: str, names: Collection[str], *, any_address: bool) -> bool:
-    """Whether a Host header names this server: a loopback name, one of `names`, or if allowed any IP address.
+    """Return whether a Host header names this server: a loopback name, one of `names`, or with `any_address` any IP.
 
-    An address cannot be rebound, only a name can.
+    IP addresses are safe, because only names can be rebound.
     """
     name = host_name(host_header)
     return name in LOOPBACK_NAMES or name in names or (any_address and is_address(name))
 
 
 def own_names(host: str, names: Iterable[str] = ()) -> frozenset[str]:
-    """The names of a server that listens on `host`: those given, and off loopback this machine's."""
+    """Return the names of a server that listens on `host`: `names`, and unless on loopback this machine's names."""
     own = set() if is_loopback(host) else {socket.gethostname().lower(), socket.getfqdn().lower(), host.lower()}
     return frozenset({*own, *(name.lower() for name in names)})
 
 
 def token_path(workspace: Workspace, variable: str = DASHBOARD_TOKEN) -> Path:
-    """Path of the dashboard's or the server's token; only its owner can read it."""
+    """Return the file of the workspace's dashboard or server token; only its owner can read it."""
     return workspace.state / ("serving" if variable == SERVE_TOKEN else "overview") / "token"
 
 
 def environment_token(variable: str) -> str | None:
-    """The token that a variable holds; None where it is not set.
+    """Return the token in an environment variable, or None if the variable is not set.
 
     Raises:
-        UsageError: It is too short to keep anybody out.
+        UsageError: The token is too short to be safe.
     """
     token = os.environ.get(variable, "").strip()
     return checked_token(token, variable) if token else None
 
 
 def checked_token(token: str, name: str) -> str:
-    """A token that is long enough.
+    """Return the token if it is long enough.
 
     Raises:
-        UsageError: It is too short to keep anybody out; says what `name` expects.
+        UsageError: The token is too short to be safe; the message names `name`.
     """
     if len(token) < LEAST_TOKEN:
         raise UsageError(f"{name}: got {len(token)} characters, expected {LEAST_TOKEN} or more")
@@ -72,10 +72,10 @@ def checked_token(token: str, name: str) -> str:
 
 
 def token_of(workspace: Workspace, variable: str = DASHBOARD_TOKEN) -> str:
-    """The token of DASHBOARD_TOKEN or SERVE_TOKEN, else the one in the workspace's file, made at first use.
+    """Return the token of DASHBOARD_TOKEN or SERVE_TOKEN, else the one in the workspace's file, made at first use.
 
     Raises:
-        UsageError: The variable's is too short to keep anybody out.
+        UsageError: The variable's token is too short to be safe.
         StoreError: The token's file cannot be written.
     """
     token = environment_token(variable)
@@ -83,7 +83,7 @@ def token_of(workspace: Workspace, variable: str = DASHBOARD_TOKEN) -> str:
 
 
 def secret_in(path: Path, user: str = "") -> str:
-    """The secret in a file that its owner alone can read, made at first use; `user` comes before a new one.
+    """Return the secret in a file that only its owner can read; a new one, made at first use, begins with `user`.
 
     Raises:
         StoreError: The file cannot be written.
@@ -94,7 +94,7 @@ def secret_in(path: Path, user: str = "") -> str:
 
 
 def _make_secret(path: Path, user: str) -> str:
-    """A link makes it appear whole, and only for the first of several that make it at once."""
+    """Create a secret file atomically with a hard link; of several processes, only the first one's secret is used."""
     with storing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         new = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
@@ -109,7 +109,7 @@ def _make_secret(path: Path, user: str) -> str:
 
 
 def bears_secret(authorization: str, secret: str) -> bool:
-    """Whether an Authorization header holds the secret `user:password` (HTTP Basic); compared in constant time."""
+    """Return whether an Authorization header has the secret `user:password` (HTTP Basic), in constant time."""
     scheme, _, credentials = authorization.partition(" ")
     expected = base64.b64encode(secret.encode())
     is_equal = hmac.compare_digest(credentials.strip().encode("utf-8", "surrogateescape"), expected)
@@ -117,15 +117,15 @@ def bears_secret(authorization: str, secret: str) -> bool:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach an address."""
+    """Return whether only this machine can reach an address."""
     return host in LOOPBACK_NAMES or (is_address(host) and ipaddress.ip_address(host).is_loopback)
 
 
 def is_foreign(headers: Mapping[str, str]) -> bool:
-    """Whether a browser says that the request comes from a page of another origin; programs send no such header.
+    """Return whether the headers of a browser show a page of another origin; other programs do not send these headers.
 
     Args:
-        headers: By name in lower case, or of any case where the mapping does not mind.
+        headers: Headers by lower-case name, or a case-insensitive mapping.
     """
     origin, site = headers.get("origin"), headers.get("sec-fetch-site")
     return site in ("cross-site", "same-site") or (
@@ -134,7 +134,7 @@ def is_foreign(headers: Mapping[str, str]) -> bool:
 
 
 def host_name(header: str) -> str:
-    """The name in a Host header, without its port and brackets, in lower case."""
+    """Return the name in a Host header, without its port and brackets, in lower case."""
     text = header.strip().lower()
     if text.startswith("["):
         return text[1:].partition("]")[0]
@@ -142,7 +142,7 @@ def host_name(header: str) -> str:
 
 
 def is_address(name: str) -> bool:
-    """Whether a name is an IP address."""
+    """Return whether a name is an IP address."""
     try:
         ipaddress.ip_address(name)
     except ValueError:

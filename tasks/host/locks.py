@@ -1,4 +1,4 @@
-"""Locks between the processes of this machine; the kernel lets go of one when its holder dies."""
+"""Locks between the processes of this machine; the kernel releases a lock when its holder dies."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ FOREVER_S = -1.0
 
 @contextlib.contextmanager
 def held(path: Path, busy: Callable[[], str], timeout_s: float = 0.0) -> Iterator[None]:
-    """Hold the lock file `path`, whose folder is made, while in the block.
+    """Hold the lock file `path` during the block; create its folder if needed.
 
     Args:
         path: The lock file.
-        busy: Makes the message if another process holds the lock.
-        timeout_s: How long to wait for that process.
+        busy: Returns the error message if another process holds the lock.
+        timeout_s: Time to wait for that process, in seconds.
 
     Raises:
-        StoreError: Another process holds it, or the folder cannot be made.
+        StoreError: Another process holds the lock, or the folder cannot be created.
     """
     with storing(path.parent):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -34,9 +34,9 @@ def held(path: Path, busy: Callable[[], str], timeout_s: float = 0.0) -> Iterato
 
 
 def is_held(path: Path) -> bool:
-    """Whether a process holds the lock file `path`; it is ours for an instant where none does.
+    """Return whether a process holds the lock file `path`; the check takes a free lock for an instant.
 
-    If it cannot be opened (a read-only disk, another user's file), it counts as held.
+    A lock file that cannot be opened (a read-only disk, another user's file) counts as held.
     """
     if not path.exists():
         return False
@@ -49,7 +49,7 @@ def is_held(path: Path) -> bool:
 
 @contextlib.contextmanager
 def tried(path: Path, timeout_s: float = 0.0) -> Iterator[bool]:
-    """Hold the lock file `path` while in the block; false where another process holds it.
+    """Try to hold the lock file `path` during the block; yield false if another process holds it.
 
     Raises:
         StoreError: The file cannot be opened for writing (a read-only disk, another user's file).

@@ -1,4 +1,4 @@
-"""JSON logs: one line a record, for programs that collect logs; repeated trouble once a minute."""
+"""JSON logs: one line per record, for log collectors; repeated errors are logged once a minute."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import orjson
 
 
 class JsonLines(logging.Formatter):
-    """A record as one line of JSON: `at`, `level`, `logger`, `message`, what `extra={"fields": ...}` holds, `trace`."""
+    """Formats a record as one line of JSON: `at`, `level`, `logger`, `message`, `extra["fields"]`, `trace`."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line."""
+        """Return the record as a line of JSON."""
         line: dict[str, Any] = {
             "at": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
@@ -28,7 +28,7 @@ class JsonLines(logging.Formatter):
 
 
 def to_stderr() -> None:
-    """Have all of this process's log written to stderr so."""
+    """Write all logs of this process to stderr as JSON lines."""
     handler = logging.StreamHandler()
     handler.setFormatter(JsonLines())
     logging.basicConfig(level=logging.INFO, handlers=[handler])
@@ -38,10 +38,10 @@ AGAIN_S = 60.0
 
 
 class Repeated:
-    """Logs trouble once a minute for each place, with how often it came since: it may come many times a second.
+    """Logs a frequent error once a minute per place, with the number of omitted ones: it may come many times a second.
 
     Args:
-        log: Where to.
+        log: The logger.
     """
 
     def __init__(self, log: logging.Logger) -> None:
@@ -50,7 +50,7 @@ class Repeated:
         self._passed_over: dict[str, int] = {}
 
     def log(self, level: int, where: str, why: object, *, exc_info: bool = False) -> None:
-        """Log `where: why`, unless there was a line of that place in the last minute."""
+        """Log `where: why`, unless this place was logged in the last minute."""
         now = time.monotonic()
         if now - self._logged.get(where, float("-inf")) < AGAIN_S:
             self._passed_over[where] = self._passed_over.get(where, 0) + 1

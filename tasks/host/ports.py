@@ -1,4 +1,4 @@
-"""The ports of the platform's services: the requested one, else the last one, else the usual one, else any."""
+"""The ports of the platform's services: the requested ones, else the last ones, else the usual ones, else any."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ HIGHEST = 65535
 
 
 def choose(memory: Path, usual: Mapping[str, int], requested: Mapping[str, int]) -> tuple[dict[str, int], list[str]]:
-    """A free port for each service, remembered in `memory`; and in words which one is not that of last time.
+    """Return a free port for each service, stored in `memory`, and a note for each port that changed since last time.
 
     Args:
-        memory: The file that remembers.
-        usual: Each service's own port.
-        requested: Ports that a person requests, remembered from then on; 0 forgets the request, and takes any but the
+        memory: The file that stores the ports.
+        usual: Each service's usual port.
+        requested: Ports that a person requests, stored from then on; 0 deletes the request and takes any port but the
             usual one.
 
     Raises:
-        UsageError: A requested port is not a port, is requested twice, or for a service that has none.
-        StoreError: A requested port is taken; the message names the program.
+        UsageError: A requested port is invalid, is requested twice, or is for a service without a port.
+        StoreError: A requested port is taken; the message names the program that has it.
     """
     known = read_json(memory)
     wanted = _wanted(usual, {**known.get("requested", {}), **requested})
@@ -43,12 +43,12 @@ def choose(memory: Path, usual: Mapping[str, int], requested: Mapping[str, int])
 
 
 def taken_ports(chosen: Mapping[str, int]) -> dict[str, int]:
-    """Those of the ports on which a program listens now."""
+    """Return the ports at which a program listens now."""
     return {name: port for name, port in chosen.items() if not _is_free(port)}
 
 
 def holder(port: int) -> str:
-    """The program that listens at a port of this machine, as far as this user may know."""
+    """Return the name of the program that listens at a port, as far as this user may see it."""
     import psutil
 
     with contextlib.suppress(psutil.Error, OSError):
@@ -82,7 +82,7 @@ def _claim(name: str, port: int) -> int:
 
 
 def any_free(candidates: Iterable[int | None], but: Iterable[int] = ()) -> int:
-    """The first of the candidates that is free and not among `but`; else any port that is free."""
+    """Return the first candidate that is free and not among `but`, else any free port."""
     taken = set(but)
     fitting = (port for port in candidates if port and port not in taken and _is_free(port))
     return next(fitting, None) or _free()
@@ -90,7 +90,7 @@ def any_free(candidates: Iterable[int | None], but: Iterable[int] = ()) -> int:
 
 def _is_free(port: int) -> bool:
     with socket.socket() as probe, contextlib.suppress(OSError):
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the servers do: old connections linger
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # like the servers: closed connections may linger
         probe.bind(("127.0.0.1", port))
         return True
     return False

@@ -1,7 +1,8 @@
-"""Which process did something, and does it still live: host, pid and start time together are never reused.
+"""Process identities, and whether a process is still alive: host, pid and start time together are never reused.
 
-A host can change its name (a laptop on another network, a new container), and several hosts may share a workspace. So a
-process that was noted under another name is visible only if its `pids` are ours; else a lock must decide.
+A host can change its name (a laptop on another network, a recreated container), and several hosts can share a
+workspace. A process noted under another host name can only be checked if its `pids`, the pid namespace, is ours;
+otherwise only a lock shows whether it is alive.
 """
 
 from __future__ import annotations
@@ -20,30 +21,30 @@ SERVICE = "LOOPLINE_SERVICE"  # on every process of the platform
 
 
 def unmarked(environ: Mapping[str, str]) -> dict[str, str]:
-    """The environment without its owner's marks, for a process that shall outlive the loop that starts it."""
+    """Return the environment without the owner's marks, for a process that must outlive the loop that starts it."""
     return {key: value for key, value in environ.items() if key not in (OWNER, SERVICE)}
 
 
 def identity(pid: int | None = None) -> dict[str, Any]:
-    """Host, pid and start time of a process, this one by default; `pids` is the numbering that the pid is of."""
+    """Return host, pid and start time of a process, by default this one; `pids` names the pid's namespace."""
     pid = os.getpid() if pid is None else pid
     return {"host": socket.gethostname(), "pids": _numbering(), "pid": pid, "started": _start_time(pid)}
 
 
 def is_here(process: Mapping[str, Any]) -> bool:
-    """Whether its pid is one of this host's: never signal one that is not, it is a stranger's here."""
+    """Return whether the pid belongs to this host; on another host the same pid is an unrelated process."""
     if process.get("host") == socket.gethostname():
         return True
     return process.get("pids") is not None and process["pids"] == _numbering()
 
 
 def is_alive(process: Mapping[str, Any], lock: Path | None = None) -> bool:
-    """Whether the process of that identity still runs.
+    """Return whether the process with this identity still runs.
 
     Args:
-        process: The result of `identity`, here or on another host.
-        lock: A lock file that it holds while it lives. One on another host, which we cannot see, lives while that is
-            held; where there is no such lock it is taken to live.
+        process: The result of `identity`, on this or another host.
+        lock: A lock file that the process holds while it is alive. A process on another host counts as alive while the
+            lock is held, and always if there is no lock.
     """
     if not is_here(process):
         return lock is None or is_held(lock)
@@ -52,14 +53,14 @@ def is_alive(process: Mapping[str, Any], lock: Path | None = None) -> bool:
 
 
 def is_alive_here(process: Mapping[str, Any]) -> bool:
-    """Whether the process of that identity runs on this host."""
+    """Return whether the process with this identity runs on this host."""
     return is_here(process) and is_alive(process)
 
 
 def _start_time(pid: int) -> str | None:
-    """When a process started, in words that never change while it lives; None for one that is gone or a zombie.
+    """Return the start time of a process as a constant text; None if it is gone or a zombie.
 
-    Linux: boot and clock ticks since it, which no setting of the clock moves; elsewhere Unix seconds.
+    On Linux: the boot id and the clock ticks since boot, which do not change with the clock; elsewhere Unix seconds.
     """
     stat = Path(f"/proc/{pid}/stat")
     if not Path("/proc/self/stat").exists():
@@ -76,7 +77,7 @@ def _boot() -> str:
 
 
 def _numbering() -> str | None:
-    """The boot and its pid namespace: processes with the same value see each other's pids. None if unknown."""
+    """Return boot id and pid namespace, whose members see each other's processes; None if unknown."""
     with contextlib.suppress(OSError):
         return f"{_boot()}/{Path('/proc/self/ns/pid').readlink()}"
     return None

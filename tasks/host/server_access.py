@@ -1,8 +1,8 @@
-"""Access to the workspace's own servers: their secret, and the environment that carries it.
+"""Access to the workspace's own servers: their secret, and the environment variables that carry it.
 
-Prefect's API creates runs with commands of the caller's choice, and MLflow's and Optuna's pages rename and delete what
-was made. Each asks for the secret. Prefect's (`tasks/prefect/secured_server.py`) also answers no
-foreign Host and lets no page of another origin read its answers. Every process that `stores.configure` prepares knows
+Prefect's API can start runs with commands of the caller's choice, and MLflow's and Optuna's pages can rename and delete
+data, so each requires the secret. Prefect's server (`tasks/prefect/secured_server.py`) also refuses foreign Host
+headers and does not let pages of other origins read its responses. Every process that `stores.configure` prepares has
 the secret.
 """
 
@@ -18,35 +18,35 @@ from tasks.host.workspace import Workspace
 
 USER = "loopline"
 NAMES = ("127.0.0.1", "localhost")
-"""By which the own servers are spoken to."""
+"""The host names in addresses of the workspace's own servers."""
 MISSING = "the workspace's secret is needed: user and password are the line in .loopline/prefect/secret"
-"""What a request without it is answered."""
+"""The response to a request without the secret."""
 API = "PREFECT_API_URL"
 CLIENT = "PREFECT_API_AUTH_STRING"
 SERVER = "PREFECT_SERVER_API_AUTH_STRING"
 ORIGINS = "PREFECT_SERVER_CORS_ALLOWED_ORIGINS"
 MLFLOW_USER, MLFLOW_PASSWORD, MLFLOW_TOKEN = (f"MLFLOW_TRACKING_{name}" for name in ("USERNAME", "PASSWORD", "TOKEN"))
-"""How MLflow's client says who it is; a token gives way to user and password."""
+"""Variables with the credentials of MLflow's client; user and password take precedence over the token."""
 
 
 def secret_path(workspace: Workspace) -> Path:
-    """Path of the secret, readable by its owner alone: `loopline:...`, user and password."""
+    """Return the file of the secret `loopline:...`, user and password; only its owner can read it."""
     return workspace.state / "prefect" / "secret"
 
 
 def make_secret(workspace: Workspace) -> str:
-    """The secret, made at first use.
+    """Return the secret, made at first use.
 
     Raises:
-        StoreError: Its file cannot be written.
+        StoreError: The secret's file cannot be written.
     """
     return secret_in(secret_path(workspace), f"{USER}:")
 
 
 def is_own(workspace: Workspace, api: str) -> bool:
-    """Whether an address of Prefect's API is that of the workspace's own server, the running one or the last."""
+    """Return whether an address of Prefect's API is of the workspace's own server, the running one or the last one."""
     folder = workspace.state / "prefect"
-    memory = folder / "port"  # where the next one is to listen, which the running one need not do
+    memory = folder / "port"  # the port of the next server; the running one may have another
     ports = [read_json(folder / "server.json").get("port"), memory.read_text().strip() if memory.exists() else None]
     return _on_loopback(api).removesuffix("/api") in {f"http://127.0.0.1:{port}" for port in ports if port}
 
@@ -56,12 +56,12 @@ def _on_loopback(url: str) -> str:
 
 
 def credentials(workspace: Workspace, environ: Mapping[str, str]) -> dict[str, str]:
-    """The variables with which Prefect's and MLflow's clients get into the workspace's own servers.
+    """Return the variables with which Prefect's and MLflow's clients authenticate at the workspace's own servers.
 
     Args:
-        workspace: Whose. One whose servers never ran has no secret.
-        environ: Names the servers that are used: one elsewhere never hears our secret. To MLflow's the user's own
-            name and token go first.
+        workspace: The workspace; if its servers never ran, it has no secret.
+        environ: Names the servers in use: a server elsewhere never gets our secret. For MLflow, the user's own name and
+            token take precedence.
     """
     path = secret_path(workspace)
     if not path.exists():
@@ -77,20 +77,20 @@ def credentials(workspace: Workspace, environ: Mapping[str, str]) -> dict[str, s
 
 
 def use(workspace: Workspace, api: str) -> None:
-    """Have this process speak to a server; to be called before Prefect is imported."""
+    """Let this process use a Prefect server; call this before Prefect is imported."""
     os.environ[API] = api
     os.environ.update(credentials(workspace, os.environ))
 
 
 def server_environment(workspace: Workspace, port: int) -> dict[str, str]:
-    """The environment with which Prefect's server requires the secret and accepts only its own page."""
+    """Return the variables that make the server require the secret and respond to no page but its own."""
     secret = make_secret(workspace)
     origins = ",".join(f"http://{name}:{port}" for name in NAMES)
     return {CLIENT: secret, SERVER: secret, ORIGINS: origins}
 
 
 def elsewhere(workspace: Workspace) -> dict[str, str]:
-    """Services that the environment names on other servers, and their addresses: those are used, not started."""
+    """Return services and addresses of other servers that the environment names: they are used, not started."""
     named = {"prefect": os.environ.get("PREFECT_API_URL", ""), "mlflow": os.environ.get("MLFLOW_TRACKING_URI", "")}
     return {
         name: url

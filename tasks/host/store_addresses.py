@@ -1,7 +1,7 @@
 """The addresses of stores elsewhere, checked and normalised where the environment is read.
 
-For `postgresql://` SQLAlchemy looks for psycopg2, which is not installed: the installed driver is put in its place. An
-address that no tool could open is refused before anything runs.
+For the usual `postgresql://`, SQLAlchemy needs psycopg2, which is not installed; so the installed driver is added to
+the address. Addresses that no tool can open are refused before anything runs.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _ACCEPTED: Mapping[str, tuple[str, ...]] = {
     PREFECT_DATABASE: ("postgresql", "sqlite"),
     PREFECT_API: _SERVERS,
 }
-"""The kinds of address that the tool behind each name opens (mlflow 3, optuna 4, prefect 3)."""
+"""The kinds of address that each variable's tool can open (mlflow 3, optuna 4, prefect 3)."""
 _NOT_SQL = (*_SERVERS, "databricks", "file")
 _POSTGRES_DRIVER = {PREFECT_DATABASE: "asyncpg"}
 _EXAMPLES = {PREFECT_API: "http://host:4200/api", TRACKING_URI: "http://host:5000 or postgresql://user@host/mlflow"}
@@ -32,17 +32,17 @@ _SCHEME = re.compile(r"(?P<dialect>\w+)(\+(?P<driver>\w+))?://.")
 
 
 def store_addresses(environ: Mapping[str, str]) -> dict[str, str]:
-    """The addresses that the environment names, each with a driver that is installed.
+    """Return the addresses in the environment, each with an installed driver.
 
     Raises:
-        UsageError: An address of a kind that its tool does not open, or whose driver is not installed.
+        UsageError: A tool cannot open its address, or the address's driver is not installed.
     """
     return {name: normalised(name, environ[name]) for name in _ACCEPTED if environ.get(name)}
 
 
 @functools.cache
 def normalised(name: str, address: str) -> str:
-    """Return one address in normal form, by the name of its variable; see `store_addresses`."""
+    """Return the normalised address of one variable; see `store_addresses`."""
     parts = _SCHEME.match(address)
     dialect = parts["dialect"] if parts else address
     dialect = "postgresql" if dialect == "postgres" else dialect
@@ -62,7 +62,7 @@ def normalised(name: str, address: str) -> str:
 
 
 def without_password(address: str) -> str:
-    """The address without user and password, for messages."""
+    """Return an address for display, without user and password."""
     scheme, separator, rest = address.partition("://")
     return f"{scheme}{separator}{rest.rpartition('@')[2]}"
 

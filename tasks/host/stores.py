@@ -1,4 +1,4 @@
-"""The addresses of the tools' stores: one environment for all tools; stores are initialised once, under a lock."""
+"""The tools' stores: one environment for all tools, and stores initialised once, under a lock."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tasks.host.workspace import Workspace
 LOCK_TIMEOUT_S = 120.0
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
-# Where MLflow's tables hold the paths of artifacts (mlflow 3).
+# Columns of MLflow's tables with paths of artifacts (mlflow 3).
 PLACES = (
     ("experiments", "artifact_location"),
     ("runs", "artifact_uri"),
@@ -28,8 +28,9 @@ PLACES = (
     ("model_versions", "storage_location"),
 )
 
-# Offline and quiet. Prefect's: JSON instead of pickles; leases on disk outlive a server's restart; bigger batches keep
-# SQLite from locking (measured with prefect 3.8.8); it forgets its runs after 30 days, the loops' own records stay.
+# No telemetry, little output. For Prefect: JSON instead of pickles; leases on disk, which survive a server's restart;
+# bigger batches, so that SQLite does not lock (measured with prefect 3.8.8); deletion of runs after 30 days, while the
+# loops' own records stay.
 QUIET = {
     "DO_NOT_TRACK": "true",
     "DVC_NO_ANALYTICS": "1",
@@ -57,7 +58,7 @@ QUIET = {
 
 
 def environment(workspace: Workspace) -> dict[str, str]:
-    """The environment every tool is run with in this workspace; what the user has set wins.
+    """Return the environment of every tool in this workspace; the user's own settings take precedence.
 
     Raises:
         UsageError: The user has set an address of a store that cannot be used.
@@ -78,7 +79,7 @@ def environment(workspace: Workspace) -> dict[str, str]:
 
 
 def _past_proxies() -> dict[str, str]:
-    """Exclude our own servers from the proxy that the environment names."""
+    """Return `no_proxy` variables, so that this machine's own servers are reached directly; empty without a proxy."""
     if not _proxies():
         return {}
     hosts = (os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or "").split(",")
@@ -113,22 +114,22 @@ def configure(workspace: Workspace) -> None:
 
 
 def is_embedded(uri: str) -> bool:
-    """Whether a tracking URI names the workspace's own file rather than a server or database elsewhere."""
+    """Return whether a tracking URI names an SQLite file rather than a server or database elsewhere."""
     return uri.startswith("sqlite:///")
 
 
 def database_file(uri: str) -> Path:
-    """The file behind a `sqlite:///` URI."""
+    """Return the file of a `sqlite:///` URI."""
     return Path(uri.removeprefix("sqlite:///"))
 
 
 def name_of(workspace: Workspace, uri: str) -> str:
-    """The name of the tracking store in records: `own`, wherever the workspace is, or its address without password."""
+    """Return the tracking store's name in records: `own`, wherever the workspace is, or an address without password."""
     return "own" if uri == f"sqlite:///{_own_database(workspace)}" else without_password(uri)
 
 
 def artifact_root(workspace: Workspace) -> Path:
-    """The folder in which embedded MLflow stores artifacts."""
+    """Return the artifact folder of embedded MLflow."""
     return workspace.state / "mlflow" / "artifacts"
 
 
@@ -137,16 +138,16 @@ def _own_database(workspace: Workspace) -> Path:
 
 
 def initialised_mark(workspace: Workspace) -> Path:
-    """The file that notes that the store was made, and where its artifacts were then."""
+    """Return the file that marks the store as initialised and holds its artifact folder at that time."""
     return workspace.state / "mlflow" / "initialised"
 
 
 @contextlib.contextmanager
 def mlflow_lock(workspace: Workspace) -> Iterator[None]:
-    """The lock of the embedded tracking store.
+    """Hold the lock of the embedded tracking store.
 
     Raises:
-        StoreError: It is held for more than two minutes.
+        StoreError: Another process holds the lock for more than two minutes.
     """
     import filelock
 
@@ -159,14 +160,14 @@ def mlflow_lock(workspace: Workspace) -> Iterator[None]:
 
 
 def _follow_move(workspace: Workspace) -> None:
-    """Tell the own store where its artifacts lie: MLflow keeps whole paths, and a workspace may be moved."""
+    """Update the artifact paths in the own store after a move of the workspace: MLflow stores absolute paths."""
     mark, now, database = initialised_mark(workspace), artifact_root(workspace), _own_database(workspace)
     if not mark.exists() or _marked(mark) == now or not database.exists():
         return
     with (
         contextlib.suppress(OSError),
         mlflow_lock(workspace),
-    ):  # read-only: may be read; who must write will say so
+    ):  # a read-only store can still be read; a later write raises its own error
         before = _marked(mark)
         try:
             _rewrite(database, before, now)

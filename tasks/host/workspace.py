@@ -1,10 +1,10 @@
-"""The workspace: where projects are found and where everything that Loopline keeps lies.
+"""The workspace: the folder with all projects and all of Loopline's state.
 
-<workspace>/projects/NAME/      the user's: project.yaml, own Python, data/ (owned by DVC)
+<workspace>/projects/NAME/      the user's files: project.yaml, own Python, data/ (owned by DVC)
 <workspace>/.loopline/
     projects/NAME/              records/, work/, outbox/, quarantine/, loop.json, loop.lock
     mlflow/ prefect/ optuna/    the stores of the tools, when no server is named
-    cache/                      downloads and remembered hashes: may be deleted at any time
+    cache/                      downloads and file hashes: may be deleted at any time
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ HOME = "LOOPLINE_HOME"
 STATE = ".loopline"
 LAYOUT_FILE = "layout"
 LAYOUT = "3"
-"""Raised whenever files of the state folder change their names or meaning: there is no other way between versions."""
+"""The version of the state folder; it increases when files change their names or meaning. There is no migration."""
 IGNORE_FILE = ".gitignore"
 CLONE = Path(__file__).resolve().parents[2]
 
@@ -35,10 +35,10 @@ class Workspace:
 
     @classmethod
     def find(cls, start: Path | None = None) -> Workspace:
-        """The workspace of LOOPLINE_HOME, else of the nearest folder above `start` that is one, else the clone.
+        """Return the workspace of LOOPLINE_HOME, else the nearest one at or above `start`, else the clone.
 
         Raises:
-            UsageError: LOOPLINE_HOME names no folder, or another version of Loopline made the workspace.
+            UsageError: LOOPLINE_HOME is not a folder, or another version of Loopline made the workspace.
         """
         named = os.environ.get(HOME)
         if named:
@@ -53,7 +53,7 @@ class Workspace:
         return cls(CLONE)._checked()
 
     def _checked(self) -> Workspace:
-        """Itself, if its state has the layout that this program reads and writes; a new one has none yet."""
+        """Return the workspace itself if its state has this program's layout; a new workspace has no state yet."""
         path, made = self.state / LAYOUT_FILE, (self.state / IGNORE_FILE).exists()
         layout = path.read_text().strip() if path.exists() else "1"
         if made and layout != LAYOUT:
@@ -70,12 +70,12 @@ class Workspace:
 
     @property
     def cache(self) -> Path:
-        """Downloads and remembered hashes."""
+        """Downloads and file hashes."""
         return self.state / "cache"
 
     @property
     def locks(self) -> Path:
-        """Lock files; the kernel lets go of them when their holder dies."""
+        """Lock files; the kernel releases a lock when its holder dies."""
         return self.state / "locks"
 
     @property
@@ -87,7 +87,7 @@ class Workspace:
         """Create the state folder.
 
         Raises:
-            StoreError: It cannot be written.
+            StoreError: The folder cannot be written.
         """
         with storing(self.state):
             for folder in (self.state, self.cache, self.locks):
@@ -98,10 +98,10 @@ class Workspace:
                 ignore.write_text("*\n")  # a workspace may be a git repository without our own .gitignore
 
     def project(self, name_or_path: str) -> Project:
-        """The project of that name under `projects/`, in that folder, or elsewhere and known by its loops.
+        """Return the project by its name under `projects/`, its folder, or the name of a known project elsewhere.
 
         Raises:
-            UsageError: There is none; names the nearest.
+            UsageError: There is no such project; the message has the most similar name.
         """
         path = Path(name_or_path).expanduser()
         for folder in (self.root / "projects" / name_or_path, path.parent if path.name == SPEC_FILE else path):
@@ -121,11 +121,11 @@ class Workspace:
         )
 
     def projects(self) -> list[Project]:
-        """Every project under `projects/`, by name."""
+        """Return every project under `projects/`, sorted by name."""
         return [Project(self, path.parent) for path in sorted((self.root / "projects").glob(f"*/{SPEC_FILE}"))]
 
     def elsewhere(self) -> dict[str, Project]:
-        """The projects in other folders that a loop was run of here and that are still there, by their specs' names."""
+        """Return existing projects in other folders of which this workspace ran a loop, by their specs' names."""
         here = {project.folder.name for project in self.projects()}
         urls = {}
         for path in sorted((self.state / "projects").glob("*/loop.json")):
@@ -137,7 +137,7 @@ class Workspace:
 
 @dataclass(frozen=True)
 class Project:
-    """A folder with a spec, and the folder of its state in the workspace."""
+    """A folder with a spec, and its folder in the workspace's state."""
 
     workspace: Workspace
     folder: Path
@@ -149,7 +149,7 @@ class Project:
 
     @cached_property
     def shown_spec(self) -> str:
-        """The path of the spec for messages: relative to the current folder, if it is below."""
+        """The spec's path for messages: relative to the current folder if it is below it."""
         here = Path.cwd()
         return str(self.spec_path.relative_to(here) if self.spec_path.is_relative_to(here) else self.spec_path)
 
@@ -165,7 +165,7 @@ class Project:
 
     @property
     def prepared(self) -> Path:
-        """The prepared folder."""
+        """The folder of the prepared data."""
         return self.data / "prepared"
 
     @property
@@ -174,25 +174,25 @@ class Project:
         return self.folder.parent == (self.workspace.root / "projects").resolve()
 
     def state(self, name: str) -> Path:
-        """The project's folder under `.loopline/projects/`; `name` is the spec's."""
+        """Return the project's folder under `.loopline/projects/`; `name` is the spec's name."""
         return self.workspace.state / "projects" / name
 
     def refuse_namesake(self, name: str) -> None:
-        """Check that the state under a name is this project's: a copied folder has the other project's name.
+        """Check that the state under a name belongs to this project: a copied folder has the name of the original.
 
         Raises:
-            UsageError: Loops of another project, which is still there, were run under it.
+            UsageError: Another existing project has run loops under this name.
         """
         owner = Path(read_json(self.state(name) / "loop.json").get("folder", self.folder))
         if owner.resolve() != self.folder.resolve() and (owner / SPEC_FILE).is_file() and not self._was_copied(owner):
             raise self.name_taken(name, owner)
 
     def _was_copied(self, owner: Path) -> bool:
-        """Whether the whole workspace is a copy of the one that holds `owner`, which has loops of its own."""
+        """Return whether the whole workspace is a copy of the workspace of `owner`, which keeps its own loops."""
         other = owner.parent.parent
         alike = owner.parts[-2:] == self.folder.parts[-2:] and (other / STATE).is_dir()
         return self.inside and alike and other.resolve() != self.workspace.root.resolve()
 
     def name_taken(self, name: str, owner: Path) -> UsageError:
-        """The error for a name that the project in the folder `owner` has."""
+        """Return the error for a name that belongs to the project in the folder `owner`."""
         return UsageError(f"{self.shown_spec}: the name {name!r} is taken by {owner}: choose another `name`")

@@ -2,8 +2,8 @@
 
 | source | is compared by |
 |---|---|
-| a file, or a folder of files | content, which is read only where size or time changed |
-| `./source.py:load` | what the function `arrived` beside it gives, if it is there: JSON, such as a list of days |
+| a file, or a folder of files | content, which is read only if size or time changed |
+| `./source.py:load` | the result of the function `arrived` beside it, if there is one: JSON, such as a list of days |
 | a package | nothing: it is pinned, and never grows |
 """
 
@@ -27,9 +27,9 @@ COUNTED = (".parquet", ".csv", ".tsv", ".txt")
 
 
 class SourceGrowth(BaseModel):
-    """Data at the source that the last ingest had not read.
+    """New data at the source since it was last read.
 
-    `key` is the same until the source changes again or is read. `rows`: how many more, where that is known cheaply.
+    `key` is the same until the source changes again or is read. `rows` is the number of new rows, if cheap to count.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -40,7 +40,7 @@ class SourceGrowth(BaseModel):
 
 
 def growth(project: Project, spec: Spec, now: float | None = None) -> SourceGrowth | None:
-    """Return the growth since the last ingest; None if there is none, or while a file is being written.
+    """Return the new data since the last ingest, or None if there is none, nothing was read yet, or a file is growing.
 
     Raises:
         UserCodeError: The project's own `arrived` failed.
@@ -86,7 +86,7 @@ def _of_files(path: Path, spec: Spec, ledger: StepCache, before: StepRecord, now
 
 
 def _rows(files: list[Path]) -> int | None:
-    """Number of rows: of Parquet by its footers, of plain text by its lines; None if unknown."""
+    """Count Parquet rows by footers and plain text rows by lines; return None for other or unreadable files."""
     import pyarrow as pa
 
     from models.sources.row_batches import count_rows

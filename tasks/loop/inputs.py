@@ -14,9 +14,9 @@ class Input:
     """The output of an earlier step: its files, and its result if the reading step declares that too.
 
     Args:
-        record: The record of the earlier step.
-        files: Its files by name.
-        work: The folder in which it worked.
+        record: The earlier step's record.
+        files: The earlier step's files by name.
+        work: The earlier step's work folder.
         reader: The step that reads.
     """
 
@@ -28,19 +28,19 @@ class Input:
 
     @property
     def digest(self) -> str:
-        """Hash of its files, or of its result if it has none."""
+        """Hash of the step's files, or of its result if it has no files."""
         return self._record.digest
 
     @property
     def folder(self) -> Path:
-        """The folder in which its files lie."""
+        """The folder of the step's files."""
         return next(iter(self.files.values())).parent
 
     def file(self, name: str) -> Path:
-        """The path of one of its files.
+        """Return the path of one of the step's files.
 
         Raises:
-            KeyError: It left no such file.
+            KeyError: The step wrote no such file.
         """
         if name not in self.files:
             raise KeyError(f"{self._record.step} left no file {name!r}: it left {', '.join(self.files) or 'none'}")
@@ -48,20 +48,20 @@ class Input:
 
     @property
     def result(self) -> dict[str, Any]:
-        """The values that the step recorded beside its files.
+        """The result that the step recorded beside its files.
 
         Raises:
-            KeyError: The step does not declare to read it.
+            KeyError: The reading step does not declare to read the result.
         """
         self._check_result()
         return self._record.result
 
     @property
     def figures(self) -> list[Path]:
-        """The pictures that it drew.
+        """The figures that the step drew.
 
         Raises:
-            KeyError: The step does not declare to read its result.
+            KeyError: The reading step does not declare to read the result.
         """
         self._check_result()
         return sorted((self._work / "figures").glob("*.svg"))
@@ -78,9 +78,9 @@ class Inputs:
     """The declared inputs of one step.
 
     Args:
-        step: Whose inputs they are.
-        before: The record of each step in `step.after`.
-        external: Gives the value of what `step.external` names.
+        step: The step that reads the inputs.
+        before: The input of each step in `step.after`.
+        external: Returns the value of a name in `step.external`.
     """
 
     def __init__(self, step: Step, before: Mapping[str, Input], external: Callable[[str], Any]) -> None:
@@ -89,17 +89,17 @@ class Inputs:
         self._external = external
 
     def __getitem__(self, name: str) -> Input:
-        """The input of a step before.
+        """Return the input from an earlier step.
 
         Raises:
-            KeyError: The step does not declare to read it.
+            KeyError: The step does not declare to read that step.
         """
         if name not in self._before:
             raise KeyError(f"{self.step.name} reads {name!r}: declare it in `after` (models/pipeline/steps.py)")
         return self._before[name]
 
     def external(self, name: str) -> Any:
-        """Return an input that is no step, as the step cache identified it for the key.
+        """Return an input that is not from a step, as the step cache identified it for the step's key.
 
         Raises:
             KeyError: The step does not declare to read it.

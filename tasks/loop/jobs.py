@@ -29,7 +29,7 @@ _FOLD_BY: dict[str, Literal["blocks", "groups"]] = {"time": "blocks", "group": "
 
 
 def tensors(loop: Loop, prepared: Input) -> dict[str, Path]:
-    """The prepared data as memory-mapped tensors, made once for a dataset version and the code that encodes it."""
+    """Return the prepared data as memory-mapped tensors, made once per dataset version and encoder code."""
     from models.data.encode import write_tensors
 
     folder = loop.state / "work" / "tensors" / f"{prepared.digest[:16]}-{_encoder()}"
@@ -40,7 +40,7 @@ def tensors(loop: Loop, prepared: Input) -> dict[str, Path]:
     return {path.stem: path for path in sorted(folder.glob("*.safetensors"))}
 
 
-@functools.cache  # what is imported stays what it was
+@functools.cache  # imported code does not change
 def _encoder() -> str:
     return key_of(code_parts(["models.data.encode"]))[:8]
 
@@ -59,7 +59,7 @@ def job(
     slot: int = 0,
     start: InitialWeights | None = None,
 ) -> TrainingJob:
-    """Make a training job on `prepared` that writes to `folder`; `workers` share cores and GPUs, this one in `slot`."""
+    """Return a training job on `prepared` that writes into `folder`; `workers` jobs share cores and GPUs, by `slot`."""
     preparation = Preparation.load(prepared.folder)
     goal = loop.spec.goal
     metric = resolve_metric(goal.metric, preparation.task, loop.project.folder, goal.direction)
@@ -87,7 +87,7 @@ def job(
 
 
 def cpu_peak(workspace: Workspace, rank_pool: RankPool, threads: int, precision: str) -> float | None:
-    """FLOP/s that a rank could do at most on this machine's CPU, measured once in a workspace; None for GPUs."""
+    """Return the peak FLOP/s of a rank on this machine's CPU, measured once per workspace; None for GPUs."""
     key, path = f"{precision}, {threads} threads", workspace.cache / PEAKS_FILE
     with _measuring:
         try:
@@ -105,7 +105,7 @@ def cpu_peak(workspace: Workspace, rank_pool: RankPool, threads: int, precision:
 
 
 def _processor() -> str:
-    """A text that tells this machine's processor from those of other machines that share the workspace."""
+    """Return a name for this machine's processor: other machines may share the workspace."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:

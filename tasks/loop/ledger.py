@@ -31,14 +31,14 @@ REMOTE = "input:DVC's remote"
 ORIGIN = "input:start"
 FRESH = "none"
 REFERENCES = "references"
-"""The folder of what `validate-prepared` found of each registered version's data, by version."""
+"""The folder with the data reference that `validate-prepared` wrote for each registered version, by version."""
 UNREACHABLE = "the registry is away"
 
 
 class Rival(NamedTuple):
-    """The version that a model is judged against: its identity, and the number of the champion now.
+    """The version that a trained model is judged against: its identity, and the number of the current champion.
 
-    Only the identity is in the key: the promotion of the model itself is no reason to judge it again.
+    Only the identity is in the key, so that a model that became the champion is not judged again.
     """
 
     identity: str
@@ -46,7 +46,7 @@ class Rival(NamedTuple):
 
 
 class StepCache:
-    """Tells which steps are done for a spec. Reads the champion once, when a step first depends on it.
+    """Tells which steps are done for a spec; reads the champion only for steps that depend on it.
 
     Raises:
         UsageError: Another project has the name.
@@ -67,13 +67,13 @@ class StepCache:
         self._code_known = json.dumps(self._code_memory)
 
     def champion(self) -> RegisteredVersion | None:
-        """The registry's champion now."""
+        """Return the registry's current champion, or None."""
         return registry_reader.aliased(self.spec.name)
 
     def rival(self, done: Mapping[str, StepRecord]) -> str:
-        """Identity of the version that the trained model is compared with; empty for none.
+        """Return the identity of the version that the trained model is compared with; empty for none.
 
-        It is the champion, or, where the trained model itself is the champion by now, the one that it displaced.
+        It is the champion or, if the trained model itself is the champion by now, the version that it replaced.
         """
         champion = self.champion()
         if champion is None:
@@ -82,14 +82,14 @@ class StepCache:
         return champion.tags.get("loopline.rival", "") if champion.weights == own else champion.identity
 
     def _start(self, step: Step, parts: Parts, done: Mapping[str, StepRecord]) -> Parts:
-        """Identity of the weights that a training begins with: `3:<hash>` for a version, `file:<hash>`, or FRESH.
+        """Return the identity of a training's initial weights: `3:<hash>` for a version, `file:<hash>`, or FRESH.
 
-        An alias is looked up once for all that else decides the step. While that stays as it is, the step keeps the
-        version that it began with, though the alias has moved to the model that came of it.
+        An alias is looked up only once as long as the step's other key parts stay the same. The step then keeps the
+        version that it began with, even if the alias has moved to the model that this training made.
 
         Raises:
             UsageError: There is no such version or file.
-            StoreError: The registry is unavailable.
+            StoreError: The registry is not reachable.
         """
         return {} if self.spec.train.start is None else {ORIGIN: self._origin(step, parts, done)}
 
@@ -115,7 +115,7 @@ class StepCache:
         return f"file:{self.hashes.of(path)}"
 
     def parts(self, step: Step, done: Mapping[str, StepRecord]) -> Parts:
-        """The parts of the step's cache key, given the records of the steps before it."""
+        """Return the parts of the step's cache key, computed from the records of the steps before it."""
         parts: Parts = {
             **self.own_parts(step),
             **{f"input:{name}": done[name].digest for name in step.after},
@@ -124,7 +124,7 @@ class StepCache:
         identify: dict[External, Callable[[Step, Parts, Mapping[str, StepRecord]], Parts]] = {
             "source": self._local_files,
             "feedback": self._labelled,
-            "previous": lambda *_: {},  # it refuses and notes, and leaves no trace in the result
+            "previous": lambda *_: {},  # only used for checks and notes; it does not change the result
             "remote": self._remote,
             "start": self._start,
             "champion": lambda _step, _parts, done: {RIVAL: self.rival(done)},
@@ -135,7 +135,7 @@ class StepCache:
         return parts
 
     def inputs(self, step: Step, done: Mapping[str, StepRecord], parts: Parts) -> Inputs:
-        """Return the inputs of the step: exactly those of which `parts`, its key, is made."""
+        """Return the step's inputs, exactly those in `parts`, its key."""
 
         def before(name: str) -> Input:
             record = done[name]
@@ -157,11 +157,11 @@ class StepCache:
         return Inputs(step, {name: before(name) for name in step.after}, external)
 
     def work(self, step: str, key: str) -> Path:
-        """The folder of one piece of work, the same at every attempt."""
+        """Return the work folder of a step and key, the same at every attempt."""
         return self.state / "work" / step / key[:16]
 
     def own_parts(self, step: Step) -> Parts:
-        """The parts of the key besides the inputs: spec, code and libraries."""
+        """Return the key parts other than the step's inputs: the spec, the code and the libraries."""
         files = [path for name in self._references(step) if (path := source_file(name, self.project.folder))]
         return {
             **spec_parts(self.spec, step.reads),
@@ -170,14 +170,14 @@ class StepCache:
         }
 
     def current(self, step: Step, done: Mapping[str, StepRecord]) -> tuple[Parts, StepRecord | None, str | None]:
-        """The step's parts now, the intact record of that work if there is one, and why a found one does not count."""
+        """Return the step's current parts, its valid record or None, and why an existing record is invalid, or None."""
         parts = self.parts(step, done)
         record = self.records.find(step.name, key_of(parts))
         trouble = (self.records.broken(record, self.hashes) or self._gone(record)) if record else None
         return parts, None if trouble else record, trouble
 
     def _gone(self, record: StepRecord) -> str | None:
-        """Why a record of what lies in a store elsewhere no longer counts: that holds it no more."""
+        """Return why a record is invalid because the registry or DVC lost its result; None if they have it."""
         result = record.result
         if record.step == "register" and "key" in result:
             version = registry_reader.numbered(self.spec.name, str(result["version"]))
@@ -190,7 +190,7 @@ class StepCache:
         return None
 
     def plan(self, steps: Sequence[Step] = STEPS) -> list[PlannedStep]:
-        """Return which steps would run and why, in order.
+        """Return the plan: which steps would run, and why.
 
         Raises:
             StoreError: The registry has lost versions that the records name.
@@ -214,7 +214,7 @@ class StepCache:
         return planned
 
     def save(self) -> None:
-        """Keep remembered hashes and fingerprints for the next run."""
+        """Store file hashes and code fingerprints for the next run."""
         self.hashes.save()
         memory = json.dumps(self._code_memory)
         if memory != self._code_known:
@@ -222,12 +222,12 @@ class StepCache:
                 write_text(self._code_memory_path, memory)
 
     def outcome(self) -> dict[str, Any] | None:
-        """The decision of the last finished loop."""
+        """Return the promotion result of the last finished loop, or None."""
         record = self.records.latest("promote")
         return record.result if record else None
 
     def _references(self, step: Step) -> Iterator[str]:
-        """The code that the spec names for a step: a ready net by its own module, which no import leads to."""
+        """Yield the code references of a step in the spec; a built-in net yields its module, which no import names."""
         document = self.spec.model_dump()
         for path in step.references:
             name = str(_at(document, path) or "")
@@ -237,7 +237,7 @@ class StepCache:
             yield name
 
     def _local_files(self, *_: Any) -> Parts:
-        """A source that is a file or folder here counts by its content."""
+        """Return the content hash of a source that is a local file or folder."""
         source = self.spec.data.source
         path = local_source(source, self.project.folder)
         if path is None:
@@ -245,15 +245,15 @@ class StepCache:
         return {f"file:{source}": self.hashes.of(path.resolve()) if path.exists() else None}
 
     def _remote(self, *_: Any) -> Parts:
-        """Data is pushed to the remote that there is: another one has none of it yet."""
+        """Return DVC's default remote: a new remote has no data yet, so the data must be pushed again."""
         remote = dvc_view.default_remote(dvc_view.root_of(self.project))
         return {REMOTE: remote} if remote else {}
 
     def _reference(self, step: Step, parts: Parts, _: Any) -> Parts:
-        """Hash of what is known of the champion's data; empty without a champion.
+        """Return the hash of the champion's data reference; empty without a champion.
 
-        While the champion is one that came of this very data, the data counts as compared with what it was compared
-        with before that. A registry that is away costs the comparison alone.
+        If the champion was trained on this same data, the reference of the earlier comparison stays in the key. An
+        unreachable registry only skips the comparison.
         """
         data = "input:prepare"
         same = (each for each in self.records.newest(step.name) if each.parts.get(data) == parts[data])
@@ -267,10 +267,10 @@ class StepCache:
         return {REFERENCE: before.parts[REFERENCE] if before and now in before.outputs.values() else now}
 
     def _reference_file(self, digest: str) -> Path | None:
-        """Path of the reference of the champion's data; None without a champion.
+        """Return the file of the champion's data reference; None without a champion.
 
         Raises:
-            StoreError: It is out of reach.
+            StoreError: The registry was not reachable, or the file is missing.
         """
         files = (self.state / REFERENCES).glob("*.json")
         path = next((path for path in files if self.hashes.of(path) == digest), None)
@@ -280,16 +280,16 @@ class StepCache:
 
     @cached_property
     def feedback(self) -> FeedbackSummary | None:
-        """The labelled predictions that are rows of the dataset; None where there are none or the spec wants none."""
+        """The labelled predictions that join the dataset; None if there are none or the spec does not use them."""
         if not self.spec.retrain.feedback or self.spec.data.kind in ("series", "text"):
             return None
-        with contextlib.suppress(StoreError):  # busy or full: what waits counts the next time
+        with contextlib.suppress(StoreError):  # lock busy or disk full: waiting labels count the next time
             move(self.state)
         feedback = feedback_of(self.state)
         return feedback if feedback.rows else None
 
     def _labelled(self, *_: Any) -> Parts:
-        """The key of labelled predictions, by ids, labels and the code that makes rows: a new label makes new data."""
+        """Return the key part of labelled predictions: their content, and the spec settings that make rows of them."""
         if self.feedback is None:
             return {}
         data = self.spec.data

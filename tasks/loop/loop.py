@@ -1,4 +1,4 @@
-"""One loop: its id, its lock, its records; each step runs exactly once."""
+"""One loop: its id, lock and records, and the execution of each step exactly once."""
 
 from __future__ import annotations
 
@@ -39,46 +39,46 @@ from tasks.state.outbox import LOOP_RUN, Outbox
 FLOW_RUNS = "flow_runs"
 RUNNERS = "runners"
 STOPS = ("KeyboardInterrupt", "TerminationSignal", "SystemExit")
-"""What ends a step from without: no fault of its own."""
+"""Exceptions that stop a step from outside: the step itself did not fail."""
 TORCH_STEPS = ("search", "train", "export")
 
 
 @dataclass
 class StepResult:
-    """The result of a step: its files and its values."""
+    """The return value of a step: its output files, and its result as plain data."""
 
     outputs: list[Path] = field(default_factory=list)
     result: dict[str, Any] = field(default_factory=dict)
 
 
 class Reporter(Protocol):
-    """Receives the progress of a loop: a live display, plain lines, or Prefect's log."""
+    """Receives a loop's progress: a live display, plain lines, or Prefect's log."""
 
     def step(self, name: str, state: str, detail: str = "") -> None:
-        """A step begins (`run`), was done before (`done`) or ends (`ok`, `failed`; `stopped`: by a signal)."""
+        """Report a step's state: begun (`run`), done before (`done`), ended (`ok`, `failed`; `stopped` by a signal)."""
 
     def progress(self, name: str, done: int, total: int, detail: str = "") -> None:
-        """A step went on by one of its units (trials, epochs)."""
+        """Report that a step finished one of its units (trials, epochs)."""
 
     def note(self, text: str) -> None:
-        """Something worth a line."""
+        """Report a line of text."""
 
 
 class SilentReporter:
-    """A reporter that shows nothing."""
+    """A reporter that ignores all reports."""
 
     def step(self, name: str, state: str, detail: str = "") -> None:
-        """Say nothing."""
+        """Do nothing."""
 
     def progress(self, name: str, done: int, total: int, detail: str = "") -> None:
-        """Say nothing."""
+        """Do nothing."""
 
     def note(self, text: str) -> None:
-        """Say nothing."""
+        """Do nothing."""
 
 
 class Loop:
-    """A running loop: what a step needs to act."""
+    """A running loop, with everything that a step needs."""
 
     def __init__(self, project: Project, spec: Spec, loop_id: str, trigger: str, reporter: Reporter) -> None:
         self.project = project
@@ -100,11 +100,12 @@ class Loop:
         self.at = ""
 
     def carry_out(self, name: str, act: Callable[[Inputs, Path], StepResult]) -> tuple[StepRecord, bool]:
-        """Run a step unless its recorded result is valid; returns its record, and whether it was done before.
+        """Run a step unless its record is valid; return its record and whether it was done before.
 
         Args:
             name: The step.
-            act: Does the work from the step's declared inputs, in a folder that stays between attempts at one key;
+            act: Runs the step with its declared inputs, in a folder that stays between attempts at one key; returns
+                the step's result.
         """
         step = BY_NAME[name]
         parts, record, _ = self.ledger.current(step, self.done)
@@ -117,7 +118,7 @@ class Loop:
         key = key_of(parts)
         began = time.perf_counter()
         try:
-            with storing(self.state):  # a full or read-only disk is told as such wherever a step meets it
+            with storing(self.state):  # a full or read-only disk raises StoreError wherever a step meets it
                 done = act(self.ledger.inputs(step, self.done, parts), self.work(name, key))
         except BaseException as error:
             if name in ("search", "train"):
@@ -146,13 +147,13 @@ class Loop:
         return record, False
 
     def work(self, step: str, key: str) -> Path:
-        """The folder of one piece of work, the same at every attempt."""
+        """Return the work folder of a step and key, the same at every attempt; create it if needed."""
         folder = self.ledger.work(step, key)
         folder.mkdir(parents=True, exist_ok=True)
         return folder
 
     def place(self, record: StepRecord) -> Path:
-        """The folder in which the work of a record was done."""
+        """Return the work folder of a record."""
         return self.ledger.work(record.step, record.key)
 
 
@@ -167,7 +168,7 @@ def open_loop(
     refresh: Sequence[str] = (),
     flow_run_id: str | None = None,
 ) -> Iterator[Loop]:
-    """Begin a loop, or take up the one that was killed, and note its end however it ends.
+    """Begin a loop, or continue a killed one, and record its end, also after an error.
 
     Raises:
         UsageError: The spec is wrong, or another project has its name.
@@ -190,7 +191,7 @@ def open_loop(
         try:
             with loop.rank_pool:
                 if any(item.state != "done" for item in loop.ledger.plan() if item.step in TORCH_STEPS):
-                    loop.rank_pool.warm()  # torch is imported beside the reading and checking of the data
+                    loop.rank_pool.warm()  # imports torch while the data is read and checked
                 yield loop
             status = "finished"
         except BaseException as error:
@@ -223,7 +224,7 @@ def _forget(loop: Loop, days: float) -> None:
 
 @contextlib.contextmanager
 def open_stage(project: Project, reporter: Reporter | None = None) -> Iterator[Loop]:
-    """Open a loop for a data stage that DVC runs: it is recorded as any step, and logged to no tracking store.
+    """Open a minimal loop for a data stage that DVC runs: it records its steps but logs to no tracking store.
 
     Raises:
         UsageError: The spec is wrong.
@@ -250,9 +251,9 @@ def _only_loop(state: Path, name: str) -> AbstractContextManager[None]:
 
 @contextlib.contextmanager
 def run_note(state: Path) -> Iterator[str]:
-    """Leave what the reaper needs of a flow run that this process begins: a note, and the tag to give the run.
+    """Write a note for the reaper about a flow run that this process begins; yield the tag for the run.
 
-    A process that is killed before its loop is open leaves a run of Prefect behind that nothing else names.
+    If the process is killed before its loop is open, only this note leads to its Prefect run.
     """
     process = processes.identity()
     note = state / RUNNERS / f"{process['pid']}.json"
@@ -264,16 +265,16 @@ def run_note(state: Path) -> Iterator[str]:
 
 
 def tag_of(process: Mapping[str, Any]) -> str:
-    """The tag of the flow runs that a process begins."""
+    """Return the tag of the flow runs that a process begins."""
     return f"{process['host']}:{process['pid']}"
 
 
 @contextlib.contextmanager
 def _marked(workspace: Workspace, state: Path, flow_run_id: str | None) -> Iterator[None]:
-    """Leave what the reaper needs: the owner's mark on every child process, and which process runs the flow run."""
+    """Mark this process for the reaper: an environment variable for child processes, and a note of the flow run."""
     process = processes.identity()
     os.environ[OWNER] = json.dumps({**process, "workspace": str(workspace.root)})
-    if flow_run_id:  # the reaper takes the note away, once the run's end is known to Prefect
+    if flow_run_id:  # the reaper removes the note once Prefect knows the end of the run
         write_json(state / FLOW_RUNS / f"{flow_run_id}.json", process)
     try:
         yield
@@ -282,7 +283,7 @@ def _marked(workspace: Workspace, state: Path, flow_run_id: str | None) -> Itera
 
 
 def name_loop(project: Project, overrides: Sequence[str] = ()) -> str:
-    """The id that the next loop of this intent will have: a new one, or that of the loop that was cut short."""
+    """Return the id of the next loop with this intent: a new one, or the id of the interrupted loop."""
     spec = read_spec(project.spec_path, overrides, project.shown_spec)
     before = read_loop_state(project.state(spec.name))
     if before and before["state"] not in OVER and before["intent"] == intent_of(spec):
@@ -291,7 +292,7 @@ def name_loop(project: Project, overrides: Sequence[str] = ()) -> str:
 
 
 def intent_of(spec: Spec) -> str:
-    """A hash of what a loop is to do: a killed loop is resumed only by a loop with the same intent."""
+    """Return the hash of a loop's spec: an interrupted loop is continued only by a loop with the same hash."""
     return key_of(spec.model_dump(mode="json"))
 
 
@@ -323,12 +324,12 @@ def _open_loop_state(
 
 
 def new_loop_id(project: str) -> str:
-    """A loop's name in all five tools: project, UTC time, eight random characters."""
+    """Return a loop's name in all five tools: project, UTC time, eight random characters."""
     return f"{project}-{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(4)}"
 
 
 def _flat(spec: Spec) -> dict[str, Any]:
-    """The spec as parameters of the run, nested keys joined by dots, the defaults included."""
+    """Return the spec as parameters of the run, nested keys joined by dots, defaults included."""
     flat: dict[str, Any] = {}
 
     def walk(path: str, value: Any) -> None:

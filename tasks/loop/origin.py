@@ -24,24 +24,24 @@ JOB_FILE = "job.json"
 
 @dataclass(frozen=True)
 class TrainingStart:
-    """The initial weights of a training; empty for a fresh start. `model`: the model of those weights, if known."""
+    """The initial weights of a training, or None without; `model` is the net of these weights, if known."""
 
     origin: InitialWeights | None = None
     model: dict[str, Any] = field(default_factory=dict)
 
     def arguments(self, model: Model) -> Model:
-        """The spec's model with the arguments of the one that was trained, where the spec gives none of its own."""
+        """Return the spec's model; arguments that the spec does not set come from the trained model."""
         if self.model.get("net") != model.net:
             return model
         return model.model_copy(update={"arguments": {**self.model["arguments"], **model.arguments}})
 
 
 def begin(loop: Loop, inputs: Inputs) -> TrainingStart:
-    """The weights that the step of these inputs, `search` or `train`, begins with.
+    """Return the initial weights of the step `search` or `train`, whose inputs these are.
 
     Raises:
         UsageError: The version holds no net.
-        StoreError: Its files cannot be had, or are not those that were registered.
+        StoreError: The version's files cannot be fetched, or are not those that were registered.
     """
     start = loop.spec.train.start
     if start is None:

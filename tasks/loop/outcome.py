@@ -26,7 +26,7 @@ WORDS: dict[Outcome, str] = {
 
 
 def conclude(loop: Loop, began: float, error: BaseException | None) -> None:
-    """Append the end of a loop to the history and send it as an event; a full disk must not hide the outcome."""
+    """Record the end of a loop in the history and send its event; a full disk only adds a note to the report."""
     past = PastLoop(
         loop_id=loop.id,
         began=began,
@@ -42,7 +42,7 @@ def conclude(loop: Loop, began: float, error: BaseException | None) -> None:
 
 
 def conclude_killed(workspace: Workspace, state: Path, loop_state: dict[str, Any]) -> None:
-    """The same for a loop whose process is gone: by its book, which is still open."""
+    """Record and send the end of a killed loop, from its `loop.json`, which still says `running`."""
     trigger = loop_state.get("trigger", "person")
     now = time.time()
     facts = {"began": loop_state.get("began", now), "ended": now, "outcome": "failed", "trigger": trigger}
@@ -50,7 +50,7 @@ def conclude_killed(workspace: Workspace, state: Path, loop_state: dict[str, Any
 
 
 def outcome_of(loop: Loop, error: BaseException | None) -> Outcome:
-    """Return the outcome of a loop, from its records and its exception."""
+    """Return the outcome of a loop from its records and the raised error."""
     if error is None:
         if "promote" not in loop.ran:
             return "unchanged"
@@ -61,7 +61,7 @@ def outcome_of(loop: Loop, error: BaseException | None) -> Outcome:
 
 
 def _spent(loop: Loop) -> float:
-    """Device-seconds of the work done in this loop, and of a training that did not end."""
+    """Return the device-seconds of the steps that ran in this loop, and of a training that did not finish."""
     done = {name: loop.done[name].result if name in loop.ran else {} for name in ("search", "train")}
     costs = of_results(done["search"], done["train"])
     return loop.lost_device_s + (costs["total"].device_seconds if costs else 0.0)

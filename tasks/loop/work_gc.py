@@ -1,6 +1,6 @@
 """Garbage collection of old loops: step folders that were not used for long, and delivered logs.
 
-Versions (MLflow), data (DVC) and records stay. A step whose work is gone runs again when it is needed.
+Versions (MLflow), data (DVC) and records stay. A step whose folder was removed runs again when it is needed.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ DAY_S = 86400.0
 
 
 def keep_days() -> float:
-    """Days after which unused work is deleted.
+    """Return how long unused step folders stay, in days.
 
     Raises:
-        UsageError: The variable is not a number of days.
+        UsageError: The environment variable is not a number of days.
     """
     setting = os.environ.get(KEEP) or str(USUAL_DAYS)
     with contextlib.suppress(ValueError):
@@ -34,19 +34,20 @@ def keep_days() -> float:
 
 
 def sweep(state: Path, used: Iterable[Path], days: float, now: float | None = None) -> int:
-    """Remove from a project's state what was not used for so many days; gives the bytes that this freed.
+    """Remove step folders and delivered logs not used for so many days; return the number of freed bytes.
 
-    The caller holds the project's lock. A folder is renamed before it is removed: a kill leaves nothing half there.
+    The calling loop holds the project's lock. A folder is renamed before its removal, so that a kill leaves no partial
+    folder under its name.
 
     Args:
         state: The project's folder under `.loopline/projects/`.
-        used: The folders of valid work; they count as used today.
+        used: The step folders of this loop; they count as used now.
         days: The result of `keep_days`.
-        now: Unix time.
+        now: Unix time; default: the system clock.
     """
     now = time.time() if now is None else now
     freed, before = 0, now - days * DAY_S
-    with contextlib.suppress(OSError):  # another day
+    with contextlib.suppress(OSError):  # the next loop tries again
         for folder in used:
             if folder.is_dir():
                 os.utime(folder, (now, now))
@@ -64,7 +65,7 @@ def sweep(state: Path, used: Iterable[Path], days: float, now: float | None = No
 
 
 def _old(work: Path, before: float) -> Iterator[Path]:
-    """The folders `work/STEP/KEY` in which nothing was written, and which no loop used, since then."""
+    """Yield the folders `work/STEP/KEY` that no loop wrote or used since `before`."""
     for folder in work.glob("*/*"):
         if folder.is_dir() and not folder.name.startswith("."):
             times = (path.lstat().st_mtime for path in (folder, *folder.rglob("*")))

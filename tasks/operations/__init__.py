@@ -1,1 +1,1 @@
-"""Operations beside the loop that a person or a schedule starts."""
+"""Operations that a person or a schedule starts beside the loop."""

@@ -13,11 +13,13 @@ from tasks.prefect import events
 
 
 def announce(project: Project) -> list[Signal]:
-    """Send an event for data that came since the last ingest; once for the same data.
+    """Send events for data and labels that came since the last ingest, and return their signals.
+
+    An arrival's signal has the same id in every call, so its event is sent once.
 
     Raises:
         UserCodeError: The project's own `arrived` failed.
-        StoreError: The event cannot be kept.
+        StoreError: The event cannot be stored.
     """
     spec = read_spec(project.spec_path, (), project.shown_spec)
     now, announced = time.time(), []

@@ -1,4 +1,4 @@
-"""Backtest: what would have happened under other policies of retraining; the project's own past replayed."""
+"""Backtest: replays the project's own past to show what other retraining policies would have done."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _FRESH = "trainings begin fresh: the weights that train.start names have seen wh
 
 @dataclass(frozen=True)
 class BacktestRequest:
-    """The arguments of a replay, as texts of the command line."""
+    """The options of a backtest, as texts from the command line."""
 
     policies: Sequence[str] = ()
     begin: str | None = None
@@ -47,12 +47,12 @@ class BacktestRequest:
 
 
 def backtest(project: Project, overrides: Sequence[str], request: BacktestRequest, report: Reporter) -> Backtest:
-    """Replay the project's past under each policy; stores the result as JSON and as a page.
+    """Replay the project's past under each policy; write the result as JSON and as a page.
 
-    Trainings, predictions and verdicts of earlier replays are reused; a killed replay is resumed.
+    Earlier trainings, predictions and verdicts come from the cache, so a killed replay continues where it stopped.
 
     Raises:
-        UsageError: The spec, a policy or the way to cut is wrong, or there is too little past.
+        UsageError: The spec, a policy or the period rule is wrong, or there is too little past data.
         DataError: The raw table is missing, or does not match the spec.
         StoreError: Another backtest of the project runs.
     """
@@ -92,18 +92,18 @@ def backtest(project: Project, overrides: Sequence[str], request: BacktestReques
 
 
 def latest(project: Project, name: str) -> dict[str, Any] | None:
-    """The last backtest of a project as plain data, if there was one; `name` is the spec's."""
+    """Return the last backtest of a project as plain data, or None; `name` is the spec's name."""
     return read_json(project.state(name) / FOLDER / RESULT_FILE) or None
 
 
 def page(project: Project, name: str) -> Path:
-    """Path of the last backtest's page."""
+    """Return the path of the last backtest's page."""
     return project.state(name) / FOLDER / PAGE_FILE
 
 
 @dataclass(frozen=True)
 class _Plan:
-    """The periods of a replay: the first train the first champion."""
+    """The periods of a replay; the first `num_first` of them train the first champion."""
 
     cut: PeriodRule
     periods: list[Period]
@@ -114,7 +114,7 @@ class _Plan:
         return self.periods[self.num_first :]
 
     def moments(self, clock: LabelClock) -> list[int]:
-        """Number of labelled rows that are known at each moment at which a policy may train."""
+        """Return the number of known labelled rows at each moment at which a policy may train."""
         return [clock.labelled(period.end) for period in self.periods[self.num_first - 1 : -1]]
 
 
@@ -171,12 +171,12 @@ def _weighed(
 
 
 def least_rows(spec: Spec) -> int:
-    """Rows that are enough for the least sample of the first verdict."""
+    """Return the number of rows that gives the first verdict its minimum sample."""
     return max(50, round(spec.judge.min_samples / spec.data.split.test))
 
 
 def _settings(project: Project, spec: Spec) -> dict[str, Any]:
-    """The best settings of the last search of this net; the spec's own if the spec does not search."""
+    """Return the best settings of this net's last search, or the spec's own settings if the spec does not search."""
     if spec.search.trials == 0:
         return dict(spec.search.settings or {})
     record = StepCache(project, spec).records.latest("search")
@@ -217,10 +217,10 @@ def _first_champion_note(course: PolicyHistory) -> list[str]:
 
 
 def _policies(names: Sequence[str], spec: Spec, clock: LabelClock) -> list[Policy]:
-    """The requested policies, then `every`, which regret is measured against; each once.
+    """Return the requested policies and `every`, the reference for regret, without duplicates.
 
     Raises:
-        UsageError: No such policy or file, or two of one name.
+        UsageError: A policy or file does not exist, or two policies have the same name.
     """
     chosen = list(dict.fromkeys([*(names or DEFAULT), EVERY]))
     policies = [_policy(name, spec, clock) for name in chosen]

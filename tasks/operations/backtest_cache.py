@@ -1,12 +1,12 @@
-"""The backtest cache: trainings, predictions and verdicts, stored by their cache keys.
+"""The backtest cache: stores trainings, predictions and verdicts under a key of their inputs.
 
 <state>/backtest/
-    models/KEY/         one training: prepared/ (rows and statistics of what was known), model.onnx, trained.json
-    predictions/KEY.npz one model's predictions of one period, with what came true
-    scores/KEY.npz      the metric of these, plain and resampled
+    models/KEY/         one training: prepared/ (known rows and their statistics), model.onnx, trained.json
+    predictions/KEY.npz one model's predictions of one period, with the true values
+    scores/KEY.npz      the metric of these predictions, plain and resampled
     verdicts/KEY.json   one challenger against one champion
-    references/KEY.json what a model's windows are compared with
-    windows/KEY.json    what monitoring found in one window of predictions
+    references/KEY.json the reference that a model's windows are compared with
+    windows/KEY.json    the monitoring report of one window of predictions
 All of it may be deleted at any time; it is made again.
 """
 
@@ -54,7 +54,7 @@ FOLDER = "backtest"
 TRAINED_FILE = "trained.json"
 MODEL_FILE = "model.onnx"
 PREPARED = "prepared"
-# The live steps with the code that decides what they make, without that which merely carries them out.
+# The live steps with the code that decides their results, without the code that only runs them.
 _MADE_BY = tuple(
     replace(BY_NAME[name], code=code)
     for name, code in (
@@ -74,14 +74,14 @@ _NAME_CHARACTERS = 24
 
 @dataclass
 class TrainingCounts:
-    """Number of trainings that ran, and of those that the cache had."""
+    """Numbers of new trainings and of trainings from the cache."""
 
     trained: int = 0
     reused: int = 0
 
 
 class ReplayStart(NamedTuple):
-    """The start of a training: the known rows, how many of the newest to train on, and a model's weights."""
+    """The inputs of a training: known rows, the number of newest training rows to use, and the model to start from."""
 
     rows: RowRange
     newest: int | None
@@ -89,7 +89,7 @@ class ReplayStart(NamedTuple):
 
 
 class CachedPredictions(NamedTuple):
-    """Predictions of some rows, what came true, and which rows they are, in time order."""
+    """Predictions of some rows with their true values and row numbers, in time order."""
 
     key: str
     target: Array
@@ -99,25 +99,25 @@ class CachedPredictions(NamedTuple):
 
 @dataclass(frozen=True)
 class CachedWindows:
-    """Windows of one model, oldest first, and the key of the last, which covers the earlier ones too."""
+    """Windows of one model, oldest first, and the last window's key, which also covers the earlier windows."""
 
     key: str = ""
     reports: list[WindowReport] = field(default_factory=list)
 
     def after(self, key: str, window: WindowReport) -> CachedWindows:
-        """With one more window."""
+        """Return a copy with one more window."""
         return CachedWindows(key, [*self.reports, window])
 
 
 class BacktestCache:
-    """The world of a backtest; see `models.backtest.replay.ReplayBackend`.
+    """The backend of a replay, with caching; see `models.backtest.replay.ReplayBackend`.
 
     Args:
-        project: Whose past it is.
-        spec: With the settings that its trainings take.
+        project: The project whose past is replayed.
+        spec: The spec with the settings for all trainings.
         past: The raw rows in time order.
-        gang: Trains and exports.
-        progress: Told how far it is.
+        pool: The rank pool that trains and exports.
+        progress: Receives the progress.
     """
 
     def __init__(
@@ -144,11 +144,11 @@ class BacktestCache:
 
     @property
     def base(self) -> Path:
-        """The folder of the spec, where references start."""
+        """The spec's folder, to which references are relative."""
         return self._project.folder
 
     def train(self, rows: RowRange, newest: int | None, start: str | None) -> TrainingOutcome:
-        """Return a model trained on these rows: cached, resumed, or trained now."""
+        """Return a model from these rows: from the cache, from a training continued after a kill, or newly trained."""
         replay_start = ReplayStart(rows, newest or self._spec.data.newest, start)
         parts = self._parts(replay_start)
         key = key_of(parts)
@@ -168,21 +168,21 @@ class BacktestCache:
         return TrainingOutcome(key, float(done["device_seconds"]))
 
     def predict(self, model: str, period: Period) -> None:
-        """Predict a period, or find that it was predicted."""
+        """Predict a period, unless the cache holds its predictions."""
         self._progress.period(period)
         rows = RowRange(period.first, period.stop)
         self._periods = sorted({*self._periods, rows}, key=lambda each: each.first)
         self.predictions(model, rows)
 
     def judge(self, challenger: str, champion: str | None, rows: RowRange) -> VerdictOutcome:
-        """The verdict of the spec's own rules on the challenger's held-out rows."""
+        """Return the verdict by the spec's rules on the challenger's held-out rows."""
         del rows  # the challenger's folder holds them
         verdict = self.verdict(challenger, champion)
         self._promised[challenger] = verdict.challenger
         return VerdictOutcome(verdict.promoted, verdict.reasons)
 
     def monitor(self, model: str, since: Period, now: Period, labelled: int) -> list[Signal]:
-        """Return what live monitoring would report on all predictions of the model, with the labels known by now."""
+        """Return the signals that live monitoring would send for all of the model's predictions and known labels."""
         from models.backtest.monitor import PastPredictions, signals_of
 
         periods = [rows for rows in self._periods if since.first <= rows.first < now.stop]
@@ -223,7 +223,7 @@ class BacktestCache:
         return window
 
     def _watched(self, model: str) -> AssessmentRules:
-        """The rules for a model's windows: its reference, and the metric of its own verdict."""
+        """Return the rules that assess a model's windows: its reference, and the metric of its own verdict."""
         from models.backtest.contest import metric_of
         from models.monitoring.assess import AssessmentRules
         from models.monitoring.contract import bounds_of
@@ -241,7 +241,7 @@ class BacktestCache:
         return self._watches[model]
 
     def _reference(self, model: str) -> Reference:
-        """The monitoring reference of a model, computed by today's code."""
+        """Return a model's monitoring reference, built by today's monitoring code."""
         from models.monitoring.build import build
         from models.monitoring.reference import Reference
 
@@ -256,7 +256,7 @@ class BacktestCache:
         return made
 
     def verdict(self, challenger: str, champion: str | None) -> Verdict:
-        """The verdict on a challenger against a champion, or against goal and baseline alone."""
+        """Return the verdict on a challenger against a champion, or against goal and baseline alone."""
         from models.backtest.contest import contest
         from models.judge.verdict import Verdict
 
@@ -280,7 +280,7 @@ class BacktestCache:
         return CachedPredictions(key, arrays["target"], arrays["prediction"], arrays["row"])
 
     def score(self, model: str, period: Period, metric: Metric) -> Score:
-        """The goal's metric of a model in a period."""
+        """Return the goal's metric of a model in a period."""
         from models.backtest.score import RESAMPLES, Score, score
 
         predicted = self.predictions(model, RowRange(period.first, period.stop))
@@ -295,7 +295,7 @@ class BacktestCache:
         return Score(float(arrays["value"]), arrays["drawn"], len(predicted.target))
 
     def preparation(self, model: str) -> Preparation:
-        """The preparation of a trained model."""
+        """Return the preparation of a trained model."""
         from models.data.preparation import Preparation
 
         if model not in self._loaded:
@@ -303,14 +303,14 @@ class BacktestCache:
         return self._loaded[model]
 
     def prune(self, older_than_s: float) -> None:
-        """Delete entries that this backtest did not use and nobody has used for a long time."""
+        """Remove entries that this backtest did not use and that nobody made or used for `older_than_s`."""
         for path in [path for kind in _KINDS for path in (self._folder / kind).glob("*")]:
             with contextlib.suppress(OSError):
                 if path not in self.used and time.time() - path.stat().st_mtime > older_than_s:
                     shutil.rmtree(path) if path.is_dir() else path.unlink()
 
     def save(self) -> None:
-        """Keep the fingerprints of code for the next run."""
+        """Store the code fingerprints for the next run."""
         self._ledger.save()
 
     def _use(self, path: Path) -> Path:
@@ -327,14 +327,14 @@ class BacktestCache:
         return {**self._made_by, "spec:data.newest": start.newest, **inputs}
 
     def _digest_of_period(self, model: str, rows: RowRange) -> str:
-        """Features that the user's own code makes, and windows of a series, may reach back to any earlier row."""
+        """Return the digest of a period's rows; it covers all earlier rows if features or windows may read them."""
         reaches_back = self._spec.data.features.make or self.preparation(model).window
         return self._past.digest(RowRange(0, rows.stop) if reaches_back else rows) + (
             f" from {rows.first}" if reaches_back else ""
         )
 
     def _done(self, folder: Path) -> dict[str, Any] | None:
-        """Read `trained.json`, if the model is the one that it names."""
+        """Return the content of `trained.json`, or None unless the model file has the hash named there."""
         try:
             document: dict[str, Any] = json.loads((folder / TRAINED_FILE).read_text())
             whole = sha256(folder / MODEL_FILE) == document["model_sha256"]
@@ -344,7 +344,7 @@ class BacktestCache:
         return document if whole else None
 
     def _make(self, folder: Path, key: str, start: ReplayStart) -> dict[str, Any]:
-        """Prepare, train and export, each from where a kill left it; `trained.json` comes last."""
+        """Prepare, train and export, continuing after a kill; `trained.json` is written last."""
         from models.backtest.period_rows import prepare_known
         from models.data.encode import write_tensors
         from models.data.preparation import PREPARATION_FILE
@@ -402,7 +402,7 @@ class BacktestCache:
         )
 
     def _origin(self, model: str) -> InitialWeights | None:
-        """The weights of an earlier model of this replay; None where it is no net."""
+        """Return the weights of an earlier model of this replay, or None if it is not a net."""
         from models.training.checkpoints.weights import weights_sha256
 
         weights = self._model_folder(model) / WEIGHTS_FILE

@@ -1,10 +1,7 @@
 """The compactor: moves what servers wrote down into the logs, merges small parts, forgets what is old, delivers events.
 
-A service of the platform; without a platform `loopline serve` starts one of its own. Safe to kill at any moment: all
-its files are written whole. When idle it lists folders, and once a minute looks for Prefect runs that crashed before
-they began.
-moment: what it does stands on files that are whole or not there. Idle it lists folders, and once a minute asks Prefect
-what crashed before it began.
+A service of the platform; without a platform, `loopline serve` starts its own. Safe to kill at any moment: it writes
+files atomically. While idle it only lists folders, and once a minute asks Prefect which runs crashed before they began.
 """
 
 from __future__ import annotations
@@ -41,14 +38,14 @@ NICE = 10
 ASK_AGAIN_S = 60.0
 SHOW_AGAIN_S = 600.0
 TROUBLE = (LooplineError, OSError, ValueError, TypeError, KeyError, NotImplementedError)
-"""Arrow's errors are some of these. What could not be moved stays where it is; the other projects go on."""
+"""Errors of one project, Arrow's included. Its rows stay where they are; the other projects go on."""
 
 _log = logging.getLogger("loopline.compact")
 
 
 @dataclass
 class CompactionResult:
-    """Result of a pass over the projects, in rows and parts."""
+    """Counts of one pass over the projects, in rows and parts."""
 
     moved: int = 0
     merged: int = 0
@@ -61,7 +58,7 @@ class CompactionResult:
 
 @dataclass
 class Compactor:
-    """Works through a workspace, again and again; remembers which old rows it has forgotten already."""
+    """Compacts all projects of a workspace; remembers up to which time old rows were deleted."""
 
     workspace: Workspace
     _cuts: dict[str, int] = field(default_factory=dict)
@@ -69,7 +66,7 @@ class Compactor:
     _hour: int = -1
 
     def once(self, now: float | None = None) -> CompactionResult:
-        """Every project once. A log in trouble does not stop the others, nor does a project that another one is at."""
+        """Compact every project once; skip a log that fails or a project that another process is moving."""
         done = CompactionResult()
         for state in sorted((self.workspace.state / "projects").glob("*/")):
             try:
@@ -77,7 +74,7 @@ class Compactor:
             except TROUBLE as error:
                 self._say(state.name, error)
         now = time.time() if now is None else now
-        if now // HOUR_S != self._hour:  # specs are read for it
+        if now // HOUR_S != self._hour:  # only hourly, because it reads every spec
             self._hour = int(now // HOUR_S)
             self._forget(done, now)
         return done
@@ -113,7 +110,7 @@ class Compactor:
                 self._say(f"{spec.name}: old predictions stay for now", error)
 
     def _say(self, where: str, error: Exception) -> None:
-        """Log a problem; the same one at most once in ten minutes."""
+        """Log an error; the same error is logged once in ten minutes, not at every pass."""
         text, when = self._messages.get(where, ("", float("-inf")))
         if text != str(error) or time.monotonic() - when > SHOW_AGAIN_S:
             self._messages[where] = str(error), time.monotonic()
@@ -121,7 +118,7 @@ class Compactor:
 
 
 def specs(workspace: Workspace) -> list[Spec]:
-    """The spec of every project: as it is under `projects/`, else as it was with its newest version in the cache."""
+    """Return every project's spec: from `projects/`, else the one of its newest version in the model cache."""
     specs: dict[str, Spec] = {}
     for project in workspace.projects():
         with contextlib.suppress(LooplineError, OSError):
@@ -142,21 +139,21 @@ def _served_spec(workspace: Workspace, name: str) -> Spec | None:
 
 
 def _few(folder: Path) -> bool:
-    """Not worth importing Arrow for: an idle platform should cost nothing."""
+    """Return whether a log has too few parts to merge; does not import Arrow, so that an idle platform stays cheap."""
     if not folder.is_dir():
         return True
     return sum(1 for path in folder.iterdir() if not path.name.startswith(".")) < FEWEST_PARTS
 
 
 def run(workspace: Workspace, stop: StopRequest, pause_s: float = PAUSE_S, *, as_sidecar: bool = False) -> None:
-    """Work again and again until `stop` is set.
+    """Repeat passes until `stop` is set.
 
     Args:
-        workspace: Where.
-        stop: Ends it after the pass under way.
-        pause_s: Between two passes.
-        as_sidecar: It runs beside a server: while there is a platform, the platform's compactor does all, and it alone
-            hands over the events.
+        workspace: The workspace to compact.
+        stop: Ends the loop after the current pass.
+        pause_s: Pause between two passes, in seconds.
+        as_sidecar: Runs beside a server: while the platform runs, the platform's compactor does all the work. A sidecar
+            never delivers events.
     """
     compactor, asked_at = Compactor(workspace), float("-inf")
     while not stop.is_set():
@@ -191,7 +188,7 @@ def _ask_again(workspace: Workspace) -> None:
 
 
 def main() -> None:
-    """`python -m tasks.operations.compact ROOT`: until SIGTERM; with `--sidecar` until its parent ends, too."""
+    """Run `python -m tasks.operations.compact ROOT` until SIGTERM or, with `--sidecar`, until the parent ends."""
     parser = argparse.ArgumentParser(prog="python -m tasks.operations.compact", description=__doc__)
     parser.add_argument("root", type=Path, help="The workspace.")
     parser.add_argument("--sidecar", action="store_true", help="Beside a server that started it, and ends with it.")
@@ -204,7 +201,7 @@ def main() -> None:
     stores.configure(workspace)
     stop.on(signal.SIGTERM, signal.SIGINT)
     if args.sidecar:
-        os.nice(NICE)  # answering goes first
+        os.nice(NICE)  # the server's requests have priority
     run(workspace, stop, as_sidecar=args.sidecar)
 
 

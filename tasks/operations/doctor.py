@@ -1,4 +1,4 @@
-"""The doctor: what on this machine or in this workspace would make a loop fail, found before it does."""
+"""The doctor: checks this machine and workspace for anything that would make a loop fail."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SHOWN = 3
 
 
 class Finding(BaseModel):
-    """One finding: `wrong` must be mended before a loop can run, `warn` need not be."""
+    """The result of one check: `wrong` needs the cure before a loop can run, `warn` does not stop a loop."""
 
     what: str
     state: Literal["ok", "warn", "wrong"]
@@ -40,7 +40,7 @@ class Finding(BaseModel):
 
 
 def examine(workspace: Workspace) -> list[Finding]:
-    """Look at everything; nothing is changed."""
+    """Run all checks; nothing is changed."""
     looks: tuple[Callable[[Workspace], Finding], ...] = (
         _python,
         _packages,
@@ -70,7 +70,7 @@ def _python(_: Workspace) -> Finding:
 
 
 def _packages(_: Workspace) -> Finding:
-    """Compare installed versions with pyproject.toml: `pip check` sees less (fastapi under Prefect, say)."""
+    """Compare installed versions with pyproject.toml; `pip check` finds fewer conflicts (fastapi under Prefect)."""
     wrong = []
     for text in metadata.requires("loopline") or []:
         requirement = Requirement(text)
@@ -89,7 +89,7 @@ def _packages(_: Workspace) -> Finding:
 
 
 def _imports(_: Workspace) -> Finding:
-    """Folders with packages named like ours, which PYTHONPATH puts before or after the clone."""
+    """Find packages in PYTHONPATH that have the name of one of Loopline's packages."""
     names = sorted(path.parent.name for path in CLONE.glob("*/__init__.py"))
     others = [Path(entry).resolve() for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
     alike = [folder / name for folder in others if folder != CLONE for name in names if (folder / name).is_dir()]
@@ -188,7 +188,7 @@ def _prefect(workspace: Workspace) -> Finding:
 
 
 def _platform(workspace: Workspace) -> Finding:
-    """Check the services of `loopline up`: their health if they are up, else who uses their ports."""
+    """Check `loopline up`: the state of each service while it is up, else which programs hold the services' ports."""
     if supervisor(workspace):
         bad = [one for one in services_of(workspace) if one.state in ("failed", "backing off", "stopped", "unknown")]
         states = "; ".join(f"{one.name} is {one.state} ({one.detail or 'no reason known'})" for one in bad)
@@ -202,7 +202,7 @@ def _platform(workspace: Workspace) -> Finding:
             detail=f"{len(left)} processes were left by a killed supervisord",
             cure="`loopline up` or `loopline down` puts it right",
         )
-    ours = {"prefect"} if PrefectServer(workspace).url() else set()  # a loop's own server, at the platform's port
+    ours = {"prefect"} if PrefectServer(workspace).url() else set()  # a loop's own server on the platform's port
     busy = {name: port for name, port in taken_ports(ports(workspace)).items() if name not in ours}
     taken = [f"port {port} of {name} ({holder(port)})" for name, port in busy.items()]
     return Finding(
@@ -230,7 +230,7 @@ def _specs(workspace: Workspace) -> Finding:
 
 
 def _set_aside(workspace: Workspace) -> Finding:
-    """Find damaged files of the logs of predictions and labels that an empty part replaced."""
+    """Find damaged files of the prediction log and label store, set aside for a person and replaced by empty parts."""
     projects = workspace.state / "projects"
     files = sorted([*projects.rglob(f"{DAMAGED}/*.parquet"), *projects.rglob(f"*{segments.DAMAGED}")])
     if not files:

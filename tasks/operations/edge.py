@@ -15,20 +15,20 @@ from tasks.mlflow.model_cache import cached_version
 
 
 def export_edge(workspace: Workspace, model: str, to: Path, wanted: str = "champion") -> dict[str, Any]:
-    """Write the bundle; one that is there is replaced at once, or stays as it is.
+    """Write the bundle; an existing bundle is replaced atomically, or stays as it is on an error.
 
     Args:
-        workspace: Where versions are cached.
-        model: The registered model, called like the project.
-        to: The folder to make.
-        wanted: `champion`, another alias, or a number.
+        workspace: The workspace whose cache holds versions.
+        model: The registered model's name, which is the project's.
+        to: The folder to create.
+        wanted: `champion`, another alias, or a version number.
 
     Returns:
-        `folder`, `version`, `files`, `sha256` of the model and `size_bytes` of it.
+        `folder`, `version`, `files`, the model's `sha256` and `size_bytes`, and `note`.
 
     Raises:
-        UsageError: There is no such version, or something else is in the folder.
-        StoreError: The version cannot be had, or the folder cannot be written.
+        UsageError: There is no such version, or the folder holds other files.
+        StoreError: The version cannot be fetched, or the folder cannot be written.
     """
     _refuse_other_files(to)
     cached = cached_version(workspace, model, wanted)
@@ -48,7 +48,7 @@ def export_edge(workspace: Workspace, model: str, to: Path, wanted: str = "champ
 
 
 def _refuse_other_files(to: Path) -> None:
-    """Say no to a folder that holds what no bundle has: it would be lost."""
+    """Refuse a folder with files that belong to no bundle: replacing it would delete them."""
     if to.exists() and not to.is_dir():
         raise UsageError(f"{to}: is a file, expected a folder to make")
     others = sorted(path.name for path in to.iterdir() if path.name not in FILES) if to.exists() else []

@@ -1,4 +1,4 @@
-"""Labels: the true values of predictions that were made or will be made."""
+"""Labels: stores true outcomes for predictions that exist already or are still to come."""
 
 from __future__ import annotations
 
@@ -25,23 +25,25 @@ if TYPE_CHECKING:
 def accept(
     project: Project, spec: Spec, rows: pa.Table, *, by: str, id_column: str = "id", display_name: str = "labels"
 ) -> dict[str, int]:
-    """Take labels in: all of them, durably, or none. What the command line and an HTTP endpoint both call.
+    """Store labels durably: all of them or none. The command line and an HTTP endpoint both call this.
 
     Args:
-        project: Whose predictions they are of.
+        project: The project whose predictions are labelled.
         spec: The project's spec.
-        rows: A column of ids, and one called like the target or `label`; other columns and empty labels are ignored.
-        by: Who gave the labels.
-        id_column: The column of ids.
+        rows: A column of ids and a column named like the target or `label`; other columns and empty labels are ignored.
+        by: Author of the labels.
+        id_column: Name of the id column.
         display_name: Name of the rows in messages.
 
     Raises:
-        DataError: A label is not a class or number, an id is missing, or has two labels; nothing was stored.
-        UsageError: The project was never prepared, so valid labels are unknown; or it is a text model.
-        StoreError: The disk is full, or another process goes on moving labels; nothing was stored.
+        DataError: A label is no class or number, an id is missing, or has two labels; nothing was stored.
+        UsageError: The project was never prepared, so the valid labels are unknown; or it is a text project.
+        StoreError: The disk is full, or another process keeps moving labels; nothing was stored.
 
     Returns:
-        `taken`: labels that were added, of which `corrected` replace another one; `repeated`: known already, not stored
+        `taken`: added labels, of which `corrected` replace another label; `repeated`: labels already known, not stored
+        again; `waiting`: added labels whose id has no prediction yet (they are matched when it comes); `empty`: rows
+        without a label.
     """
     import pyarrow as pa
 
@@ -49,13 +51,13 @@ def accept(
     table = checked_labels(rows, id_column, _preparation(project, spec), display_name)
     moments = pa.array([now] * table.num_rows, pa.timestamp("us", tz="UTC"))
     labels = table.append_column("at", moments).append_column("by", pa.array([by] * table.num_rows, pa.string()))
-    with moving(state, PATIENCE_S):  # no correction may come between the look at what is known and what is added
-        move_held(state)  # what came over HTTP came before
+    with moving(state, PATIENCE_S):  # no correction may come between reading the known labels and adding new ones
+        move_held(state)  # labels that came over HTTP are older than these
         return {**take_in(state, labels), "empty": rows.num_rows - table.num_rows}
 
 
 def accept_file(project: Project, spec: Spec, path: Path, *, by: str, id_column: str = "id") -> dict[str, int]:
-    """Take in the labels of a CSV or Parquet file, or of a folder of them; see `accept`."""
+    """Store the labels of a CSV or Parquet file, or of a folder of such files; see `accept`."""
     from models.sources.row_batches import concatenated, data_files, row_batches
 
     files = data_files(path)
@@ -66,16 +68,16 @@ def accept_file(project: Project, spec: Spec, path: Path, *, by: str, id_column:
 
 
 def forget(project: Project, spec: Spec, ids: Sequence[str], *, by: str) -> int:
-    """Withdraw the labels of some ids: their predictions are unlabelled and no rows of the next dataset.
+    """Withdraw the labels of some ids: their predictions become unlabelled and are not in the next dataset.
 
-    Models and counts that used the labels stay as they are.
+    Models trained and metrics counted with these labels stay as they are.
 
     Raises:
         UsageError: One of the ids has no label; nothing was withdrawn.
-        StoreError: The disk is full, or another process goes on moving labels; nothing was withdrawn.
+        StoreError: The disk is full, or another process keeps moving labels; nothing was withdrawn.
 
     Returns:
-        How many labels were forgotten.
+        The number of withdrawn labels.
     """
     import pyarrow as pa
 
@@ -97,7 +99,7 @@ def forget(project: Project, spec: Spec, ids: Sequence[str], *, by: str) -> int:
 
 
 def _preparation(project: Project, spec: Spec) -> Preparation:
-    """The schema by which labels are checked: of the project's prepared data, else of its newest cached version."""
+    """Return the preparation that defines valid labels: of the prepared data, else of the newest cached version."""
     place = project.workspace.cache / "models" / spec.name
     cached = sorted(place.glob("*/"), key=lambda folder: (len(folder.name), folder.name), reverse=True)  # 10 is after 9
     for folder in (project.prepared, *cached):

@@ -44,21 +44,22 @@ SHOWN_OF_OTHERS = 20
 
 
 def look(project: Project, spec: Spec, now: float | None = None) -> MonitoringReport:
-    """Run monitoring once: count new rows, judge windows, write the report, send metrics and signals.
+    """Count new predictions and labels, judge the changed windows, write the report, and send metrics and signals.
 
-    It can be killed and called again: nothing counts twice. What MLflow or Prefect did not get is sent by the next run.
+    Safe to kill at any moment and call again: nothing is counted twice. Metrics and signals that MLflow or Prefect
+    cannot accept now are sent by a later run.
 
     Args:
-        project: Where.
-        spec: Its spec.
-        now: Unix time; default: the wall's.
+        project: The project to monitor.
+        spec: The project's spec.
+        now: Unix time; default: the system clock.
 
     Raises:
         StoreError: The disk, the registry or the log cannot be read; the next run continues from here.
     """
     state = project.state(spec.name)
     folder = state / FOLDER
-    move(state)  # what servers wrote down and no compactor has taken yet
+    move(state)  # segments that servers wrote and no compactor has moved yet
     with opened(folder) as store:
         champion = registry_reader.aliased(spec.name)
         looking = _MonitoringRun(project, spec, state, store, champion.number if champion else None)
@@ -73,7 +74,7 @@ def look(project: Project, spec: Spec, now: float | None = None) -> MonitoringRe
 
 
 class _MonitoringRun:
-    """One run of monitoring, step by step."""
+    """One monitoring run, with a method for each step."""
 
     def __init__(self, project: Project, spec: Spec, state: Path, store: MonitorStore, champion: str | None) -> None:
         self._project, self._spec, self._state, self._store = project, spec, state, store
@@ -83,7 +84,7 @@ class _MonitoringRun:
         self.notes: list[str] = []
 
     def count_predictions(self) -> None:
-        """Count the appends to the prediction log since the last look, some at a time."""
+        """Count the appends to the prediction log since the last run, `APPENDS_A_TRANSACTION` per transaction."""
         log = predictions.prediction_log(self._state)
         place, end = self._store.place("predictions"), log.cursor()
         if end < place:
@@ -101,9 +102,9 @@ class _MonitoringRun:
             place = upto
 
     def count_labels(self) -> None:
-        """Give the labels that came since the last look to their predictions; those of unknown ones wait.
+        """Join the labels that came since the last run to their predictions; labels without a prediction wait.
 
-        One that was withdrawn before it was counted never is; one that was counted stays so.
+        A label that was withdrawn before it was counted is never counted; a counted label stays counted.
         """
         log = predictions.label_store(self._state)
         place, end = self._store.place("labels"), log.cursor()
@@ -120,13 +121,13 @@ class _MonitoringRun:
                 table = rows.filter(pc.and_not(rows.column(predictions.LABEL).is_valid(), is_gone))
                 keys, labels = keys_of(table.column("id")), table.column(predictions.LABEL)
                 has_prediction = self._give(keys, labels)
-                # A sample holds the predictions: a label outside of it waits for nothing.
+                # Only a sample of the predictions is stored: a label outside of the sample need not wait.
                 waits = ~has_prediction & sampled(keys, self._spec.monitor.window)
                 self._store.wait(keys[waits], labels.filter(pa.array(waits)).to_pylist())
             self._store.set_place("labels", end)
 
     def judge(self) -> None:
-        """Look at each window that changed since it was last looked at."""
+        """Assess each window that changed since its last assessment."""
         with self._store.transaction():
             self._store.settle(self._judged_by())
             for version in self._store.versions():
@@ -145,7 +146,7 @@ class _MonitoringRun:
                     self._store.save_report(version, first, report)
 
     def findings(self, at: float) -> MonitoringReport:
-        """All that is known now."""
+        """Sum up all windows in the monitoring report."""
         reports = {version: self._store.reports(version) for version in self._store.versions()}
         others = [window for version in reports if version != self._champion for window in reports[version]]
         windows = [*others[-SHOWN_OF_OTHERS:], *reports.get(self._champion or "", [])]
@@ -163,7 +164,7 @@ class _MonitoringRun:
         )
 
     def tell(self, findings: MonitoringReport) -> None:
-        """Send window metrics to MLflow and signals to Prefect; what fails is sent by the next run."""
+        """Log the windows' metrics in MLflow and send the signals to Prefect; failed metrics are retried next run."""
         for signal in signals(findings, self._spec.monitor):
             if not self._store.was_sent(signal.id):
                 events.send(self._project.workspace, events.of_signal(self._spec.name, signal))
@@ -210,7 +211,7 @@ class _MonitoringRun:
             self._store.forget(version)
 
     def _give(self, keys: Keys, labels: pa.ChunkedArray) -> NDArray[np.bool_]:
-        """Put labels to their predictions; which of them found one."""
+        """Join labels to their predictions; return a mask of the labels that have a prediction."""
         has_prediction = np.zeros(len(keys), dtype=bool)
         values: dict[str, NDArray[np.float64]] = {}
         strange = 0
@@ -269,7 +270,7 @@ class _MonitoringRun:
 
 
 def promised(verdict: Verdict, metric: str) -> Estimate | None:
-    """The metric that a version was promoted with, on test rows; without interval where the goal has changed since."""
+    """Return the test metric that a version was promoted with; without interval if the goal has changed since."""
     if verdict.metric == metric:
         return verdict.challenger
     value = verdict.metrics.get(metric, {}).get("challenger")
@@ -277,7 +278,7 @@ def promised(verdict: Verdict, metric: str) -> Estimate | None:
 
 
 def metrics_of(window: WindowReport, metric: str) -> dict[str, float]:
-    """The MLflow metrics of a window: `monitor_` and a name."""
+    """Return the metrics of a window for MLflow; each name begins with `monitor_`."""
     name = "".join(character if character.isalnum() else "_" for character in metric)
     realised = window.realised
     metrics: dict[str, float | None] = {
@@ -313,12 +314,12 @@ def _predicted(window: OpenWindow, metric: Metric) -> WindowPredictions:
 
 
 def _first(window: WindowReport) -> int:
-    """Number of predictions of the version before it."""
+    """Return the number of the version's predictions before the window."""
     return int(window.id.rpartition("/")[2])
 
 
 def _withdrawn(log: PartLog, since: int, upto: int) -> Keys:
-    """The ids of which a label was withdrawn meanwhile, and none was given again."""
+    """Return the keys of ids whose label was withdrawn between the two cursors and not added again."""
     tables = log.scan(since, upto, ["id", predictions.LABEL], batch=1 << 18)
     columns = [table.column("id").filter(table.column(predictions.LABEL).is_null()) for table in tables]
     ids = pa.chunked_array([chunk for column in columns for chunk in column.chunks], pa.string())

@@ -1,4 +1,4 @@
-"""Gathers the facts of every project from records, files and registry alone: no server is asked, nothing runs."""
+"""Builds the overview of all projects from records, files and the registry; asks no server and runs nothing."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ STATUSES = ("rejected", "error", "warned", "valid")  # worst first
 
 
 def overview(workspace: Workspace, chosen: Sequence[Project] | None = None, now: float | None = None) -> facts.Overview:
-    """A workspace at one glance.
+    """Return the overview of a workspace.
 
     Args:
-        workspace: Its tools' environment must be set (`stores.configure`).
+        workspace: The workspace; its tools' environment must be set (`stores.configure`).
         chosen: Only these projects; default: all.
-        now: Unix time; default: the clock's.
+        now: Unix time; default: the system clock.
 
-    Cost: 0.1 s a project, whatever its history; 10,000 loops add the listing of their records.
+    Cost: 0.1 s a project, independent of its history; 10,000 loops add the listing of their records.
     """
     now = time.time() if now is None else now
     projects = [project_facts(project, now) for project in (known_projects(workspace) if chosen is None else chosen)]
@@ -72,7 +72,7 @@ def overview(workspace: Workspace, chosen: Sequence[Project] | None = None, now:
 
 
 def known_projects(workspace: Workspace) -> list[Project]:
-    """The projects under `projects/`, then those elsewhere that a loop was run of here and that are still there."""
+    """Return the projects under `projects/`, then existing projects elsewhere of which this workspace ran a loop."""
     return [*workspace.projects(), *workspace.elsewhere().values()]
 
 
@@ -81,13 +81,13 @@ def _service(state: ServiceState) -> facts.ServiceSummary:
 
 
 def project_named(workspace: Workspace, name: str) -> Project | None:
-    """The known project whose spec has that name; the name is compared, never made into a path."""
+    """Return the known project whose spec has this name, or None; the name is compared, never used as a path."""
     matches = sorted(known_projects(workspace), key=lambda project: project.folder.name != name)
     return next((project for project in matches if name_of(project) == name), None)
 
 
 def name_of(project: Project) -> str:
-    """The name in its spec, or its folder's where the spec cannot be read."""
+    """Return the name in the spec, or the folder's name if the spec cannot be read."""
     try:
         return _spec(project).name
     except LooplineError:
@@ -95,7 +95,7 @@ def name_of(project: Project) -> str:
 
 
 def project_facts(project: Project, now: float) -> facts.ProjectFacts:
-    """Return all facts of a project; what cannot be read becomes its error, not an exception."""
+    """Return the facts and the light of a project; an unreadable spec or store is reported in `error`, not raised."""
     try:
         result = _facts(project, _spec(project), now)
     except LooplineError as error:
@@ -104,8 +104,8 @@ def project_facts(project: Project, now: float) -> facts.ProjectFacts:
 
 
 def _spec(project: Project) -> Spec:
-    """Return the present spec; a server reads the file again only when it changed."""
-    with contextlib.suppress(OSError):  # reading it says what is wrong
+    """Return the current spec; the file is read again only after a change, for servers that show it often."""
+    with contextlib.suppress(OSError):  # `read_spec` below raises the error
         stat = project.spec_path.stat()
         return _read_spec(project.spec_path, project.shown_spec, (stat.st_mtime_ns, stat.st_ctime_ns, stat.st_size))
     return read_spec(project.spec_path, (), project.shown_spec)
@@ -168,7 +168,7 @@ def _serving(state: Path) -> facts.ServingSummary | None:
 
 
 def _backtest(state: Path) -> str:
-    """The first sentence of the last backtest's advice."""
+    """Return the first sentence of the last backtest's advice."""
     advice = read_json(state / "backtest" / "backtest.json").get("advice", {})
     return str(next(iter(advice.get("words", [])), ""))
 
@@ -258,11 +258,11 @@ def _findings(state: Path) -> MonitoringReport | None:
     try:
         return MonitoringReport.model_validate_json((state / "monitoring" / "monitoring.json").read_bytes())
     except (OSError, ValidationError):
-        return None  # never watched, or by a Loopline that writes it otherwise: the next look puts it right
+        return None  # never monitored, or written by a Loopline with another format: the next run writes it anew
 
 
 def _waiting(made: list[Decision], timeout_s: float, now: float) -> facts.PendingApproval | None:
-    """Return the signal that waits for approval: its last decision is to ask."""
+    """Return the unanswered question, or None: a signal whose last decision is `ask` and has not timed out."""
     last = {decision.signal.id: decision for decision in reversed(made)}
     for decision in last.values():
         until = decision.at + timeout_s
@@ -274,7 +274,7 @@ def _waiting(made: list[Decision], timeout_s: float, now: float) -> facts.Pendin
 
 
 def _history(loops: list[PastLoop], verdicts: list[StepRecord]) -> list[facts.FinishedLoop]:
-    """Return the ended loops, each with its verdict; of the oldest loops only verdicts exist."""
+    """Return finished loops with their verdicts; for old loops without a stored end, only the verdicts."""
     by_loop = {record.loop_id: record for record in verdicts}
     past = [
         facts.FinishedLoop(
@@ -314,11 +314,11 @@ def _parts(folder: Path) -> list[os.stat_result]:
         with os.scandir(folder) as entries:
             return [entry.stat() for entry in entries if entry.name.endswith(".parquet")]
     except OSError:
-        return []  # none yet, or the compactor took one away as we looked
+        return []  # no folder yet, or the compactor removed a file during the listing
 
 
 def _schedule(spec: Spec) -> str:
-    """The schedule in the spec's words, with its time zone."""
+    """Return the schedule as the spec writes it, with the time zone unless it is UTC."""
     schedule, zone = spec.retrain.schedule or "", spec.retrain.timezone
     return schedule if zone == "UTC" or not schedule else f"{schedule}, {zone}"
 

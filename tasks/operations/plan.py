@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 
 
 def plan_cluster(project: Project, spec: Spec, cluster: str) -> PlanningResult:
-    """Weigh every way to train the project's net on a cluster.
+    """Compare every way to train the project's net on a cluster.
 
     Args:
-        project: Its prepared data must be there: the shapes of the net's inputs are read from it.
-        spec: Net, batch, precision, optimiser.
+        project: The project; the shapes of the net's inputs are read from its prepared data.
+        spec: The project's spec: net, batch, precision, optimiser.
         cluster: A preset, a file, or `detect`.
 
     Raises:
-        UsageError: No such cluster, nothing prepared yet, or a net that is not trained on ranks.
+        UsageError: The cluster does not exist, no data is prepared yet, or the net is not trained on ranks.
         UserCodeError: The net cannot be run on shapes alone.
     """
     if is_trees(net_name(spec.model.net, spec.data.kind)):

@@ -1,8 +1,8 @@
 """Batch prediction: rows of files in, one Parquet file of predictions out, each row logged once for monitoring.
 
-The work is divided into parts. Finished parts stay in `batch/<work>/` of the project's state until the output is
-complete, so a killed run resumes after its last part. Ids of rows, and whether they were logged, depend on the file's
-content and the version: predicted again, alone or with others in a folder, the rows have the same ids.
+The work is split into parts. A finished part stays in `batch/<work>/` of the project's state until the output is
+complete, so a killed run continues after its last part. Row ids and the mark of logged rows depend only on the file's
+content and the version: the same file predicted again, alone or in a folder, has the same ids and is not logged again.
 """
 
 from __future__ import annotations
@@ -42,20 +42,20 @@ _SUMMARY_KEYS = ("rows", "version", "work")
 
 @dataclass(frozen=True)
 class PredictionUnit:
-    """Files that are predicted as one table, which their content names: one file, or all of a series."""
+    """Files that are predicted as one table: one file, or all files of a series; `key` comes from their content."""
 
     files: tuple[Path, ...]
     key: str
 
     @property
     def display_name(self) -> str:
-        """The name that errors show."""
+        """The unit's name in error messages."""
         return str(self.files[0]) if len(self.files) == 1 else f"{self.files[0].parent} ({len(self.files)} files)"
 
 
 @dataclass
 class PredictionJob:
-    """One batch prediction: its input, its version, and the folder of its state."""
+    """A batch prediction: its units, the model version, and the state folder for its parts."""
 
     project: Project
     spec: Spec
@@ -67,7 +67,7 @@ class PredictionJob:
 
     @property
     def key(self) -> str:
-        """The same for the same rows and version."""
+        """The job's key, equal for the same rows and version."""
         return key_of({"units": [unit.key for unit in self.units]})
 
     @property
@@ -76,13 +76,13 @@ class PredictionJob:
         return self.state / "batch" / self.key[:16]
 
     def part(self, number: int) -> Path:
-        """The file of one finished part."""
+        """Return the file of one finished part."""
         return self.folder / f"{number:08d}.parquet"
 
 
 @dataclass(frozen=True)
 class PredictionPart:
-    """A part of the work: its number, its place in its unit, and its number of rows."""
+    """A part of a job: its number in the job, its place in its unit, and its number of rows."""
 
     number: int
     unit: PredictionUnit
@@ -103,22 +103,23 @@ def predict(
     """Predict every row of a file or folder.
 
     Args:
-        project: Whose model; what was logged lies in its state.
+        project: The project whose model predicts; its state holds the prediction log.
         spec: The project's spec.
-        source: CSV, Parquet, text, or a folder of such, with the project's own raw columns.
+        source: CSV, Parquet, text, or a folder of such files, with the project's own raw columns.
         out: The Parquet file to write; default: beside the source, `<name>.predictions.parquet`.
-        id_column: The column that names each row; default: ids are made.
-        version: `champion`, another alias, or a number.
+        id_column: The column with the row ids; default: ids are generated.
+        version: `champion`, another alias, or a version number.
         reporter: Receives the progress.
 
     Raises:
-        DataError: A column or value is not what the model takes; nothing is written and nothing is logged.
-        UsageError: There is no such version, or `out` is a file that is not ours to replace.
-        StoreError: The version is unavailable, or the disk is full; finished parts are stored.
+        DataError: The model does not accept a column or value; nothing is written or logged.
+        UsageError: There is no such version, or `out` is a file that `loopline predict` did not make.
+        StoreError: The version cannot be fetched, or the disk is full; finished parts stay.
         UserCodeError: The spec's own feature function failed.
 
     Returns:
-        `rows`, `version`, `work` (its key), `out`, `logged` (rows added to the prediction log now), `seconds`, `notes`.
+        `rows`, `version`, `work` (the job's key), `out`, `logged` (rows added to the prediction log by this call),
+        `seconds`, `notes`.
     """
     from models.sources.row_batches import data_files
 
@@ -142,14 +143,14 @@ def predict(
 
 
 def forget_old(state: Path) -> None:
-    """Delete the parts of work that nobody continued."""
+    """Remove the parts of jobs that nobody continued for `KEEP_DAYS`."""
     for folder in (state / "batch").glob("*/"):
         if not (folder / "done.json").exists() and time.time() - folder.stat().st_mtime > KEEP_DAYS * 86400:
             shutil.rmtree(folder, ignore_errors=True)
 
 
 def _work(project: Project, spec: Spec, cached: CachedModel, files: list[Path], id_column: str | None) -> PredictionJob:
-    """The work by its units; of files with the same content the first one counts."""
+    """Return the job with its units; of files with the same content only the first is predicted."""
     hashes = Hashes(project.workspace.cache / "hashes.json")
     make = spec.data.features.make
     code = source_file(make, project.folder) if make else None
@@ -176,7 +177,7 @@ def _work(project: Project, spec: Spec, cached: CachedModel, files: list[Path], 
 
 
 def _done_before(work: PredictionJob, out: Path) -> dict[str, Any]:
-    """Return the summary from when this very output was written; empty if the output is missing or changed."""
+    """Return the summary of an earlier run that wrote this output; empty if the output is missing or changed."""
     done = read_json(work.folder / "done.json")
     there = bool(done) and out.is_file() and sha256(out) == done["sha256"]
     return {**{name: done[name] for name in _SUMMARY_KEYS}, "logged": 0, "new": False} if there else {}
@@ -195,7 +196,7 @@ def _carry_out(work: PredictionJob, out: Path, report: Reporter) -> dict[str, An
 
 
 def _make_parts(work: PredictionJob, report: Reporter) -> list[PredictionPart]:
-    """All parts; those that are there are not made again."""
+    """Return all parts; existing part files are not made again."""
     from models.data.seen_hashes import SortedHashSet
     from models.inference.scoring import Scorer
     from models.sources.row_batches import count_rows
@@ -229,13 +230,13 @@ def _reading(work: PredictionJob, preparation: Any) -> ReadOptions:
 
     data, raw = work.spec.data, work.project.raw
     types = csv_types(preparation, pq.read_schema(raw) if raw.is_file() else None)
-    types.pop(work.id_column or "", None)  # an id is text, whatever it looks like
+    types.pop(work.id_column or "", None)  # ids are read as text, even if they look like numbers
     reading = ReadOptions(data, preparation, work.project.folder, types)
     for path in (path for unit in work.units for path in unit.files):
         names = column_names(path)
         if work.id_column and work.id_column not in names:
             raise UsageError(f"{path}: --id {work.id_column}: {no_such_column(work.id_column, names)}")
-        if not data.features.make:  # else they are looked at once they are made
+        if not data.features.make:  # else the columns are checked after the feature function has run
             check_names(names, preparation, str(path))
         if data.target in names and preparation.kind in ("table", "image"):
             reading.note(f"column {data.target!r} is what is predicted: not looked at (`loopline label` takes it)")
@@ -245,7 +246,7 @@ def _reading(work: PredictionJob, preparation: Any) -> ReadOptions:
 def _examples(
     work: PredictionJob, reading: ReadOptions
 ) -> Iterator[tuple[PredictionUnit, int, int, pa.Table, Feed | None]]:
-    """Yield of each unit: index of the part, rows before it, the rows, and the inputs of the graph."""
+    """Yield for each part: its unit, its place there, the number of rows before it, its rows, and the graph's feed."""
     from models.inference.batch import examples
 
     for unit in work.units:
@@ -264,7 +265,7 @@ def _ids(work: PredictionJob, unit: PredictionUnit, rows: pa.Table, before: int,
 
 
 def _began_ms(work: PredictionJob, unit: PredictionUnit) -> int:
-    """Time when the unit was begun first, in ms: its made ids depend on it, so it is stored for good."""
+    """Return the time of the unit's first begin, in ms; generated ids contain it, so it is stored permanently."""
     path = work.state / "batch" / "begun" / f"{unit.key[:32]}.json"
     known = read_json(path)
     if not known:
@@ -289,7 +290,7 @@ def _write_part(work: PredictionJob, part: PredictionPart, table: pa.Table) -> N
 
 
 def _log(work: PredictionJob, parts: list[PredictionPart]) -> int:
-    """Add every part to the prediction log, once however often; how many rows were new."""
+    """Append every part to the prediction log unless it is there already; return the number of new rows."""
     import pyarrow.parquet as pq
 
     from models.inference.batch import logged_columns
@@ -305,7 +306,7 @@ def _log(work: PredictionJob, parts: list[PredictionPart]) -> int:
 
 
 def _assemble(work: PredictionJob, parts: list[PredictionPart], out: Path) -> None:
-    """The output from its parts, whole or not at all."""
+    """Write the output from its parts atomically."""
     import pyarrow.parquet as pq
 
     from models.files import whole_file

@@ -1,9 +1,9 @@
 """The reaper: puts right what the dead left behind, in every store, by liveness and not by age.
 
-A loop is dead when the process in `loop.json` is gone, or was on another host or under this host's earlier name, and
-nobody holds the project's lock. Then: its open MLflow runs end as KILLED, its running Optuna trials as failed, its
-Prefect runs and their tasks as Crashed; its child processes are ended, half-written files removed, and the outbox is
-delivered.
+A loop is dead when nobody holds the project's lock and the process that `loop.json` names is gone, ran on another host,
+or ran under an earlier name of this host. The reaper then ends the loop's open MLflow runs as KILLED, its running
+Optuna trials as failed, and its Prefect runs and their tasks as Crashed. It also ends processes that the loop started,
+removes half-written files, and delivers log entries that wait for the tracking store.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ from tasks.state.segments import KINDS, segments_folder
 from tasks.tools.optuna_study import fail_open_trials
 
 STALE_S = 3600.0
-WRITER = re.compile(r"\.(\d+)-\w{8,}\.tmp$")  # as `models.files` and the logs of rows name what is not yet whole
+WRITER = re.compile(r"\.(\d+)-\w{8,}\.tmp$")  # how `models.files` and the part logs name unfinished files
 
 
 def reap(workspace: Workspace, only: str | None = None) -> list[str]:
-    """Put every dead loop right, or those of one project; what was done, in words.
+    """Clean up after every dead loop, or those of one project; return a line of text for each action.
 
     Args:
-        workspace: Where.
-        only: A project's name; default all of them.
+        workspace: The workspace to clean up.
+        only: A project's name; default: all projects.
     """
     done = [*_orphans(workspace), *_half_cached(workspace), *_task_runs(workspace)]
     for state in sorted((workspace.state / "projects").glob(only or "*")):
@@ -60,9 +60,10 @@ def reap(workspace: Workspace, only: str | None = None) -> list[str]:
 
 
 def is_owed(workspace: Workspace, spec: Spec) -> bool:
-    """Whether the books of the project's last loop are still open, or its log still waits: by the books alone.
+    """Return whether the project's last loop still needs the reaper: its state is open, or its log is undelivered.
 
-    A loop that was ended after its last step has nothing left to do; its runs must not stay open or failed for ever.
+    Only `loop.json` and the outbox are read. A loop that was killed after its last step has no step left to run, but
+    its runs must not stay open or failed forever.
     """
     state = workspace.state / "projects" / spec.name
     loop_state = read_loop_state(state)
@@ -79,7 +80,7 @@ def is_owed(workspace: Workspace, spec: Spec) -> bool:
 
 
 def _project(workspace: Workspace, state: Path) -> Iterator[str]:
-    """Put a project right whose lock is ours: none of its loops runs, here or on another host."""
+    """Clean up a project whose lock this process holds: none of its loops runs, here or on another host."""
     yield from _half_written(state)
     loop_state = read_loop_state(state)
     if loop_state and loop_state["state"] == "running" and not processes.is_alive_here(loop_state["process"]):
@@ -115,7 +116,10 @@ def _studies(workspace: Workspace, state: Path) -> Iterator[str]:
 
 
 def _flow_runs(state: Path) -> Iterator[str]:
-    """Prefect marks dead only what its workers run; these were run from a command line. A worker takes up its own."""
+    """Mark the Prefect runs of dead processes as Crashed.
+
+    Prefect itself marks only the runs of its workers; these runs were started from a command line.
+    """
     notes = {folder: _of_the_dead(state / folder) for folder in (FLOW_RUNS, RUNNERS)}
     if not any(notes.values()) or not os.environ.get("PREFECT_API_URL"):
         return
@@ -131,7 +135,7 @@ def _flow_runs(state: Path) -> Iterator[str]:
 
 
 def _task_runs(workspace: Workspace) -> Iterator[str]:
-    """Close open tasks of ended flow runs in Prefect; if the server is away, the next run does."""
+    """Close tasks that Prefect lists as open in ended flow runs; if the server is down, the next pass tries again."""
     api = PrefectServer(workspace).api()
     if api is None:
         return
@@ -141,7 +145,7 @@ def _task_runs(workspace: Workspace) -> Iterator[str]:
 
 
 def _of_the_dead(folder: Path) -> dict[Path, dict[str, Any]]:
-    """Notes of processes that are gone; one of another host that keeps no loop may be about to begin one."""
+    """Return the notes of dead processes; another host's process may be about to begin a loop, so its note must age."""
     notes = {path: read_json(path) for path in folder.glob("*.json")}
     return {path: process for path, process in notes.items() if process and _is_over(path, process)}
 
@@ -153,7 +157,7 @@ def _is_over(note: Path, process: dict[str, Any]) -> bool:
 
 
 def _orphans(workspace: Workspace) -> Iterator[str]:
-    """Processes that carry the mark of a loop of this workspace whose own process is gone."""
+    """Kill processes marked with a loop of this workspace whose main process is gone."""
     import psutil
 
     for process in psutil.process_iter(["pid"]):
@@ -166,9 +170,11 @@ def _orphans(workspace: Workspace) -> Iterator[str]:
 
 
 def _half_written(state: Path) -> Iterator[str]:
-    """Temporary files that killed writers left. In a loop's folders all are: we hold the loop's lock.
+    """Remove half-written files of a project whose lock this process holds.
 
-    Another host may write to a log of rows, where pids are unknown: there only the age counts, as in `PartLog`.
+    Files of loops go at once. Other files, such as reports and labels, may be in use: they go when their writer is
+    gone. A part log may be written from another host, whose pids mean nothing here: there only age counts, as in
+    `PartLog`.
     """
     loop_state: dict[str, Any] = read_loop_state(state) or {}
     of_loops = [
@@ -185,14 +191,14 @@ def _half_written(state: Path) -> Iterator[str]:
 
 
 def _half_cached(workspace: Workspace) -> Iterator[str]:
-    """The cache is every project's, and loops may run: what goes is what its writer cannot go on with."""
+    """Remove half-written cache files whose writer is gone: all projects share the cache, and loops may be running."""
     for path in sorted(path for path in workspace.cache.rglob(".*.tmp") if _is_left(path, by_pid=True)):
         shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
         yield f"{path.name}: half-written; removed"
 
 
 def _is_left(path: Path, by_pid: bool) -> bool:
-    """Whether its writer is gone: by the pid in its name, or because it is too old."""
+    """Return whether the writer is gone: by the pid in the name, or because the file is older than `STALE_S`."""
     import psutil
 
     writer = WRITER.search(path.name)

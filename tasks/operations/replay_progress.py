@@ -9,13 +9,13 @@ from tasks.loop.loop import Reporter
 
 
 class ReplayProgress:
-    """Reports the progress of a replay: periods of all policies, and an estimate of the remaining time.
+    """Reports a replay's progress: periods done over all policies, and about how long trainings will still take.
 
     Args:
-        report: Receives the progress.
-        moments: Rows that are known at each moment at which a policy may train, each once.
-        num_policies: How many policies are replayed.
-        num_periods: How many periods each lives through.
+        report: The reporter that shows it.
+        moments: Known rows at each moment at which a policy may train, without duplicates.
+        num_policies: Number of replayed policies.
+        num_periods: Number of periods of each policy.
     """
 
     def __init__(self, report: Reporter, moments: Sequence[int], num_policies: int, num_periods: int) -> None:
@@ -27,25 +27,25 @@ class ReplayProgress:
         self._s_a_row: float | None = None
 
     def under(self, policy: str) -> None:
-        """A policy's replay begins."""
+        """Note that a policy's replay begins."""
         self._policy = policy
 
     def period(self, period: Period) -> None:
-        """A period is lived through."""
+        """Count a replayed period and report it."""
         self._count += 1
         self._tell(period.name)
 
     def training(self, rows: RowRange) -> None:
-        """A training begins."""
+        """Report that a training begins."""
         self._tell(f"training on {rows.stop - rows.first:,} rows")
 
     def trained(self, rows: RowRange, seconds: float) -> None:
-        """A training was made, and took so long."""
+        """Note a finished training and its duration in seconds."""
         self._owed.discard(rows.stop)
-        self._s_a_row = seconds / (rows.stop - rows.first)  # the first also waited for torch: the latest says more
+        self._s_a_row = seconds / (rows.stop - rows.first)  # the latest: the first also waited for torch's import
 
     def eta_s(self) -> float | None:
-        """Seconds of all trainings that may still be made, were they all; None before the first."""
+        """Return the seconds that all possible remaining trainings would take; None before the first training."""
         return None if self._s_a_row is None else sum(self._owed) * self._s_a_row
 
     def _tell(self, what: str) -> None:

@@ -1,4 +1,4 @@
-"""Retraining by signals: decide once on each signal, record the decision, and compute the loop's overrides."""
+"""Automatic retraining: decides on each signal once, records and sends the decision, and makes the loop's overrides."""
 
 from __future__ import annotations
 
@@ -19,28 +19,29 @@ from tasks.prefect.events import DECISION_MADE, Event, send
 
 
 def spec_of(project: Project) -> Spec:
-    """The project's present spec.
+    """Return the project's current spec.
 
     Raises:
-        UsageError: It is wrong.
+        UsageError: The spec is wrong.
     """
     return read_spec(project.spec_path, (), project.shown_spec)
 
 
 def run_signal(kind: Kind, at: float, flow_run: str, reason: str = "") -> Signal:
-    """The signal of a run that no event started: a schedule, or a person on Prefect's page."""
+    """Return a signal for a run that began without one: by a schedule, or by a person on Prefect's page."""
     words = {"person": "a person asked", "schedule": "the schedule says so"}
     return Signal(id=f"{kind}-{flow_run}", kind=kind, at=at, reason=reason or words.get(kind, kind))
 
 
 def weigh(project: Project, signal: Signal, flow_run: str) -> Decision:
-    """Return the policy's decision on a signal; a flow run that is run again gets the earlier decision.
+    """Apply the policy to a signal and record the decision; a repeated flow run gets its earlier decision.
 
-    A signal that another run has decided for good waits; the earlier decision counts.
+    A signal that was sent again after another run decided it gets the decision to wait. This decision is not recorded:
+    the earlier one stays valid.
 
     Raises:
         UsageError: The spec is wrong.
-        StoreError: The decision cannot be kept.
+        StoreError: The decision cannot be stored.
     """
     spec = spec_of(project)
     state = project.state(spec.name)
@@ -56,7 +57,7 @@ def weigh(project: Project, signal: Signal, flow_run: str) -> Decision:
 
 
 def answered(project: Project, question: Decision, approved: bool, by: str, comment: str = "") -> Decision:
-    """Record a person's answer; an approval overrides what the policy leaves to a person."""
+    """Record a person's answer to an open question; an approval starts a loop unless another loop runs."""
     spec = spec_of(project)
     state = project.state(spec.name)
     before = decisions.of_flow_run(state, str(question.flow_run))
@@ -75,14 +76,14 @@ def answered(project: Project, question: Decision, approved: bool, by: str, comm
 
 
 def unanswered(project: Project, question: Decision, why: str) -> Decision:
-    """Close a question that was not answered in time, so that it blocks no other signal."""
+    """Close a question that nobody will answer any more, so that it no longer blocks other signals."""
     reasons = [f"nobody answered: {why}", *question.reasons]
     closed = question.model_copy(update={"at": time.time(), "action": "wait", "reasons": reasons, "until": None})
     return _recorded(project, spec_of(project).name, closed)
 
 
 def open_question(project: Project) -> Decision | None:
-    """Return the decision that waits for approval in this project, if there is one."""
+    """Return the project's question that waits for a person's answer, or None."""
     spec = spec_of(project)
     open_approval = history.past(project, spec).open_approval
     questions = [made for made in decisions.read(project.state(spec.name)) if made.signal.id == open_approval]
@@ -90,12 +91,12 @@ def open_question(project: Project) -> Decision | None:
 
 
 def loop_overrides(project: Project) -> tuple[list[str], list[str]]:
-    """Return the overrides of the spec for a retraining, and the steps to run again.
+    """Return the policy's overrides of the spec for an automatic loop, and the steps that must run again.
 
-    A source function is called again; a local file counts by its content, and a package is pinned.
+    A source function is called again; a local file is compared by content, and a package is pinned.
 
     Raises:
-        StoreError: The registry is unavailable.
+        StoreError: The registry is not reachable.
     """
     spec = spec_of(project)
     settings = None
@@ -107,7 +108,7 @@ def loop_overrides(project: Project) -> tuple[list[str], list[str]]:
 
 
 def _new_rows(project: Project, spec: Spec, now: float) -> int:
-    """Rows of the source are labelled rows too."""
+    """Return the number of new rows at the source: they are labelled rows too."""
     from tasks.loop.growth import growth
 
     grown = growth(project, spec, now)
@@ -115,7 +116,7 @@ def _new_rows(project: Project, spec: Spec, now: float) -> int:
 
 
 def _recorded(project: Project, name: str, decision: Decision) -> Decision:
-    """Record a decision and send it as an event; a loop gets its id here, so that a run begun again resumes it."""
+    """Record and send a decision; a loop gets its id here, so that a repeated run continues the same loop."""
     if decision.action == "retrain":
         from tasks.loop.loop import name_loop
 

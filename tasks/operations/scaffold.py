@@ -27,7 +27,7 @@ See `project.yaml`: what it guessed is commented; correct what is wrong.
 
 
 def columns_of(path: Path) -> tuple[list[str], str]:
-    """Return the columns of a data file, and the likeliest target; none for a text.
+    """Return the columns of a data file and the most likely target; a text has neither.
 
     Raises:
         DataError: The file cannot be read.
@@ -39,10 +39,10 @@ def columns_of(path: Path) -> tuple[list[str], str]:
 
 
 def make_project(workspace: Workspace, name: str, data: Path, target: str | None = None) -> Project:
-    """Make `projects/NAME` for a data file, or for a text, which has no target; the folder is whole or not there.
+    """Create `projects/NAME` atomically for a data file, or for a text, which has no target.
 
     Raises:
-        UsageError: The name is taken or no name, the file has no such column, or a text was given a target.
+        UsageError: The name is taken or invalid, the file has no such column, or a target is named for a text.
         DataError: The file cannot be read.
     """
     folder = workspace.root / "projects" / name

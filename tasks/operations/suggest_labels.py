@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from models.data.preparation import Preparation
 
 PIECE = 4096
-"""Predictions that are weighed at a time: a crowd of near-duplicates in it hides nothing else."""
+"""Predictions that are compared at a time: many near-duplicates in one piece displace no other candidates."""
 SURE_STEP = 0.05
-"""Images whose probabilities differ by less are near-duplicates, as far as the model can tell."""
+"""Images whose probabilities differ by less than this count as near-duplicates."""
 POOL = 20_000
-"""Unlabelled rows that are weighed for a regression, drawn by their ids' hashes."""
+"""Unlabelled rows that are compared for a regression, sampled by the hashes of their ids."""
 KNOWN = 5_000
-"""Labelled rows that they are compared with."""
+"""Labelled rows that the unlabelled rows are compared with."""
 METHODS = {
     "classification": "the least sure by margin, made diverse by weighted k-means (Zhdanov 2019)",
     "regression": "far from what is labelled, in inputs and prediction (iGS, Wu et al. 2019)",
@@ -35,20 +35,20 @@ METHODS = {
 
 
 def ask(project: Project, spec: Spec, count: int) -> dict[str, Any]:
-    """Choose `count` predictions of the champion to be labelled.
+    """Choose `count` predictions of the champion for a person to label.
 
     Args:
-        project: Whose prediction log is read.
+        project: The project whose prediction log is read.
         spec: The project's spec.
-        count: How many at most.
+        count: Maximum number of predictions.
 
     Raises:
-        UsageError: The kind of model does not learn from single labels, or there is no champion.
+        UsageError: This kind of model does not learn from single labels, or there is no champion.
         DataError: There is no unlabelled prediction.
 
     Returns:
-        `table`: id, the columns of the rows as they were given, and an empty `label`, which `loopline label` takes
-        back; `of`: how many unlabelled predictions there are; `method`, in words.
+        `table`: id, the input columns of the rows, and an empty `label` column, in the format of `loopline label`;
+        `of`: the number of unlabelled predictions; `method`: a description.
     """
     if spec.data.kind in ("series", "text"):
         raise UsageError(
@@ -71,7 +71,7 @@ def ask(project: Project, spec: Spec, count: int) -> dict[str, Any]:
 def _uncertain(
     state: Path, cached: CachedModel, preparation: Preparation, count: int
 ) -> tuple[pa.Table, int, np.ndarray]:
-    """The most uncertain rows that differ from each other, chosen while the log streams by."""
+    """Choose the most uncertain predictions that differ from each other, in one streaming pass over the log."""
     from models.feedback.active_learning import CANDIDATES, CELL, choose_uncertain, positions, thinned, uncertainty
     from models.sources.row_batches import concatenated, sized
 
@@ -115,7 +115,7 @@ def _novel(
 
 
 def _labelled(state: Path, project: Project, spec: Spec, preparation: Preparation) -> tuple[pa.Table, np.ndarray]:
-    """Inputs and labels of what is labelled: some of the training rows, and labelled predictions."""
+    """Return inputs and labels of some training rows and of labelled predictions."""
     import numpy as np
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -148,7 +148,7 @@ def _labelled(state: Path, project: Project, spec: Spec, preparation: Preparatio
 
 
 def _unlabelled(state: Path, cached: CachedModel) -> Iterator[pa.Table]:
-    """The champion's predictions that have no label; those of versions before it know less of what it is unsure of."""
+    """Yield the champion's unlabelled predictions; those of earlier versions say less about its uncertainty."""
     import pyarrow.compute as pc
 
     for table in joined(state, versions=[cached.number]):
@@ -168,7 +168,7 @@ def _chances(table: pa.Table) -> np.ndarray:
 
 
 def _shown(rows: pa.Table, spec: Spec) -> pa.Table:
-    """Ids and the columns as they were given (bytes, which a text file cannot hold, left out), to be labelled."""
+    """Return ids, input columns and an empty label column, without columns of bytes, which CSV cannot hold."""
     import pyarrow as pa
 
     columns = {"id": rows.column("id")}
@@ -197,7 +197,7 @@ def _nothing(cached: CachedModel) -> DataError:
 
 
 def write_csv(table: pa.Table, to: Path | BinaryIO) -> None:
-    """Write a table as CSV: a file whole or not at all, or to a stream."""
+    """Write a table as CSV, to a file atomically or to a stream."""
     import pyarrow.csv as pc
 
     from models.files import whole_file

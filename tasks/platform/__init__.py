@@ -1,1 +1,1 @@
-"""The platform: its services under one supervisor."""
+"""The platform: all services under one supervisor."""

@@ -1,7 +1,7 @@
-"""Signals without a decision yet: `.loopline/events/open/`. They are sent again until a decision names them.
+"""Undecided signals, in `.loopline/events/open/`: they are sent again until a decision on them is recorded.
 
-A signal is acknowledged by its decision, not by Prefect's having taken its event: a server that is killed, or busy,
-while the run starts forgets the event, or ends the run as Crashed before it began.
+A signal is acknowledged by its decision, not by Prefect's acceptance of its event: a server that is killed or busy
+while the run starts loses the event, or ends the run as Crashed before it began.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _AGAIN = uuid.UUID("6c6f6f70-6c69-6e65-8000-61736b616765")
 
 
 def undecided(workspace: Workspace, project: str) -> list[Signal]:
-    """Return the signals of a project without a decision, oldest first."""
+    """Return the sent signals of a project without a decision, oldest first."""
     events = [event for _, event in _open(workspace) if event.project == project]
     signals = [Signal.model_validate(event.payload["signal"]) for event in events]
     if not signals:
@@ -38,14 +38,14 @@ def undecided(workspace: Workspace, project: str) -> list[Signal]:
 
 
 def ask_again(workspace: Workspace, now: float | None = None) -> list[str]:
-    """Close the signals that are decided, ask again those that Prefect lost; what was done, in words.
+    """Close decided signals, send again those that Prefect lost; return a line of text for each action.
 
-    A signal is sent again if no open flow run of Prefect names it: two minutes after it was sent, then at growing
-    intervals, at least once an hour. A signal is closed if a person cancelled its run, or if no automation handles it:
-    the policy does not name its kind, or a person switched the automation off.
+    A signal is sent again if no running flow run of Prefect names it: two minutes after it was delivered, then at
+    growing intervals, at least once an hour. A signal is closed if a person cancelled its run, or if no automation
+    matches it: the policy does not name its kind, or a person switched the automation off.
 
     Raises:
-        StoreError: The server does not answer as it should.
+        StoreError: The server's response is an error.
     """
     now = time.time() if now is None else now
     api = PrefectServer(workspace).api()
@@ -85,7 +85,7 @@ def _open(workspace: Workspace) -> Iterator[tuple[Path, Event]]:
 
 
 def _is_decided(signal: Signal, decided: list[Decision]) -> bool:
-    """Whether a decision holds it, or one of the same storm: its events are one for the automation that hears them."""
+    """Return whether a signal, or one of its kind within STORM_S, is decided: an automation merges such events."""
     return any(
         made.signal.id == signal.id
         or (made.signal.kind == signal.kind and abs(made.signal.at - signal.at) <= STORM_S and made.at >= signal.at)
@@ -94,7 +94,7 @@ def _is_decided(signal: Signal, decided: list[Decision]) -> bool:
 
 
 def _of_signals(since: float) -> dict[str, Any]:
-    """The filter for the runs that may name a signal of that time or later, and that are under way or cancelled."""
+    """Return the filter for open or cancelled runs that may name a signal of time `since` or later."""
     after = datetime.fromtimestamp(since - STORM_S, UTC).isoformat()
     state = {"type": {"any_": [*OPEN_STATES, "CANCELLED"]}}
     return {
@@ -108,7 +108,7 @@ def _names(run: dict[str, Any], event: Event) -> bool:
 
 
 def _heard_by(api: str, event: Event) -> set[str]:
-    """Ids of the deployments of which such an event begins a run; an automation that is switched off begins none."""
+    """Return ids of the deployments that enabled automations run on this event."""
     return {
         action["deployment_id"]
         for one in automations_of(api, event.project)

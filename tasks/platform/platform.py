@@ -1,4 +1,4 @@
-"""The platform of a workspace: its services brought up together, waited for, and ended to the last process."""
+"""The platform of a workspace: starts all services, waits until they are healthy, and ends every process."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tasks.prefect.flow_runs import FLOW_RUN, ask
 from tasks.prefect.prefect_server import PrefectServer, answers
 from tasks.prefect.worker import FRESH, pool_environment, pool_of
 
-UP_TIMEOUT_S = 300.0  # what fails is told long before by supervisord; this is for a machine with other work
+UP_TIMEOUT_S = 300.0  # for a busy machine: supervisord reports a failed service long before
 DOWN_TIMEOUT_S = 90.0
 LOCK_TIMEOUT_S = 180.0
 POLL_S = 0.2
@@ -34,14 +34,14 @@ LEAST_FREE_BYTES = 2 << 30
 
 
 def start(workspace: Workspace, requested: dict[str, int]) -> list[str]:
-    """Start the services that do not run yet; returns messages. `healthy` waits for their health checks.
+    """Start the services that do not run yet and return notes; `healthy` waits for their health checks.
 
     Args:
-        workspace: Whose platform.
-        requested: Ports that a person wants, by service.
+        workspace: The platform's workspace.
+        requested: Ports that a person requests, by service.
 
     Raises:
-        UsageError: The platform is up with other ports than those asked for.
+        UsageError: The platform is up with other ports than the requested ones.
         StoreError: A port is taken, or supervisord did not start.
     """
     with _alone(workspace):
@@ -68,7 +68,7 @@ def healthy(workspace: Workspace) -> Iterator[ServiceState]:
     """Yield each service as soon as it is healthy, until all are.
 
     Raises:
-        StoreError: One is not in good time, or was given up; names its log.
+        StoreError: A service is not healthy in time, or has failed; the message names its log.
     """
     waiting = {service.name: service for service in services.wanted(workspace)}
     deadline = time.monotonic() + UP_TIMEOUT_S
@@ -86,7 +86,7 @@ def healthy(workspace: Workspace) -> Iterator[ServiceState]:
 
 
 def is_healthy(workspace: Workspace, service: Service, state: ServiceState) -> bool:
-    """Whether a service answers; a worker: whether Prefect's server has heard of it since it began."""
+    """Return whether a service passes its health check; for a worker, whether it sent a heartbeat since its start."""
     if state.state not in ("running", "starting"):
         return False
     if service.health:
@@ -97,7 +97,7 @@ def is_healthy(workspace: Workspace, service: Service, state: ServiceState) -> b
 
 
 def stop_worker(workspace: Workspace) -> None:
-    """End the worker and the flow runs in its care, before the server that is to hear of it."""
+    """End the worker and its flow runs, before the Prefect server that they report to."""
     note = supervisor(workspace)
     if note:
         with contextlib.suppress(Exception), supervision.connected(note["socket"], DOWN_TIMEOUT_S) as supervised:
@@ -106,7 +106,7 @@ def stop_worker(workspace: Workspace) -> None:
 
 
 def stop(workspace: Workspace) -> bool:
-    """End supervisord and every process of the platform; returns whether there were any."""
+    """End supervisord and every process of the platform; return whether there was any."""
     with _alone(workspace):
         note = supervisor(workspace)
         if note:
@@ -114,13 +114,13 @@ def stop(workspace: Workspace) -> bool:
         ended = end(list(marked(workspace)))
         (workspace.platform / "supervisor.json").unlink(missing_ok=True)
         server = PrefectServer(workspace)
-        if not server.is_leased():  # else a loop run from a command line counts on it, and it ends after that
+        if not server.is_leased():  # a loop from a command line may hold a lease; then the server ends after the loop
             server.stop()
         return bool(note or ended)
 
 
 def flow_runs(workspace: Workspace) -> list[str]:
-    """The flow runs in progress in the worker's care: loops by their id, others by Prefect's."""
+    """Return the names of the worker's current flow runs: loop ids, or Prefect's ids for other runs."""
     flow_run_pids: dict[str, set[int]] = {}
     for process in marked(workspace, WORKER):
         with contextlib.suppress(Exception):
@@ -134,13 +134,13 @@ def flow_runs(workspace: Workspace) -> list[str]:
 
 
 def loops(workspace: Workspace) -> list[str]:
-    """The loops among the flow runs in progress: what a person would not want cut short unasked."""
+    """Return the ids of loops among the current flow runs, which a person must agree to interrupt."""
     known = {loop_state["loop_id"] for loop_state in _running_loops(workspace)}
     return [name for name in flow_runs(workspace) if name in known]
 
 
 def pause(workspace: Workspace, paused: bool) -> None:
-    """Have the work pool give out no more runs, or again.
+    """Pause the work pool, so that it starts no runs, or resume it.
 
     Raises:
         StoreError: Prefect's server does not answer.
@@ -149,7 +149,7 @@ def pause(workspace: Workspace, paused: bool) -> None:
 
 
 def low_disk(workspace: Workspace) -> str | None:
-    """A warning if the disk is nearly full, else None."""
+    """Return a warning if the disk is nearly full, else None."""
     free = shutil.disk_usage(workspace.state if workspace.state.exists() else workspace.root).free
     if free >= LEAST_FREE_BYTES:
         return None
@@ -157,7 +157,7 @@ def low_disk(workspace: Workspace) -> str | None:
 
 
 def _alone(workspace: Workspace) -> AbstractContextManager[None]:
-    """Hold the lock of `up` and `down`."""
+    """Return the lock that allows one `up` or `down` at a time."""
     workspace.make()
     workspace.platform.mkdir(parents=True, exist_ok=True)
     busy = "another `loopline up` or `down` of this workspace is under way: wait for it"
@@ -174,7 +174,7 @@ def _refuse_other_ports(workspace: Workspace, requested: dict[str, int]) -> None
 
 
 def _start_again(note: dict[str, Any], wanted: set[str]) -> list[str]:
-    """Start the services that were given up or stopped."""
+    """Start the services that failed or stopped."""
     messages = []
     try:
         with supervision.connected(note["socket"]) as supervised:
@@ -192,14 +192,14 @@ def _start_again(note: dict[str, Any], wanted: set[str]) -> list[str]:
 
 
 def _adopt(workspace: Workspace) -> None:
-    """End a server that no loop counts on any more: the platform starts its own."""
+    """End a Prefect server without leases: the platform starts its own."""
     server = PrefectServer(workspace)
     if server.state() and not server.is_leased():
         server.stop()
 
 
 def _serves(workspace: Workspace, name: str) -> bool:
-    """Whether a loop under way keeps Prefect's server already: the platform takes it as it is."""
+    """Return whether a running loop's Prefect server is up already: the platform uses it as it is."""
     return name == "prefect" and PrefectServer(workspace).state() is not None
 
 

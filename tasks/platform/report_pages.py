@@ -1,4 +1,4 @@
-"""The pages that the steps leave behind, by name: the only files that may be shown, whatever a request asks for."""
+"""The report pages of the steps, by name: the only files that a request can show."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ PAGES = {
 
 
 def known_pages(state: Path) -> dict[str, Path]:
-    """The pages of a project that are there, by name."""
+    """Return the existing pages of a project, by name."""
     return {name: path for name, inside in PAGES.items() if (path := state / inside).is_file()}
 
 
 def path_of(project: str, page: str) -> str:
-    """The path of a project's page on the overview page, by the name in its spec."""
+    """Return the path on the overview server of a project's page; `project` is the name in the spec."""
     return f"/projects/{quote(project, safe='')}/pages/{page}"
 
 
 def address_of(workspace: Workspace, project: str, path: Path) -> str:
-    """The URL of a page: on the overview page while that is up, since browsers follow no `file://` link of a server.
+    """Return a page's URL: on the overview server while it is up, because browsers block `file://` links of servers.
 
     Args:
-        workspace: Where.
+        workspace: The workspace.
         project: The name in the project's spec.
         path: The page's file.
     """

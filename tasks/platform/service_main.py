@@ -1,8 +1,8 @@
 """The process of one service, which ends with supervisord: `python -m tasks.platform.service_main ROOT NAME`.
 
-The process and its children have a mark by which they are found. It first ends processes that an earlier one of its
-name left behind, and dies with supervisord (Linux). Such are a killed server's workers, which hold its port, and the
-flow runs of a killed worker, which nobody supervises.
+An environment variable marks the process and its children. The process first ends what an earlier process of the same
+service left behind, and it dies with supervisord (Linux). Such leftovers are a server's own workers, which survive a
+kill -9 of the server and keep its port, and the flow runs of a killed worker, which nobody monitors.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 GRACE_S = 5.0
 PID_FILE = "supervisord.pid"
-"""In the platform's folder. supervisord writes it before it starts a service."""
+"""A file in the platform's folder; supervisord writes it before it starts a service."""
 
 
 def marked(workspace: Workspace, name: str | None = None) -> Iterator[psutil.Process]:
-    """Processes that bear the mark of this workspace's platform, or of one service of it; not this one."""
+    """Yield other processes with the mark of this workspace's platform, or of one of its services."""
     import psutil
 
     for process in psutil.process_iter(["pid"]):
@@ -43,9 +43,9 @@ def marked(workspace: Workspace, name: str | None = None) -> Iterator[psutil.Pro
 
 
 def end(processes: list[psutil.Process], grace_s: float = GRACE_S) -> list[int]:
-    """End processes; gives their ids.
+    """End processes and return their ids.
 
-    Flow runs get no grace: so they stay open in Prefect's books, and the next worker takes them up again.
+    Flow runs are killed at once: so they stay open in Prefect, and the next worker continues them.
     """
     import psutil
 
@@ -61,7 +61,7 @@ def end(processes: list[psutil.Process], grace_s: float = GRACE_S) -> list[int]:
 
 
 def main() -> None:
-    """Become the service."""
+    """Replace this process by the service."""
     workspace, name = Workspace(Path(sys.argv[1])), sys.argv[2]
     die_with(int((workspace.platform / PID_FILE).read_text()), signal.SIGTERM)
     os.environ[SERVICE] = json.dumps({"workspace": str(workspace.root), "service": name})

@@ -1,7 +1,7 @@
-"""The services of the platform: the table of them, and how each one is.
+"""The services of the platform: their table, and the state of each service.
 
-A new service is a line in SERVICES. supervisord starts it as `python -m MODULE ARGUMENTS` in the workspace's
-environment; `{root}` is the workspace and `{port}` its port.
+A new service is a line in SERVICES. supervisord starts it as `python -m MODULE ARGUMENTS`, in the workspace's
+environment; `{root}` stands for the workspace and `{port}` for the service's port.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ EXITED = re.compile(r" exited: (\S+) \((.*)\)$")
 
 @dataclass(frozen=True)
 class Service:
-    """A process of the platform. One that listens has a port, and a path that answers 200 when it is up."""
+    """A process of the platform; a server also has a port and a health path, which returns 200 when it is up."""
 
     name: str
     module: str
@@ -43,10 +43,10 @@ class Service:
     port: int | None = None
     title: str = ""
     is_optional: bool = False
-    """Started only where a project's spec asks for it."""
+    """Whether the service starts only if a project's spec requires it."""
 
     def command(self, workspace: Workspace, port: int | None) -> list[str]:
-        """The arguments after `python`."""
+        """Return the arguments of `python`."""
         return ["-m", self.module, *(text.format(root=workspace.root, port=port) for text in self.arguments)]
 
 
@@ -79,7 +79,7 @@ SERVICES = (
 
 @dataclass(frozen=True)
 class ServiceState:
-    """State of a service. `restarts`: restarts since `up`; `detail`: its last problem in words."""
+    """The state of a service; `restarts` counts restarts since `up`, `detail` describes its last problem."""
 
     name: str
     state: State
@@ -90,17 +90,17 @@ class ServiceState:
     detail: str = ""
 
     def as_json(self) -> dict[str, Any]:
-        """As a JSON object."""
+        """Return the state as plain data for JSON."""
         return {**self.__dict__}
 
 
 def wanted(workspace: Workspace) -> list[Service]:
-    """The services that this workspace is to have."""
+    """Return the services that this workspace needs."""
     return [service for service in SERVICES if not service.is_optional or projects_to_serve(workspace)]
 
 
 def projects_to_serve(workspace: Workspace) -> list[str]:
-    """The projects whose specs ask to be served, `serve: {up: true}`; a spec that cannot be read asks for nothing."""
+    """Return the projects whose specs have `serve: {up: true}`; unreadable specs are ignored."""
     from models.project_spec.reader import read_spec
 
     names = []
@@ -112,23 +112,23 @@ def projects_to_serve(workspace: Workspace) -> list[str]:
 
 
 def ports(workspace: Workspace) -> dict[str, int]:
-    """The ports that the services listen at, or did last time."""
+    """Return the current or last ports of the services."""
     return dict(read_json(workspace.platform / "ports.json").get("ports", {}))
 
 
 def supervisor(workspace: Workspace) -> dict[str, Any] | None:
-    """The note of the living supervisord, its process and socket; None if none lives."""
+    """Return the note of the running supervisord, with its process and socket, or None."""
     note = read_json(workspace.platform / "supervisor.json")
     return note if note and is_up(note) else None
 
 
 def is_up(note: dict[str, Any]) -> bool:
-    """Whether the supervisord of a note lives; if its pid is of another host, its socket is asked."""
+    """Return whether a note's supervisord is alive: by its pid, or by its socket if the pid is of another host."""
     return processes.is_alive(note["process"]) if processes.is_here(note["process"]) else _processes(note) is not None
 
 
 def services_of(workspace: Workspace) -> list[ServiceState]:
-    """Return the state of each service from supervisord's local socket; if it does not answer, this takes a second."""
+    """Return the state of each service, from supervisord's local socket; takes one second if there is no response."""
     note, named = supervisor(workspace), elsewhere(workspace)
     processes = _processes(note) if note else {}
     exits = _exits(workspace.platform / "supervisord.log") if note else {}
@@ -170,7 +170,7 @@ def _state(name: str, process: dict[str, Any], url: str | None, exits: list[str]
 
 
 def _alone(workspace: Workspace, name: str) -> ServiceState:
-    """A service while the platform is down: a loop may still keep a Prefect server of its own."""
+    """Return a service's state while the platform is down: a loop may still have its own Prefect server."""
     url = PrefectServer(workspace).url() if name == "prefect" else None
     return ServiceState(name, "running" if url else "stopped", _page(name, url) if url else None)
 
@@ -192,7 +192,7 @@ def _processes(note: dict[str, Any]) -> dict[str, dict[str, Any]] | None:
 
 
 def _exits(log: Path) -> dict[str, list[str]]:
-    """The unexpected exits of each service, in words, oldest first: `terminated by SIGKILL`."""
+    """Return each service's unexpected exits as texts, oldest first, such as `terminated by SIGKILL`."""
     exits: dict[str, list[str]] = {}
     with contextlib.suppress(OSError):
         for line in log.read_text(errors="replace").splitlines():

@@ -1,6 +1,6 @@
-"""supervisord, which runs the platform's services: its configuration, start, requests and end.
+"""supervisord, which keeps the platform's services up: its configuration, start and XML-RPC interface.
 
-A service that ends within STARTED_S is started again after 1, 2, 3 ... seconds, one that had stayed up longer at once.
+A service that ends within STARTED_S is restarted after 1, 2, 3 ... seconds; a service that ran longer, at once.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ supervisor.rpcinterface_factory = supervisor.rpcinterface:make_main_rpcinterface
 
 
 def configuration(folder: Path, root: Path, names: Sequence[str]) -> str:
-    """Supervisord's configuration: the services in the order in which they are started; ended in the other."""
+    """Return supervisord's configuration: services start in the order of `names` and end in reverse order."""
     text = DAEMON.format(socket=_quoted(socket_path(folder)), folder=_quoted(folder), directory=_quoted(CLONE))
     for priority, name in enumerate(names, 1):
         command = [sys.executable, "-m", "tasks.platform.service_main", str(root), name]
@@ -85,19 +85,19 @@ def configuration(folder: Path, root: Path, names: Sequence[str]) -> str:
             started=STARTED_S,
             retries=RETRIES,
             stop=STOP_S,
-            stopsignal="KILL" if name == WORKER else "TERM",  # so its runs stay open, to be taken up again
-            log=_quoted(_quoted(folder / "logs" / f"{name}.log")),  # which it expands twice
+            stopsignal="KILL" if name == WORKER else "TERM",  # a killed worker's runs stay open and are continued
+            log=_quoted(_quoted(folder / "logs" / f"{name}.log")),  # supervisord expands this path twice
         )
     return text
 
 
 def _quoted(value: object) -> str:
-    """Supervisord expands `%`."""
+    """Escape `%`, which supervisord expands."""
     return str(value).replace("%", "%%")
 
 
 def socket_path(folder: Path) -> Path:
-    """The socket of supervisord: in the workspace, or in a folder of our own if that path is too long."""
+    """Return supervisord's socket: in `folder`, or in an own temporary folder if that path is too long."""
     path = folder / "supervisor.sock"
     if len(os.fsencode(path)) <= LONGEST_SOCKET:
         return path
@@ -106,10 +106,10 @@ def socket_path(folder: Path) -> Path:
 
 
 def start(workspace: Workspace, folder: Path, names: Sequence[str], environ: dict[str, str]) -> dict[str, Any]:
-    """Start supervisord in the background with these services; gives the note of it that was written.
+    """Start supervisord in the background with these services; write and return its note.
 
     Raises:
-        StoreError: It did not come up; names its log.
+        StoreError: supervisord did not start; the message names its log folder.
     """
     (folder / "logs").mkdir(parents=True, exist_ok=True)
     _refuse_comments(folder, CLONE)
@@ -134,7 +134,7 @@ def start(workspace: Workspace, folder: Path, names: Sequence[str], environ: dic
     while process.poll() is None and time.monotonic() < deadline:
         with contextlib.suppress(OSError), connected(note["socket"]) as supervised:
             supervised.getState()
-            process.returncode = 0  # nobody waits for it: it outlives us, and Python need not warn that it does
+            process.returncode = 0  # prevents Python's warning about a running child: supervisord outlives this process
             return note
         time.sleep(POLL_S)
     process.kill()
@@ -143,10 +143,10 @@ def start(workspace: Workspace, folder: Path, names: Sequence[str], environ: dic
 
 
 def _refuse_comments(*folders: Path) -> None:
-    """See that supervisord can read these paths in its configuration, which knows no quotes.
+    """Check that supervisord can read these paths in its configuration, which has no quotes.
 
     Raises:
-        StoreError: It would take the rest of one for a comment.
+        StoreError: supervisord would read the rest of a path as a comment.
     """
     for folder in folders:
         for mark in (" #", " ;"):
@@ -155,10 +155,10 @@ def _refuse_comments(*folders: Path) -> None:
 
 
 def _own_folder(parent: Path, folder: Path) -> None:
-    """The socket's folder, which only this user can write: nobody else can pose as supervisord.
+    """Create the socket's folder for this user alone, so that nobody else can pose as supervisord.
 
     Raises:
-        StoreError: It is somebody else's.
+        StoreError: The folder belongs to or is open to other users.
     """
     if parent == folder:
         return
@@ -170,10 +170,10 @@ def _own_folder(parent: Path, folder: Path) -> None:
 
 @contextlib.contextmanager
 def connected(path: str, timeout_s: float = ANSWER_S) -> Iterator[Any]:
-    """Supervisord's own interface (`supervisor.*` of its XML-RPC), spoken to over its socket.
+    """Connect to supervisord's XML-RPC interface (`supervisor.*`) over its socket.
 
     Raises:
-        OSError: It does not answer.
+        OSError: supervisord does not respond.
     """
     try:
         with xmlrpc.client.ServerProxy("http://supervisor", transport=_Local(path, timeout_s)) as proxy:
@@ -183,14 +183,14 @@ def connected(path: str, timeout_s: float = ANSWER_S) -> Iterator[Any]:
 
 
 def start_service(supervised: Any, name: str) -> None:
-    """Start a service that ended, unless supervisord itself began it again in the meantime.
+    """Start an ended service, unless supervisord has restarted it in the meantime.
 
     Args:
-        supervised: The result of `connected`.
-        name: The service's.
+        supervised: The interface from `connected`.
+        name: The service's name.
 
     Raises:
-        StoreError: It cannot be started.
+        StoreError: The service cannot be started.
     """
     from supervisor.xmlrpc import Faults  # type: ignore[import-untyped]
 
@@ -211,7 +211,7 @@ class _Local(xmlrpc.client.Transport):
         _, connection = self._connection
         if connection is None:
             connection = _LocalConnection(self._path, self._timeout_s)
-            self._connection = host, connection  # kept for the next call, and what `close` closes
+            self._connection = host, connection  # for the next call; `close` closes it
         return connection
 
 

@@ -1,1 +1,1 @@
-"""Ranks: the pool of processes that training runs on."""
+"""Ranks: the pool of training processes."""

@@ -30,8 +30,8 @@ _NURSERIES = 3
 _ENDING_S = 2.0
 
 _START = "import sys; sys.path[:] = {path!r}; from models.distributed.forkserver import serve; serve({fd}, {pid})"
-# The agent and the store of one start may not be shared, or one restart in two fails at first; the count of devices
-# must not initialise CUDA in a process that forks.
+# The ranks must not share the agent's TCP store, or one of two restarts fails at first. Counting devices must not
+# initialise CUDA in a process that forks.
 _ENVIRONMENT = {
     "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
     "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
@@ -42,12 +42,12 @@ _WAITING = {"OMP_WAIT_POLICY": "PASSIVE"}
 
 
 def default_threads(ranks: int, workers: int = 1) -> int:
-    """Threads for each rank so that `workers` jobs of `ranks` ranks share the cores without crowding."""
+    """Return the threads per rank with which `workers` jobs of `ranks` ranks share the cores evenly."""
     return max(1, usable_cores() // (ranks * workers))
 
 
 class _ForkServerKilledError(TrainingError):
-    """A signal ended the process that starts ranks."""
+    """A signal ended the fork server."""
 
 
 @dataclass
@@ -64,7 +64,7 @@ class _RankProcess:
 
 @dataclass
 class _JobRun:
-    """State of a job while it runs, over all its restarts."""
+    """The state of a running job over all its restarts."""
 
     job: TrainingJob
     on_epoch: OnEpoch | None
@@ -72,7 +72,7 @@ class _JobRun:
     answers: dict[tuple[str, int], bool] = field(default_factory=dict)
 
     def answer(self, epoch: EpochReport) -> bool:
-        """Ask the caller once about each epoch; one repeated after a restart gets the answer given before."""
+        """Call `on_epoch` once per epoch; an epoch repeated after a restart gets the earlier result."""
         which = epoch.stage, epoch.epoch
         if which not in self.answers:
             self.answers[which] = self.on_epoch(epoch) if self.on_epoch else True
@@ -80,11 +80,11 @@ class _JobRun:
 
 
 class RankPool:
-    """Runs jobs in children of one warmed process. Safe to use from several threads at once.
+    """Runs jobs in children of a fork server that has imported torch; safe to use from several threads at once.
 
     Args:
         threads: Threads for each rank, in place of the job's own number.
-        address: At which other nodes reach this one; default: that of LOOPLINE_ENDPOINT, or this machine's own alone.
+        address: Address of this node for other nodes; default: that of LOOPLINE_ENDPOINT, else loopback.
     """
 
     def __init__(self, threads: int | None = None, address: str | None = None) -> None:
@@ -104,26 +104,26 @@ class RankPool:
         self.close()
 
     def warm(self) -> None:
-        """Begin importing torch in the background; returns at once."""
+        """Start the fork server, which imports torch in the background; return at once."""
         with self._lock:
             self._ensure_fork_server()
 
     def run(
         self, job: TrainingJob, on_epoch: OnEpoch | None = None, say: Callable[[str], None] | None = None
     ) -> TrainingResult:
-        """Train `job` to its end; a finished job is answered from its folder.
+        """Train `job` to its end; the result of a finished job is read from its folder.
 
         A rank that dies is started again from the last checkpoint, at most `train.max_restarts` times. If this process
         dies, or this call raises, every rank is gone within two seconds.
 
         Args:
             job: The training job.
-            on_epoch: Called with each epoch, once; false stops the job early.
-            say: Gets messages on how other nodes join, if the job may have some.
+            on_epoch: Called once per epoch; false stops the job early.
+            say: Receives the command with which other nodes join, if the job may have several.
 
         Raises:
             TrainingError: The loss is not finite, or ranks died too often.
-            LooplineError: Whatever a rank raised, with its own traceback as a note.
+            LooplineError: The error that a rank raised, with its own traceback as a note.
         """
         if self._threads is not None:
             job = job.model_copy(update={"threads": self._threads})
@@ -156,9 +156,10 @@ class RankPool:
                 )
 
     def serve(self, job: TrainingJob, meeting: Rendezvous, host: Connection) -> bool:
-        """Run this node's ranks of a job that another machine leads; True when that says that all is done.
+        """Run this node's ranks of a job that another machine leads; return true when that machine reports the end.
 
-        False when the agent here has ended and should join again. Errors of ranks are sent to `host`.
+        Return false if this node's agent has ended, so that the node should connect again. Errors of the ranks are sent
+        to `host`.
         """
         child = self._start("models.training.agent:run_ranks", (job, meeting), 1 + job.train.ranks)
         try:
@@ -167,10 +168,10 @@ class RankPool:
             self._end(child)
 
     def call(self, reference: str, **keywords: Any) -> Any:
-        """Call `package.module:function` with plain data in a warmed child and give its plain result.
+        """Call `package.module:function` with plain data in a child of the fork server and return its plain result.
 
         Raises:
-            LooplineError: Raised by the function, its traceback as a note; other errors become a TrainingError.
+            LooplineError: The error that it raised, with its traceback as a note; a foreign error as TrainingError.
         """
         child = self._start("models.distributed.forkserver:call_reference", (reference, keywords), 1)
         try:
@@ -187,12 +188,12 @@ class RankPool:
         raise TrainingError(f"{reference}: its process was ended by {_ended_by(code)}: run again")
 
     def close(self) -> None:
-        """End every child and the warmed process."""
+        """End every child and the fork server."""
         with self._lock:
             self._drop_fork_server()
 
     def _start(self, target: str, arguments: tuple[Any, ...], count: int) -> _RankProcess:
-        """A child with so many connections. A fork server that is killed meanwhile is replaced."""
+        """Start a child with `count` connections; replace the fork server if it is killed meanwhile."""
         for _ in range(_NURSERIES - 1):
             with contextlib.suppress(_ForkServerKilledError):
                 return self._start_once(target, arguments, count)
@@ -212,15 +213,15 @@ class RankPool:
                 theirs.close()
 
     def _end(self, child: _RankProcess) -> int | None:
-        """Make sure that a child is gone, its own children with it; gives its exit code if it is known."""
+        """Make sure that a child and its own children are gone; return its exit code, or None if unknown."""
         child.close()
         with self._lock:
             if self._children.pop(child.pid, None) is None or self._fork_server is None or self._socket is None:
                 return None
-            if self._fork_server.poll() is not None:  # the child died with it, and its pid may be another's by now
+            if self._fork_server.poll() is not None:  # the child died with it, and its pid may be reused by now
                 self._drop_fork_server()
                 return None
-            # Not reaped yet, so the pid cannot have become another's.
+            # The child is not reaped yet, so its pid cannot be reused.
             with contextlib.suppress(ProcessLookupError):
                 os.kill(child.pid, signal.SIGKILL)
             try:
@@ -232,7 +233,7 @@ class RankPool:
         return self._exchange(self._ensure_fork_server(), request, descriptors)
 
     def _exchange(self, sock: socket.socket, request: tuple[Any, ...], descriptors: tuple[int, ...]) -> Any:
-        """Ask the fork server behind the socket, and no other: only it knows its children."""
+        """Send a request to the fork server of this socket and return its response: only it knows its children."""
         try:
             send(sock, request, descriptors)
             return receive(sock)[0]
@@ -245,7 +246,7 @@ class RankPool:
             ) from error
 
     def _fork_server_exit_code(self) -> int | None:
-        """The exit code of the fork server; its connection closes a moment earlier."""
+        """Return the fork server's exit code, or None; its connection closes a moment before it ends."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             return self._fork_server.wait(_ENDING_S) if self._fork_server else None
         return None
@@ -276,7 +277,7 @@ class RankPool:
         if self._socket is not None:
             self._socket.close()
         if self._fork_server is not None:
-            # Its children asked the kernel to die with it, and theirs with them.
+            # The kernel ends its children with it, and their children with them (parent-death signal).
             self._fork_server.kill()
             self._fork_server.wait()
         self._socket, self._fork_server = None, None
@@ -284,9 +285,9 @@ class RankPool:
 
 
 def _follow(child: _RankProcess, run: _JobRun, others: Connection | None) -> TrainingResult | None:
-    """Answer a job's messages until it has a result; None when its process died without one.
+    """Answer a job's messages until its result arrives; return None if its process died without a result.
 
-    `others` brings what ranks of other nodes raise.
+    `others` receives the errors of other nodes' ranks.
     """
     open_ones = [*child.connections, *([others] if others else [])]
     result: TrainingResult | None = None
@@ -306,7 +307,7 @@ def _follow(child: _RankProcess, run: _JobRun, others: Connection | None) -> Tra
                 case ("epoch", pid, epoch):
                     _answer(ready, pid, run.answer(epoch))
                 case ("result", TrainingResult() as finished):
-                    # Agents of several nodes wait for each other at the end; nobody need wait for them.
+                    # Agents of several nodes wait for each other at the end; this process need not wait for them.
                     if len(child.connections) == 1 or others:
                         return finished
                     result = finished
@@ -318,17 +319,17 @@ def _follow(child: _RankProcess, run: _JobRun, others: Connection | None) -> Tra
 
 
 def _say_nothing(_: str) -> None:
-    """For callers that want no messages."""
+    """Do nothing, for callers without `say`."""
 
 
 def _answer(connection: Connection, pid: int, go_on: bool) -> None:
-    # A rank that died while the caller thought is answered by nobody.
+    # The rank may have died before its answer.
     with contextlib.suppress(BrokenPipeError, ConnectionError):
         connection.send(("answer", pid, bool(go_on)))
 
 
 def _rebuilt(name: str, text: str, trace: str) -> LooplineError:
-    """The error that a child raised, of its own class where it is one of ours, with the child's traceback as a note."""
+    """Return a child's error, of its own class if it is a Loopline error, with the child's traceback as a note."""
     kind = getattr(errors, name, None)
     if isinstance(kind, type) and issubclass(kind, LooplineError):
         error = kind(text)

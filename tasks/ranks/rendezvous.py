@@ -1,9 +1,9 @@
-"""Rendezvous of several machines: the server through which nodes join a job, and what a node does.
+"""Rendezvous of several machines: the server through which nodes join a job, and the client on a node.
 
-The machine that runs the loop leads: it opens the meeting place, writes, and reports. Another machine gets the job as
-plain data if it has the token (HMAC, as `multiprocessing.connection` does it). Further traffic is not encrypted, like
-that of the ranks themselves: a private network is assumed. Project, data and checkpoints must be in a folder that all
-machines share under the same path.
+The machine that runs the loop leads: it has the rendezvous server, writes the results, and reports. Another machine
+gets the job as plain data if it knows the token (HMAC, by `multiprocessing.connection`). The messages after that are
+not encrypted, and neither is the ranks' own traffic: a private network is assumed. Project, data and checkpoints must
+be in a folder that all machines share under the same path.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from tasks.host.http_guard import NODES_TOKEN, checked_token, environment_token
 ENDPOINT = "LOOPLINE_ENDPOINT"
 _PROOF = ".shared"
 _RETRY_S = 0.5
-# How long a node whose ranks have ended waits to be told that all is done.
+# Time that a node whose ranks have ended waits for the message that the job is done.
 _FAREWELL_S = 5.0
 
 
 def endpoint(text: str | None = None) -> tuple[str, int]:
-    """Host and port of `HOST:PORT`, by default LOOPLINE_ENDPOINT, else loopback, which other machines cannot reach.
+    """Return host and port of `HOST:PORT`, by default of LOOPLINE_ENDPOINT, else loopback, closed to other machines.
 
     Raises:
-        UsageError: It is something else.
+        UsageError: The text has another format.
     """
     text = os.environ.get(ENDPOINT, "127.0.0.1:0") if text is None else text
     host, _, port = text.rpartition(":")
@@ -50,10 +50,10 @@ def endpoint(text: str | None = None) -> tuple[str, int]:
 
 
 def interface(address: str) -> str:
-    """The name of the network interface that has an address, over which ranks shall talk.
+    """Return the name of the network interface with this address, for the ranks' traffic.
 
     Raises:
-        UsageError: None has it.
+        UsageError: No interface has the address.
     """
     if address in ("127.0.0.1", "localhost"):
         return "lo" if os.name == "posix" and Path("/sys/class/net/lo").exists() else "lo0"
@@ -67,10 +67,10 @@ def interface(address: str) -> str:
 
 
 class RendezvousServer:
-    """Lets other machines into a job while it trains.
+    """Lets other machines join a job while it trains.
 
     Attributes:
-        heard: Brings ("error", name, text, traceback) of what ranks of other machines raise.
+        heard: Receives ("error", name, text, traceback) for errors of other machines' ranks.
     """
 
     def __init__(self, job: TrainingJob, say: Callable[[str], None]) -> None:
@@ -111,7 +111,7 @@ class RendezvousServer:
         self._proof.unlink(missing_ok=True)
 
     def open(self) -> Rendezvous:
-        """Open a meeting place for the next start of the ranks; nodes that join from now on are sent there."""
+        """Return a new rendezvous address for the next start of the ranks; nodes that join from now on get it."""
         with socket.create_server((self.host, 0)) as free:
             port = free.getsockname()[1]
         self._meeting = Rendezvous(host=self.host, port=port, address=self.host, is_host=True)
@@ -125,7 +125,7 @@ class RendezvousServer:
                 if self._listener_is_closed():
                     return
                 continue
-            # In a thread of its own: one who connects and says nothing keeps nobody else waiting.
+            # In a thread of its own: a silent client must not block the others.
             threading.Thread(target=self._welcome, args=(node,), daemon=True).start()
 
     def _welcome(self, node: Connection) -> None:
@@ -157,17 +157,17 @@ class RendezvousServer:
 
 
 def join(text: str, token: str, wait_s: float, say: Callable[[str], None]) -> None:
-    """Lend this machine to the job at an endpoint until it is done, coming back whenever its ranks have ended.
+    """Join the job at an endpoint until it is done; connect again whenever the ranks on this machine have ended.
 
     Args:
-        text: HOST:PORT, as the machine that leads shows it.
-        token: The token that the loop printed.
-        wait_s: How long to wait for somebody to be there.
-        say: Receives messages.
+        text: HOST:PORT, as the leading machine shows it.
+        token: The token, as the leading machine shows it.
+        wait_s: Time to wait until the endpoint accepts the connection, in seconds.
+        say: Receives progress messages.
 
     Raises:
         UsageError: The token is wrong or too short, or this machine has other code or does not share the folder.
-        StoreError: Nobody is there.
+        StoreError: The endpoint does not accept the connection in time.
     """
     from tasks.ranks.rank_pool import RankPool
 
@@ -179,7 +179,7 @@ def join(text: str, token: str, wait_s: float, say: Callable[[str], None]) -> No
         try:
             message = json.loads(host.recv_bytes())
         except (EOFError, OSError):
-            continue  # the training ended just now: perhaps another one begins
+            continue  # the training has just ended; another one may begin
         job = TrainingJob.model_validate_json(json.dumps(message["job"]), strict=False)
         _check(message, job)
         say(f"training {job.folder.name} with {job.train.ranks} rank(s) from {address}")
@@ -192,7 +192,7 @@ def join(text: str, token: str, wait_s: float, say: Callable[[str], None]) -> No
 
 
 def attend(ranks: Iterable[Connection], host: Connection) -> bool:
-    """Send errors of ranks to the host until it says that all is done (True) or the agent here ends (False)."""
+    """Forward errors of ranks to the host until it reports the end (return true) or the agent here ends (false)."""
     agent, *others = ranks
     open_ones = [agent, *others, host]
     deadline = None
@@ -203,7 +203,7 @@ def attend(ranks: Iterable[Connection], host: Connection) -> bool:
                 message: Any = json.loads(ready.recv_bytes()) if ready is host else ready.recv()
             except (EOFError, ConnectionError):
                 if ready is host:
-                    return True  # the loop has ended, or was ended: its machine takes nobody any more
+                    return True  # the loop has ended or was stopped: its machine accepts no nodes any more
                 open_ones.remove(ready)
                 deadline = deadline or (time.monotonic() + _FAREWELL_S if ready is agent else None)
                 continue
@@ -216,7 +216,7 @@ def attend(ranks: Iterable[Connection], host: Connection) -> bool:
 
 
 def versions() -> dict[str, str]:
-    """What must be equal on all machines of a rank pool: torch, and the code of Loopline."""
+    """Return the versions that must be equal on all machines of a job: torch, and Loopline's code."""
     models = Path(__file__).resolve().parents[2] / "models"
     digest = hashlib.sha256()
     for path in sorted(models.rglob("*.py")):

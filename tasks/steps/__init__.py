@@ -1,1 +1,1 @@
-"""The steps of the loop, a file each."""
+"""The steps of the loop, one per file."""

@@ -36,7 +36,7 @@ CAPTIONS: dict[str, tuple[Chapter, str, str]] = {
 
 
 def write_card(loop: Loop) -> tuple[StepRecord, bool]:
-    """Write the card of the version that this loop made; into MLflow, and at a steady place in the workspace."""
+    """Write the card of this loop's version into MLflow and to a fixed path in the project's state."""
 
     def act(inputs: Inputs, folder: Path) -> StepResult:
         from models.report.card import render_card
@@ -95,7 +95,7 @@ def _card(loop: Loop, inputs: Inputs) -> Any:
 
 
 def _costs(search: dict[str, Any], trained: dict[str, Any]) -> dict[str, Any]:
-    """The costs of the model in a reader's units; what was not measured is left out."""
+    """Return the model's training costs in readable units, without those that were not measured."""
     parts = of_results(search, trained)
     if not parts:
         return {}

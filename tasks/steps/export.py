@@ -19,10 +19,10 @@ SAMPLES_FILE = "samples.txt"
 
 
 def export(loop: Loop) -> tuple[StepRecord, bool]:
-    """Write `model.onnx`, `preparation.json`, and `monitoring-reference.json` that its predictions are watched by.
+    """Write `model.onnx`, `preparation.json`, and `monitoring-reference.json` for the monitoring of predictions.
 
-    `model.onnx` is what is served: the export in parity with the net, or a smaller variant of it that the spec allows,
-    with the export beside it.
+    `model.onnx` is the served file: the export, in parity with the net, or a smaller variant that the spec allows. In
+    the second case the export is kept beside it.
 
     Raises:
         TrainingError: The graph's predictions differ from the net's by more than the tolerance.
@@ -51,7 +51,7 @@ def export(loop: Loop) -> tuple[StepRecord, bool]:
 
 
 def _optimised(loop: Loop, prepared: Path, folder: Path) -> dict[str, Any]:
-    """The part of the result that describes the served file, once the variants are measured."""
+    """Measure the variants, choose the file to serve, and return its entries for the export's result."""
     from models.data.preparation import Preparation
     from models.export.bench import optimise
     from models.metrics.metrics import resolve_metric

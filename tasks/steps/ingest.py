@@ -1,4 +1,4 @@
-"""Ingest: the source, whatever it is, and labelled predictions, as one raw Parquet table that DVC will own."""
+"""Ingest: writes the source's rows and labelled predictions as one raw Parquet table, for DVC to version."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ from tasks.tools import expectations, sources
 def ingest(loop: Loop) -> tuple[StepRecord, bool]:
     """Fetch and read the source; `data/raw/raw.parquet` is the step's output.
 
-    Labelled predictions are further rows, unless `retrain.feedback` is off; `data/raw/feedback.parquet` lists these
-    rows, their predictions, and who labelled them when. A row that breaks an expectation on rows is set aside, so that
-    no caller's mistake stops the training.
+    Labelled predictions are appended as rows, unless `retrain.feedback` is off. `data/raw/feedback.parquet` then names
+    these rows, their predictions, and who labelled them when. A labelled prediction that breaks an expectation of the
+    spec is set aside, so that a caller's mistake does not stop the training.
 
     Raises:
-        DataError: The source cannot be read, lacks the target, or a column changed its type since the last time.
+        DataError: The source cannot be read, lacks the target, or a column changed its type since the last ingest.
         StoreError: A package cannot be fetched.
         UserCodeError: The project's own source function failed.
     """
 
     def act(inputs: Inputs, _: Path) -> StepResult:
         before = inputs.external("previous")
-        came = sources.arrived(loop.spec, loop.project.folder)  # before reading: what comes meanwhile is new next time
+        came = sources.arrived(loop.spec, loop.project.folder)  # before reading: later arrivals are new next time
         table = sources.ingest(loop.spec, loop.project.folder, loop.workspace.cache / "sources")
         if not loop.spec.data.features.make:
             check_columns(table, loop.spec.data)
@@ -64,7 +64,7 @@ def ingest(loop: Loop) -> tuple[StepRecord, bool]:
 
 
 def _with_feedback(loop: Loop, inputs: Inputs, table: pa.Table) -> tuple[pa.Table, dict[str, Any], list[Path]]:
-    """Return the table with labelled predictions as further rows, their counts, and the file that lists them."""
+    """Return the table with labelled predictions appended, their counts, and the file that names these rows."""
     origin = loop.project.raw.with_name(FEEDBACK_FILE)
     feedback = inputs.external("feedback")
     if feedback is None:
@@ -75,7 +75,7 @@ def _with_feedback(loop: Loop, inputs: Inputs, table: pa.Table) -> tuple[pa.Tabl
     num_other = labelled.num_rows - fitting.num_rows
     joined = with_feedback(table, fitting, loop.spec.data)
     rejected = _rejected(loop, joined)
-    if rejected.any():  # anew: a row that is set aside makes no column one of decimals
+    if rejected.any():  # join again: a rejected row must not turn a column of integers into floats
         broken = joined.origin.column("id").filter(pa.array(rejected)).combine_chunks()
         fitting = fitting.filter(pc.invert(pc.is_in(fitting.column("id"), value_set=broken)))
         joined = with_feedback(table, fitting, loop.spec.data)
@@ -96,9 +96,9 @@ def _with_feedback(loop: Loop, inputs: Inputs, table: pa.Table) -> tuple[pa.Tabl
 
 
 def _rejected(loop: Loop, joined: JoinedFeedback) -> np.ndarray:
-    """Which labelled predictions break an expectation of the spec, bool (labelled prediction,); they are set aside.
+    """Return which labelled predictions break an expectation of the spec, bool (labelled prediction,); set them aside.
 
-    An expectation that Great Expectations cannot evaluate on them sets none aside: an outage is not bad data.
+    An expectation that Great Expectations cannot evaluate rejects no row: an outage is not bad data.
     """
     rows = joined.table.slice(joined.table.num_rows - joined.origin.num_rows)
     rejected = np.zeros(rows.num_rows, dtype=bool)
@@ -129,7 +129,7 @@ def _rejected(loop: Loop, joined: JoinedFeedback) -> np.ndarray:
 
 
 def _of_this_target(loop: Loop, labelled: pa.Table) -> pa.Array:
-    """The versions that predict the spec's present target: labels of other targets do not count."""
+    """Return the versions that predict the spec's current target: labels of another target cannot be used."""
     fitting = []
     for version in pc.unique(labelled.column("version")).to_pylist():
         model_version = registry_reader.numbered(loop.spec.name, version) if version is not None else None
@@ -142,7 +142,7 @@ def _of_this_target(loop: Loop, labelled: pa.Table) -> pa.Array:
 
 
 def _divided_anew(data: Data, schema: list[dict[str, object]], before: StepRecord) -> Iterator[str]:
-    """A row without a key is known by its content: where columns came or went, the rows are divided anew."""
+    """Yield a warning if columns changed and rows have no key: rows split by content are then split differently."""
     changed = {str(field["name"]) for field in schema} ^ {str(field["name"]) for field in before.result["schema"]}
     if changed and is_by_content(data):
         yield (

@@ -1,4 +1,4 @@
-"""Judge: compares challenger, champion and trivial baseline on the same frozen test examples; writes the page."""
+"""Judge: compares challenger, champion and trivial baseline on the same frozen test examples and draws the figures."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def judge(loop: Loop) -> tuple[StepRecord, bool]:
 
     Raises:
         DataError: The predictions cannot be compared.
-        StoreError: The champion's files cannot be had, or are not those that were registered.
+        StoreError: The champion's files cannot be fetched, or are not those that were registered.
     """
 
     def act(inputs: Inputs, folder: Path) -> StepResult:
@@ -60,7 +60,7 @@ def judge(loop: Loop) -> tuple[StepRecord, bool]:
 
 
 def _write_known_rows(inputs: Inputs, folder: Path) -> Path:
-    """Which rows the challenger knows: they travel with its version, for the day on which it is the champion."""
+    """Write the rows that the challenger knows; they are stored with its version, for when it is the champion."""
     import numpy as np
 
     from models.data.preparation import KNOWN_ROWS_FILE, Preparation
@@ -87,7 +87,7 @@ def _verdict(loop: Loop, evidence: Evidence) -> Verdict:
 
 
 def _evidence(loop: Loop, inputs: Inputs, rival: str) -> tuple[Evidence, int]:
-    """The evidence without the test rows that the champion was trained on, and the number of those."""
+    """Return the evidence without the test rows that the champion knows, and the number of these rows."""
     from models.data import feeds
     from models.data.preparation import Preparation
     from models.judge.evidence import Evidence
@@ -129,7 +129,7 @@ def _evidence(loop: Loop, inputs: Inputs, rival: str) -> tuple[Evidence, int]:
 
 
 def _references(prepared: Path, preparation: Preparation) -> dict[str, float]:
-    """For a text, what a compressor makes of it."""
+    """Return a compressor's bits per character for a text; empty for other data."""
     if preparation.characters is None:
         return {}
     from models.data.text import text_of
@@ -142,9 +142,9 @@ def _references(prepared: Path, preparation: Preparation) -> dict[str, float]:
 def _champion(
     loop: Loop, inputs: Inputs, rival: str, own: Preparation
 ) -> tuple[np.ndarray | None, ServingCost | None, np.ndarray | None]:
-    """The champion's predictions on our test rows, by its own preparation, its cost, and which of the rows it knows.
+    """Return the champion's predictions on our test rows, by its own preparation, its cost, and which rows it knows.
 
-    None of each if it cannot read them.
+    All three are None if there is no champion or it cannot read the rows.
     """
     from models.data.preparation import Preparation
 
@@ -167,7 +167,7 @@ def _champion(
 
 
 def _known(inputs: Inputs, champion: Path) -> np.ndarray | None:
-    """Mask of the test examples that the champion was trained on; None if its version does not say."""
+    """Return which test examples the champion knows; None if its version has no such record."""
     import numpy as np
 
     from models.data.preparation import KNOWN_ROWS_FILE
@@ -200,7 +200,7 @@ def _test_rows(inputs: Inputs, preparation: Preparation, **options: Any) -> Iter
 
 
 def _draw(loop: Loop, prepared: Path, folder: Path, verdict: Verdict, evidence: Evidence) -> None:
-    """The pictures of the verdict: into MLflow, and for the card."""
+    """Draw the verdict's figures, for MLflow and for the card."""
     from models.data.preparation import Preparation
     from models.report import figures
     from models.report.text_figures import bits_by_position

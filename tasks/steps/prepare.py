@@ -1,4 +1,4 @@
-"""Prepare: clean rows, a split for each, and statistics of the training rows alone."""
+"""Prepare: cleans the rows, assigns each to a split, and computes statistics of the training rows alone."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def prepare(loop: Loop) -> tuple[StepRecord, bool]:
     """
 
     def act(inputs: Inputs, _: Path) -> StepResult:
-        memory.release()  # the raw table was validated just now: both at once are a loop's peak
+        memory.release()  # memory of the validation just done: together with this step it would be the loop's peak
         project = loop.project
         made = prepare_rows(inputs["ingest"].file("raw.parquet"), loop.spec, project.folder, project.prepared)
         refuse_taken_names(made)  # the graph would refuse them too, but only after the training

@@ -12,11 +12,11 @@ from tasks.loop.loop import Inputs, Loop, StepResult
 
 
 def promote(loop: Loop) -> tuple[StepRecord, bool]:
-    """Move the `champion` alias by compare-and-swap, or leave it and keep the reason.
+    """Move the `champion` alias by compare-and-swap, or leave it and record the reason.
 
     Raises:
-        GateRefused: The champion is no longer the one that the verdict compared with.
-        StoreError: The registry is unavailable.
+        GateRefused: The champion is no longer the version that the verdict compared with.
+        StoreError: The registry is not reachable.
     """
 
     def act(inputs: Inputs, _: Path) -> StepResult:

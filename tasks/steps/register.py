@@ -1,4 +1,4 @@
-"""Register: model, weights, verdict and provenance as one version of the registry, once."""
+"""Register: stores model, weights, verdict and provenance as one version in the registry, exactly once."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def register(loop: Loop) -> tuple[StepRecord, bool]:
     """Make a registered version of the challenger; the same work registered twice is one version.
 
     Raises:
-        StoreError: The registry is unavailable; finished work is stored, the next run registers.
+        StoreError: The registry is not reachable; all results stay, and the next run registers.
     """
 
     def act(inputs: Inputs, folder: Path) -> StepResult:
@@ -61,7 +61,7 @@ def register(loop: Loop) -> tuple[StepRecord, bool]:
         loop.outbox.metrics(LOOP_RUN, _costs(inputs))
         reference = inputs["validate-prepared"].file("reference.json")
         write_text(loop.state / REFERENCES / f"{version}.json", reference.read_text())
-        made_by = registry.run_of(version)  # version 1 of another registry is another one
+        made_by = registry.run_of(version)  # the number alone is not enough: every registry has a version 1
         where = stores.name_of(loop.workspace, os.environ["MLFLOW_TRACKING_URI"])
         result = {"version": version, "model": loop.spec.name, "key": key, "run": made_by, "store": where}
         return StepResult(result=result)
@@ -70,7 +70,7 @@ def register(loop: Loop) -> tuple[StepRecord, bool]:
 
 
 def _files(inputs: Inputs) -> dict[str, Path]:
-    """The files of the version, by their names in the registry."""
+    """Return the files stored with the version, by their names there."""
     papers = {
         "reference.json": inputs["validate-prepared"].file("reference.json"),
         "verdict.json": inputs["judge"].file("verdict.json"),
@@ -82,7 +82,7 @@ def _files(inputs: Inputs) -> dict[str, Path]:
 
 
 def _costs(inputs: Inputs) -> dict[str, float]:
-    """The costs of search, training and both, as metrics."""
+    """Return the costs of the search, the training and both, as metrics."""
     costs = of_results(inputs["search"].result, inputs["train"].result)
     return {f"cost/{part}/{name}": value for part in costs for name, value in costs[part].figures().items()}
 
@@ -117,7 +117,7 @@ def _tags(loop: Loop, inputs: Inputs, files: dict[str, Path]) -> dict[str, str]:
 
 
 def _served(exported: dict[str, Any]) -> dict[str, str]:
-    """The served variant, and latency and loss of each variant, in few digits."""
+    """Return tags: the served variant, and cost and metric loss of each variant, rounded to four digits."""
     short = [
         {name: float(f"{value:.4g}") if isinstance(value, float) else value for name, value in each.items()}
         for each in exported["variants"]
@@ -128,7 +128,7 @@ def _served(exported: dict[str, Any]) -> dict[str, str]:
 def _log_model(
     loop: Loop, inputs: Inputs, folder: Path, run_id: str, tags: dict[str, str], files: dict[str, Path]
 ) -> str:
-    """An MLflow logged model of the ONNX flavour with all files in it; one that a killed run logged is used again."""
+    """Log an MLflow model of the ONNX flavour with all files; reuse a complete one that a killed run logged."""
     with reaching_store(), tempfile.TemporaryDirectory(dir=folder) as place:
         store = client()
         experiment = experiment_id(store, loop.workspace, loop.spec.name)

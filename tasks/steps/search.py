@@ -42,14 +42,14 @@ def search(loop: Loop) -> tuple[StepRecord, bool]:
     """Find the best configuration; `trials: 0` takes the spec's own, or `search.settings`.
 
     Raises:
-        TrainingError: Every trial failed; the message has the most common cause.
-        UsageError: The space names what the net or `train` does not have.
-        DataError: The goal's metric is undefined for what is to be predicted.
-        StoreError: The database of studies is away.
+        TrainingError: Every trial failed; the message has the commonest cause.
+        UsageError: The space names a setting that the net or `train` does not have.
+        DataError: The goal's metric is undefined for the test targets.
+        StoreError: The database of studies is not reachable.
     """
 
     def act(inputs: Inputs, folder: Path) -> StepResult:
-        memory.release()  # whatever the steps of the data held: ranks train beside this process from here on
+        memory.release()  # memory of the data steps: from here on ranks train beside this process
         _check_goal(loop, inputs["prepare"])
         if loop.spec.search.trials:
             start = begin(loop, inputs)
@@ -69,7 +69,7 @@ def search(loop: Loop) -> tuple[StepRecord, bool]:
 
 
 def _check_goal(loop: Loop, prepared: Input) -> None:
-    """See that the judge can take the goal's metric of the test targets, before anything is trained for it."""
+    """Check before any training that the goal's metric is defined on the test targets."""
     from models.data import feeds
 
     goal = loop.spec.goal.metric
@@ -85,7 +85,7 @@ def _task(prepared: Input) -> Task:
 
 @dataclass
 class _OpenTrial:
-    """A trial under way. `known` holds what a killed trial of the same values had reported, by epoch or fold."""
+    """A running trial; `known` has the values that a killed trial of the same parameters reported, by epoch or fold."""
 
     trial: OpenTrial
     params: dict[str, Any]
@@ -99,13 +99,13 @@ class _OpenTrial:
             self.trial.report(value, step)
 
     def report(self, value: float, step: int) -> None:
-        """Tell Optuna, once for each step."""
+        """Report a value to Optuna, once per step."""
         if step not in self.known:
             self.trial.report(value, step)
 
 
 class _Search:
-    """One search: its study, a lock, and the number of trials that are left."""
+    """One search: the study, its worker slots, and the number of remaining trials."""
 
     def __init__(
         self, loop: Loop, inputs: Inputs, folder: Path, start: TrainingStart, space: Mapping[str, Dimension]
@@ -126,7 +126,7 @@ class _Search:
         self._study = self._open_study()
 
     def run(self) -> StepResult:
-        """Run what is owed, then settle on the best."""
+        """Run the remaining trials, then choose the best."""
         trials = optuna_study.trials_of(self._study)
         self._position = self._ended = len(trials)
         owed = trials_owed(self._spec, self._space, trials)
@@ -179,7 +179,7 @@ class _Search:
                 raise TrainingError(f"{self._metric} is not defined on the validation rows: got {value}")
         except UsageError:
             optuna_study.fail_running(self._study, trial.number)
-            raise  # the spec is at fault, not this draw
+            raise  # the spec is wrong, not this trial's values
         except LooplineError as error:
             value, state, reason = None, "FAIL", str(error)
         with self._lock:
@@ -196,7 +196,7 @@ class _Search:
         self._log_end(run, trial.number, value, state, reason)
 
     def _take_folder(self, number: int, params: Mapping[str, Any]) -> Path:
-        """A folder that goes by the values drawn: a trial drawn again after a kill finds its checkpoint there."""
+        """Return a folder named by the trial's values: after a kill, a trial with equal values finds its checkpoint."""
         name = hashlib.sha256(json.dumps(params, sort_keys=True).encode()).hexdigest()[:16]
         folder = self._folder / "trials" / name
         folder = folder if folder not in self._taken else folder.with_name(f"{name}-{number}")
@@ -204,12 +204,12 @@ class _Search:
         return folder
 
     def _train(self, trial: _OpenTrial, spent: list[Costs]) -> tuple[float, str]:
-        """Value and state of a trial; with folds, the mean over them, pruned by the folds so far.
+        """Return value and state of a trial; with folds, the mean over the folds, pruned by the folds so far.
 
-        The costs of each fold are added to `spent`.
+        The cost of each fold is appended to `spent`.
         """
         model, train = with_params(self._start.arguments(self._loop.spec.model), self._loop.spec.train, trial.params)
-        # A trial stays on this machine; other nodes come for the training of the best.
+        # A trial runs on this machine; other nodes are used only to train the best configuration.
         train = train.model_copy(update={"epochs": self._spec.epochs or max(1, train.epochs // 2), "nodes": "1"})
         folds = self._spec.folds
         values = []

@@ -18,7 +18,7 @@ from tasks.state.outbox import LOOP_RUN
 
 JOB_FILE = "job.json"
 MODEL_FILE = "model.json"
-"""What the weights are of: the net and its arguments."""
+"""The file with the net and arguments of the weights."""
 
 
 def fit(loop: Loop) -> tuple[StepRecord, bool]:
@@ -60,12 +60,12 @@ def fit(loop: Loop) -> tuple[StepRecord, bool]:
 
 
 def _waited_for(metric: str) -> tuple[str, ...]:
-    """The values of an epoch that a person waits for, of whatever stage."""
+    """Return the names of an epoch's values to show, for all stages."""
     return ("val_loss", f"val_{metric}", "val_pretrain_loss", "teacher_val_loss", f"teacher_val_{metric}")
 
 
 def _stage_metrics(result: TrainingResult) -> dict[str, float]:
-    """Metrics of the stages before the training."""
+    """Return the results of the stages before the training, as metrics."""
     metrics = {"batch": result.before["batch"]["batch"]} if "batch" in result.before else {}
     labels = result.before.get("pseudo_labels", [])
     return metrics | ({"pseudo_labels": labels[-1]["taken"]} if labels else {})

@@ -1,4 +1,4 @@
-"""Validate: the raw table and the prepared rows against what the spec expects, before anything is trained on them."""
+"""Validate: checks the raw table and the prepared rows against the spec's expectations before any training."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def validate_raw(loop: Loop) -> tuple[StepRecord, bool]:
     def act(inputs: Inputs, folder: Path) -> StepResult:
         from models.sources.read import read_table
 
-        # Labelled predictions were judged one by one as they came: what callers sent does not stop the training.
+        # Labelled predictions were checked row by row at ingest: rows from callers must not stop the training.
         table = read_table(inputs["ingest"].file("raw.parquet"))
         source = table.slice(0, table.num_rows - len(_labelled(inputs)))
         return _validate(loop, folder, "raw", source, raw_checks(loop.spec.data))
@@ -51,7 +51,7 @@ def validate_raw(loop: Loop) -> tuple[StepRecord, bool]:
 def validate_prepared(loop: Loop) -> tuple[StepRecord, bool]:
     """Check the prepared rows, and warn where they differ from those that the champion was trained on.
 
-    Rejecting checks apply to the source's rows; among labelled predictions they are warnings.
+    The spec's rejecting expectations apply to the source's rows; for labelled predictions they only warn.
 
     Raises:
         GateRefused: A rejecting expectation failed.
@@ -80,7 +80,7 @@ def validate_prepared(loop: Loop) -> tuple[StepRecord, bool]:
 
 
 def _labelled(inputs: Inputs) -> np.ndarray:
-    """Which raw rows are labelled predictions, int64 (labelled predictions,): the last ones."""
+    """Return the row numbers of labelled predictions in the raw table, int64 (labelled predictions,): the last rows."""
     from models.sources.read import read_table
 
     files = inputs["ingest"].files
@@ -91,7 +91,7 @@ def _labelled(inputs: Inputs) -> np.ndarray:
 
 
 def _champions_reference(loop: Loop, inputs: Inputs) -> dict[str, Any] | None:
-    """The distributions of the champion's data, or None. If the registry is away, only this check is skipped."""
+    """Return the champion's data distribution, or None; an unreachable registry only skips the comparison."""
     try:
         path: Path | None = inputs.external("reference")
     except StoreError as error:
@@ -131,7 +131,7 @@ def _validate(
 
 
 def _publish(loop: Loop, folder: Path, stage: str, report: dict[str, Any]) -> Path:
-    """The report as data and as a page, with the dataset's work, at a steady place, and in MLflow."""
+    """Write the report as data and as a page: into the step's folder, to a fixed path, and into MLflow."""
     from models.report.validation import render_validation
 
     html = render_validation(report)
@@ -145,7 +145,7 @@ def _publish(loop: Loop, folder: Path, stage: str, report: dict[str, Any]) -> Pa
 
 
 def _quarantine(loop: Loop, stage: str, outcome: expectations.ValidationOutcome, table: pa.Table) -> Path:
-    """Write the rejected table, and its failing rows with the reason of each, for a person to look at."""
+    """Store the unchanged rejected table, and its failing rows with a reason each, for a person to inspect."""
     from models.sources.read import write_table
 
     folder = loop.state / "quarantine" / loop.id / stage
@@ -157,7 +157,7 @@ def _quarantine(loop: Loop, stage: str, outcome: expectations.ValidationOutcome,
 
 
 def _cure(report: dict[str, Any]) -> str:
-    """The cure where many rows have no target: that check is not in the spec, so the report cannot name it."""
+    """Return advice if the failed check is Loopline's own check for missing targets, which the spec does not name."""
     failed = {(each["expectation"], each["origin"]) for each in report["results"] if not each["success"]}
     missing = ("column_values_to_not_be_null", "default") in failed
     return ". If many rows are meant to have no target, say `data.unlabelled: true`" if missing else ""

@@ -1,4 +1,4 @@
-"""Version: DVC takes the raw and the prepared data; the dataset's identity goes to the run."""
+"""Version: commits the raw and the prepared data to DVC and logs the dataset's identity in the run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tasks.tools import dvc_repo
 
 
 def version(loop: Loop) -> tuple[StepRecord, bool]:
-    """Commit raw and prepared data to DVC, push them if there is a remote, and log the dataset to MLflow.
+    """Commit raw and prepared data to DVC, push them if a remote is set, and log the dataset in MLflow.
 
     Raises:
         StoreError: DVC's repository cannot be used.
