@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from models.files import sha256, write_json
-from models.sealing import TAG, signature
+from models.signing import TAG, signature
 from tasks.host.workspace import Workspace
 from tasks.loop.champion import open_registry
 from tasks.mlflow.artifacts import FILES, signing_key

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from models.errors import StoreError
 from models.files import read_json
-from models.sealing import TAG, is_signed
+from models.signing import TAG, is_signed
 from tasks.host.workspace import CLONE, Workspace
 from tasks.mlflow.artifacts import FILES, damage, signing_key
 from tasks.mlflow.model_cache import cached_copy

@@ -13,7 +13,7 @@ from models.errors import StoreError
 from models.files import sha256, write_text
 from models.pipeline.keys import key_of
 from models.pipeline.records import StepRecord
-from models.sealing import TAG, signature
+from models.signing import TAG, signature
 from models.training.costs.summary import of_results
 from tasks.host import stores
 from tasks.loop.champion import open_registry

@@ -7,7 +7,7 @@ import pytest
 
 from models.errors import StoreError
 from models.files import sha256, write_json
-from models.sealing import TAG, signature
+from models.signing import TAG, signature
 from tasks.mlflow.artifacts import FILES
 from tasks.mlflow.registry_reader import RegisteredVersion, numbered
 from tasks.release import fetch_and_verify

@@ -2,7 +2,7 @@
 
 import pytest
 
-from models.sealing import is_signed, signature
+from models.signing import is_signed, signature
 
 HASHES = {"model.onnx": "ab", "preparation.json": "cd"}
 
