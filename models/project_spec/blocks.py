@@ -74,7 +74,7 @@ class Split(SpecBlock):
 
 
 class Features(SpecBlock):
-    """Which columns the model may see, and as what."""
+    """The input columns of the model, and their kinds."""
 
     columns: list[str] | None = Field(
         None, description="Use only these columns. Default: every column except the target."
@@ -101,7 +101,7 @@ class Expectation(SpecBlock):
 
 
 class Image(SpecBlock):
-    """The shape of an image example: the column holds height x width x channels bytes."""
+    """The shape of an image: the column holds height x width x channels bytes."""
 
     column: str = "image"
     height: int = Field(gt=0)

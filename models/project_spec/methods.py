@@ -14,7 +14,7 @@ Share = Annotated[float, Field(ge=0, lt=1)]
 
 
 class Augment(SpecBlock):
-    """Changes to training examples that leave their label true. Zero is off."""
+    """Augmentation of training examples; their labels stay valid. Zero is off."""
 
     rotate_degrees: float = Field(0.0, ge=0, le=180, description="Images: largest rotation, either way.")
     shift_pixels: int = Field(0, ge=0)
@@ -29,7 +29,7 @@ class Augment(SpecBlock):
 
 
 class Start(SpecBlock):
-    """Weights to begin with, from a model trained before, and what of it stays as it was."""
+    """Initial weights from an earlier model, and the layers that are frozen."""
 
     weights: NumberText = Field(
         "champion",
@@ -56,14 +56,14 @@ class Start(SpecBlock):
 
 
 class Recent(SpecBlock):
-    """Train on the newest rows, with some of the older ones played again so that they are not forgotten."""
+    """Train on the newest rows and a sample of the older ones, so that the old ones are not forgotten."""
 
     share: Fraction = Field(0.2, description="Newest share of the training rows, all of which are trained on.")
     replay: Share = Field(0.1, description="Share of the older rows, drawn by seed, mixed in among them.")
 
 
 class Pretrain(SpecBlock):
-    """Learn the inputs first, without labels: parts are hidden and the net's trunk learns to give them back."""
+    """Self-supervised pretraining: parts of the inputs are masked, and the net's trunk learns to reconstruct them."""
 
     epochs: int = Field(10, ge=1)
     mask: Fraction = Field(0.3, description="Share of the columns, or of an image's patches, that is hidden.")
@@ -72,7 +72,7 @@ class Pretrain(SpecBlock):
 
 
 class PseudoLabels(SpecBlock):
-    """Rows without a label (data.unlabelled) get the teacher's, where it is sure, and the student trains on both."""
+    """A teacher labels rows without a label (data.unlabelled) where it is confident; the student trains on both."""
 
     confidence: float = Field(0.95, gt=0.5, lt=1, description="Least predicted probability for a pseudo label.")
     rounds: int = Field(

@@ -52,7 +52,7 @@ class Monitor(SpecBlock):
     )
     seasonal: list[str] = Field(
         default_factory=list,
-        description="Features that drift is expected of: their drift is shown and raises no alarm.",
+        description="Features whose drift is expected: it is shown and raises no alarm.",
     )
     keep_days: int | None = Field(
         None,
@@ -86,14 +86,15 @@ class QuietHours(SpecBlock):
 
 
 class Retrain(SpecBlock):
-    """When another loop is run, and on what."""
+    """When a loop is started again, and on which rows."""
 
     schedule: ScheduleText | None = Field(None, description="A cron line, `every 7 days` or `RRULE:...`.")
     timezone: Annotated[str, AfterValidator(check_timezone)] = Field(
-        "UTC", description="Of every schedule and of the quiet hours, such as Europe/Vienna."
+        "UTC", description="Time zone of every schedule and of the quiet hours, such as Europe/Vienna."
     )
     on: list[Trigger] = Field(
-        default_factory=list, description="What may begin a loop by itself; a schedule and a person always may."
+        default_factory=list,
+        description="Signals that may start a loop by themselves; a schedule and a person always may.",
     )
     cooldown_s: float = Field(
         3600.0, ge=0, description="Seconds after the end of the last loop in which no signal begins another."
@@ -118,4 +119,4 @@ class Retrain(SpecBlock):
         "again", description="reuse: train with the settings of the champion's search. again: search again."
     )
     rows: int | None = Field(None, ge=100, description="Train on this many of the newest rows. Default: all.")
-    feedback: bool = Field(True, description="Labelled predictions become rows of the next dataset version.")
+    feedback: bool = Field(True, description="Labelled predictions become rows of the next version of the dataset.")

@@ -16,7 +16,7 @@ Variant = Literal["int8_dynamic", "int8_static", "fp16", "pruned"]
 
 
 class CanaryRule(SpecBlock):
-    """A newly promoted version answers a share first, the same callers each time, and all of them later."""
+    """A newly promoted version answers a share of the requests first, for the same callers each time, and all later."""
 
     share: Fraction = Field(description="Share of the requests, by the hash of the caller's id.")
     minutes: float = Field(60.0, gt=0, description="Minutes until it answers all requests.")
