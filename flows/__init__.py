@@ -1,1 +1,1 @@
-"""Prefect flows and the command line: the order in which steps run."""
+"""Prefect flows and the command line: the order of all tasks."""

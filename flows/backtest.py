@@ -24,15 +24,15 @@ def backtest(
     period: str = "month",
     label_delay: str = "0",
 ) -> dict[str, Any]:
-    """Replay a project's past under policies of retraining; the advice is put on the run's page.
+    """Replay a project's past under retraining policies; the advice appears on the run's page.
 
     Args:
         project: A name under projects/, or the path of a folder with a project.yaml.
-        overrides: `block.key=value` texts that win over the spec.
+        overrides: `block.key=value` texts that override the spec.
         policies: never, monthly, decay, drift, every, spec, or YAML files; default: all but every.
-        begin: Date from which to replay; what came before trains the first champion.
+        begin: Date from which to replay; earlier rows train the first champion.
         period: month, week, day or a number of rows.
-        label_delay: How long after its row a label comes, such as 7d.
+        label_delay: Time between a row and its label, such as 7d.
     """
     workspace = Workspace.find()
     stores.configure(workspace)

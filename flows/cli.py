@@ -49,10 +49,10 @@ stay, and walking through them took 1.8 of the 10 CPU-s of a small `loopline run
 
 
 class _Lazy(click.Group):
-    """A group that knows its commands' names and lines, and imports one only to call it."""
+    """A group with a table of command names and help lines; it imports a command only to call it."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """List the commands in the order of a user's first day."""
+        """Return the commands in the order in which a new user needs them."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
@@ -63,14 +63,14 @@ class _Lazy(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Names and lines from the table: help must not import what it describes."""
+        """Write names and help lines from the table, so that the help imports no command."""
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Name the nearest command for one that does not exist."""
+        """Suggest the most similar command if a command does not exist."""
         import difflib
 
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
@@ -91,28 +91,28 @@ def loopline() -> None:
 
 
 def main() -> None:
-    """Run the program; prints Loopline's own errors in a line or two, without a traceback."""
+    """Run the program; Loopline's own errors are printed in a line or two, without a traceback."""
     from models.errors import LooplineError
 
     gc.set_threshold(*COLLECT)
-    faulthandler.enable(2, all_threads=False)  # where a user's compiled code crashes, the line that called it is told
+    faulthandler.enable(2, all_threads=False)  # if a user's compiled code crashes, this prints the line that called it
     ending: list[int] = []
 
     def terminated(number: int, _: FrameType | None) -> None:
-        """End as if by an exception, so that locks are released and the state is written."""
+        """End the program by an exception, so that locks are released and the end is recorded."""
         ending.append(128 + number)
         sys.exit(ending[0])
 
     signal.signal(signal.SIGTERM, well_timed(terminated))
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a sign that a terminal cannot show must not end a loop
+            stream.reconfigure(errors="replace")  # a character that a terminal cannot show must not end a loop
     try:
         _refuse_lost_folder()
         loopline()
     except LooplineError as error:
         click.echo(f"loopline: {error}{_cure(error)}", err=True)
-        # An error met on the way out, where a server was just being spoken to, is not why the program ends.
+        # An error during the shutdown, such as of an interrupted request, is not the reason why the program ends.
         sys.exit(ending[0] if ending else error.exit_code)
     except Exception as error:
         if ending:
@@ -134,7 +134,7 @@ def _refuse_lost_folder() -> None:
 
 
 def _is_refused(stream: TextIO) -> bool:
-    """Whether no line can be written there; then it is let go of, or Python would try once more as it ends."""
+    """Return whether a stream accepts no output; if so, redirect it to null, or Python would flush it again at exit."""
     try:
         stream.write("\n")
         stream.flush()
@@ -147,7 +147,7 @@ def _is_refused(stream: TextIO) -> bool:
 
 
 def _cure(error: BaseException) -> str:
-    """The cure for a full disk, where a tool's own message was passed on."""
+    """Return advice for a full disk if the error is a tool's own message about it, else an empty text."""
     from models.files import DISK_IS_FULL
 
     texts = ""

@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 
 def carry_round(project: Project, name: str, overrides: list[str], refresh: list[str]) -> None:
-    """Run the `train` flow here, seen by the workspace's own Prefect server or the one that PREFECT_API_URL names.
+    """Run the `train` flow in this process, with the workspace's own Prefect server or that of PREFECT_API_URL.
 
-    First reaps what an earlier run of the project left behind. `name` is the spec's.
+    The reaper first cleans up after an earlier run of the project. `name` is the spec's name.
 
     Raises:
-        LooplineError: Raised by the loop.
+        LooplineError: The error that the loop raised.
     """
     project.workspace.make()
     reporting.use(reporting.for_terminal())
@@ -40,12 +40,12 @@ def carry_round(project: Project, name: str, overrides: list[str], refresh: list
 
 
 def _carry(train: Flow[..., Any], project: Project, name: str, overrides: list[str], refresh: list[str]) -> None:
-    """Call the flow. A Prefect server that goes away meanwhile costs its page the end of the loop, not the loop."""
+    """Call the flow; if the Prefect server fails meanwhile, only its page lacks the loop's end."""
     import httpx
     from prefect import tags
     from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
 
-    # Joining the heartbeat's thread costs a second a flow; this run needs none: the reaper looks at its process.
+    # Joining the heartbeat's thread costs a second per flow; no heartbeat is needed: the reaper checks the process.
     unwatched = temporary_settings({PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None})
     with unwatched, run_note(project.state(name)) as tag, tags(tag):
         try:
@@ -58,10 +58,10 @@ def _carry(train: Flow[..., Any], project: Project, name: str, overrides: list[s
 
 
 def _settle_without_prefect(error: Exception, state: Path) -> None:
-    """The outcome of the loop from its own state, if Prefect could not be told.
+    """Check in `loop.json` how the loop ended, after Prefect's server became unreachable.
 
     Raises:
-        LooplineError: Raised by the loop, or because it could not begin.
+        LooplineError: The error that the loop raised, or that it could not begin.
     """
     loop_state = read_loop_state(state) or {}
     if loop_state.get("process") == processes.identity() and loop_state["state"] == "finished":
@@ -80,9 +80,9 @@ def _settle_without_prefect(error: Exception, state: Path) -> None:
 
 @contextlib.contextmanager
 def _prefect(workspace: Workspace) -> Iterator[None]:
-    """See that a Prefect server is there or on its way, and keep it up meanwhile.
+    """Use a Prefect server that runs or is starting, and keep it up during the block.
 
-    Its address is set before Prefect is imported, which is when Prefect reads it.
+    The address is set before the import of Prefect, because Prefect reads it then.
     """
     named = os.environ.get("PREFECT_API_URL", "").rstrip("/")
     if named and is_healthy(named):

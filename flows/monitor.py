@@ -30,9 +30,9 @@ def _run_name() -> str:
 
 @flow(name="monitor", flow_run_name=_run_name, persist_result=False)
 def monitor(project: str) -> State[Any]:
-    """Look at the champion's newest predictions: contract, realised metric, drift. What asks for a loop is an event.
+    """Monitor the champion's newest predictions: contract, realised metric, drift; send signals as events.
 
-    The run ends as Well, Warned or Alarmed; that it looked is success whatever it saw.
+    The run ends in the state Well, Warned or Alarmed; each of them counts as success.
 
     Args:
         project: A name under projects/, or the path of a folder with a project.yaml.
@@ -48,7 +48,7 @@ def monitor(project: str) -> State[Any]:
 
 @task(name="arrive", task_run_name="arrive", cache_policy=NO_CACHE, persist_result=False)
 def arrive(project: Project) -> list[str]:
-    """Send an event for new data at the source; an error there is logged and does not stop monitoring."""
+    """Send events for new data and labels; an error at the source is only logged and does not stop the monitoring."""
     from models.errors import LooplineError
     from tasks.operations.arrivals import announce
 
@@ -61,7 +61,7 @@ def arrive(project: Project) -> list[str]:
 
 @task(name="look", task_run_name="look", cache_policy=NO_CACHE, persist_result=False, retries=2, retry_delay_seconds=5)
 def look(project: Project) -> MonitoringReport:
-    """Count, judge, write the report, send to MLflow and Prefect; runs again if a store was away."""
+    """Run the monitoring and return its report; Prefect retries this task after an error."""
     from tasks.operations.monitor import look as act
 
     return act(project, read_spec(project.spec_path, (), project.shown_spec))
@@ -69,7 +69,7 @@ def look(project: Project) -> MonitoringReport:
 
 @task(name="publish", task_run_name="publish", cache_policy=NO_CACHE, persist_result=False)
 def publish(project: Project, findings: MonitoringReport) -> None:
-    """Publish the findings as Prefect artifacts: a summary, a table of windows, and the link to the page."""
+    """Publish the report as artifacts: a text, a table of the windows, and a link to the page."""
     from prefect.artifacts import create_link_artifact, create_markdown_artifact, create_table_artifact
 
     key = f"{findings.project.replace('_', '-')}-monitor"
@@ -83,7 +83,7 @@ def publish(project: Project, findings: MonitoringReport) -> None:
 
 
 def in_words(findings: MonitoringReport) -> str:
-    """The findings as Markdown."""
+    """Return the findings as Markdown."""
     last = next(reversed(findings.of_champion()), None)
     light = {"green": "🟢", "amber": "🟠", "red": "🔴"}[findings.state]
     lines = [f"# {light} {findings.reason}", ""]

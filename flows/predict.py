@@ -21,14 +21,14 @@ def predict(
     id_column: str | None = None,
     version: str = "champion",
 ) -> dict[str, Any]:
-    """Predict every row of a file or folder with a project's champion; on the same rows again it has nothing to do.
+    """Predict every row of a file or folder with a project's champion; the same rows are not predicted twice.
 
     Args:
         project: A name under projects/, or the path of a folder with a project.yaml.
         file: CSV, Parquet, or a folder of them, with the project's own raw columns; relative to the project's folder.
         out: The Parquet file to write, relative to the project's folder; default: beside `file`.
-        id_column: The column that names each row; default: ids are made.
-        version: `champion`, another alias, or a number.
+        id_column: The column with the row ids; default: ids are generated.
+        version: `champion`, another alias, or a version number.
     """
     workspace = Workspace.find()
     stores.configure(workspace)

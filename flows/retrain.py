@@ -1,4 +1,4 @@
-"""The `retrain` flow: the policy decides on a signal; then a loop runs, a person is asked, or the reason is logged."""
+"""The `retrain` flow: the policy decides on a signal to run a loop, to ask a person, or to wait."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tasks.operations import retrain as retraining
 
 
 class Approval(RunInput):  # type: ignore[misc]  # seen as Any: Prefect loads it lazily
-    """The form that Prefect's page shows to a person."""
+    """The form for an approval on Prefect's page."""
 
     approve: bool = True
     name: str = ""
@@ -40,13 +40,13 @@ def _run_name() -> str:
 def retrain(
     project: str, signal: dict[str, Any] | None = None, trigger: Kind = "person", reason: str = ""
 ) -> dict[str, Any] | State[Any]:
-    """Decide on a signal, and run the loop if the policy, or the person it asks, agrees.
+    """Decide on a signal by the policy, and run a loop if the policy, or the person it asks, approves.
 
     Args:
         project: A name under projects/, or the path of a folder with a project.yaml.
-        signal: The signal that the event carried; without one `trigger` and `reason` make it.
-        trigger: The kind of a run without a signal.
-        reason: In words.
+        signal: The signal from its event; default: a new one from `trigger` and `reason`.
+        trigger: The kind of the new signal.
+        reason: The reason as text.
     """
     workspace = Workspace.find()
     stores.configure(workspace)
@@ -68,7 +68,7 @@ def retrain(
 
 @task(name="weigh", task_run_name="weigh", cache_policy=NO_CACHE, persist_result=False)
 def weigh(project: Project, signal: Signal) -> Decision:
-    """The decision on a signal; a question whose run is gone no longer keeps it waiting."""
+    """Return the decision on a signal; first close an open question whose run is gone, because it would block."""
     _close_lost_question(project)
     decision = retraining.weigh(project, signal, str(flow_run.id))
     get_run_logger().info("%s: %s", decision.action, "; ".join(decision.reasons))
@@ -84,15 +84,15 @@ def _signal(message: dict[str, Any] | None, trigger: Kind, reason: str) -> Signa
 
 
 def _kind(trigger: Kind) -> Kind:
-    """The kind of a run without a signal: Prefect's scheduler, or what the run's parameters name."""
+    """Return the kind of a run without a signal: `schedule` if Prefect's scheduler began it, else `trigger`."""
     context = FlowRunContext.get()
     by_schedule = context is not None and context.flow_run is not None and context.flow_run.auto_scheduled
     return "schedule" if by_schedule else trigger
 
 
 def _carried_round(project: Project, decision: Decision) -> dict[str, Any] | State[Any]:
-    """The loop, with what the policy changes of the spec; rejected data ends the run in a state of that name."""
-    from flows.train import opened, round_trip  # numpy, pyarrow: a run that waits must not load them to say so
+    """Run the loop with the policy's overrides of the spec; rejected data ends the run in the state Rejected."""
+    from flows.train import opened, round_trip  # heavy (numpy, pyarrow): a run that only waits must not import them
     from tasks.operations.reap import reap
 
     overrides, refresh = retraining.loop_overrides(project)
@@ -114,7 +114,7 @@ def _name_run(name: str) -> None:
 
 
 def _publish(decision: Decision, project: Project) -> None:
-    """The decision as an artifact on the run's page, and one page of all of the project's decisions."""
+    """Publish the decision as an artifact on the run's page; its key collects all decisions of the project."""
     from prefect.artifacts import create_markdown_artifact
 
     key = f"{project.folder.name.replace('_', '-')}-decision"
@@ -137,7 +137,7 @@ def _question(decision: Decision) -> str:
 
 
 def _weigh_again(decision: Decision) -> None:
-    """Have Prefect run this signal again when it will be weighed otherwise; signals of the same minute share a run."""
+    """Schedule a new run for this signal at the end of its wait; signals of the same minute share a run."""
     from prefect.client.orchestration import get_client
     from prefect.states import Scheduled
 
@@ -152,12 +152,12 @@ def _weigh_again(decision: Decision) -> None:
             parameters={**flow_run.parameters, "signal": decision.signal.model_dump(mode="json")},
             state=Scheduled(scheduled_time=at, message="; ".join(decision.reasons)),
             name=f"{decision.signal.kind}-weighed-again",
-            idempotency_key=f"again-{deployment}-{at:%Y%m%d%H%M}",  # of the flow, which all projects share
+            idempotency_key=f"again-{deployment}-{at:%Y%m%d%H%M}",  # keys belong to the flow, which all projects share
         )
 
 
 def _close_lost_question(project: Project) -> None:
-    """A question whose run was cancelled, timed out or deleted will not be answered any more."""
+    """Close the open question if its run was cancelled, timed out or deleted, because nobody can answer it."""
     from prefect.client.orchestration import get_client
     from prefect.exceptions import ObjectNotFound
 

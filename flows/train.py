@@ -1,4 +1,4 @@
-"""The loop: one trip round for one project, from its raw data to a judged and promoted model."""
+"""The loop as a flow: one run for one project, from raw data to a judged and promoted model."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ def _loop_id() -> str:
 def opened(
     project: Project, overrides: list[str], trigger: str, refresh: list[str], loop_id: str | None = None
 ) -> Iterator[Loop]:
-    """The loop that this flow run carries round, its findings put on the run's page however it ends.
+    """Open the loop of this flow run; publish its results on the run's page, also after an error.
 
-    A SIGTERM that was missed in the last step is handled before the loop is closed.
+    A SIGTERM that was lost in the last step is handled before the loop's end is recorded.
     """
     names = {"loop_id": loop_id or flow_run.name, "flow_run_id": flow_run.id}
     reporter = reporting.current()
@@ -68,9 +68,9 @@ def opened(
 
 
 def round_trip(loop: Loop) -> dict[str, Any]:
-    """Run the steps in order; returns the decision. Steps with a valid recorded result are not repeated.
+    """Run the steps in order and return the result of `promote`; steps with a valid record are not repeated.
 
-    The inputs of each step are declared in `models/pipeline/steps.py`.
+    The inputs that a step reads from earlier steps are declared in `models/pipeline/steps.py`.
     """
     ingest(loop)
     validate_raw(loop)
@@ -94,16 +94,16 @@ def train(
     trigger: str = "person",
     refresh: list[str] | None = None,
 ) -> dict[str, Any]:
-    """Run the loop of one project. Steps with a valid recorded result are not repeated.
+    """Run one loop of a project; steps with a valid record are not repeated.
 
     Args:
         project: A name under projects/, or the path of a folder with a project.yaml.
-        overrides: `block.key=value` texts that win over the spec.
-        trigger: What started this loop.
-        refresh: Steps to run again although their result is valid, such as `ingest` for a source that grew.
+        overrides: `block.key=value` texts that override the spec.
+        trigger: The kind of signal that started this loop.
+        refresh: Steps to run again although their record is valid, such as `ingest` for a source that grew.
     """
     this_project = Workspace.find().project(project)
-    if deployment.id:  # begun by a worker; the command line has done it before
+    if deployment.id:  # begun by a worker; the command line has already called the reaper
         reap(this_project.workspace, read_spec(this_project.spec_path, (), this_project.shown_spec).name)
     with opened(this_project, overrides or [], trigger, refresh or []) as loop:
         return round_trip(loop)

@@ -1,1 +1,1 @@
-"""The commands of the `loopline` program, one a file, imported when called."""
+"""The commands of the `loopline` program, one per file, imported when called."""

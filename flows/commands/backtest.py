@@ -1,4 +1,4 @@
-"""`loopline backtest`: what other policies of retraining would have done with this project's past."""
+"""`loopline backtest`: replays a project's past under other retraining policies."""
 
 from __future__ import annotations
 

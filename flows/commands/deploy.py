@@ -1,4 +1,4 @@
-"""`loopline deploy`: the projects' flows as deployments of Prefect, on the schedules of their specs."""
+"""`loopline deploy`: creates Prefect deployments of the projects' flows, on the schedules of their specs."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def command(project: str | None, write: Path | None, as_json: bool) -> None:
         _write(chosen, write)
         return
     tell_prefect(workspace)
-    from flows.prefect.deployments import DeploymentPlan, deploy  # Prefect reads its address as it is imported
+    from flows.prefect.deployments import DeploymentPlan, deploy  # Prefect reads its server's address during the import
 
     trouble: list[str] = []
 

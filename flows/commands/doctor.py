@@ -1,4 +1,4 @@
-"""`loopline doctor`: what would make a loop fail, found before it does."""
+"""`loopline doctor`: checks for anything that would make a loop fail."""
 
 from __future__ import annotations
 

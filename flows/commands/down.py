@@ -1,4 +1,4 @@
-"""`loopline down`: the end of the platform that `loopline up` started."""
+"""`loopline down`: ends the platform that `loopline up` started."""
 
 from __future__ import annotations
 

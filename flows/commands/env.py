@@ -1,4 +1,4 @@
-"""`loopline env`: the environment in which the tools' own command lines see this workspace."""
+"""`loopline env`: prints the environment with which the tools' own command lines use this workspace."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def command() -> None:
     Example: eval "$(loopline env)" && mlflow models list
     """
     workspace = Workspace.find()
-    # Without its home a loop of another workspace would keep its versions in this one's stores.
+    # Without LOOPLINE_HOME, a loop of another workspace would register its versions in this workspace's stores.
     variables = {**stores.environment(workspace), HOME: str(workspace.root)}
     url = PrefectServer(workspace).url()
     if url:

@@ -1,4 +1,4 @@
-"""`loopline export`: a version as a folder that needs onnxruntime alone."""
+"""`loopline export`: writes a version as a folder that needs only onnxruntime."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`loopline join`: lend this machine to a training that another one leads."""
+"""`loopline join`: joins a training of another machine with this machine."""
 
 from __future__ import annotations
 

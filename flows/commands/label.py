@@ -1,4 +1,4 @@
-"""`loopline label`: what turned out, for predictions that were made or will be."""
+"""`loopline label`: stores true outcomes for past or future predictions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`loopline monitor`: one look at how the champion does, now."""
+"""`loopline monitor`: runs the monitoring of the champion once, now."""
 
 from __future__ import annotations
 

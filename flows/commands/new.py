@@ -1,4 +1,4 @@
-"""`loopline new`: a project from a data file."""
+"""`loopline new`: creates a project from a data file."""
 
 from __future__ import annotations
 

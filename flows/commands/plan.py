@@ -1,4 +1,4 @@
-"""`loopline plan`: what a run would do, from the records alone; and how a cluster would train the net."""
+"""`loopline plan`: shows what a run would do, from the records alone, or how a cluster would train the net."""
 
 from __future__ import annotations
 

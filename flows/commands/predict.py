@@ -1,4 +1,4 @@
-"""`loopline predict`: every row of a file by the champion, into one Parquet file."""
+"""`loopline predict`: predicts every row of a file with the champion, into one Parquet file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`loopline promote`: a person makes a version the champion, by the same compare-and-swap as a loop."""
+"""`loopline promote`: makes a version the champion by hand, with the same compare-and-swap as a loop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`loopline reap`: put right what killed runs left behind."""
+"""`loopline reap`: cleans up after killed runs."""
 
 from __future__ import annotations
 

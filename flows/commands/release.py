@@ -1,4 +1,4 @@
-"""`loopline release`: try a version as canary or shadow, and see how it does."""
+"""`loopline release`: runs a version beside the champion as canary or shadow, and shows their results."""
 
 from __future__ import annotations
 

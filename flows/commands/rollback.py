@@ -1,4 +1,4 @@
-"""`loopline rollback`: undo the last promotion."""
+"""`loopline rollback`: undoes the last promotion."""
 
 from __future__ import annotations
 

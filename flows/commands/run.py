@@ -1,4 +1,4 @@
-"""`loopline run`: carry a project round the loop, or answer from the records that there is nothing to do."""
+"""`loopline run`: runs a project's loop, or shows from the records that there is nothing to do."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _check_refresh(refresh: tuple[str, ...]) -> None:
 
 
 def _tell(project: Project, ledger: StepCache, as_json: bool, ran: bool) -> None:
-    """Say what was found, what was decided and why, where the model is; exit with 3 if the verdict was to keep."""
+    """Print the summary with results, decision and reasons; exit with 3 if the verdict was to keep the champion."""
     from flows.console.summary import summary
 
     document: dict[str, Any] = summary(project, ledger, ran)

@@ -1,4 +1,4 @@
-"""`loopline schema`: the JSON Schema of `project.yaml`, for editors."""
+"""`loopline schema`: prints the JSON Schema of `project.yaml`, for editors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`loopline serve`: serve the champions over HTTP, and over gRPC if requested."""
+"""`loopline serve`: serves the champions over HTTP, and optionally over gRPC."""
 
 from __future__ import annotations
 

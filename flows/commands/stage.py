@@ -1,4 +1,4 @@
-"""`loopline stage`: one data stage by itself, which is what `dvc repro` calls."""
+"""`loopline stage`: runs one data stage by itself; `dvc repro` calls this."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`loopline status`: every project at a glance."""
+"""`loopline status`: shows the state of every project."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def command(project: str | None, as_json: bool) -> None:
 
 
 def as_plain(facts: Overview) -> dict[str, Any]:
-    """The status as JSON for scripts; keys are only ever added."""
+    """Return the overview as plain data for scripts; new versions add keys but never remove any."""
     prefect = facts.services["prefect"].url if "prefect" in facts.services else None
     return {
         "workspace": facts.workspace,
@@ -127,7 +127,7 @@ def _lines(one: ProjectFacts, now: float, *, at_length: bool) -> list[tuple[str,
 
 
 def _more(one: ProjectFacts, now: float) -> list[tuple[str, str]]:
-    """Lines that are shown for one project only."""
+    """Return the lines that only the status of a single project shows."""
     lines = [("data", f"{one.data.dataset or 'none'}{f', {one.data.status}' if one.data.status else ''}")]
     lines += [("", line) for line in [labelled(one.data.feedback)] if line]
     lines += [("failing", line) for line in one.data.failing]

@@ -1,4 +1,4 @@
-"""`loopline suggest-labels`: which predictions a person should label next."""
+"""`loopline suggest-labels`: lists the predictions that a person should label next."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`loopline trigger`: ask for a loop, as a person or because data came; the policy weighs it on the platform."""
+"""`loopline trigger`: requests a loop, as a person or because of new data; the platform applies the policy."""
 
 from __future__ import annotations
 

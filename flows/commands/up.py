@@ -1,4 +1,4 @@
-"""`loopline up`: the platform, from then on the loops run without anybody."""
+"""`loopline up`: starts the platform; from then on the loops run automatically."""
 
 from __future__ import annotations
 
@@ -57,13 +57,13 @@ def command(port_options: tuple[str, ...], foreground: bool, as_json: bool) -> N
             _say(f"The served models ask for the token in {token_path(workspace, SERVE_TOKEN)}")
         if as_json:
             options.print_json({"services": {state.name: state.as_json() for state in services_of(workspace)}})
-        while foreground and supervisor(workspace):  # until `loopline down` elsewhere, too
+        while foreground and supervisor(workspace):  # `loopline down` in another terminal also ends this
             time.sleep(LOOK_S)
 
 
 @contextlib.contextmanager
 def _ended_by_hand(workspace: Workspace) -> Iterator[None]:
-    """End the platform at Ctrl-C, SIGTERM or with the terminal, also while it comes up or where SIGINT was ignored."""
+    """End the platform at Ctrl-C, SIGTERM or the terminal's end, also during the start or where SIGINT was ignored."""
     from flows.prefect.platform import take_down
 
     for number in ENDING:
@@ -76,7 +76,7 @@ def _ended_by_hand(workspace: Workspace) -> Iterator[None]:
 
 
 def _say(text: str) -> None:
-    """Print a note; the terminal may be closed."""
+    """Print a note; ignore the error if the terminal is gone."""
     with contextlib.suppress(OSError):
         _note(text)
 

@@ -1,1 +1,1 @@
-"""Output for the terminal."""
+"""The output in the terminal."""

@@ -1,4 +1,4 @@
-"""A backtest from the command line or a flow: the data first, then the replay; and the table for a terminal."""
+"""A backtest from the command line or a flow: ingests the data if needed, replays, and prints the table."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ MOST_POLICY = 16
 
 
 def replay(project: Project, overrides: Sequence[str], request: BacktestRequest, report: Reporter) -> Backtest:
-    """Replay the past of a project; one that was never ingested is ingested first.
+    """Replay the past of a project; ingest its data first if this was never done.
 
     Raises:
-        LooplineError: Raised by the ingest or the replay.
+        LooplineError: The error that the ingest or the replay raised.
     """
     if not project.raw.is_file():
         with open_stage(project, report) as loop:
@@ -33,7 +33,7 @@ def replay(project: Project, overrides: Sequence[str], request: BacktestRequest,
 
 
 def print_backtest(result: Backtest, page: Path) -> None:
-    """The advice, a line a policy, what each did, and where the page is."""
+    """Print the advice, a table row per policy, the loops of each policy, and the path of the page."""
     click.secho(f"\n{result.advice.words[0]}", bold=True)
     for line in result.advice.words[1:]:
         click.echo(f"  {line}")
@@ -73,7 +73,7 @@ def _interval(spread: IntervalEstimate) -> str:
 
 
 def as_markdown(result: Backtest) -> str:
-    """The advice and the table, for an artifact."""
+    """Return the advice and the table as Markdown, for an artifact."""
     rows = "\n".join(
         f"| {each.policy} | {_number(each.mean.value)} | {_number(each.regret.value)} | {_interval(each.regret)} | "
         f"{each.loops} | {each.device_seconds:.0f} |"

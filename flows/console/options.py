@@ -12,12 +12,12 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def project(function: Function) -> Function:
-    """PROJECT: a name under projects/ or a path."""
+    """Add the argument PROJECT: a name under projects/ or a path."""
     return click.argument("project")(function)
 
 
 def overrides(function: Function) -> Function:
-    """-s block.key=value, any number of times."""
+    """Add the option `-s block.key=value`, which may be repeated."""
     return click.option(
         "-s",
         "--set",
@@ -29,10 +29,10 @@ def overrides(function: Function) -> Function:
 
 
 def as_json(function: Function) -> Function:
-    """--json, for scripts."""
+    """Add the option `--json`, for scripts."""
     return click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output.")(function)
 
 
 def print_json(value: Any) -> None:
-    """JSON on standard output."""
+    """Print a value as JSON on standard output."""
     click.echo(json.dumps(value, indent=2, default=str))

@@ -1,4 +1,4 @@
-"""Prints the planner's result: one line a plan, the recommended plan, and how to use it."""
+"""Prints the planner's result: one line per plan, the recommended plan, and the command to use it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _HEADS = ("plan", "ranks", "weights", "gradients", "optimiser", "activations", "
 
 
 def print_planning(planning: PlanningResult, project: str) -> None:
-    """The table, the recommendation with its reasons, and what the figures rest on."""
+    """Print the table, the recommendation with its reasons, and the assumptions of the figures."""
     machine = planning.machine
     click.echo(
         f"{planning.parameters:,} parameters on {machine.name}: {machine.world_size} x {machine.device}, "
@@ -42,7 +42,7 @@ def print_planning(planning: PlanningResult, project: str) -> None:
 
 
 def _aligned(rows: list[tuple[str, ...]]) -> list[str]:
-    """Rows as lines, names to the left and figures to the right."""
+    """Return the rows as lines, names aligned left and figures aligned right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
         "  ".join(

@@ -17,18 +17,18 @@ _current: Reporter | None = None
 
 
 def use(reporter: Reporter | None) -> None:
-    """Make `reporter` the one that loops of this process report to."""
+    """Set the reporter of all loops in this process."""
     global _current
     _current = reporter
 
 
 def current() -> Reporter:
-    """The reporter in use; Prefect's run logger by default."""
+    """Return the current reporter; by default a reporter to Prefect's run logger."""
     return _current or PrefectReporter()
 
 
 def for_terminal() -> Reporter:
-    """A live display where standard error is a terminal, else plain lines."""
+    """Return a live display if standard error is a terminal, else a reporter of plain lines."""
     return LiveReporter() if sys.stderr.isatty() else LineReporter()
 
 
@@ -36,38 +36,38 @@ class PrefectReporter:
     """Reports to the log of the Prefect run."""
 
     def step(self, name: str, state: str, detail: str = "") -> None:
-        """A line when a step ends."""
+        """Log a line when a step ends."""
         if state != "run":
             _logger().info("%s: %s %s", name, "up to date" if state == "done" else state, detail)
 
     def progress(self, name: str, done: int, total: int, detail: str = "") -> None:
-        """A line for each unit."""
+        """Log a line for each unit."""
         _logger().info("%s %d/%d %s", name, done, total, detail)
 
     def note(self, text: str) -> None:
-        """A line."""
+        """Log a line."""
         _logger().info(text)
 
 
 class LineReporter:
-    """Plain lines on standard error, not more often than every two seconds for progress."""
+    """Prints plain lines on standard error, for progress at most every two seconds."""
 
     def __init__(self) -> None:
         self._last = 0.0
 
     def step(self, name: str, state: str, detail: str = "") -> None:
-        """A line when a step begins and when it ends."""
+        """Print a line when a step begins and when it ends."""
         words = {"run": "...", "done": "up to date", "ok": "done", "failed": "FAILED", "stopped": "STOPPED"}[state]
         self._say(f"{name:<18} {words} {detail}".rstrip())
 
     def progress(self, name: str, done: int, total: int, detail: str = "") -> None:
-        """A line now and then, and always the last."""
+        """Print a line at most every `LINE_INTERVAL_S`, and always the last one."""
         if done >= total or time.monotonic() - self._last > LINE_INTERVAL_S:
             self._last = time.monotonic()
             self._say(f"{name:<18} {done}/{total} {detail}".rstrip())
 
     def note(self, text: str) -> None:
-        """A line."""
+        """Print a line."""
         self._say(text)
 
     def _say(self, text: str) -> None:
@@ -75,7 +75,7 @@ class LineReporter:
 
 
 class LiveReporter:
-    """rich's live display: finished steps as lines above, the running one with a bar."""
+    """Shows rich's live display: finished steps as lines, the running step with a bar below."""
 
     def __init__(self) -> None:
         from rich.console import Console
@@ -96,7 +96,7 @@ class LiveReporter:
         self._task: TaskID | None = None
 
     def step(self, name: str, state: str, detail: str = "") -> None:
-        """Begin the bar of a step, or put a line where it was."""
+        """Begin the bar of a step, or replace it by a line."""
         if state == "run":
             self._progress.start()
             self._task = self._progress.add_task(name, total=None, detail="")
@@ -115,7 +115,7 @@ class LiveReporter:
             self._progress.update(self._task, completed=done, total=total, detail=detail)
 
     def note(self, text: str) -> None:
-        """A line above the bar."""
+        """Print a line above the bar."""
         self._console.print(f"  {text}", style="dim", highlight=False, markup=False)
 
 

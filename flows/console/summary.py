@@ -18,7 +18,7 @@ from tasks.platform.report_pages import address_of
 
 
 def summary(project: Project, ledger: StepCache, ran: bool) -> dict[str, Any]:
-    """The results and the decision of the last loop, as plain data. `ran` is false when every step was up to date."""
+    """Return the results of the project's last loop as plain data; `ran` is false if every step was done before."""
     records = {planned.step: planned.record for planned in ledger.plan()}
     results = {step: record.result if record else {} for step, record in records.items()}
     judged, trained = results["judge"], results["train"]
@@ -52,7 +52,7 @@ def summary(project: Project, ledger: StepCache, ran: bool) -> dict[str, Any]:
 
 
 def print_summary(document: dict[str, Any]) -> None:
-    """The summary for a person: decision and why, the numbers, where things are, how to look."""
+    """Print the summary: the decision with its reasons, the numbers, the files, and further commands."""
     verdict = {"promote": "promoted", "keep": "not promoted"}.get(str(document["decision"]), "not judged")
     colour = "green" if document["decision"] == "promote" else "yellow"
     if not document["ran"]:
@@ -71,7 +71,7 @@ def print_summary(document: dict[str, Any]) -> None:
 
 @contextlib.contextmanager
 def published(loop: Loop) -> Iterator[None]:
-    """Put what the loop found on its page in Prefect, also when it ends early: verdict, reports, card."""
+    """Publish verdict, reports and card of the loop on its page in Prefect, also if it ends early."""
     try:
         yield
     finally:
@@ -112,14 +112,14 @@ def _loop_id(records: dict[str, StepRecord | None]) -> str | None:
 
 
 def _best_epoch(trained: dict[str, Any]) -> dict[str, float]:
-    """The values of the epoch whose weights were chosen: `val_loss`, the goal's metric on validation, and others."""
+    """Return the values of the best epoch, whose weights are used: `val_loss`, the goal's validation metric, others."""
     epochs: list[dict[str, float]] = trained.get("epochs", [])
     best = int(trained.get("best_epoch", 0))
     return epochs[best - 1] if 1 <= best <= len(epochs) else {}
 
 
 def _cost(costs: dict[str, dict[str, float]]) -> str:
-    """The cost of the model in one line; what was not measured is left out."""
+    """Return the model's measured costs as one line."""
     train, total = costs.get("train", {}), costs["total"]
     parts = [f"{total['device_seconds']:,.1f} device-seconds with the search"]
     if "petaflop_s_days" in total:

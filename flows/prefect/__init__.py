@@ -1,1 +1,1 @@
-"""Running flows under Prefect: tasks, deployments, signals."""
+"""Flows under Prefect: tasks, deployments, signal handling."""

@@ -1,4 +1,4 @@
-"""Prefect deployments of the projects: made from the spec alone, and sent to Prefect."""
+"""Prefect deployments of the projects: planned from the specs alone, and applied to Prefect's server."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ HEAD = """\
 
 @dataclass(frozen=True)
 class FlowKind:
-    """A flow that each project has a deployment of.
+    """A flow of which each project has a deployment.
 
-    `when` returns the schedule's text from the spec. `collision`: whether a run that finds another run of its
-    deployment waits, or is cancelled because the running one does its work too.
+    `when` returns the schedule's text from the spec. `collision` decides on a run while another run of its deployment
+    is running: it waits, or it is cancelled if the running one does its work too.
     """
 
     flow: str
@@ -87,7 +87,7 @@ KINDS = (
 
 @dataclass(frozen=True)
 class DeploymentPlan:
-    """A deployment as the spec wants it."""
+    """A deployment as the spec defines it."""
 
     flow: str
     name: str
@@ -101,7 +101,7 @@ class DeploymentPlan:
 
 
 def planned(project: Project, spec: Spec) -> list[DeploymentPlan]:
-    """The deployments of a project: one for each flow that there is."""
+    """Return the deployments of a project, one for each flow."""
     return [
         DeploymentPlan(
             flow=kind.flow,
@@ -120,7 +120,7 @@ def planned(project: Project, spec: Spec) -> list[DeploymentPlan]:
 
 
 def prefect_file(projects: list[Project]) -> str:
-    """The deployments of these projects as a file for Prefect's own `prefect deploy`.
+    """Return the deployments of these projects as a file for Prefect's own `prefect deploy`.
 
     Raises:
         UsageError: A spec is wrong.
@@ -158,7 +158,7 @@ def _schedule_as_yaml(schedule: Schedule) -> dict[str, Any]:
 
 
 def import_flows() -> None:
-    """Import Prefect and every flow, as `deploy` is going to; Prefect reads its server's address at that."""
+    """Import Prefect and every flow, which `deploy` needs; Prefect reads its server's address during the import."""
     import prefect.deployments.runner  # noqa: F401
 
     for kind in KINDS:
@@ -168,16 +168,16 @@ def import_flows() -> None:
 def deploy(
     workspace: Workspace, projects: list[Project], prune: bool, note: Callable[[str], None]
 ) -> list[DeploymentPlan]:
-    """Tell Prefect's server of these projects' deployments; what a person switched off there stays off.
+    """Apply these projects' deployments to Prefect's server; schedules that a person switched off there stay off.
 
     Args:
-        workspace: Whose work pool is used; it is made if there is none.
-        projects: Projects to deploy; one with a wrong spec is noted and skipped.
-        prune: Whether deployments of the pool whose project is gone are removed.
+        workspace: The workspace, whose work pool is created if needed.
+        projects: The projects; a project with a wrong spec is noted and skipped.
+        prune: Whether to remove the pool's deployments whose project is gone.
         note: Receives messages.
 
     Raises:
-        StoreError: Prefect's server does not answer, or refused.
+        StoreError: Prefect's server does not respond, or refused.
     """
     import httpx
     from prefect.client.orchestration import get_client
@@ -202,7 +202,7 @@ def deploy(
 
 
 def _specs(projects: list[Project], note: Callable[[str], None]) -> Iterator[tuple[Project, Spec]]:
-    """The projects that can be deployed; of the others it is noted why not."""
+    """Yield the projects that can be deployed; note the reason for the others."""
     owners: dict[str, Path] = {}
     for project in projects:
         try:
@@ -217,7 +217,7 @@ def _specs(projects: list[Project], note: Callable[[str], None]) -> Iterator[tup
 
 
 def _make_pool(client: SyncPrefectClient, workspace: Workspace, pool: str) -> None:
-    """Create the pool, or bring it up to date: flow runs find the workspace by its environment."""
+    """Create or update the work pool; its environment leads flow runs to the workspace."""
     import sys
 
     from prefect.client.schemas.actions import WorkPoolCreate, WorkPoolUpdate
@@ -234,7 +234,7 @@ def _make_pool(client: SyncPrefectClient, workspace: Workspace, pool: str) -> No
     try:
         work_pool = client.read_work_pool(pool)
     except ObjectNotFound:
-        with contextlib.suppress(ObjectAlreadyExists):  # a worker that begins makes it too, without a limit
+        with contextlib.suppress(ObjectAlreadyExists):  # a starting worker creates it too, without a limit
             client.create_work_pool(WorkPoolCreate(name=pool, type="process", **limited))
             return
         work_pool = client.read_work_pool(pool)
@@ -242,7 +242,7 @@ def _make_pool(client: SyncPrefectClient, workspace: Workspace, pool: str) -> No
 
 
 def _make_queue(client: SyncPrefectClient, name: str, pool: str) -> None:
-    """A queue for each project's loops, which gives out one at a time, whichever flow it is of."""
+    """Create a work queue for a project's loops; it runs one at a time, of whichever flow."""
     from prefect.exceptions import ObjectAlreadyExists
 
     try:
@@ -251,12 +251,12 @@ def _make_queue(client: SyncPrefectClient, name: str, pool: str) -> None:
         )
     except ObjectAlreadyExists:
         work_queue = client.read_work_queue_by_name(name, work_pool_name=pool)
-        if work_queue.concurrency_limit is None:  # Prefect made it by itself, for `prefect deploy`
+        if work_queue.concurrency_limit is None:  # Prefect itself created it, for `prefect deploy`
             client.update_work_queue(work_queue.id, concurrency_limit=1)
 
 
 def _existing(client: SyncPrefectClient, pool: str) -> dict[tuple[str, str], DeploymentResponse]:
-    """The pool's deployments that are ours, by flow and name."""
+    """Return Loopline's deployments in the pool, by flow and name."""
     from prefect.client.schemas.filters import WorkPoolFilter, WorkPoolFilterName
 
     which = WorkPoolFilter(name=WorkPoolFilterName(any_=[pool]))
@@ -271,7 +271,7 @@ def _existing(client: SyncPrefectClient, pool: str) -> dict[tuple[str, str], Dep
 def _automate(
     client: SyncPrefectClient, pool: str, specs: list[Spec], deployments: dict[tuple[str, str], UUID]
 ) -> None:
-    """The automations of these projects, and those of all; the ones of projects that are gone go too."""
+    """Apply the automations of these projects and of the pool; remove those of projects that are gone."""
     import os
 
     from tasks.prefect import automations
@@ -308,7 +308,7 @@ def _apply(one: DeploymentPlan, pool: str, before: DeploymentResponse | None) ->
 
 
 def _schedule(schedule: Schedule, is_active: bool) -> Any:
-    """The schedule in Prefect's terms. Intervals are in UTC: their length does not change with daylight saving time."""
+    """Return a Prefect schedule; intervals use UTC, so that their length does not change with daylight saving time."""
     from prefect.schedules import Cron, Interval, RRule
 
     if schedule.kind == "interval":
@@ -326,7 +326,7 @@ def _remove(
     wanted: list[DeploymentPlan],
     note: Callable[[str], None],
 ) -> None:
-    """Take away the deployments whose project is gone or has another name now; a merely wrong spec keeps them."""
+    """Remove the deployments of projects that are gone or renamed; a project with a wrong spec keeps its own."""
     names = {one.parameters["project"]: one.name for one in wanted}
     for (flow, name), deployment in before.items():
         project = str(deployment.parameters.get("project", ""))

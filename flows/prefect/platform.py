@@ -1,4 +1,4 @@
-"""Starts and ends the platform: services first, then deployments; running loops are settled before."""
+"""Starts and ends the platform: starts services first, then deployments; handles running loops before the end."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def bring_up(
     """Start the services, deploy every project as soon as Prefect answers, and wait until each service is healthy.
 
     Raises:
-        UsageError: A requested port is not available.
-        StoreError: A service did not come up; those that did go on.
+        UsageError: A requested port cannot be used.
+        StoreError: A service did not start; the others keep running.
     """
     low = platform.low_disk(workspace)
     for line in ([low] if low else []) + platform.start(workspace, requested):
@@ -43,11 +43,11 @@ def bring_up(
 
 
 def _import_ahead(workspace: Workspace) -> None:
-    """Import Prefect and the flows while the servers import: seconds, and Prefect reads its server's address then."""
+    """Import Prefect and the flows while the servers start: it takes seconds, and Prefect reads its address then."""
     deadline = time.monotonic() + ADDRESS_TIMEOUT_S
     while not PrefectServer(workspace).api():
         if time.monotonic() > deadline:
-            return  # waiting for its health will tell what is wrong
+            return  # the later wait for the health check reports the problem
         time.sleep(ADDRESS_POLL_S)
     tell_prefect(workspace)
     from flows.prefect.deployments import import_flows
@@ -65,13 +65,13 @@ def _deploy(workspace: Workspace, note: Callable[[str], None]) -> None:
 
 
 def take_down(workspace: Workspace, note: Callable[[str], None], ending: Ending = "force") -> bool:
-    """End the platform; returns whether any of it ran.
+    """End the platform; return whether any part of it was running.
 
     Args:
-        workspace: Whose.
+        workspace: The platform's workspace.
         note: Receives messages.
-        ending: What becomes of flow runs in progress: nothing is ended (refuse), they end by themselves first (wait),
-            or they are cut short, to go on with the next `up` where they were (force).
+        ending: What happens to running flow runs: nothing is ended (refuse), they end by themselves first (wait), or
+            they are interrupted and continue with the next `up` (force).
 
     Raises:
         StoreError: Loops are in progress, and `ending` is refuse.
@@ -93,10 +93,10 @@ def take_down(workspace: Workspace, note: Callable[[str], None], ending: Ending 
 
 
 def tell_prefect(workspace: Workspace) -> None:
-    """Have this process speak to the platform's Prefect server; to be called before Prefect is imported.
+    """Let this process use the platform's Prefect server; call this before Prefect is imported.
 
     Raises:
-        StoreError: There is none.
+        StoreError: There is no such server.
     """
     url = PrefectServer(workspace).api()
     if not url:

@@ -1,12 +1,14 @@
 """SIGTERM handling: a signal is neither lost nor handled at a bad moment.
 
-Our program and Prefect turn SIGTERM into an exception at whatever the main thread does. That fails in some places, each
-of which was hit by one of some hundred signals. Python drops exceptions in `__del__` and in callbacks of weak
-references, so the loop continued to its end. Within an import a lock of the import system stayed locked, so the next
-import, in any thread, waited for ever; or a module stayed half imported, and the shutdown needed it. A lock that is
-acquired in a Python function (`Condition.__enter__`) stays locked when that function does not return. So a signal may
-be sent again later; a signal that was handled meanwhile must not be handled once more during the shutdown, which writes
-the state of the loop.
+Loopline and Prefect turn SIGTERM into an exception at the main thread's current position. Three kinds of positions do
+not survive that; one in some hundred signals hits each of them:
+- Where Python drops exceptions (`__del__`, callbacks of weak references), the loop went on to its end.
+- During an import, a lock of the import system stayed held, and the next import in any thread waited forever; or a
+  module that the shutdown needs stayed half imported.
+- If a Python function that takes a lock (`Condition.__enter__`) does not return, nobody releases the lock.
+
+So a signal in such a position is sent again. If it was handled meanwhile, it must not be handled a second time during
+the shutdown, which records the loop's end.
 """
 
 from __future__ import annotations
@@ -24,12 +26,12 @@ from typing import Any
 
 AGAIN_S = 0.02
 LONGEST_S = 20.0
-"""A program that runs within an import must end too."""
+"""The longest delay of a signal: a program that runs within an import must end too."""
 _IMPORTING = "<frozen importlib._bootstrap>"
 _LOCKING = {"__enter__", "acquire"}
 _LOCKS = ("threading.py", "logging/__init__.py", "httpcore/_synchronization.py")
 ECHO_S = 5.0
-"""So long after an exception was raised for a signal, another one is taken for its echo."""
+"""Signals within this time after a signal's exception are ignored as its echo."""
 _notify: list[int] = []
 _raised: list[float] = []
 
@@ -37,7 +39,7 @@ Handler = Callable[[int, FrameType | None], Any]
 
 
 def well_timed(handler: Handler) -> Handler:
-    """The handler, called as soon as a signal meets no import and no lock that is just being taken."""
+    """Return a handler that delays a signal until no import runs and no lock is being taken."""
     until = float("inf")
     _raised.clear()
 
@@ -56,7 +58,7 @@ def well_timed(handler: Handler) -> Handler:
 
 
 def _is_taking_a_lock(frame: FrameType | None) -> bool:
-    """Whether the frame acquires a lock. Waiting for a thread or an event does not count: it may be interrupted."""
+    """Return whether the frame is taking a lock; a wait for a thread or an event is safe to interrupt."""
     return frame is not None and frame.f_code.co_name in _LOCKING and frame.f_code.co_filename.endswith(_LOCKS)
 
 
@@ -70,10 +72,10 @@ def _is_importing(frame: FrameType | None) -> bool:
 
 @contextlib.contextmanager
 def remembered() -> Iterator[None]:
-    """Remember a SIGTERM that comes in the block, and send it again where Python dropped its exception; see `heed`.
+    """Remember a SIGTERM in the block, and send it again if Python dropped its exception; see `heed`.
 
     Raises:
-        TerminationSignal: One came, and its exception was swallowed.
+        TerminationSignal: A SIGTERM came, and its exception was swallowed.
     """
     before, hook = signal.getsignal(signal.SIGTERM), sys.unraisablehook
     if threading.current_thread() is not threading.main_thread() or not callable(before):
@@ -100,15 +102,15 @@ def remembered() -> Iterator[None]:
         heed()
     finally:
         sys.unraisablehook = hook
-        _raised.clear()  # the handler before ours is to hear of it too
+        _raised.clear()  # so that the previous handler also gets the signal
         signal.signal(signal.SIGTERM, before)
 
 
 def heed() -> None:
-    """End here if a SIGTERM is remembered.
+    """Raise now if a SIGTERM is remembered.
 
     Raises:
-        TerminationSignal: As if it came now.
+        TerminationSignal: A SIGTERM came in the block of `remembered`.
     """
     if _notify:
         from prefect.exceptions import TerminationSignal
@@ -118,7 +120,7 @@ def heed() -> None:
 
 
 def _send_again() -> None:
-    """Soon, and without a lock that the interrupted code may hold: `threading` has some."""
+    """Send the signal again soon; `threading` is not used, because the interrupted code may hold one of its locks."""
     _thread.start_new_thread(_send_later, ())
 
 

@@ -1,4 +1,4 @@
-"""A step of the loop as a Prefect task: retries where a retry can help, `Cached` where the record exists."""
+"""A step of the loop as a Prefect task: with retries where they can help, and the state `Cached` for done steps."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ RETRY_DELAYS_S = [2.0, 10.0]
 def step(
     act: Callable[[Loop], tuple[StepRecord, bool]], name: str, retries: int = 0, timeout_s: float | None = None
 ) -> Callable[[Loop], StepRecord]:
-    """The step `act` as a task of that name; calling it gives the step's record.
+    """Return the step `act` as a task with this name; calling it returns the step's record.
 
-    The loop's records decide whether a step is done: they check that its outputs exist with their hashes. Prefect's own
-    cache is off; a step that is done ends in Prefect's state `Cached`.
+    The loop's records decide whether a step is done; they check that the outputs exist with their hashes. Prefect's own
+    cache is off, and a step that is already done ends in Prefect's state `Cached`.
     """
 
     @task(
@@ -41,7 +41,7 @@ def step(
         task_run_name=name,
     )
     def run(loop: Loop, inputs: list[StepRecord]) -> Any:
-        del inputs  # Prefect draws by them which step came of which; `act` gets its own from the loop
+        del inputs  # only for Prefect's graph of dependencies; `act` gets its inputs from the loop
         record, was_done = act(loop)
         if was_done:
             return Completed(name="Cached", message=f"recorded by {record.loop_id}, outputs intact", data=record)
@@ -59,7 +59,7 @@ def step(
 
 @contextlib.contextmanager
 def unmasked() -> Iterator[None]:
-    """Let a SIGTERM through that met Prefect while it began a task run, where it fails by a ValueError of its own."""
+    """Raise the TerminationSignal of a SIGTERM during the begin of a task run, where Prefect raises a ValueError."""
     try:
         yield
     except ValueError as error:
@@ -72,7 +72,7 @@ def unmasked() -> Iterator[None]:
 
 
 async def _may_mend(_: Task[..., Any], __: TaskRun, state: State[Any]) -> bool:
-    """Only a store that was away is worth asking again; bad data stays bad."""
+    """Return whether to retry: only a StoreError can be temporary; bad data stays bad."""
     try:
         await state.aresult()
     except StoreError:

@@ -1,1 +1,1 @@
-"""The dashboard: state, reasons and actions in a browser."""
+"""The dashboard: state, reasons and actions of all projects in a browser."""

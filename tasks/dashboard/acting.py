@@ -1,4 +1,4 @@
-"""Move the champion for a button, in a process of its own: the server that shows pages never imports MLflow.
+"""Moves the champion for a button, in a subprocess, so that the server of the pages never imports MLflow.
 
 `python -m tasks.dashboard.acting ROOT` reads an `ActionRequest` as JSON from stdin and prints an `ActionResult`.
 """
@@ -20,7 +20,7 @@ TIMEOUT_S = 120.0
 
 
 class ActionRequest(BaseModel):
-    """An action that a person requested; `expected` is the champion that the page showed."""
+    """The requested action; `expected` is the champion that the page showed."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -32,7 +32,7 @@ class ActionRequest(BaseModel):
 
 
 class ActionResult(BaseModel):
-    """The result of an action, in words."""
+    """The result of an action, with a text for the person."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -41,7 +41,7 @@ class ActionResult(BaseModel):
 
 
 def act(workspace: Workspace, request: ActionRequest) -> ActionResult:
-    """Have it done, and wait. A refusal is an outcome, not an error."""
+    """Run the action in a subprocess and wait for it; a refusal is a result, not an error."""
     command = [sys.executable, "-m", __name__, str(workspace.root)]
     try:
         ended = subprocess.run(
@@ -59,7 +59,7 @@ def act(workspace: Workspace, request: ActionRequest) -> ActionResult:
             done=False, text=f"it took longer than {TIMEOUT_S:g} s and was ended: look again what came of it"
         )
     except ValidationError:
-        print(ended.stderr, file=sys.stderr, flush=True)  # noqa: T201 - the service's log; no trace goes to a client
+        print(ended.stderr, file=sys.stderr, flush=True)  # noqa: T201 - to the service's log; clients get no traceback
         return ActionResult(done=False, text="it failed; the log of this page's service says why")
 
 
@@ -75,7 +75,7 @@ def carry_out(workspace: Workspace, request: ActionRequest) -> ActionResult:
                 done=True, text=f"Version {entry.after} is the champion again, version {entry.before} is not."
             )
         version = request.version or ""
-        registry.tags(version)  # a version that is not there is refused before anything moves
+        registry.tags(version)  # raises for a missing version, before anything moves
         entry = registry.promote(version, request.expected, reason=request.reason)
         before = f", in the place of version {entry.before}" if entry.before else ""
         return ActionResult(done=True, text=f"Version {entry.after} is the champion{before}.")
@@ -84,10 +84,10 @@ def carry_out(workspace: Workspace, request: ActionRequest) -> ActionResult:
 
 
 def main() -> None:
-    """Run one action."""
+    """Carry out one request from stdin."""
     workspace = Workspace(Path(sys.argv[1]))
     stores.configure(workspace)
-    print(carry_out(workspace, ActionRequest.model_validate_json(sys.stdin.read())).model_dump_json())  # noqa: T201 - the answer
+    print(carry_out(workspace, ActionRequest.model_validate_json(sys.stdin.read())).model_dump_json())  # noqa: T201 - the result
 
 
 if __name__ == "__main__":

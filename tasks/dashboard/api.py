@@ -1,6 +1,6 @@
 """The dashboard's API: labels, and requests to retrain. Every call needs the token, on loopback too.
 
-pyarrow is imported at the first labels, not before: a server that only shows pages stays small.
+pyarrow is imported only when labels first arrive: a server that only shows pages stays small.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ BY = "http"
 
 
 async def labels(request: Request) -> Response:
-    """Take labels in, all or none: a CSV file, or JSON rows such as `[{"id": "f-1", "label": "yes"}]`."""
+    """Store labels, all or none: a CSV file, or JSON rows such as `[{"id": "f-1", "label": "yes"}]`."""
     body = await request.body()
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     take = _labels_of_csv if kind == "text/csv" else _labels_of_json
@@ -71,7 +71,7 @@ def _labels_of_json(project: Project, body: bytes) -> dict[str, int]:
 
 
 async def trigger(request: Request) -> Response:
-    """Wish that a project is retrained: `{"reason": "...", "id": "..."}`, both optional; an id counts once."""
+    """Request a retraining: `{"reason": "...", "id": "..."}`, both optional; requests with the same id count once."""
     payload = _object(await request.body())
     return await run_in_threadpool(_trigger, request, payload)
 
@@ -88,10 +88,10 @@ def _trigger(request: Request, payload: dict[str, Any]) -> Response:
 
 
 def project_of(request: Request) -> Project:
-    """The project that the address names.
+    """Return the project that the path names.
 
     Raises:
-        HTTPException: 404, there is none.
+        HTTPException: 404, there is no such project.
     """
     project = overview.project_named(request.app.state.workspace, request.path_params["name"])
     if project is None:

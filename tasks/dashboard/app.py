@@ -1,4 +1,4 @@
-"""The application: addresses, and what answers them."""
+"""The dashboard's application: routes and their handlers."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ PAGE_NAMES = {
 
 
 def application(workspace: Workspace, gate: AccessRules) -> Starlette:
-    """The page of a workspace behind its gate."""
+    """Return the dashboard application of a workspace, protected by the access rules."""
     routes = [
         Route("/health", health),
         Route("/style.css", style),
@@ -63,25 +63,25 @@ def application(workspace: Workspace, gate: AccessRules) -> Starlette:
 
 
 def health(_: Request) -> Response:
-    """The health check; it needs no token, so it says nothing else."""
+    """Return the health check; it has no other content, because it needs no token."""
     return JSONResponse({"status": "ok"})
 
 
 def style(_: Request) -> Response:
-    """The stylesheet."""
+    """Return the stylesheet."""
     return Response(
         overview_page.STYLESHEET.read_text(), media_type="text/css", headers={"Cache-Control": "max-age=60"}
     )
 
 
 def index(request: Request) -> Response:
-    """All projects at one glance."""
+    """Return the page with all projects."""
     overview = gathering.overview(request.app.state.workspace)
     return html(request, overview_page.render_index(overview, logout_token(request)))
 
 
 def project(request: Request) -> Response:
-    """The page of one project with its history."""
+    """Return the page of one project with its history."""
     workspace: Workspace = request.app.state.workspace
     project = gathering.project_named(workspace, request.path_params["name"])
     if project is None:
@@ -94,7 +94,7 @@ def project(request: Request) -> Response:
 
 
 def report(request: Request) -> Response:
-    """A page that a step left behind: one of a known list, so that no request names a file."""
+    """Return a step's report page, from a fixed list, so that a request cannot name a file."""
     workspace: Workspace = request.app.state.workspace
     name = request.path_params["name"]
     project = gathering.project_named(workspace, name)
@@ -103,7 +103,7 @@ def report(request: Request) -> Response:
     if path is None:
         raise HTTPException(404, "There is no such page.")
     text = path.read_text()
-    for other, place in pages.items():  # pages name each other as files, which a browser does not follow from here
+    for other, place in pages.items():  # pages link to each other as files, which a browser blocks on a server's page
         text = text.replace(escape(place.resolve().as_uri()), other)
     back = f'<nav><a href="/projects/{quote(name, safe="")}">{escape(name)}</a> <a href="/">all projects</a></nav>'
     text = text.replace("<main>", f"<main>{back}", 1)
@@ -117,7 +117,7 @@ def _links(overview: Overview, facts: ProjectFacts) -> list[Link]:
 
 
 def _refused(request: Request, error: Exception) -> Response:
-    """A short error page without details of the program."""
+    """Return an error as text, without internals of the program."""
     assert isinstance(error, HTTPException)
     if request.url.path.startswith(API):
         return JSONResponse({"error": error.detail}, error.status_code)
@@ -127,14 +127,14 @@ def _refused(request: Request, error: Exception) -> Response:
 
 
 def _failed(_: Request, __: Exception) -> Response:
-    """The trace is in the service's log, where the server puts it."""
+    """Return a general error page; the server writes the traceback into the service's log."""
     page = overview_page.render_message("Something went wrong", ["The log of this page's service says what."])
     return HTMLResponse(page, 500)
 
 
 @contextlib.asynccontextmanager
 async def _measuring(app: Starlette) -> AsyncIterator[None]:
-    """Measure the stores now and then, in the background."""
+    """Measure the sizes of the stores in a background thread while the application runs."""
     over = threading.Event()
     threading.Thread(target=_measure, args=(app.state.workspace, over), name="loopline-sizes", daemon=True).start()
     try:
@@ -146,7 +146,7 @@ async def _measuring(app: Starlette) -> AsyncIterator[None]:
 def _measure(workspace: Workspace, over: threading.Event) -> None:
     while True:
         began = time.monotonic()
-        with contextlib.suppress(StoreError):  # a full disk is said by the light
+        with contextlib.suppress(StoreError):  # the workspace's light shows a full disk
             measure(workspace)
         if over.wait(max(MEASURE_EVERY_S, 20 * (time.monotonic() - began))):
             return

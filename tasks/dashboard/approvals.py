@@ -1,4 +1,4 @@
-"""Approvals and requests of a person: retrain a project, or answer a run that waits."""
+"""A person's requests and approvals: retrain a project, or answer a waiting run."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from tasks.prefect.prefect_server import PrefectServer
 
 
 def request_retraining(workspace: Workspace, project: str, reason: str, mark: str | None = None) -> tuple[Signal, bool]:
-    """Keep the wish that a project is retrained, and hand it to Prefect; whether Prefect has it by now.
+    """Store a request to retrain and deliver it to Prefect; return its signal and whether Prefect has it already.
 
     Args:
-        workspace: Where.
-        project: The name in its spec.
-        reason: In words.
-        mark: Requests with the same mark count once. Default: a new mark.
+        workspace: The workspace.
+        project: The name in the project's spec.
+        reason: The reason as text.
+        mark: An id; several requests with the same id count once; default: a new id.
 
     Raises:
-        StoreError: The wish cannot be written down.
+        StoreError: The request cannot be stored.
     """
     signal = Signal(id=f"person-{mark or uuid.uuid4()}", kind="person", at=time.time(), reason=reason)
     return signal, send(workspace, of_signal(project, signal))
 
 
 def answer(workspace: Workspace, waiting: PendingApproval, approved: bool, comment: str) -> ActionResult:
-    """Resume the waiting run with the person's answer, as Prefect's own page would."""
+    """Send the person's answer to the waiting run, as Prefect's own page would."""
     api = PrefectServer(workspace).api()
     if api is None:
         return ActionResult(done=False, text="Prefect's server is not up: `loopline up`, then answer.")

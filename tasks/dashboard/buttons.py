@@ -1,7 +1,7 @@
 """Actions of the dashboard: each is confirmed on a page of its own, carried out, and its result shown.
 
-The form carries the state that the page showed (champion, version): if somebody moved the champion meanwhile, the
-compare-and-swap of the registry refuses.
+The form carries the champion and version that the page showed: if somebody moved the champion meanwhile, the registry's
+compare-and-swap refuses the action.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ REASON = "a person asked on the overview page"
 
 @dataclass(frozen=True)
 class Confirmation:
-    """The question before an action; `shown` is the state that the person saw, which the form carries."""
+    """The content of a confirmation page; `shown` has the values that the person saw and the form carries."""
 
     question: str
     lines: list[str]
@@ -40,7 +40,7 @@ class Confirmation:
 
 @dataclass(frozen=True)
 class Action:
-    """How to ask for an action (None: it is not possible now), and how to run it."""
+    """An action: `ask` returns its confirmation, or None if there is nothing to do; `act` runs the action."""
 
     ask: Callable[[ProjectFacts], Confirmation | None]
     act: Callable[[Workspace, ProjectFacts, FormData], ActionResult]
@@ -141,7 +141,7 @@ BUTTONS = {
 
 
 def confirm(request: Request) -> Response:
-    """Ask again."""
+    """Return the confirmation page of an action."""
     button, project = _target(request)
     question = button.ask(project)
     back = _address(project.name)
@@ -160,7 +160,7 @@ def confirm(request: Request) -> Response:
 
 
 async def press(request: Request) -> Response:
-    """Run the action and return its result."""
+    """Run the confirmed action and return a page with its result."""
     form = await checked_form(request)
     return await run_in_threadpool(_press, request, form)
 

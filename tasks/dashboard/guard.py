@@ -24,7 +24,7 @@ POLICY = (
     "frame-ancestors 'none'"
 )
 REPORT_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'none'; sandbox"
-"""For pages that steps left behind: each holds its own style, and nothing in it may act."""
+"""The policy for report pages of steps: each page has its own style and may run nothing."""
 HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
@@ -36,14 +36,14 @@ HEADERS = {
 
 
 class DashboardGuard:
-    """The middleware."""
+    """The middleware that checks each request and adds the response headers."""
 
     def __init__(self, app: ASGIApp, gate: AccessRules) -> None:
         self._app = app
         self._gate = gate
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer what is refused, pass on the rest."""
+        """Answer refused requests, pass on the others."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -60,7 +60,7 @@ class DashboardGuard:
             await self._app(scope, _limited(receive, scope["path"]), sending)
 
     def _refusal(self, request: Request) -> Response | None:
-        """The response to a rejected request; None if the request is allowed."""
+        """Return the response to a refused request, or None if the request is allowed."""
         path, headers = request.url.path, request.headers
         if not self._gate.is_ours(headers.get("host", "")):
             return PlainTextResponse("this is not a name of this server; see the guide of the overview page", 421)
@@ -87,7 +87,7 @@ class DashboardGuard:
 
 
 def safe_next(address: str) -> str:
-    """The page after the login: a path of ours, else the first page."""
+    """Return the redirect target after a login: `address` if it is a path of this server, else `/`."""
     parts = urlsplit(address)
     ours = address.startswith("/") and not address.startswith(("//", "/\\")) and not parts.netloc
     return address if ours and address.isprintable() and "\\" not in address else "/"
@@ -98,7 +98,7 @@ def _most_bytes(path: str) -> int:
 
 
 def _limited(receive: Receive, path: str) -> Receive:
-    """Count the received bytes: a chunked body has no Content-Length."""
+    """Limit the received bytes, because a body sent in chunks has no length header."""
     got = 0
 
     async def receiving() -> MutableMapping[str, Any]:

@@ -1,4 +1,4 @@
-"""Log in with the workspace's token, and out again. Needed only where others can reach the page."""
+"""Login with the workspace's token, and logout; needed only if others can reach the page."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from tasks.dashboard.session import checked_form, form_token, html, keep_session
 
 
 def ask(request: Request) -> Response:
-    """The form."""
+    """Return the login form."""
     return _form(request, safe_next(request.query_params.get("next", "/")), wrong=False)
 
 
 async def enter(request: Request) -> Response:
-    """Begin a session if the token is right."""
+    """Begin a session if the form has the right token."""
     gate: AccessRules = request.app.state.gate
     form = await checked_form(request)
     secret, onward = form.get("secret", ""), safe_next(str(form.get("next", "/")))
@@ -29,7 +29,7 @@ async def enter(request: Request) -> Response:
 
 
 async def leave(request: Request) -> Response:
-    """End the session on this browser."""
+    """End the session in this browser."""
     await checked_form(request)
     response = RedirectResponse("/login", 303)
     response.delete_cookie(request.app.state.gate.cookie, path="/")

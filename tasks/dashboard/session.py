@@ -1,4 +1,4 @@
-"""The session of a request: its cookie, the token that its forms carry, and whether a form came from our page."""
+"""The session of a request: its cookie, the token of its forms, and the check that a form came from our page."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tasks.dashboard.security import SESSION_S, AccessRules
 
 
 def cookie_of(request: Request) -> str:
-    """The request's session cookie; a new one if it has no valid one, the same for each call of one request."""
+    """Return the request's session; without a valid session, create one, the same for all calls of this request."""
     gate: AccessRules = request.app.state.gate
     if not hasattr(request.state, "session"):
         cookie = request.cookies.get(gate.cookie, "")
@@ -21,12 +21,12 @@ def cookie_of(request: Request) -> str:
 
 
 def html(request: Request, page: str, status: int = 200) -> Response:
-    """An answer that keeps the session."""
+    """Return an HTML response that sets the session's cookie."""
     return keep_session(request, HTMLResponse(page, status), cookie_of(request))
 
 
 def keep_session(request: Request, response: Response, session: str) -> Response:
-    """Set the session's cookie, out of reach of scripts and of other sites' forms."""
+    """Set the session's cookie, which scripts cannot read and other sites' forms do not send."""
     gate: AccessRules = request.app.state.gate
     secure = request.url.scheme == "https"
     response.set_cookie(
@@ -36,22 +36,22 @@ def keep_session(request: Request, response: Response, session: str) -> Response
 
 
 def form_token(request: Request, path: str) -> str:
-    """The CSRF token of forms that post to `path` in this session."""
+    """Return the token that a form of this session must carry to post to `path`."""
     gate: AccessRules = request.app.state.gate
     return gate.form_token(cookie_of(request), path)
 
 
 def logout_token(request: Request) -> str:
-    """The token of the form that ends the session; empty on loopback, where there is no login."""
+    """Return the token of the logout form; empty on loopback, where there is no login."""
     gate: AccessRules = request.app.state.gate
     return "" if gate.is_open else form_token(request, "/logout")
 
 
 async def checked_form(request: Request) -> FormData:
-    """The form that was sent, if our own page made it for this session and address.
+    """Return the sent form, if our own page made it for this session and path.
 
     Raises:
-        HTTPException: 403, it was made elsewhere, for another address, or too long ago.
+        HTTPException: 403, the form was made elsewhere, for another path, or too long ago.
     """
     gate: AccessRules = request.app.state.gate
     form = await request.form(max_files=0, max_fields=20)
@@ -62,6 +62,6 @@ async def checked_form(request: Request) -> FormData:
 
 
 def text_of(form: FormData, name: str, most: int = 500) -> str:
-    """A field of a form as one line of text."""
+    """Return a field of a form as one line of text, cut to `most` characters."""
     value = form.get(name, "")
     return " ".join(value.split())[:most] if isinstance(value, str) else ""

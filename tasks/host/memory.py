@@ -17,5 +17,5 @@ def release() -> None:
     arrow = sys.modules.get("pyarrow")
     if arrow is not None:
         arrow.default_memory_pool().release_unused()
-    with contextlib.suppress(OSError, AttributeError):  # only glibc has it
+    with contextlib.suppress(OSError, AttributeError):  # only glibc has `malloc_trim`
         ctypes.CDLL(None).malloc_trim(0)

@@ -16,8 +16,8 @@ from typing import Any
 
 from tasks.host.locks import is_held
 
-OWNER = "LOOPLINE_OWNER"  # on every process that a loop starts
-SERVICE = "LOOPLINE_SERVICE"  # on every process of the platform
+OWNER = "LOOPLINE_OWNER"  # the variable of every process that a loop starts
+SERVICE = "LOOPLINE_SERVICE"  # the variable of every process of the platform
 
 
 def unmarked(environ: Mapping[str, str]) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""The record of what was decided about each signal, to retrain or not, with the reasons: `decisions.jsonl`."""
+"""The record of all decisions on signals, to retrain or not, with the reasons: `decisions.jsonl`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The inputs of a step: the results that it declares in `models/pipeline/steps.py`, and nothing else."""
+"""The inputs of a step: only the results of the steps that it declares in `models/pipeline/steps.py`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The edge bundle of a registered version: its served file, the schema, a script of twenty lines, in one folder."""
+"""The edge bundle of a registered version: a folder with its served file, the schema and a script of twenty lines."""
 
 from __future__ import annotations
 

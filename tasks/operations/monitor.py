@@ -40,7 +40,7 @@ FINDINGS_FILE = "monitoring.json"
 PAGE_FILE = "monitoring.html"
 APPENDS_A_TRANSACTION = 32
 SHOWN_OF_OTHERS = 20
-"""Windows of former champions and challengers that the findings hold."""
+"""Maximum number of windows of former champions and challengers in the findings."""
 
 
 def look(project: Project, spec: Spec, now: float | None = None) -> MonitoringReport:

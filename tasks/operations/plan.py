@@ -1,4 +1,4 @@
-"""Plan: what training would need and take on a cluster, from the prepared data's shapes and the spec's net."""
+"""Plan: estimates memory and time of a training on a cluster, from the prepared data's shapes and the spec's net."""
 
 from __future__ import annotations
 

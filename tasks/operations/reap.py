@@ -1,4 +1,4 @@
-"""The reaper: puts right what the dead left behind, in every store, by liveness and not by age.
+"""The reaper: cleans up after dead loops in every store; it checks whether a process is alive, not how old it is.
 
 A loop is dead when nobody holds the project's lock and the process that `loop.json` names is gone, ran on another host,
 or ran under an earlier name of this host. The reaper then ends the loop's open MLflow runs as KILLED, its running

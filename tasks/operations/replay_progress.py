@@ -1,4 +1,4 @@
-"""The progress of a replay, for a person who waits for it."""
+"""Progress of a replay, for a person who waits for it."""
 
 from __future__ import annotations
 

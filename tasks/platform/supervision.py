@@ -178,7 +178,7 @@ def connected(path: str, timeout_s: float = ANSWER_S) -> Iterator[Any]:
     try:
         with xmlrpc.client.ServerProxy("http://supervisor", transport=_Local(path, timeout_s)) as proxy:
             yield proxy.supervisor
-    except (http.client.HTTPException, xmlrpc.client.Error, ExpatError) as error:  # it is just ending, or was killed
+    except (http.client.HTTPException, xmlrpc.client.Error, ExpatError) as error:  # supervisord ends or was killed
         raise ConnectionError(str(error)) from error
 
 

@@ -1,4 +1,4 @@
-"""The model card: one page with the decision and its reasons, the data, the training, and how to use the model."""
+"""The model card: a page with the verdict and its reasons, the data, the training, and the use of a model."""
 
 from __future__ import annotations
 

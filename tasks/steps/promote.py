@@ -1,4 +1,4 @@
-"""Promote: makes the challenger champion if its verdict allows it and the champion has not changed meanwhile."""
+"""Promote: makes the challenger the champion if its verdict says so and nobody moved the champion meanwhile."""
 
 from __future__ import annotations
 

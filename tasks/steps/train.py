@@ -25,7 +25,8 @@ def fit(loop: Loop) -> tuple[StepRecord, bool]:
     """Train the net that will be judged; its best weights are the step's output.
 
     Raises:
-        TrainingError: NaN, or ranks that died more often than `train.max_restarts`; the last good checkpoint stays.
+        TrainingError: The loss is NaN, or ranks died more often than `train.max_restarts`; the last good checkpoint
+            stays.
         UserCodeError: The user's net or metric raised.
     """
 

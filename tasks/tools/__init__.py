@@ -1,1 +1,1 @@
-"""DVC, Optuna, Great Expectations and package sources: a module each."""
+"""DVC, Optuna, Great Expectations and package sources, one module each."""

