@@ -242,6 +242,8 @@ def _watch(leases: Path, server: subprocess.Popen[bytes]) -> None:
     needed = time.monotonic()
     while time.monotonic() - needed < IDLE_S and server.poll() is None:
         time.sleep(OWNER_POLL_S)
+        if not leases.parent.exists():  # the workspace was deleted: no process can find this server any more
+            return
         if any(_holds(path) for path in leases.glob("*.json")):
             needed = time.monotonic()
 

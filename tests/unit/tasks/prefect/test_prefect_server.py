@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -20,7 +21,9 @@ from tasks.prefect.prefect_server import OWNER_LOCK, PrefectServer, is_healthy
 
 @pytest.fixture
 def leases(workspace: Workspace) -> Path:
-    return workspace.state / "prefect" / "leases"
+    folder = workspace.state / "prefect" / "leases"
+    folder.parent.mkdir(parents=True)
+    return folder
 
 
 def test_a_lease_names_this_process_and_goes_with_the_block(workspace: Workspace, leases: Path) -> None:
@@ -70,12 +73,12 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return made
 
 
-def monitor(leases: Path, server: Any) -> None:
+def watch_until_its_end(leases: Path, server: Any) -> None:
     prefect_server._watch(leases, server)
 
 
 def test_the_watch_ends_when_nobody_has_a_lease(leases: Path, clock: Clock) -> None:
-    monitor(leases, FakeServer())
+    watch_until_its_end(leases, FakeServer())
     assert 10 <= clock.now <= 12
 
 
@@ -86,7 +89,7 @@ def test_a_dead_processes_lease_does_not_count_and_is_taken_away(leases: Path, c
     leases.mkdir(parents=True)
     (leases / "dead.json").write_text(json.dumps(dead))
     (leases / "torn.json").write_text("{")
-    monitor(leases, FakeServer())
+    watch_until_its_end(leases, FakeServer())
     assert clock.now <= 12
     assert not (leases / "dead.json").exists()
 
@@ -102,12 +105,18 @@ def test_a_living_processes_lease_keeps_the_server_up(workspace: Workspace, leas
                 lease.unlink(missing_ok=True)
 
         clock.sleep = until_a_minute  # type: ignore[method-assign]
-        monitor(leases, FakeServer())
+        watch_until_its_end(leases, FakeServer())
     assert 69 <= clock.now <= 72
 
 
+def test_the_watch_ends_when_the_workspace_was_deleted(leases: Path, clock: Clock) -> None:
+    shutil.rmtree(leases.parent)
+    watch_until_its_end(leases, FakeServer())
+    assert clock.now == prefect_server.OWNER_POLL_S
+
+
 def test_the_watch_ends_with_the_server(leases: Path, clock: Clock) -> None:
-    monitor(leases, FakeServer(ended=True))
+    watch_until_its_end(leases, FakeServer(ended=True))
     assert clock.now == 0
 
 
