@@ -1,1 +1,1 @@
-"""Backtests: a trigger policy played over the past."""
+"""Backtests: replays of the past under a trigger policy."""

@@ -1,4 +1,4 @@
-"""Advice on the policy, in words that state the uncertainty."""
+"""The recommended policy, with sentences on how certain the recommendation is."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ class Advice(BaseModel):
 
 
 def advise(policy_regrets: Sequence[PolicyRegret], metric: str, margin: float, confidence: float) -> Advice:
-    """The cheapest policy that is shown to lose no more than `margin` against the best.
+    """Recommend the cheapest policy that is shown to lose no more than `margin` against the best.
 
-    If the margin is zero, or the past too short to show it, that may be the best policy alone; then the words name the
-    cheaper policies that cannot be told apart from it.
+    If the margin is zero, or the past too short to show it, this may be the best policy itself; then the words name the
+    cheaper policies that do not differ significantly from it.
 
     Args:
         policy_regrets: At least one.
         metric: The goal's metric.
-        margin: Acceptable loss in the metric's unit: the spec's `judge.margin`.
+        margin: The allowed loss, in the metric's unit: the spec's `judge.margin`.
         confidence: Confidence of the intervals.
     """
     best = min(policy_regrets, key=lambda each: (_regret(each), each.device_seconds, each.loops))
@@ -44,7 +44,7 @@ def advise(policy_regrets: Sequence[PolicyRegret], metric: str, margin: float, c
 
 
 def rounded(value: float | None, like: PolicyRegret, signed: bool = False) -> str:
-    """A difference of metrics with as many decimals as the standing's mean has in four digits."""
+    """Return a difference of metrics with as many decimals as the policy's mean has in four digits."""
     if value is None:
         return "–"
     mean = abs(like.mean.value or 1.0)
@@ -75,7 +75,7 @@ def _first_sentence(chosen: PolicyRegret, best: PolicyRegret, metric: str, margi
 def _cheaper(
     policy_regrets: Sequence[PolicyRegret], chosen: PolicyRegret, best: PolicyRegret, margin: float
 ) -> list[str]:
-    """The cheaper ones that were not taken, and whether they are worse or merely not shown to be as good."""
+    """Describe the cheaper policies that were not chosen: they are worse, or not shown to be as good."""
     words = []
     for names, each in _alike([one for one in policy_regrets if one.device_seconds < chosen.device_seconds]):
         lost = f"{names} lost {rounded(each.regret.value, each)} ({_interval(each)})"
@@ -90,7 +90,7 @@ def _cheaper(
 
 
 def _alike(policy_regrets: Sequence[PolicyRegret]) -> list[tuple[str, PolicyRegret]]:
-    """Standings with the names of all that did just the same, cheapest first."""
+    """Return policies with the names of all that had the same result, cheapest first."""
     by_result: dict[tuple[float | None, float], list[PolicyRegret]] = {}
     for each in sorted(policy_regrets, key=lambda one: one.device_seconds):
         by_result.setdefault((each.regret.value, each.device_seconds), []).append(each)

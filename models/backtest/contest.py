@@ -1,4 +1,4 @@
-"""A replayed challenger against the champion, by the verdict of the live loop."""
+"""Comparison of a replayed challenger with the champion, by the verdict of the live loop."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ PREPARED = "prepared"
 
 
 def contest(challenger: Path, champion: Path | None, spec: Spec, base: Path) -> Verdict:
-    """The verdict on a challenger, on the test rows of what it was given.
+    """Return the verdict on a challenger, on the test rows of its own data.
 
     Args:
         challenger: Folder of the trained model: `model.onnx`, `preparation.json` and `prepared/`.
-        champion: Folder of the one that serves; None: there is none yet.
+        champion: Folder of the serving model; None: there is none yet.
         spec: Its `goal`, `judge` and `serve` are the rules.
         base: The folder of the spec.
 
@@ -54,12 +54,12 @@ def contest(challenger: Path, champion: Path | None, spec: Spec, base: Path) -> 
 
 
 def metric_of(spec: Spec, preparation: Preparation, base: Path) -> Metric:
-    """The goal's metric for a model's task."""
+    """Return the goal's metric for a model's task."""
     return resolve_metric(spec.goal.metric, preparation.task, base, spec.goal.direction)
 
 
 def _champion(champion: Path, prepared: Path, own: Preparation) -> Array | None:
-    """The champion's predictions of the challenger's test rows, by its own preparation; None if it cannot read them."""
+    """Return the champion's predictions of the challenger's test rows; None if its preparation cannot read them."""
     theirs = Preparation.load(champion)
     if (theirs.task, theirs.target.classes) != (own.task, own.target.classes):
         return None
@@ -70,7 +70,7 @@ def _champion(champion: Path, prepared: Path, own: Preparation) -> Array | None:
 
 
 def _cost(graph: Path, prepared: Path, preparation: Preparation, spec: Spec) -> ServingCost:
-    """Size, and latency where a gate asks for it: a measured time would make two replays differ."""
+    """Return size, and latency if a gate needs it: a measured time would make two replays differ."""
     size_mb = graph.stat().st_size / 1e6
     if spec.judge.max_latency_ms is None and spec.serve.max_latency_ms is None:
         return ServingCost(size_mb=size_mb)

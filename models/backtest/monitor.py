@@ -1,4 +1,4 @@
-"""Monitoring in a backtest: the live windows, checks and signals, at a moment of the past."""
+"""Monitoring in a backtest: the live windows, checks and signals, at a moment in the past."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from models.triggers.signal import Signal
 
 @dataclass(frozen=True)
 class PastPredictions:
-    """Predictions of a champion since it serves: raw row, target and prediction of each, in time order."""
+    """A champion's predictions since it went live: raw row, target and prediction of each, in time order."""
 
     row: Array
     target: Array
@@ -30,12 +30,12 @@ class PastPredictions:
 
     @classmethod
     def joined(cls, parts: Sequence[tuple[Array, Array, Array]]) -> PastPredictions:
-        """The predictions of several periods, one after the other."""
+        """Join the predictions of several periods, one after the other."""
         row, target, prediction = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
         return cls(row, target, prediction)
 
     def windows(self, size: int) -> list[slice]:
-        """The whole windows of so many predictions."""
+        """Return the complete windows of `size` predictions."""
         return [slice(first, first + size) for first in range(0, len(self.row) - size + 1, size)]
 
 
@@ -48,14 +48,14 @@ def assess_window(
     times: Array,
     past: Sequence[WindowReport],
 ) -> WindowReport:
-    """Assess one window when the labels of the first `labelled` rows are known.
+    """Assess one window in its state when only the labels of the first `labelled` rows are known.
 
     Args:
         served: The predictions.
-        part: Which of it is the window.
+        part: The window's part of them.
         labelled: Labels of earlier rows are known, of this and later ones not.
-        watched: The rules of the assessment.
-        inputs: The window's inputs with the names of the prediction log; None if there are no columns.
+        watched: The values to assess it against.
+        inputs: The window's inputs with the column names of the prediction log; None if there are no columns.
         times: Times of all rows, Unix seconds.
         past: The windows before it.
     """
@@ -83,14 +83,14 @@ def assess_window(
 def inputs_of(
     table: pa.Table, rows: Array, data: Data, preparation: Preparation, stop: int, base: Path
 ) -> pa.Table | None:
-    """The inputs of some rows as the log of predictions names them; None for a model without columns.
+    """Return the inputs of some rows with the column names of the prediction log; None for a model without columns.
 
     Args:
-        table: All rows in time order; none from `stop` on is read.
+        table: All rows in time order; rows from `stop` on are not read.
         rows: Which of them.
         data: The spec's data block.
         preparation: The model's.
-        stop: How many rows had come.
+        stop: Number of rows that had arrived.
         base: The folder of the spec.
     """
     names = [part.name for part in preparation.numeric] + [part.name for part in preparation.categorical]
@@ -104,7 +104,7 @@ def inputs_of(
 
 
 def signals_of(project: str, at: float, windows: Sequence[WindowReport], watched: AssessmentRules) -> list[Signal]:
-    """The signals of the windows, by the live rule of `alarms` of `of`."""
+    """Return the signals of the windows, by the live rule of `alarms` out of `of`."""
     return signals(sum_up(project, at, windows, watched), watched.monitor)
 
 

@@ -1,4 +1,4 @@
-"""The raw rows in the order in which they came, with the clock that this order gives."""
+"""The raw rows in order of arrival, with the clock that this order gives."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _US = 1e6
 
 @dataclass(frozen=True)
 class TimeOrderedRows:
-    """Rows in time order, the moments at which they came, and a hash of each."""
+    """Rows in time order, their times, and a hash of each."""
 
     table: pa.Table
     clock: LabelClock
@@ -28,16 +28,16 @@ class TimeOrderedRows:
     notes: list[str] = field(default_factory=list)
 
     def digest(self, rows: RowRange) -> str:
-        """A hash of the rows: their values, their order, and the column types."""
+        """Return a hash that identifies these rows: their values, their order, and the types of the columns."""
         digest = hashlib.sha256(str(self.table.schema.remove_metadata()).encode())
         digest.update(np.ascontiguousarray(self.hashes[rows.first : rows.stop]).tobytes())
         return digest.hexdigest()
 
 
 def in_time_order(table: pa.Table, data: Data, cut: PeriodRule, delay_s: float = 0.0) -> TimeOrderedRows:
-    """Sort a raw table by `data.split`: by its time column, or leave it as it is when split by position.
+    """Put a raw table in the order of `data.split`: by its time column, or unchanged when split by position.
 
-    Rows that never got a label are left out, but for a series, whose steps must stay evenly apart.
+    Rows that never got a label are left out, except in a series, whose steps must stay evenly spaced.
 
     Raises:
         UsageError: The rows have no order in time, or not one that fits `cut` and `delay_s`.
@@ -77,7 +77,7 @@ def _without_calendar(num_rows: int, cut: PeriodRule, delay_s: float) -> np.ndar
 
 
 def _moments(table: pa.Table, name: str) -> tuple[np.ndarray, bool]:
-    """Unix seconds of each row and True; the plain numbers and False where the column holds no dates."""
+    """Return Unix seconds of each row and True; the plain numbers and False if the column holds no dates."""
     column = _column(table, name, "data.split.column")
     gaps = int(missing(column).sum())
     if gaps:

@@ -1,4 +1,4 @@
-"""Rows of a period as a model sees them: by its own preparation, and nothing that came after the period."""
+"""Rows of a period in the form for a model: by its own preparation, and without any later rows."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _TEST = SPLITS.index("test")
 
 
 def prepare_known(table: pa.Table, rows: RowRange, spec: Spec, base: Path, out: Path) -> Preparation:
-    """The prepared folder of what was known: the spec's own split and statistics, over `rows` of the table alone.
+    """Make the prepared folder of the rows known so far: the spec's own split and statistics, over `rows` alone.
 
     Raises:
-        DataError: These rows do not match the spec, or too few of some kind.
+        DataError: These rows do not fit the spec, or there are too few of some kind.
         UserCodeError: The spec's own feature function failed.
         StoreError: `out` cannot be written.
     """
@@ -43,23 +43,23 @@ def prepare_known(table: pa.Table, rows: RowRange, spec: Spec, base: Path, out: 
 
 
 def write_period(table: pa.Table, rows: RowRange, data: Data, base: Path, preparation: Preparation, out: Path) -> int:
-    """Write `rows` of the table as the test split of a prepared folder, for a model of that preparation.
+    """Write `rows` of the table as the test split of a prepared folder, for a model with that preparation.
 
-    Rows with a class that the model has never seen are left out.
+    A row whose class the model has never seen is left out, because the model cannot name it.
 
     Args:
-        table: The raw rows in time order; none after `rows` is read.
+        table: The raw rows in time order; rows after `rows` are not read.
         rows: Those of the period.
         data: The spec's data block.
         base: The folder of the spec.
-        preparation: Preparation of the model that is to predict.
+        preparation: Preparation of the predicting model.
         out: The folder to make.
 
     Returns:
         How many rows were left out.
 
     Raises:
-        DataError: A column that the model takes is not there, or no row is left.
+        DataError: An input column of the model is absent, or no row is left.
         UserCodeError: The spec's own feature function failed.
     """
     known = table.slice(0, rows.stop)
@@ -85,7 +85,7 @@ def write_period(table: pa.Table, rows: RowRange, data: Data, base: Path, prepar
 
 
 def rows_predicted(folder: Path) -> np.ndarray:
-    """Which rows of the table the test rows of a folder of `write_period` are, int64 (rows,)."""
+    """Return which rows of the table the test rows of a folder of `write_period` are, int64 (rows,)."""
     rows = rows_of(folder, "test", [ROW_COLUMN]).column(0).to_numpy()
     return np.asarray(rows)
 
@@ -108,7 +108,7 @@ def _check_columns(table: pa.Table, preparation: Preparation) -> None:
 
 
 def _usable(part: pa.Table, preparation: Preparation, first: int) -> np.ndarray:
-    """Rows that can be examples: with a target the model has a name for and, of a series, a whole window before."""
+    """Return True for rows that can be examples: with a known target and, for a series, a complete window before."""
     column = part.column(preparation.target.name)
     usable = ~missing(column)
     if preparation.target.classes is not None:

@@ -1,4 +1,4 @@
-"""The data's clock: the past in time order, cut in periods, and what was known at each moment of it."""
+"""The data's clock: the past in time order, cut into periods, and the rows and labels known at each moment."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from models.errors import DataError, UsageError
 
 DAY_S = 86_400.0
 MONTH_S = 30 * DAY_S
-"""What a period counts for where the rows' order is known but no calendar."""
+"""Length of a period if the rows have an order but no dates."""
 
 Calendar = Literal["day", "week", "month"]
 _WORDS = {
@@ -37,7 +37,7 @@ class PeriodRule:
 
     @property
     def text(self) -> str:
-        """In words, such as `month` or `5000 rows`."""
+        """The rule as text, such as `month` or `5000 rows`."""
         return self.calendar or f"{self.rows} rows"
 
 
@@ -51,7 +51,7 @@ class RowRange:
 
 @dataclass(frozen=True)
 class Period:
-    """Rows `first` to `stop` (exclusive) in time order, which came from `begin` until just before `end` (Unix s)."""
+    """Rows `first` to `stop` (exclusive) in time order, which arrived from `begin` until just before `end` (Unix s)."""
 
     name: str
     begin: float
@@ -67,26 +67,26 @@ class Period:
 
 @dataclass(frozen=True)
 class LabelClock:
-    """The moments of the rows, ascending (Unix s), and how long after its row a label comes."""
+    """The times of the rows, ascending (Unix s), and the delay between a row and its label."""
 
     times: np.ndarray
     delay_s: float = 0.0
     has_calendar: bool = True
 
     def arrived(self, at: float) -> int:
-        """Number of rows before the moment `at`."""
+        """Return how many rows arrived before the moment `at`."""
         return int(np.searchsorted(self.times, at, side="left"))
 
     def labelled(self, at: float) -> int:
-        """Number of rows, the oldest, with labels before the moment `at`."""
+        """Return how many rows, counted from the oldest, had their labels before the moment `at`."""
         return int(np.searchsorted(self.times + self.delay_s, at, side="left"))
 
 
 def parse_cut(text: str) -> PeriodRule:
-    """`month`, `week`, `day`, or a number of rows such as `5000 rows`.
+    """Parse `month`, `week`, `day`, or a number of rows such as `5000 rows`.
 
     Raises:
-        UsageError: It is none of them.
+        UsageError: The text is none of them.
     """
     word = text.strip().lower().removesuffix("ly").removesuffix("s") if not text.strip()[:1].isdigit() else ""
     if word in ("day", "week", "month"):
@@ -99,10 +99,10 @@ def parse_cut(text: str) -> PeriodRule:
 
 
 def parse_delay(text: str) -> float:
-    """Seconds of `12h`, `7d` or `2w`; a bare 0 is none.
+    """Parse `12h`, `7d` or `2w` into seconds; a bare 0 is no delay.
 
     Raises:
-        UsageError: It is not a duration.
+        UsageError: The text is no such duration.
     """
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*", text)
     if match and not match[2] and not float(match[1]):
@@ -117,10 +117,10 @@ def parse_delay(text: str) -> float:
 
 
 def parse_date(text: str) -> float:
-    """Unix seconds of an ISO date or moment; without a zone it is UTC.
+    """Parse an ISO date or time into Unix seconds; without a time zone it is UTC.
 
     Raises:
-        UsageError: It is none.
+        UsageError: The text is no date.
     """
     try:
         moment = datetime.fromisoformat(text)
@@ -130,7 +130,7 @@ def parse_date(text: str) -> float:
 
 
 def positions_as_times(num_rows: int, cut: PeriodRule) -> np.ndarray:
-    """Moments for rows that have none: a period of `cut.rows` rows counts for 30 days.
+    """Return times for rows that have none: a period of `cut.rows` rows counts for 30 days.
 
     Raises:
         UsageError: The cut is by a calendar that the rows do not have.
@@ -144,10 +144,10 @@ def positions_as_times(num_rows: int, cut: PeriodRule) -> np.ndarray:
 
 
 def cut_periods(clock: LabelClock, cut: PeriodRule) -> list[Period]:
-    """The past in periods, oldest first; those without rows are left out. Rows of one moment stay together.
+    """Cut the past into periods, oldest first, without empty ones; rows with the same time stay together.
 
     Raises:
-        DataError: No rows.
+        DataError: There are no rows.
     """
     if not len(clock.times):
         raise DataError("backtest: no labelled rows: there is no past to replay")
@@ -155,13 +155,13 @@ def cut_periods(clock: LabelClock, cut: PeriodRule) -> list[Period]:
 
 
 def without_stub(periods: list[Period]) -> list[Period]:
-    """Drop a last period that has hardly begun: with under a tenth of the usual number of rows."""
+    """Remove a last period that has hardly begun: it has less than a tenth of the median number of rows."""
     usual = float(np.median([period.num_rows for period in periods]))
     return periods[:-1] if len(periods) > 2 and periods[-1].num_rows < _STUB * usual else periods
 
 
 def num_training(periods: list[Period], least_rows: int, begin: float | None = None) -> int:
-    """Number of periods that train the first champion: those before `begin`, else as few as hold `least_rows`.
+    """Return how many first periods train the first champion: those before `begin`, or the fewest with `least_rows`.
 
     Raises:
         UsageError: No period is left to train on, or none to replay.
@@ -182,7 +182,7 @@ def num_training(periods: list[Period], least_rows: int, begin: float | None = N
 
 
 def iso(at: float) -> str:
-    """A moment as a date, with the time of day if it is not midnight UTC."""
+    """Return a moment as a date, with the time of day if it is not midnight UTC."""
     moment = datetime.fromtimestamp(at, UTC)
     return f"{moment:%Y-%m-%d}" if at % DAY_S == 0 else f"{moment:%Y-%m-%d %H:%M}"
 
@@ -198,7 +198,7 @@ def _by_calendar(times: np.ndarray, calendar: Calendar) -> list[Period]:
 
 
 def _around(at: float, calendar: Calendar) -> tuple[float, float]:
-    """Begin and end of the day, week (from Monday) or month that holds a moment."""
+    """Return begin and end of the day, week (from Monday) or month that contains a moment."""
     day = datetime.fromtimestamp(at, UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     if calendar == "month":
         begin = day.replace(day=1)

@@ -1,4 +1,4 @@
-"""The policies that a backtest compares: the spec's own, plain ones to measure it against, and a person's draft."""
+"""The policies that a backtest compares: the spec's own, standard ones for comparison, and a user's draft."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ EVERY, SPEC = "every", "spec"
 PLAIN = ("never", "monthly", "decay", "drift", EVERY)
 DEFAULT = ("never", "monthly", "decay", "drift", SPEC)
 
-# A plain policy is one rule alone. What a loop trains on stays the spec's; the guards go, so that the rule shows.
+# A plain policy has one rule and no guards, so that the rule's effect shows. Loops train on the spec's rows.
 _UNGUARDED: dict[str, Any] = {
     "on": [],
     "schedule": None,
@@ -31,7 +31,7 @@ _UNGUARDED: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Policy:
-    """A named rule of when to retrain."""
+    """A named retraining rule."""
 
     name: str
     rules: Retrain
@@ -43,7 +43,7 @@ class Policy:
 
 
 def plain(name: str, own: Retrain, has_calendar: bool = True) -> Policy:
-    """A predefined policy: never, monthly, decay, drift, every (at the end of each period), spec.
+    """Return one of the standard policies: never, monthly, decay, drift, every (at the end of each period), spec.
 
     Raises:
         UsageError: There is no such policy.
@@ -65,7 +65,7 @@ def plain(name: str, own: Retrain, has_calendar: bool = True) -> Policy:
 
 
 def drafted(name: str, document: Mapping[str, Any], own: Retrain, display_name: str) -> Policy:
-    """A policy from a file: keys of `retrain` that win over the spec's own.
+    """Return a policy from a file: its keys of `retrain` override the spec's own.
 
     Raises:
         UsageError: A key or value is wrong; one line for each.
@@ -85,7 +85,7 @@ def drafted(name: str, document: Mapping[str, Any], own: Retrain, display_name: 
 
 
 def in_words(rules: Retrain) -> str:
-    """The triggers and limits of a policy in one line."""
+    """Return the triggers and guards of a rule in one line."""
     triggers = [f"schedule {rules.schedule}"] if rules.schedule else []
     triggers += [each.replace("_", " ") for each in rules.on]
     if not triggers:

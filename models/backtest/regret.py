@@ -1,7 +1,8 @@
-"""Regret of each policy against the best and against retraining every period, with its uncertainty.
+"""Each policy's loss against the best policy and against retraining every period, with confidence intervals.
 
-A policy's value is the mean over periods, weighted by their rows, of the metric of whichever model served. Every
-interval is of a two-level paired bootstrap: periods are drawn, and within each its rows, the same for every policy.
+A policy's value is the mean over periods, weighted by their rows, of the metric of the model that served. Every
+interval comes from a two-level paired bootstrap: it draws periods, and rows within each period, the same for every
+policy.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from models.metrics.bootstrap import draws, percentile_interval
 from models.metrics.metrics import Array
 
 FEW_PERIODS = 10
-"""With fewer, resampling periods says little about periods to come."""
+"""With fewer periods, resampling them says little about future periods."""
 
 
 Scores = Mapping[tuple[str, str], Score]
-"""By model and period."""
+"""Scores by model and period."""
 
 
 class IntervalEstimate(BaseModel):
@@ -47,7 +48,7 @@ class PeriodMetric(BaseModel):
 
 
 class PolicyRegret(BaseModel):
-    """The result of a policy. Regrets are gains of the other policy: over zero it was better, for any metric."""
+    """The result of a policy. A regret is the other policy's gain: above zero the other was better, in any metric."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -75,14 +76,14 @@ class _PeriodValues:
 def policy_regrets(
     courses: Sequence[PolicyHistory], scores: Scores, sign: int, confidence: float = 0.95, seed: int = 0
 ) -> list[PolicyRegret]:
-    """The regret of each course, in their order.
+    """Return the result of each policy history, in their order.
 
     Args:
-        courses: Courses of the same periods.
+        courses: Histories of the same periods.
         scores: For every (model, period) that occurs in them.
         sign: 1 when more of the metric is better, -1 when less is.
         confidence: Confidence of the intervals.
-        seed: Seed of the drawing of periods.
+        seed: Seed for drawing periods.
 
     Source: Davison and Hinkley (1997), Bootstrap Methods and their Application, 3.8: drawing rows again within drawn
     periods overstates the spread rather than understating it.
@@ -138,7 +139,7 @@ def _mean(values: Array, weight: Array) -> float:
 
 
 def _drawn_means(values: Mapping[str, _PeriodValues], weight: Array, seed: int) -> dict[str, Array]:
-    """Each policy's mean in each resample (resample,); a value undefined in one policy is left out for all."""
+    """Return each policy's mean in each resample (resample,); a value undefined for one policy is left out for all."""
     stacked = np.stack([each.drawn for each in values.values()])
     policies, resamples, num_periods = stacked.shape
     times = np.stack(list(draws(num_periods, resamples, seed)))
@@ -171,5 +172,5 @@ def _point(model: str, period: str, scores: Scores, confidence: float) -> Period
 
 
 def _slack(values: Array) -> Array:
-    # Sums in another order differ in the last bits: equal policies must count as equal.
+    # Sums in another order differ in the last bits, but equal policies must count as equal.
     return np.asarray(1e-12 * np.maximum(1.0, np.abs(values)))

@@ -1,7 +1,7 @@
-"""The past replayed under a policy: predict a period, learn its labels, monitor, decide, perhaps retrain; and on.
+"""Replay of the past under a policy. Each period: predict, receive labels, monitor, decide, perhaps retrain.
 
 A pure function over a `ReplayBackend`, which trains, predicts, monitors and judges. The live policy's own `decide`
-decides; only the clock is the data's. The clock ticks at the end of each period: what a loop makes there serves from
+decides; only the clock is the data's. Decisions are made at the end of each period: a model trained there serves from
 the next period on.
 """
 
@@ -22,13 +22,13 @@ from models.triggers.signal import Decision, Outcome, PastLoop, ProjectHistory, 
 
 Decide = Callable[[Retrain, Signal, ProjectHistory, float], Decision]
 
-# A fault in the data is weighed before the metric, the metric before the clock.
+# Signals of broken data are decided before those of the metric, and these before the schedule.
 _ORDER = ("broken_data", "decay", "drift", "schedule", "new_data", "person")
 
 
 @dataclass(frozen=True)
 class TrainingOutcome:
-    """The result of a training: the model's key and its costs; `failure`: why there is no model."""
+    """The result of a training: the model's key and its cost; `failure` says why there is no model."""
 
     model: str
     device_seconds: float = 0.0
@@ -37,40 +37,40 @@ class TrainingOutcome:
 
 @dataclass(frozen=True)
 class VerdictOutcome:
-    """The verdict on a challenger."""
+    """The result of the verdict on a challenger."""
 
     promoted: bool
     reasons: list[str] = field(default_factory=list)
 
 
 class ReplayBackend(Protocol):
-    """The work that a replay needs. Each call gets the end of the past that it may read."""
+    """The operations that a replay needs. Each call gets the end of the known past and may read nothing after it."""
 
     def train(self, rows: RowRange, newest: int | None, start: str | None) -> TrainingOutcome:
-        """A model from the labelled `rows`, of whose training rows only the `newest` are trained on.
+        """Train a model on the labelled `rows`; of their training rows only the `newest` are used.
 
-        It begins with the weights of the model `start` if there is one.
+        It starts with the weights of the model `start` if there is one.
         """
         ...
 
     def judge(self, challenger: str, champion: str | None, rows: RowRange) -> VerdictOutcome:
-        """The verdict on held-out recent ones of `rows`, those that the challenger was given."""
+        """Return the verdict on held-out recent rows among `rows`, the challenger's data."""
         ...
 
     def predict(self, model: str, period: Period) -> None:
-        """The model predicts the rows of a period, before any of their labels is known."""
+        """Predict the rows of a period, before any of their labels is known."""
         ...
 
     def monitor(self, model: str, since: Period, now: Period, labelled: int) -> list[Signal]:
-        """The findings of monitoring `model` at the end of `now`, in the periods since `since` in which it served.
+        """Return the signals of monitoring `model` at the end of `now`, over its serving periods from `since` on.
 
-        The labels of the first `labelled` rows are known.
+        Only the labels of the first `labelled` rows are known.
         """
         ...
 
 
 class ReplayData(BaseModel):
-    """Plain data of a replay."""
+    """Base of a replay's plain data."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -91,7 +91,7 @@ class ReplayedLoop(ReplayData):
 
 
 class ReplayedPeriod(ReplayData):
-    """One period under a policy: the model that served, and the decision at its end."""
+    """One period under a policy: the model that served it, and the decisions at its end."""
 
     period: str
     model: str
@@ -101,7 +101,7 @@ class ReplayedPeriod(ReplayData):
 
 
 class PolicyHistory(ReplayData):
-    """The simulated history under one policy."""
+    """The replayed history under one policy."""
 
     policy: str
     rule: str = Field(description="The policy in words.")
@@ -129,16 +129,16 @@ class PolicyHistory(ReplayData):
 def replay(
     policy: Policy, periods: Sequence[Period], num_first: int, clock: LabelClock, world: ReplayBackend, decide: Decide
 ) -> PolicyHistory:
-    """Live through `periods` under a policy.
+    """Replay `periods` under a policy.
 
-    No decision is made at the end of the last period: there is no later period that could show whether it was good.
+    No decision is made at the end of the last period, because nothing could show whether it was good.
 
     Args:
-        policy: The rule of when to retrain.
+        policy: The retraining rule.
         periods: The past, oldest first.
         num_first: How many of them train the first champion.
-        clock: When rows and their labels came.
-        world: Trains, predicts, watches, judges.
+        clock: Times of the rows and of their labels.
+        world: Trains, predicts, monitors, judges.
         decide: The policy function of the live triggers, `models.triggers.policy.decide`.
     """
     player = _Simulation(policy, clock, world, decide)
@@ -148,7 +148,7 @@ def replay(
 
 
 class _Simulation:
-    """One simulated project under a policy."""
+    """The state of a simulated project under a policy."""
 
     def __init__(self, policy: Policy, clock: LabelClock, world: ReplayBackend, decide: Decide) -> None:
         self._policy, self._clock, self._world, self._decide = policy, clock, world, decide
@@ -183,7 +183,7 @@ class _Simulation:
         return ReplayedPeriod(period=period.name, model=model, age=age, decisions=decisions, loop=loop)
 
     def _settle(self, period: Period) -> tuple[list[Decision], ReplayedLoop | None]:
-        """Weigh every signal there is at the end of a period; at most one of them begins a loop."""
+        """Decide every signal at the end of a period; at most one of them starts a loop."""
         before, self._now = self._now, period.end
         decisions: list[Decision] = []
         loop: ReplayedLoop | None = None
@@ -205,7 +205,7 @@ class _Simulation:
         self._champion, self._since, self._age = model, None, 0
 
     def _signals(self, period: Period, before: float) -> list[Signal]:
-        """The signals at this time: postponed ones and new ones, each once."""
+        """Return the signals to decide now: those postponed until now, and new ones; each once."""
         assert self._since is not None
         labelled = self._clock.labelled(period.end)
         due = [signal for until, signal in self._put_off if until <= period.end]
@@ -220,7 +220,7 @@ class _Simulation:
         return sorted(signals.values(), key=lambda each: (_ORDER.index(each.kind), each.at))
 
     def _scheduled(self, after: float, until: float) -> Iterable[Signal]:
-        """One signal for all due times of the schedule: catch-up is off."""
+        """Return one signal for all due times of the schedule: catch-up is off."""
         if self._schedule is None or (at := self._schedule.next(after)) > until:
             return []
         reason = f"{self._policy.rules.schedule} came round"
@@ -233,7 +233,7 @@ class _Simulation:
 
     def _run(self, period: Period, signal: Signal, champion: str | None) -> ReplayedLoop:
         rules, rows = self._policy.rules, RowRange(0, self._clock.labelled(self._now))
-        newest = rules.rows if champion else None  # the first loop is a person's, not the policy's
+        newest = rules.rows if champion else None  # a person starts the first loop, not the policy
         trained = self._world.train(rows, newest, champion if rules.start == "champion" else None)
         judged = self._world.judge(trained.model, champion, rows) if not trained.failure else None
         outcome: Outcome = "failed" if judged is None else "promoted" if judged.promoted else "kept"
@@ -263,7 +263,7 @@ class _Simulation:
 
 
 def new_rows(period: Period) -> Signal:
-    """The signal that a period's rows have come."""
+    """Return the signal that a period's rows have arrived."""
     return Signal(
         id=f"rows {period.stop}",
         kind="new_data",

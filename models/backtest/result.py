@@ -1,4 +1,4 @@
-"""The result of a backtest as plain data: `backtest.json`, shown by the page and the terminal."""
+"""The result of a backtest, as plain data: `backtest.json`, also the source of the page and the terminal output."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ class Backtest(_Part):
     made_at: float = Field(0.0, description="Unix time, seconds.")
 
     def course(self, policy: str) -> PolicyHistory:
-        """The course of one policy."""
+        """Return the history of one policy."""
         return next(course for course in self.courses if course.policy == policy)
 
     def alike(self) -> list[list[str]]:
-        """Policies by what served: those of a list had the same champion in every period."""
+        """Return groups of policies that had the same champion in every period."""
         by_models: dict[tuple[str, ...], list[str]] = {}
         for course in self.courses:
             by_models.setdefault(tuple(step.model for step in course.steps), []).append(course.policy)

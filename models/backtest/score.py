@@ -1,4 +1,4 @@
-"""The metric of a model in a period, plain and on resamples that are the same for every model."""
+"""The score of a model in a period: its metric, plain and on resamples that are the same for every model."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Score:
 
 
 def score(metric: Metric, target: Array, prediction: Array, preparation: Preparation, seed: int = 0) -> Score:
-    """The metric on a period's rows, plain and resampled; neighbours in a series are drawn together."""
+    """Return the metric on a period's rows, plain and resampled; adjacent rows of a series are drawn together."""
     num = len(target)
     clusters = None
     if preparation.window is not None:

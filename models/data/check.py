@@ -16,12 +16,12 @@ MIN_ROWS = 10
 
 
 def least_rows(data: Data) -> int:
-    """Fewer rows cannot be divided; the length of a text is not its number of lines."""
+    """Return the smallest number of rows that can be split; 1 for text, for its length is not its number of lines."""
     return 1 if data.kind == "text" else MIN_ROWS
 
 
 def table_schema(table: pa.Table) -> list[dict[str, Any]]:
-    """Name, type and number of missing values of each column, as plain data for the record."""
+    """Return name, type and number of missing values of each column as plain data, for the dataset record."""
     return [
         {"name": field.name, "dtype": str(field.type), "nulls": table.column(field.name).null_count}
         for field in table.schema
@@ -29,10 +29,11 @@ def table_schema(table: pa.Table) -> list[dict[str, Any]]:
 
 
 def check_schema(schema: list[dict[str, Any]], earlier: list[dict[str, Any]], data: Data) -> None:
-    """Refuse a column whose type changed since `earlier`, the last dataset accepted.
+    """Refuse a column whose type changed since `earlier`, the schema of the last dataset that was accepted.
 
-    Wider numbers (int32 to int64, whole to broken) and another string type are the same kind of column; one
-    without any value is of every kind, and one that nothing reads may be of any.
+    Number types of another width (int32 and int64, integer and float) and different string types count as equal. A
+    column
+    without any value fits every type. A column that nothing reads may change its type.
 
     Raises:
         DataError: Names every such column with both types.
@@ -53,10 +54,10 @@ def check_schema(schema: list[dict[str, Any]], earlier: list[dict[str, Any]], da
 
 
 def check_columns(table: pa.Table, data: Data, slices: Sequence[str] = ()) -> None:
-    """Refuse a table without a column that the spec names, or with too few rows.
+    """Refuse a table that lacks a column which the spec names, or that has too few rows.
 
     Raises:
-        DataError: Names the key of the spec, the column and the nearest one there is.
+        DataError: Names the key of the spec, the missing column and the column with the nearest name.
     """
     if table.num_rows < least_rows(data):
         raise DataError(f"the table has {table.num_rows} rows, expected at least {least_rows(data)}: give more data")
@@ -64,10 +65,10 @@ def check_columns(table: pa.Table, data: Data, slices: Sequence[str] = ()) -> No
 
 
 def check_id(table: pa.Table, data: Data) -> None:
-    """Refuse ids that do not identify rows. A row without an id is identified by its content.
+    """Refuse an id column in which two rows have the same id. Rows with a missing id are identified by their values.
 
     Raises:
-        DataError: The column is absent, or one id names several rows.
+        DataError: The column is absent, or several rows have the same id.
     """
     if data.id is None:
         return
@@ -84,7 +85,7 @@ def check_id(table: pa.Table, data: Data) -> None:
 
 
 def _is_unread(name: str, data: Data) -> bool:
-    """True for a dropped column that neither decides the split nor goes into columns made of others."""
+    """Return True for a dropped column that is not the target or split column and is no input of `features.make`."""
     return name in data.features.drop and name not in (data.target, data.split.column) and not data.features.make
 
 

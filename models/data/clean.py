@@ -1,4 +1,4 @@
-"""Cleaning of raw rows, and the columns that a user's own function makes of them."""
+"""Data cleaning: drops raw rows that cannot be used, and adds the columns of the user's feature function."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ NO_TARGET, REPEATED = "without a target", "equal to an earlier row in every colu
 
 
 def usable_rows(table: pa.Table, data: Data, columns: list[str] | None = None) -> tuple[pa.Table, np.ndarray]:
-    """Drop rows without target, and with `data.deduplicate` rows that repeat an earlier one in every column.
+    """Drop rows without a target and, with `data.deduplicate`, rows equal to an earlier row in every column.
 
-    A series keeps rows without target: its steps must stay evenly apart.
+    A series keeps rows without a target, because its steps must stay evenly spaced.
 
     Args:
         table: The raw table.
         data: The spec's data block.
-        columns: The columns to return. Default: all. Repeated rows are found by all columns.
+        columns: The columns to return; default: all. Repeated rows are always detected over all columns.
 
     Returns:
         The remaining rows, in their order, and the raw position of each, int64 (rows,).
@@ -55,23 +55,23 @@ def usable_rows(table: pa.Table, data: Data, columns: list[str] | None = None) -
 
 
 def dropped_rows(table: pa.Table, data: Data, remaining: np.ndarray) -> dict[str, int]:
-    """Number of rows that `usable_rows` dropped, by reason; `remaining` are the positions that it returned."""
+    """Count the rows that `usable_rows` dropped, by reason; `remaining` are the positions that it returned."""
     num_unanswered = 0 if data.kind == "series" else int(unanswered(table, data).sum())
     counts = {NO_TARGET: num_unanswered, REPEATED: table.num_rows - num_unanswered - len(remaining)}
     return {reason: count for reason, count in counts.items() if count}
 
 
 def unanswered(table: pa.Table, data: Data) -> np.ndarray:
-    """True where a row has no target, bool (rows,): null, NaN or empty text."""
+    """Return True where a row has no target, bool (rows,): null, NaN or empty text."""
     column = table.column(data.target)
     return missing(as_text(column) if is_text(column.type) else column)
 
 
 def made_features(table: pa.Table, reference: str, base: Path) -> pa.Table:
-    """The table with what the user's function `make(frame) -> frame` adds to it.
+    """Return the table with the columns that the user's function `make(frame) -> frame` adds to it.
 
     Raises:
-        UserCodeError: It raised, gave back no data frame, or changed the number or the order of the rows.
+        UserCodeError: The function raised, returned no data frame, or changed the number or the order of the rows.
     """
     function = references.resolve(reference, base)
     frame = table.to_pandas()
@@ -102,10 +102,10 @@ def made_features(table: pa.Table, reference: str, base: Path) -> pa.Table:
 
 
 def _as_they_came(made: pa.Table, came: pa.Schema) -> pa.Table:
-    """Restore whole numbers: pandas makes floats of a column of them with a missing value."""
+    """Cast integer columns back to integers: pandas turns an integer column with a missing value into floats."""
     for position, field in enumerate(made.schema):
         before = came.field(field.name).type if field.name in came.names else None
         if before is not None and pa.types.is_integer(before) and pa.types.is_floating(field.type):
-            with contextlib.suppress(pa.ArrowInvalid):  # the function made fractions of them
+            with contextlib.suppress(pa.ArrowInvalid):  # the function turned them into fractions
                 made = made.set_column(position, field.name, made.column(position).cast(before))
     return made

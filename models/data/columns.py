@@ -1,4 +1,4 @@
-"""Which columns a model sees and as what kind, and one text for each category."""
+"""The choice of a model's input columns and their kinds, and the text form of categories."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Dtype = Literal["string", "integer", "boolean"]
 
 @dataclass(frozen=True)
 class Columns:
-    """Input columns by kind, in the table's order, and the reason why each other one is left out."""
+    """Input columns by kind, in the table's order, and the reason why each other column is left out."""
 
     numeric: list[str] = field(default_factory=list)
     categorical: list[str] = field(default_factory=list)
@@ -30,20 +30,20 @@ class Columns:
 def choose(schema: pa.Schema, data: Data) -> Columns:
     """Divide the columns of a table into inputs and the rest, by the spec and by type alone.
 
-    They are in the order of `features.columns`, else of the table. Numbers are numeric; text and booleans are
-    categorical; dates are left out (a graph takes numbers and text: make parts of them with `data.features.make`). The
-    split's own column is left out unless `features.columns` or `features.kinds` names it. A series also has its
-    target's past as an input.
+    The order is that of `features.columns`, else of the table. Numbers are numeric; text and booleans are
+    categorical; dates are left out (a graph takes numbers and text: derive their parts with `data.features.make`). The
+    split's own column is left out unless `features.columns` or `features.kinds` names it. For a series the past of the
+    target is an input.
 
     Raises:
-        DataError: A requested column is of a type that no net takes, or no column is left.
+        DataError: The spec names a column that no net can take, or no input column is left.
     """
     columns = Columns()
     if data.kind == "image":
         return columns
     types = {field.name: field.type for field in schema}
     names = [name for name in data.features.columns or () if name in types]
-    for name in dict.fromkeys([*names, *types]):  # an own net counts on the order in which the spec names them
+    for name in dict.fromkeys([*names, *types]):  # a user's own net relies on the order in the spec
         reason = _reason_to_leave_out(name, types[name], data)
         if reason:
             columns.left_out[name] = reason
@@ -57,14 +57,14 @@ def choose(schema: pa.Schema, data: Data) -> Columns:
 
 
 def dtype_of(kind: pa.DataType) -> Dtype:
-    """The type of a categorical column's values, before they become text."""
+    """Return the type of a categorical column's values before they become text."""
     if pa.types.is_boolean(kind):
         return "boolean"
     return "integer" if is_number(kind) else "string"
 
 
 def as_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Categories as text: null for missing and for empty text; whole numbers lose a trailing `.0`."""
+    """Return categories as text: null for missing and for empty text; whole numbers lose a trailing `.0`."""
     kind = column.type
     if pa.types.is_dictionary(kind):
         column, kind = column.cast(kind.value_type), kind.value_type
@@ -78,15 +78,15 @@ def as_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def with_slices(rows: pa.Table, source: pa.Table, names: Sequence[str]) -> pa.Table:
-    """Add the slice columns that are no inputs to the prepared rows: as texts, under names of their own.
+    """Add the slice columns that are no inputs to the prepared rows, as texts and under reserved names.
 
     Args:
         rows: The prepared rows.
-        source: The same rows with all of their columns, made ones too.
+        source: The same rows with all of their columns, including made ones.
         names: The spec's `judge.slices`.
 
     Raises:
-        DataError: A slice column cannot become text.
+        DataError: A slice column cannot be converted to text.
     """
     for name in dict.fromkeys(names):
         if name in rows.column_names:
@@ -103,11 +103,10 @@ def with_slices(rows: pa.Table, source: pa.Table, names: Sequence[str]) -> pa.Ta
 
 
 def as_float64(column: pa.ChunkedArray, name: str) -> np.ndarray:
-    """A numeric column as float64 (rows,), NaN for missing.
+    """Return a numeric column as float64 (rows,), NaN for missing.
 
     Raises:
-        DataError: Text that is not a number (of a column declared numeric), or infinite values; names the first
-            rows.
+        DataError: A column declared numeric holds text that is no number, or values are infinite; names the first rows.
     """
     kind = column.type
     if pa.types.is_dictionary(kind):
@@ -127,19 +126,19 @@ def as_float64(column: pa.ChunkedArray, name: str) -> np.ndarray:
 
 
 def is_number(kind: pa.DataType) -> bool:
-    """True for integers, floats and decimals."""
+    """Return True for integers, floats and decimals."""
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 
 def is_text(kind: pa.DataType) -> bool:
-    """True for text, dictionary-encoded text too."""
+    """Return True for text, including dictionary-encoded text."""
     if pa.types.is_dictionary(kind):
         return is_text(kind.value_type)
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
 def all_missing(name: str) -> str:
-    """The message about a column without values."""
+    """Return the error message for a column without values."""
     return (
         f"column {name!r} has no value at all in the training rows: put it right in the source, or name it "
         "in "

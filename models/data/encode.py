@@ -30,17 +30,17 @@ _BATCH_ROWS = 65_536
 
 
 def encode(folder: Path, split: str) -> Tensors:
-    """The tensors of one split of a prepared folder.
+    """Return the tensors of one split of a prepared folder.
 
     Table: `numeric` float32 (rows, num_numeric), `categorical` int32 (rows, num_categorical). Image: `image`
-    uint8 (rows, channel, height, width). Series: `series` float32 (time, feature), the whole of it, and
-    `end` int64 (examples,), the last input row of each. Text: `tokens` (character,), indices of the alphabet in the
-    smallest type that holds them, and `start` int64 (examples,), the first of each. All but text: `target`, int64
-    classes or float32 standardised; regression also `value`, float64 as it was given, which metrics are to see. Tables
-    and images split by time or group: `key` int64, its order or the group.
+    uint8 (rows, channel, height, width). Series: `series` float32 (time, feature), the whole series, and
+    `end` int64 (examples,), the last input row of each example. Text: `tokens` (character,), indices of the alphabet in
+    the smallest type that holds them, and `start` int64 (examples,), the first token of each example. All kinds except
+    text: `target`, int64 classes or float32 standardised; regression also `value`, the raw target in float64, which the
+    metrics use. Tables and images split by time or group: `key` int64, the rank of the time, or the group.
 
     Raises:
-        DataError: The folder is not whole.
+        DataError: The folder is incomplete.
     """
     preparation = Preparation.load(folder)
     if preparation.kind == "series":
@@ -51,13 +51,14 @@ def encode(folder: Path, split: str) -> Tensors:
 
 
 def write_tensors(prepared: Path, out: Path) -> dict[str, Path]:
-    """Write one safetensors file for each split into `out`; each is whole or absent.
+    """Write one safetensors file for each split into `out`; each file is complete or absent.
 
-    Rows without a target, if they are used, go to a file of their own, `unlabelled`. Tables and images are encoded in
-    pieces, so memory does not grow with their rows.
+    Rows without a target, if the spec keeps them, go into a further file, `unlabelled`. Tables and images are encoded
+    in
+    batches, so that memory does not grow with the number of rows.
 
     Raises:
-        DataError: The prepared folder is not whole.
+        DataError: The prepared folder is incomplete.
         StoreError: `out` cannot be written.
     """
     from safetensors.numpy import save_file
@@ -80,10 +81,10 @@ def write_tensors(prepared: Path, out: Path) -> dict[str, Path]:
 
 
 def rows_of(folder: Path, split: str, columns: list[str] | None = None) -> pa.Table:
-    """The prepared rows of one split, in their order.
+    """Return the prepared rows of one split, in their order.
 
     Raises:
-        DataError: No such split, or the file is absent or cut short.
+        DataError: The split does not exist, or the file is absent or cut short.
     """
     if split not in SPLITS:
         raise DataError(f"got split {split!r}, expected one of {', '.join(SPLITS)}")
@@ -102,7 +103,7 @@ def encode_numeric(values: np.ndarray, part: NumericInput) -> np.ndarray:
 
 
 def category_indices(column: pa.ChunkedArray, part: CategoricalInput) -> np.ndarray:
-    """Texts as int32 indices (rows,): 0 unseen or missing, i + 1 for `categories[i]`."""
+    """Return texts as int32 indices (rows,): 0 unseen or missing, i + 1 for `categories[i]`."""
     places = pc.index_in(column, pa.array(part.categories, pa.string()), skip_nulls=True)
     indices: np.ndarray = pc.fill_null(pc.add(places, 1), 0).to_numpy().astype(np.int32)
     return indices

@@ -26,7 +26,7 @@ from models.sources.read import read_table
 Feed = dict[str, np.ndarray]
 
 TEXT_BATCH = 64
-"""Windows of text in a feed at most: for each of their characters the graph gives the chances of the whole alphabet."""
+"""Most text windows in a feed: for each character the graph returns the probabilities of the whole alphabet."""
 
 
 def feeds(
@@ -36,21 +36,21 @@ def feeds(
     batch: int = 65536,
     raw: Path | None = None,
 ) -> Iterator[Feed]:
-    """The rows of a split, batch by batch, as inputs of an exported graph.
+    """Yield the rows of a split, batch by batch, as inputs of an exported graph.
 
-    Table: a column an input, (batch,): float64 with NaN, or text with "" for missing. Image: `image` uint8
+    Table: one input for each column, (batch,): float64 with NaN, or text with "" for missing. Image: `image` uint8
     (batch, height, width, channel). Series: `series` float64 (batch, length, feature). Text: `text` int64 (batch,
     length + 1), the code points of a window and of the character after it.
 
     Args:
         prepared: The prepared folder that the rows come from.
         split: `train`, `validation` or `test`.
-        preparation: That of the graph; default: the folder's own. A champion's may want other columns.
-        batch: Examples in each, but for the last.
-        raw: The raw table that the rows were prepared from: inputs of a table that they lack are as they were there.
+        preparation: The graph's preparation; default: the folder's own. A champion's may need other columns.
+        batch: Examples in each batch except the last.
+        raw: The raw table of these rows. Inputs of a table that the prepared rows lack are read from it.
 
     Raises:
-        DataError: The graph wants a column that these rows lack, or of another kind.
+        DataError: The graph needs a column that these rows lack, or a column has another type than the graph needs.
     """
     preparation = preparation or Preparation.load(prepared)
     if preparation.kind == "series":
@@ -65,13 +65,13 @@ def feeds(
 
 
 def feed_at(prepared: Path, split: str, preparation: Preparation, positions: np.ndarray) -> Feed:
-    """Some examples of a split in one feed, as `feeds` gives all.
+    """Return some examples of a split in one feed, in the form of `feeds`.
 
     Args:
         prepared: The prepared folder that the rows come from.
         split: `train`, `validation` or `test`.
-        preparation: That of the graph.
-        positions: Which examples, int64 (example,), ascending.
+        preparation: The graph's preparation.
+        positions: Positions of the examples, int64 (example,), ascending.
     """
     if preparation.kind == "series":
         values, ends = _series(prepared, split, preparation)
@@ -83,7 +83,7 @@ def feed_at(prepared: Path, split: str, preparation: Preparation, positions: np.
 
 
 def targets(prepared: Path, split: str) -> np.ndarray:
-    """The true values that predictions are compared with: int64 class indices, or float64 in the target's unit.
+    """Return the true values of a split: int64 class indices, or float64 in the target's own unit.
 
     Text: the code points to be predicted, int64 (windows, length).
     """
@@ -98,7 +98,7 @@ def targets(prepared: Path, split: str) -> np.ndarray:
 
 
 def series_targets(prepared: Path, split: str) -> tuple[np.ndarray, np.ndarray]:
-    """The target over all steps of a series (step,), and the steps (example,) that a split predicts."""
+    """Return the target over all steps of a series (step,), and the steps (example,) that a split predicts."""
     preparation = Preparation.load(prepared)
     table = read_table(prepared / ROWS_FILE, [preparation.target.name, SPLIT_COLUMN])
     codes = table.column(SPLIT_COLUMN).to_numpy()
@@ -106,7 +106,7 @@ def series_targets(prepared: Path, split: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def text_windows(prepared: Path, split: str, positions: np.ndarray | None = None) -> np.ndarray:
-    """The code points of each window of a split and of the character after it, int64 (windows, length + 1).
+    """Return the code points of each window of a split and of the character after it, int64 (windows, length + 1).
 
     Args:
         prepared: The prepared folder.
@@ -120,7 +120,7 @@ def text_windows(prepared: Path, split: str, positions: np.ndarray | None = None
 
 
 def slice_values(prepared: Path, split: str, columns: list[str]) -> dict[str, np.ndarray]:
-    """The value of each slice column in each row of a split, as text in an object array (rows,).
+    """Return the value of each slice column in each row of a split, as text in an object array (rows,).
 
     Missing values are "". A window of text has the value of the line in which it starts.
 
@@ -144,7 +144,7 @@ def slice_values(prepared: Path, split: str, columns: list[str]) -> dict[str, np
 
 
 def groups(prepared: Path, split: str) -> np.ndarray:
-    """The group of each row of a split by group, as a number: int64 (rows,)."""
+    """Return the group number of each row of a split; the data must be split by group: int64 (rows,)."""
     keys: np.ndarray = rows_of(prepared, split, [KEY_COLUMN]).column(0).to_numpy()
     return keys
 
@@ -233,13 +233,13 @@ def _series_feeds(prepared: Path, split: str, preparation: Preparation, batch: i
 
 
 def _steps(preparation: Preparation) -> np.ndarray:
-    """The steps of a window, counted from its last."""
+    """Return the steps of a window, counted back from its last step."""
     assert preparation.window is not None
     return np.arange(1 - preparation.window.length, 1)
 
 
 def _series(prepared: Path, split: str, preparation: Preparation) -> tuple[np.ndarray, np.ndarray]:
-    """The values (step, feature) of all steps, and the last step (example,) of each window of a split."""
+    """Return the values (step, feature) of all steps, and the last step (example,) of each window of a split."""
     own = Preparation.load(prepared)
     window = preparation.window
     if window is None or own.window is None or window.horizon != own.window.horizon:

@@ -1,4 +1,4 @@
-"""The statistics of the training rows: how each input is filled, scaled and numbered."""
+"""The statistics of the training rows: fill values, scaling and category numbers of each input."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ MIN_ROWS_OF_IDENTITY = 50
 
 
 def fit_numeric(name: str, values: np.ndarray, features: Features) -> NumericInput:
-    """Fill, shift and scale from training values (rows,), NaN for missing; a constant column gets scale 1.
+    """Compute fill, shift and scale from training values (rows,), NaN for missing; a constant column gets scale 1.
 
     Raises:
-        DataError: No value at all, or values too large to be scaled.
+        DataError: The column has no value at all, or values too large to be scaled.
     """
     present = values[~np.isnan(values)]
     if not len(present):
@@ -30,16 +30,16 @@ def fit_numeric(name: str, values: np.ndarray, features: Features) -> NumericInp
             f"column {name!r}: its spread is no finite number, for its values reach {np.abs(present).max():.4g}: do "
             "those mean `missing`? Leave such cells empty in your source, or name the column in data.features.drop"
         )
-    # Rounding alone gives a constant column a spread of about one part in 1e16.
+    # Rounding errors give a constant column a spread of about one part in 1e16.
     constant = scale <= 1e-12 * np.abs(present).max()
     return NumericInput(name=name, fill=_fill(present, features.impute), shift=shift, scale=1.0 if constant else scale)
 
 
 def fit_categorical(name: str, texts: pa.ChunkedArray, dtype: Dtype, features: Features) -> CategoricalInput:
-    """The commonest categories of the training rows, commonest first (equally common ones by name).
+    """Return the most frequent categories of the training rows, most frequent first (ties are ordered by name).
 
     Raises:
-        DataError: No value at all.
+        DataError: The column has no value at all.
     """
     counts = pc.value_counts(texts.drop_null())
     pairs = zip(counts.field("values").to_pylist(), counts.field("counts").to_pylist(), strict=True)
@@ -50,17 +50,17 @@ def fit_categorical(name: str, texts: pa.ChunkedArray, dtype: Dtype, features: F
 
 
 def names_each_row(texts: pa.ChunkedArray) -> bool:
-    """True when every value differs: an id or free text, from which nothing carries over to other rows."""
+    """Return True if every value differs: an id or free text, from which a model learns nothing about other rows."""
     present = texts.drop_null()
     return len(present) >= MIN_ROWS_OF_IDENTITY and pc.count_distinct(present).as_py() == len(present)
 
 
 def fit_pixels(images: np.ndarray, image: Image) -> ImageInput:
-    """Mean and standard deviation per channel, of pixels / 255.
+    """Compute mean and standard deviation of each channel, of pixels / 255.
 
     Args:
         images: uint8 (rows, height, width, channel), training rows only.
-        image: Their shape.
+        image: The images' shape.
     """
     counts = np.stack([np.bincount(images[..., channel].ravel(), minlength=256) for channel in range(image.channels)])
     levels = np.arange(256) / 255.0

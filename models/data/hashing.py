@@ -1,8 +1,8 @@
-"""Keyed 64-bit hashes of rows, in numpy; splits and deduplication use them.
+"""Keyed 64-bit hashes of rows, in numpy: the basis of splits and deduplication.
 
 A hash depends on the values alone: not on the column order, the chunking, the machine, or whether a whole
-number is stored as integer or float. A missing value adds nothing, so a column that is added later leaves
-old rows alone.
+number is stored as integer or float. A missing value adds nothing to a row's hash, so a new column does not change
+the hashes of old rows.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 def hash_rows(table: pa.Table, columns: list[str], seed: int = 0) -> Hashes:
-    """Hash each row over `columns`; equal rows have equal hashes."""
+    """Return one hash for each row over `columns`; equal rows have equal hashes."""
     total = np.zeros(table.num_rows, dtype=np.uint64)
     for name in columns:
         total += hash_values(table.column(name), name, seed)
@@ -28,9 +28,11 @@ def hash_rows(table: pa.Table, columns: list[str], seed: int = 0) -> Hashes:
 
 
 def row_identities(table: pa.Table, id_column: str | None = None) -> Hashes:
-    """Hash that identifies each row, whatever the order: of its id, or, without one, of its content.
+    """Return one hash for each row that identifies it in any order: of its id, or of its values if it has no id.
 
-    Equal rows get different hashes by a count. Lists and structs are not hashed.
+    Equal rows get different hashes: the second and later ones are mixed with a counter. Columns of lists and structs
+    are
+    ignored.
     """
     named = np.zeros(table.num_rows, dtype=bool) if id_column is None else ~missing(table.column(id_column))
     hashes = hash_rows(table, [id_column]) if id_column else np.zeros(table.num_rows, dtype=np.uint64)
@@ -47,17 +49,17 @@ def row_identities(table: pa.Table, id_column: str | None = None) -> Hashes:
 
 
 def keyed(hashes: Hashes, seed: int) -> Hashes:
-    """The hashes, drawn anew for a seed."""
+    """Return the hashes remixed with a seed."""
     return _mix(hashes ^ _mix(np.array([seed % 2**64], dtype=np.uint64) * _GOLDEN))
 
 
 def hash_values(column: pa.ChunkedArray, name: str, seed: int = 0) -> Hashes:
-    """Hash each value, keyed with the column's name; 0 where the value is missing.
+    """Return one hash for each value, keyed with the column's name; 0 for a missing value.
 
     Raises:
-        DataError: Lists and structs have no hash here.
+        DataError: The column holds lists or structs, which have no hash.
     """
-    # An array of one: whole numbers wrap around in arrays, in scalars numpy warns.
+    # An array with one entry: numpy warns of integer overflow in scalars, but not in arrays.
     keyed = np.array([seed % 2**64], dtype=np.uint64) * _GOLDEN
     key = _mix(_hash_text(pa.array([name]).cast(pa.large_binary())) + keyed)
     parts = [_hash_chunk(chunk, name) for chunk in column.chunks]
@@ -68,12 +70,12 @@ def hash_values(column: pa.ChunkedArray, name: str, seed: int = 0) -> Hashes:
 
 
 def unit_interval(hashes: Hashes) -> np.ndarray:
-    """Hashes as float64, uniform in [0, 1)."""
+    """Return hashes as float64, uniform in [0, 1)."""
     return (hashes >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
 def missing(column: pa.ChunkedArray) -> np.ndarray:
-    """True where a value is null or NaN (rows,)."""
+    """Return True where a value is null or NaN (rows,)."""
     flags: np.ndarray = pc.is_null(column, nan_is_null=True).to_numpy()
     return flags
 
@@ -144,7 +146,7 @@ def _weighted_sums(data: np.ndarray, offsets: np.ndarray, lengths: np.ndarray, f
 
 
 def _mix(values: Hashes) -> Hashes:
-    """The finaliser of splitmix64.
+    """Apply the finaliser of splitmix64.
 
     Source: Steele, Lea, Flood, "Fast splittable pseudorandom number generators", 2014.
     """

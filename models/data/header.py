@@ -19,10 +19,10 @@ _FIRST_ROWS = 1000
 
 
 def header_of(path: Path) -> list[str] | None:
-    """The names of the columns of a CSV or Parquet file; None for other files, and for one that is not whole.
+    """Return the column names of a CSV or Parquet file; None for other files and for an incomplete file.
 
     Raises:
-        OSError: It cannot be read.
+        OSError: The file cannot be read.
     """
     if path.suffix.lower() == ".parquet":
         import pyarrow as pa
@@ -39,7 +39,7 @@ def header_of(path: Path) -> list[str] | None:
 
 
 def first_values(path: Path, column: str) -> pa.ChunkedArray | None:
-    """The first values of a column of a CSV or Parquet file; None if they cannot be read."""
+    """Return the first values of a column of a CSV or Parquet file; None if they cannot be read."""
     import pyarrow as pa
     import pyarrow.csv
     import pyarrow.parquet as pq
@@ -61,10 +61,10 @@ def first_values(path: Path, column: str) -> pa.ChunkedArray | None:
 
 
 def check_names(names: Sequence[str], data: Data, slices: Sequence[str] = ()) -> None:
-    """Refuse columns of these names if one is missing that the spec names.
+    """Refuse column names that lack one which the spec names.
 
     Raises:
-        DataError: Names the key of the spec, the column and the nearest one there is.
+        DataError: Names the key of the spec, the missing column and the column with the nearest name.
     """
     features = data.features
     named: dict[str, list[str]] = {
@@ -85,6 +85,6 @@ def check_names(names: Sequence[str], data: Data, slices: Sequence[str] = ()) ->
 
 
 def no_such_column(column: str, names: list[str]) -> str:
-    """The message about a missing column: the nearest name, or all names."""
+    """Return the error message for a missing column: it shows the nearest name, or all names."""
     cure = did_you_mean(column, names, "correct the name, or add the column to the source")
     return f"no column {column!r} in the data, which has {', '.join(names[:40])}: {cure}"

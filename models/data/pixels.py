@@ -1,4 +1,4 @@
-"""Image columns: bytes in height, width, channel order to arrays."""
+"""Conversion of image columns, bytes in height, width, channel order, into arrays."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from models.project_spec.blocks import Image
 
 
 def pixels_of(column: pa.ChunkedArray, image: Image) -> np.ndarray:
-    """Images as uint8 (rows, height, width, channel).
+    """Return images as uint8 (rows, height, width, channel).
 
     Raises:
-        DataError: Not bytes, missing, or of another length than the spec's shape; names the first rows.
+        DataError: Values are not bytes, are missing, or do not fit the spec's shape; names the first rows.
     """
     kind, size = column.type, image.height * image.width * image.channels
     if not (pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind)):

@@ -1,4 +1,4 @@
-"""The schema that travels with a model: which inputs it takes and how each is made into numbers.
+"""The preparation schema stored with a model: which inputs it takes and how each becomes numbers.
 
 Every statistic in it comes from the training split alone. `models/data/encode.py` applies it to rows; the
 exported graph (`models/export/`) applies the same arithmetic, so that serving needs nothing but the graph.
@@ -44,12 +44,12 @@ class CategoricalInput(_Part):
 
     @property
     def cardinality(self) -> int:
-        """Number of indices, the one for unseen values included."""
+        """Number of indices, including the index of unseen values."""
         return len(self.categories) + 1
 
 
 class TargetEncoding(_Part):
-    """The target and its encoding.
+    """The target of the prediction.
 
     Classification: `classes` in the order of the outputs (binary: [negative, positive]).
     Regression: the net learns `(value - shift) / scale`.
@@ -63,7 +63,7 @@ class TargetEncoding(_Part):
 
 
 class ImageInput(_Part):
-    """Images: uint8 (channel, height, width); the net sees `(pixel / 255 - mean) / std` by channel."""
+    """Images: uint8 (channel, height, width); the net's input is `(pixel / 255 - mean) / std` for each channel."""
 
     image: Image
     mean: list[float]
@@ -73,7 +73,7 @@ class ImageInput(_Part):
 class TextInput(_Part):
     """A text: index 0 is a character unseen in training, index i + 1 is `alphabet[i]`.
 
-    A window is `length` characters of input, each of which predicts the one after it.
+    A window is `length` input characters; each of them predicts the next character.
     """
 
     column: str
@@ -83,12 +83,12 @@ class TextInput(_Part):
 
     @property
     def cardinality(self) -> int:
-        """Number of indices, the one for unseen characters included."""
+        """Number of indices, including the index of unseen characters."""
         return len(self.alphabet) + 1
 
 
 class Preparation(_Part):
-    """Everything between a raw record and the tensors of a net."""
+    """All steps between a raw record and the tensors of a net."""
 
     version: int = 1
     kind: Kind

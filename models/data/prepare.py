@@ -38,19 +38,19 @@ from models.sources.read import ROW_GROUP, read_table
 
 
 def prepare(raw: Path, spec: Spec, base: Path, out: Path) -> Preparation:
-    """Make the prepared folder (`rows.parquet`, `preparation.json`) from `raw.parquet`, whole or not at all.
+    """Make the prepared folder (`rows.parquet`, `preparation.json`) from `raw.parquet`, completely or not at all.
 
-    Every statistic is taken from the training rows alone. `unlabelled.parquet` is there when the spec wants rows
+    Every statistic comes from the training rows alone. `unlabelled.parquet` is written when the spec keeps rows
     without a target and the data has some.
 
     Args:
         raw: The raw table as Parquet.
         spec: The project's spec; its `data` block and `judge.slices` are read.
-        base: The folder of the spec, where references start.
-        out: The folder to make; one that is there is replaced.
+        base: The folder of the spec; references are relative to it.
+        out: The folder to make; an existing one is replaced.
 
     Raises:
-        DataError: The data does not match the spec.
+        DataError: The data does not fit the spec.
         UserCodeError: The spec's own feature function failed.
         StoreError: `out` cannot be written.
     """
@@ -64,11 +64,11 @@ def prepare(raw: Path, spec: Spec, base: Path, out: Path) -> Preparation:
 
 
 def prepare_table(table: pa.Table, spec: Spec, base: Path) -> tuple[pa.Table, Preparation]:
-    """The rows and the preparation of a raw table; see `prepare`."""
+    """Return the prepared rows and the preparation of a raw table; see `prepare`."""
     data = spec.data
     if data.kind == "text":
         return prepare_text(table, data, spec.judge.slices)
-    # By what came, not by what was made of it: another feature must not move rows between training and test.
+    # Identities come from the raw columns: a new made feature must not move rows between training and test.
     check_id(table, data)
     identities = row_identities(table, data.id)
     if data.features.make:
@@ -96,7 +96,7 @@ def prepare_table(table: pa.Table, spec: Spec, base: Path) -> tuple[pa.Table, Pr
 
 
 def _needed(table: pa.Table, spec: Spec, columns: Columns) -> list[str]:
-    """The columns that decide a row's split, and those that the prepared rows hold."""
+    """Return the columns that decide a row's split, and those that the prepared rows hold."""
     data = spec.data
     inputs = [*columns.numeric, *columns.categorical, data.image and data.image.column]
     named = {*inputs, data.target, data.split.column, *spec.judge.slices}
@@ -161,7 +161,7 @@ def _numeric(
 
 
 def _seen_in_training(codes: np.ndarray) -> np.ndarray:
-    """Rows of a series up to its last training target: its first steps are inputs only, yet seen."""
+    """Return True for the rows of a series up to its last training target; its first steps are inputs only."""
     last = int(np.flatnonzero(codes == TRAIN)[-1])
     return np.arange(len(codes)) <= last
 

@@ -1,4 +1,4 @@
-"""Ids of rows: those they were given, each its own; or made, UUIDs of version 7, the same when work is done again."""
+"""Ids of prediction rows: the caller's own ids, checked to be unique, or reproducible UUIDs of version 7."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from models.errors import DataError
 
 
 def row_ids(work: str, began_ms: int, first: int, count: int) -> list[str]:
-    """Ids of the rows `first` to `first + count - 1` of a piece of work.
+    """Return ids for the rows `first` to `first + count - 1` of a job.
 
-    The 74 bits that are otherwise random come from a hash of the work and the row, so that a row whose prediction is
-    made again after a kill has its id again.
+    The 74 bits that are otherwise random come from a hash of the job and the row, so that a row keeps its id when its
+    prediction is repeated after the process was killed.
 
     Source: RFC 9562, section 5.7.
 
     Args:
-        work: A text that is unique to the work.
-        began_ms: When it was begun, milliseconds since 1970.
+        work: A unique name of the job.
+        began_ms: Start of the job, milliseconds since 1970.
         first: Number of the first row.
-        count: Rows.
+        count: Number of rows.
     """
     return [_row_id(work, began_ms, row) for row in range(first, first + count)]
 
@@ -35,17 +35,17 @@ def row_ids(work: str, began_ms: int, first: int, count: int) -> list[str]:
 def own_ids(
     column: pa.ChunkedArray, seen: SortedHashSet, first_row: int, display_name: str, name: str
 ) -> pa.ChunkedArray:
-    """The ids that rows were given, as text.
+    """Return the caller's row ids as text.
 
     Args:
-        column: The column of ids.
-        seen: Ids of the rows before; these are added.
+        column: The id column of the caller's rows.
+        seen: Hashes of the ids of earlier rows; the new ids are added.
         first_row: Number of the first row, for messages.
         display_name: Name of the rows in messages.
-        name: The column's.
+        name: Name of the column.
 
     Raises:
-        DataError: One is missing, or names an earlier row too.
+        DataError: An id is missing, or an earlier row has the same id.
     """
     texts = as_text(column)
     if texts.null_count:

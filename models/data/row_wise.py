@@ -1,4 +1,4 @@
-"""Whether a user's feature function looks at one row at a time and does without the target, as serving must."""
+"""Check that a user's feature function works row by row and without the target, because serving needs both."""
 
 from __future__ import annotations
 
@@ -14,18 +14,20 @@ from models.project_spec.blocks import Data
 
 SAMPLE = 2000
 PIECES = (1, 7, 500)
-"""Sizes of the pieces that it is called on, from the start of the sample turned round."""
+"""Row counts of the pieces that the function is called on, taken from the start of the reversed sample."""
 
 
 def check_feature_function(table: pa.Table, data: Data, base: Path) -> None:
-    """Refuse a `data.features.make` whose columns cannot be made for rows that are sent to a served model.
+    """Refuse a `data.features.make` whose columns cannot be computed for the rows of a prediction request.
 
-    Such rows have no target and come one by one; a function that reads other rows also leaks test rows into training. A
-    series is not checked: its target's past is an input, and its rows belong together. The check runs the function on a
-    sample, a few times.
+    Such rows have no target and arrive one at a time. A function that reads other rows also leaks test rows into
+    training.
+    A series is not checked: the past of its target is an input, and its rows belong together. The check calls the
+    function
+    a few times on a sample.
 
     Raises:
-        UserCodeError: It needs the target, or what it makes of a row depends on the target or on other rows.
+        UserCodeError: The function needs the target, or a row's features depend on the target or on other rows.
     """
     reference = data.features.make
     if not reference or data.kind == "series":
@@ -36,7 +38,7 @@ def check_feature_function(table: pa.Table, data: Data, base: Path) -> None:
     try:
         alone = made_features(inputs, reference, base)
     except UserCodeError as error:
-        made_features(sample, reference, base)  # a fault of its own is told as such
+        made_features(sample, reference, base)  # raises if the function fails with the target as well
         raise UserCodeError(
             f"data.features.make {reference}: needs the target {data.target!r}; {cure}. Without it: {error}"
         ) from error
@@ -60,9 +62,9 @@ def _is_same(one: pa.Table, other: pa.Table, name: str) -> bool:
 
 
 def is_row_wise(rows: pa.Table, reference: str, base: Path) -> bool:
-    """Whether `make` gives each row of a sample the same values whatever other rows are with it, and in whatever order.
+    """Return True if `make` computes the same values for a row whatever other rows come with it, in any order.
 
-    This is a test, not a proof: a function whose use of other rows shows in no row of the sample passes.
+    This is a test, not a proof: a function passes if it reads other rows only in cases that the sample lacks.
 
     Raises:
         UserCodeError: The function fails on the unchanged sample.
@@ -79,7 +81,7 @@ def is_row_wise(rows: pa.Table, reference: str, base: Path) -> bool:
         try:
             made = made_features(piece, reference, base)
         except UserCodeError:
-            return False  # it cannot live with so few rows
+            return False  # the function needs more rows
         if set(made.column_names) != set(whole.column_names):
             return False
         if not np.array_equal(hash_rows(made, made.column_names), expected[start : start + piece.num_rows]):

@@ -1,4 +1,4 @@
-"""Which hashes were seen before, in eight bytes each."""
+"""A set of hashes seen before, with eight bytes for each hash."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from models.data.hashing import Hashes
 
 
 class SortedHashSet:
-    """Remembers hashes in sorted runs, each more than twice as long as the next: few to look into, seldom merged."""
+    """Stores hashes in sorted runs, each more than twice as long as the next: few runs to search, and few merges."""
 
     def __init__(self, *known: Hashes) -> None:
         self._runs: list[Hashes] = []
@@ -16,13 +16,13 @@ class SortedHashSet:
             self.first_places(hashes)
 
     def new(self, hashes: Hashes) -> np.ndarray:
-        """Which of `hashes` come for the first time (value,); they are known from now on."""
+        """Return which of `hashes` are new (value,), and add them to the set."""
         chosen = np.zeros(len(hashes), dtype=bool)
         chosen[self.first_places(hashes)] = True
         return chosen
 
     def first_places(self, hashes: Hashes) -> np.ndarray:
-        """Places in `hashes`, ascending, of those that never came before, here or in an earlier call."""
+        """Return the ascending positions in `hashes` of the first occurrence of each new hash, and store them."""
         unique, first = np.unique(hashes, return_index=True)
         new = np.ones(len(unique), dtype=bool)
         for run in self._runs:

@@ -14,10 +14,10 @@ NO_SPLIT = -1
 
 
 def time_order(table: pa.Table, data: Data) -> np.ndarray:
-    """Row indices in time order, int64 (rows,).
+    """Return row indices in time order, int64 (rows,).
 
     Raises:
-        DataError: Two rows share a time.
+        DataError: Two rows have the same time.
     """
     name = str(data.split.column)
     if name not in table.column_names:
@@ -36,7 +36,7 @@ def time_order(table: pa.Table, data: Data) -> np.ndarray:
 
 
 def example_splits(codes: np.ndarray, table: pa.Table, data: Data) -> np.ndarray:
-    """The split of each row as a target; -1 without a whole window before it, off the stride, or missing.
+    """Return the split of each row as a target; -1 if its window is incomplete, it is off the stride, or it is missing.
 
     Raises:
         DataError: The series is shorter than one window.
@@ -56,7 +56,7 @@ def example_splits(codes: np.ndarray, table: pa.Table, data: Data) -> np.ndarray
 
 
 def first_target(window: Window) -> int:
-    """The first row that can be a target: a whole window and the horizon lie before it."""
+    """Return the first row that can be a target: a whole window and the horizon lie before it."""
     return window.length - 1 + window.horizon
 
 

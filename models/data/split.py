@@ -1,16 +1,17 @@
-"""Splits rows into train, validation and test: each row's split is fixed, also as the data grows.
+"""The assignment of rows to train, validation and test: made once for each row and stable as the data grows.
 
-| by | a row's split is decided by | kept when rows are appended |
+| by | a row's split is decided by | stable when rows are appended |
 |---|---|---|
-| random | a keyed hash of its id or its content as it came (or of `column`) | unless columns come or go |
+| random | a keyed hash of its id or its raw values (or of `column`) | unless columns are added or removed |
 | hash | a keyed hash of its key | always |
 | group | a keyed hash of its group, so a group is never divided | always |
-| stratified | the rank of that hash among the rows of its class | but for a few rows near the cuts |
-| position | its place: the first train, the last test | no: a row may go from test towards train, never back |
-| time | its time: the oldest train, the newest test | no: a row may go from test towards train, never back |
+| stratified | the rank of that hash among the rows of its class | except for a few rows near the cuts |
+| position | its position: the first train, the last test | no: a row may move from test towards train, never back |
+| time | its time: the oldest train, the newest test | no: a row may move from test towards train, never back |
 
-Equal rows get different hashes by a count, in whatever order they come (`row_identities`). Shares are exact to about
-one row a class for stratified, to one timestamp for time, and in expectation otherwise.
+Equal rows count as different rows, in any order: a counter distinguishes them (`row_identities`).
+Shares are exact to about one row for each class for stratified, to one timestamp for time, and in expectation
+otherwise.
 """
 
 from __future__ import annotations
@@ -25,24 +26,24 @@ from models.errors import DataError
 from models.project_spec.blocks import Data, Split
 
 TRAIN, VALIDATION, TEST = range(3)
-# Splits that do not look at `column`, which may then have missing values.
+# Splits that do not read `column`, which may then have missing values.
 _WITHOUT_COLUMN = ("stratified", "position")
 _MAX_STRATA = 1000
 
 
 def assign(table: pa.Table, split: Split, target: str, identities: Hashes | None = None) -> np.ndarray:
-    """The split of each row, int8 (rows,): 0 train, 1 validation, 2 test.
+    """Return the split of each row, int8 (rows,): 0 train, 1 validation, 2 test.
 
     Args:
         table: The rows.
-        split: How.
+        split: The split block of the spec.
         target: The column to stratify by.
-        identities: By what the rows are known (`row_identities`); None: by what they hold.
+        identities: Identity hashes of the rows (`row_identities`); None: hashes of their values.
 
-    Cost: linear, but for time (a sort); 336,776 rows of 19 columns take about a fifth of a second.
+    Cost: linear, except for time (a sort); 336,776 rows of 19 columns take about a fifth of a second.
 
     Raises:
-        DataError: The split's column is absent or has missing values, or a split is left empty.
+        DataError: The split's column is absent or has missing values, or a split is empty.
     """
     if split.column is not None and split.by not in _WITHOUT_COLUMN:
         _check_column(table, split)
@@ -59,11 +60,11 @@ def assign(table: pa.Table, split: Split, target: str, identities: Hashes | None
 
 
 def newest(codes: np.ndarray, key: np.ndarray | None, rows: int | None) -> np.ndarray:
-    """Which rows stay, bool (rows,): all but the older training rows beyond the newest `rows`.
+    """Return which rows stay, bool (rows,): all except the training rows older than the newest `rows`.
 
     Args:
         codes: The split of each row.
-        key: Time of each row; None: the last are the newest.
+        key: Time of each row; None: the last rows are the newest.
         rows: How many training rows stay; None: all.
     """
     mask = np.ones(len(codes), dtype=bool)
@@ -75,9 +76,9 @@ def newest(codes: np.ndarray, key: np.ndarray | None, rows: int | None) -> np.nd
 
 
 def split_key(table: pa.Table, split: Split) -> np.ndarray | None:
-    """The value by which each row was split, for folds and for the newest rows: its time, or its group as a number.
+    """Return the key of the split, int64 (rows,): each row's time, or group as a number; None for other splits.
 
-    int64 (rows,); of times that are not whole numbers only the order stays. None for other splits.
+    Folds and the choice of the newest rows use it. For times that are no whole numbers it holds their ranks only.
     """
     if split.column is None or split.by not in ("time", "group"):
         return None
@@ -87,10 +88,10 @@ def split_key(table: pa.Table, split: Split) -> np.ndarray | None:
 
 
 def times(column: pa.ChunkedArray, name: str) -> np.ndarray:
-    """A time column as sortable numbers: int64 microseconds for dates and ISO text, numbers as they are.
+    """Return a time column as sortable numbers: int64 microseconds for dates and ISO text, numbers unchanged.
 
     Raises:
-        DataError: Text that is not an ISO date.
+        DataError: A text is no ISO date.
     """
     kind = column.type
     if pa.types.is_dictionary(kind):
@@ -106,7 +107,7 @@ def times(column: pa.ChunkedArray, name: str) -> np.ndarray:
 
 
 def _parsed(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
-    """ISO text with or without a zone as timestamps."""
+    """Parse ISO text, with or without a time zone, into timestamps."""
     try:
         return column.cast(pa.timestamp("us"))
     except pa.ArrowInvalid:
@@ -121,7 +122,7 @@ def _parsed(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
 
 
 def by_position(sizes: np.ndarray, split: Split) -> np.ndarray:
-    """The split of each row, int8 (rows,): contiguous, in the order of the rows, by shares of their `sizes`."""
+    """Return the split of each row, int8 (rows,): contiguous, in row order, by shares of their `sizes`."""
     until = np.cumsum(sizes) / max(1, int(sizes.sum()))
     first_validation = _nearest_cut(until, 1.0 - split.validation - split.test)
     first_test = max(_nearest_cut(until, 1.0 - split.test), first_validation)
@@ -158,7 +159,7 @@ def _check_column(table: pa.Table, split: Split) -> None:
 
 
 def is_by_content(data: Data) -> bool:
-    """Whether the split knows a row by all that it holds."""
+    """Return True if the split identifies a row by all of its values."""
     by_row = data.split.by == "stratified" or (data.split.by == "random" and data.split.column is None)
     return by_row and data.id is None
 
@@ -177,9 +178,9 @@ def _by_threshold(points: np.ndarray, split: Split) -> np.ndarray:
 
 
 def _stratified(column: pa.ChunkedArray, target: str, split: Split, hashes: Hashes) -> np.ndarray:
-    """Place the row of rank k among the n of its class at (k + the class's offset) / n.
+    """Assign splits within each class: the row of rank k among n rows gets the point (k + the class's offset) / n.
 
-    Source: systematic sampling; the order is that of the rows' hashes, so that the file's order decides nothing.
+    Source: systematic sampling; rows are ordered by their hashes, so that the order of the file has no effect.
     """
     encoded = pc.dictionary_encode(column, null_encoding="encode").combine_chunks()
     if isinstance(encoded, pa.ChunkedArray):
@@ -197,7 +198,7 @@ def _stratified(column: pa.ChunkedArray, target: str, split: Split, hashes: Hash
 
 
 def _ranks_in_class(classes: np.ndarray, hashes: Hashes) -> tuple[np.ndarray, np.ndarray]:
-    """Rank of each row's hash within its class, and the size of the class, int64 (rows,)."""
+    """Return for each row the rank of its hash within its class, and the size of the class, int64 (rows,)."""
     order = np.lexsort((hashes, classes))
     starts = np.flatnonzero(np.diff(classes[order], prepend=-1))
     counts = np.diff(np.append(starts, len(classes)))
@@ -208,7 +209,7 @@ def _ranks_in_class(classes: np.ndarray, hashes: Hashes) -> tuple[np.ndarray, np
 
 
 def _by_time(values: np.ndarray, split: Split) -> np.ndarray:
-    """Cuts lie between distinct times: rows of one moment are never on two sides."""
+    """Cut between distinct times, so that rows with the same time are in the same split."""
     moments, counts = np.unique(values, return_counts=True)
     until = np.cumsum(counts) / len(values)
     codes = np.full(len(values), TRAIN, dtype=np.int8)
@@ -222,5 +223,5 @@ def _by_time(values: np.ndarray, split: Split) -> np.ndarray:
 
 
 def _nearest_cut(until: np.ndarray, share: float) -> int:
-    """Number of moments or rows before the cut whose share of the rows is nearest to `share`."""
+    """Return how many moments or rows lie before the cut whose share of the rows is nearest to `share`."""
     return int(np.abs(until - share).argmin()) + 1

@@ -1,4 +1,4 @@
-"""The target: the task that it implies, its classes, and its values as numbers."""
+"""The task of a target, its classes, and its values as numbers."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ MAX_CLASSES = 1000
 
 
 def infer_task(column: pa.ChunkedArray, data: Data) -> Task:
-    """The task of a target, from its training rows.
+    """Return the task of a target, from its training rows.
 
-    The spec's own word comes first. Else text and booleans are classes; whole numbers are classes when there
-    are at most 20 different ones (for floats: just two); all other numbers are a regression. Two classes are
-    binary.
+    `data.task` takes precedence. Otherwise text and booleans are classes; integers are classes when there are at most
+    20
+    different values (floats: exactly two, both whole); all other numbers are a regression. Two classes are binary.
 
     Raises:
         DataError: The target's type fits no task, or not the declared one.
@@ -38,7 +38,7 @@ def infer_task(column: pa.ChunkedArray, data: Data) -> Task:
 
 
 def certain_task(first: pa.ChunkedArray, data: Data) -> Task | None:
-    """The task of a target as its first values alone decide it; None where the others may decide otherwise."""
+    """Return the task if the first values of a target decide it; None if later values may change it."""
     values = first.drop_null()
     if pa.types.is_null(values.type) or not len(values):
         return None
@@ -48,10 +48,10 @@ def certain_task(first: pa.ChunkedArray, data: Data) -> Task | None:
 
 
 def fit_target(column: pa.ChunkedArray, data: Data, task: Task) -> TargetEncoding:
-    """Classes, or shift and scale, of the training rows.
+    """Return the classes, or shift and scale, of the training rows.
 
     Raises:
-        DataError: One class only, more than two for binary, or a thousand.
+        DataError: There is only one class, more than two for binary, or more than a thousand.
     """
     name = data.target
     if task == "regression":
@@ -68,10 +68,10 @@ def fit_target(column: pa.ChunkedArray, data: Data, task: Task) -> TargetEncodin
 
 
 def class_indices(column: pa.ChunkedArray, target: TargetEncoding) -> np.ndarray:
-    """Class texts as int64 indices into the target's classes (rows,).
+    """Return class texts as int64 indices into the target's classes (rows,).
 
     Raises:
-        DataError: A class that the training rows do not hold.
+        DataError: A class does not occur in the training rows.
     """
     indices = pc.index_in(column, pa.array(target.classes, pa.string()))
     if indices.null_count:

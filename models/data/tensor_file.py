@@ -1,7 +1,7 @@
 """Safetensors files written and read in ranges of rows, so that a table of any length costs the memory of one range.
 
-The library writes a file at once from whole tensors. Source of the format: huggingface/safetensors, README (eight bytes
-of length, a JSON header, then the tensors one after the other).
+The safetensors library itself writes a whole file at once, from whole tensors. Source of the format:
+huggingface/safetensors, README (eight bytes of length, a JSON header, then the tensors one after the other).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _LENGTH = struct.Struct("<Q")
 
 @dataclass(frozen=True)
 class TensorLocation:
-    """Location of one tensor in a file: `offset` in bytes from the file's start, C order, little endian."""
+    """The location of one tensor in a file: `offset` in bytes from the start of the file, C order, little endian."""
 
     dtype: np.dtype
     shape: tuple[int, ...]
@@ -38,15 +38,15 @@ class TensorLocation:
 
     @property
     def row_bytes(self) -> int:
-        """Bytes of one row, the entries under one index of the first dimension."""
+        """Bytes of one row, that is of the entries under one index of the first dimension."""
         return int(self.dtype.itemsize * np.prod(self.shape[1:], dtype=np.int64))
 
 
 class RowWriter:
-    """Writes a file whose shapes are known beforehand, rows in any order. Use as a context manager.
+    """Writes a file of known shapes; rows may come in any order. Use it as a context manager.
 
     Args:
-        path: The file, which must not be read before the block has ended well.
+        path: The file. It must not be read before the block has ended without an error.
         layout: Type and shape of each tensor.
     """
 
@@ -80,7 +80,7 @@ class RowWriter:
             os.close(self._file)
 
     def put(self, start: int, rows: Tensors) -> None:
-        """Write rows from `start` on, of every tensor in `rows`, cast to the file's types."""
+        """Write rows from row `start` on into every tensor in `rows`, cast to the types of the file."""
         for name, values in rows.items():
             place = self._places[name]
             if values.shape[1:] != place.shape[1:] or start + len(values) > place.shape[0]:
@@ -93,7 +93,7 @@ class RowWriter:
 
 
 def places(path: Path) -> dict[str, TensorLocation]:
-    """Locations of the tensors of a file.
+    """Return the location of each tensor of a file.
 
     Raises:
         DataError: The file is missing, cut short, or holds a type that examples never have.
@@ -120,10 +120,10 @@ def places(path: Path) -> dict[str, TensorLocation]:
 
 
 def read_rows(file: int, place: TensorLocation, start: int, stop: int) -> np.ndarray:
-    """Rows `start` to `stop` of one tensor of an open file, in memory of their own.
+    """Return rows `start` to `stop` of one tensor of an open file as a new array.
 
     Raises:
-        OSError: The disk failed, or the file is shorter than its header says.
+        OSError: The disk failed, or the file is shorter than its header states.
     """
     rows = np.empty((stop - start, *place.shape[1:]), dtype=place.dtype)
     view = _bytes(rows)

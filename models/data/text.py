@@ -1,6 +1,6 @@
 """Text as examples: lines in their order, cut into contiguous splits, and windows of characters within each.
 
-No window spans two splits, so no test character was trained on.
+No window reaches from one split into another, so the model is never evaluated on training text.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ NEXT = "the next character"
 
 
 def prepare_text(table: pa.Table, data: Data, slices: Sequence[str] = ()) -> tuple[pa.Table, Preparation]:
-    """The rows and the preparation of a raw table of text: one row a line, in the order of the table.
+    """Return the prepared rows and the preparation of a raw text table: one row for each line, in the table's order.
 
-    The alphabet is that of the training lines alone.
+    The alphabet comes from the training lines alone.
 
     Raises:
-        DataError: No such column, no text in it, or a split too short for a window.
+        DataError: The column is absent or holds no text, or a split is too short for a window.
     """
     check_columns(table, data, slices)
     shape = data.text or Text()
@@ -63,18 +63,18 @@ def prepare_text(table: pa.Table, data: Data, slices: Sequence[str] = ()) -> tup
 
 
 def joined(lines: pa.ChunkedArray) -> str:
-    """Lines as one text; each ends with a line feed."""
+    """Join lines into one text; each line ends with a line feed."""
     return "".join(f"{line}\n" for line in lines.to_pylist())
 
 
 def text_of(prepared: Path, split: str, characters: TextInput) -> str:
-    """The text of one split of a prepared folder."""
+    """Return the text of one split of a prepared folder."""
     filters = [(SPLIT_COLUMN, "==", SPLITS.index(split))]
     return joined(pq.read_table(prepared / ROWS_FILE, columns=[characters.column], filters=filters).column(0))
 
 
 def indices_of(points: np.ndarray, characters: TextInput) -> np.ndarray:
-    """Code points as indices of the alphabet, 0 for one unseen in training; in the smallest type that holds them."""
+    """Return code points as indices of the alphabet, 0 for an unseen character, in the smallest integer type."""
     known = code_points(characters.alphabet)
     place = np.minimum(np.searchsorted(known, points), len(known) - 1)
     indices = np.where(known[place] == points, place + 1, 0)
@@ -83,16 +83,16 @@ def indices_of(points: np.ndarray, characters: TextInput) -> np.ndarray:
 
 
 def window_starts(num_characters: int, characters: TextInput, split: str) -> np.ndarray:
-    """Start of each window in a split's text, int64 (windows,).
+    """Return the start positions of the windows in a split's text, int64 (windows,).
 
-    Only training windows may overlap: elsewhere every character is predicted once.
+    Only training windows may overlap: in the other splits every character is predicted once.
     """
     stride = characters.stride if split == "train" else characters.length
     return np.arange(0, max(0, num_characters - characters.length), stride, dtype=np.int64)
 
 
 def windows_of(points: np.ndarray, starts: np.ndarray, length: int) -> np.ndarray:
-    """Code points of windows and of the character after each, int64 (windows, length + 1)."""
+    """Return the code points of windows and of the character after each, int64 (windows, length + 1)."""
     return points[starts[:, None] + np.arange(length + 1)]
 
 

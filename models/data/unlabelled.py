@@ -22,13 +22,13 @@ UNLABELLED_FILE = "unlabelled.parquet"
 
 
 def write_unlabelled(table: pa.Table, data: Data, base: Path, preparation: Preparation, folder: Path) -> None:
-    """Write the raw rows without a target into a prepared folder, if there are any and the spec wants them.
+    """Write the raw rows without a target into a prepared folder, if there are any and the spec keeps them.
 
-    Rows that belong to validation or test (a later time, one of their groups or keys) are left out: the model must not
-    learn from them, not even without their target.
+    Rows that would belong to validation or test (a later time, the same group or key) are left out: a model must not
+    learn from evaluation rows, not even without their targets.
 
     Raises:
-        DataError: A column does not match the spec.
+        DataError: A column does not fit the spec.
         UserCodeError: The spec's own feature function failed.
     """
     if not data.unlabelled:
@@ -41,7 +41,7 @@ def write_unlabelled(table: pa.Table, data: Data, base: Path, preparation: Prepa
 
 
 def read_unlabelled(prepared: Path) -> pa.Table | None:
-    """The inputs of the rows without a target, as `rows.parquet` holds inputs; None when there are none."""
+    """Return the inputs of the rows without a target, in the form of `rows.parquet`; None when there are none."""
     path = prepared / UNLABELLED_FILE
     if not path.exists():
         return None
@@ -70,7 +70,7 @@ def _seen_in_training(table: pa.Table, data: Data) -> np.ndarray:
 def _inputs(rows: pa.Table, data: Data, preparation: Preparation) -> pa.Table:
     if data.image is not None and preparation.pixels is not None:
         column = rows.column(data.image.column)
-        pixels_of(column, data.image)  # says which row has another shape
+        pixels_of(column, data.image)  # raises and names the row if a shape differs
         return pa.table({data.image.column: column.cast(pa.binary())})
     numeric = {part.name: pa.array(as_float64(rows.column(part.name), part.name)) for part in preparation.numeric}
     return pa.table(numeric | {part.name: as_text(rows.column(part.name)) for part in preparation.categorical})

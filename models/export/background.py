@@ -1,4 +1,4 @@
-"""Background rows of explanations: a few training rows, stored with the version."""
+"""The background rows of explanations: a few training rows, stored with the version."""
 
 from __future__ import annotations
 

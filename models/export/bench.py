@@ -28,20 +28,20 @@ from models.metrics.metrics import Array, Metric, measure
 from models.project_spec.serve import Serve
 
 MOST_ROWS = {"table": 10_000, "image": 2_000, "series": 5_000, "text": TEXT_BATCH}
-"""Of the validation rows, spread evenly."""
+"""Most validation rows that are measured, spread evenly over the split."""
 CALIBRATION_ROWS = {"table": 512, "image": 128, "series": 256, "text": 8}
 PASS_ROWS = 2_048
 SHARES = {0.75: "three quarters", 0.5: "half", 0.25: "a quarter"}
-"""Of the hidden units that are taken out: the most that passes, else the least is told of."""
+"""Shares of hidden units to remove: the largest that passes is used; if none passes, the smallest is reported."""
 LEAST_SHARE = min(SHARES)
 ROUNDS, FEWEST_ROUNDS, MOST_SECONDS = 200, 20, 1.0
 MOST_REASON = 200
-"""Characters of a reason."""
+"""Most characters of a reason."""
 
 
 @dataclass(frozen=True)
 class BenchmarkRows:
-    """The rows with which variants are made and measured."""
+    """The rows that variants are made and measured with."""
 
     preparation: Preparation
     calibration: Sequence[Feed]
@@ -50,7 +50,7 @@ class BenchmarkRows:
 
     @classmethod
     def of(cls, prepared: Path, preparation: Preparation) -> BenchmarkRows:
-        """Rows of the training split to calibrate with, and of the validation split to measure on."""
+        """Return rows of the training split for calibration, and of the validation split for measurement."""
         train = _spread(preparation.rows["train"], CALIBRATION_ROWS[preparation.kind])
         target = targets(prepared, "validation")
         at = _spread(len(target), MOST_ROWS[preparation.kind])
@@ -59,25 +59,26 @@ class BenchmarkRows:
         return cls(preparation, [feed_at(prepared, "train", preparation, train)], pieces, target[at])
 
     def predictions(self, path: Path) -> Array:
-        """A file's predictions of the validation rows."""
+        """Return a model file's predictions of the validation rows."""
         return predict(path, self.validation, self.preparation)
 
 
 def optimise(folder: Path, prepared: Path, metric: Metric, serve: Serve, seed: int) -> list[VariantMeasurement]:
-    """Make and measure the variants that the spec names; `model.onnx` is afterwards the one to serve.
+    """Make and measure the variants that the spec names; afterwards `model.onnx` is the variant to serve.
 
     If that is not fp32, the exported file stays as `model.fp32.onnx`.
 
     Args:
-        folder: Folder with `model.onnx` and `preparation.json` from `export`.
+        folder: The folder with `model.onnx` and `preparation.json` as `export` wrote them.
         prepared: The prepared rows.
-        metric: The goal's.
-        serve: The spec's `serve` block: what may be lost.
+        metric: The metric of the goal.
+        serve: The spec's serve block, with the allowed loss.
         seed: Seed of the resamples.
 
     Returns:
-        One measurement a variant, fp32 first; empty for trees, which have no weights to make smaller, or if the spec
-        names no variants.
+        One row for each variant, fp32 first; none for trees, which have no weights to make smaller, or if the spec
+            names
+        no variants.
 
     Cost: a fraction of a second for nets of tables, some seconds for a decoder of 3 MB.
     """
@@ -91,7 +92,7 @@ def optimise(folder: Path, prepared: Path, metric: Metric, serve: Serve, seed: i
     bench = _VariantBuilder(model, place, rows, metric, serve, seed, rows.predictions(exported))
     try:
         table = [bench.unchanged(exported)]
-    except DataError as error:  # one class among the validation rows, say: nothing can be compared
+    except DataError as error:  # e.g. only one class in the validation rows: no comparison is possible
         return [VariantMeasurement(name=FP32, size_bytes=exported.stat().st_size, refused=str(error), served=True)]
     table += [bench.variant(name) for name in serve.variants]
     table = choose(bench.timed(table))
@@ -104,7 +105,7 @@ def optimise(folder: Path, prepared: Path, metric: Metric, serve: Serve, seed: i
 
 
 class _VariantBuilder:
-    """Makes variants one by one and measures all but their latency."""
+    """Makes variants one by one and measures everything except their latency."""
 
     def __init__(
         self,
@@ -122,14 +123,14 @@ class _VariantBuilder:
         self.same: dict[str, bool] = {}
 
     def unchanged(self, path: Path) -> VariantMeasurement:
-        """The exported file itself."""
+        """Measure the exported file itself."""
         value = measure(self.metric, self.rows.target, self.before)
         self.files[FP32], self.same[FP32] = path, True
         size = path.stat().st_size
         return VariantMeasurement(name=FP32, size_bytes=size, value=value, loss=0.0, most_lost=0.0)
 
     def variant(self, name: str) -> VariantMeasurement:
-        """A variant; one that cannot be made or does not run has its reason."""
+        """Make and measure a variant; if it cannot be made or does not run, `refused` has the reason."""
         makers: dict[str, Callable[[], VariantMeasurement]] = {
             "int8_dynamic": lambda: self._measured(name, partial(dynamic_int8, self.model)),
             "int8_static": lambda: self._measured(name, partial(static_int8, self.model, self.rows.calibration)),
@@ -141,7 +142,7 @@ class _VariantBuilder:
     def _pruned(self) -> VariantMeasurement:
         for share, words in SHARES.items():
             if share > LEAST_SHARE and self.serve.max_metric_loss == 0:
-                continue  # more would hardly leave the predictions as they are
+                continue  # larger shares hardly ever leave the predictions unchanged
             make = partial(pruned, self.model, self.rows.calibration, share)
             variant = self._measured("pruned", make, f"{words} of the hidden units taken out")
             if variant.most_lost is None or self._keeps(variant):
@@ -149,7 +150,7 @@ class _VariantBuilder:
         return variant
 
     def timed(self, table: list[VariantMeasurement]) -> list[VariantMeasurement]:
-        """The table with latencies, and with what they and the losses forbid."""
+        """Return the table with latencies, and with the reasons of variants whose latency or loss is over the limit."""
         took = latencies(self.files, _cut(self.rows.validation[0], 0, 1))
         variants = []
         for each in table:
@@ -179,7 +180,10 @@ class _VariantBuilder:
 
 
 def latencies(files: Mapping[str, Path], example: Feed) -> dict[str, float]:
-    """Median milliseconds of a call of each file, one thread, in turns: what else the machine does meets all alike."""
+    """Return the median milliseconds of one call of each file, on one thread.
+
+    The files are called in turn, so that other load on the machine affects all of them alike.
+    """
     running = {name: session(path) for name, path in files.items()}
     took: dict[str, list[float]] = {name: [] for name in files}
     feed = dict(example)
@@ -212,5 +216,5 @@ def _made(make: Callable[[], onnx.ModelProto]) -> onnx.ModelProto:
         return make()
     except LooplineError:
         raise
-    except Exception as error:  # the tools raise errors of many kinds; no variant is worth a lost loop
+    except Exception as error:  # the tools raise errors of many kinds, and no variant may stop the loop
         raise TrainingError(f"cannot be made: {type(error).__name__}: {error}") from error

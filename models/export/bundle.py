@@ -17,11 +17,11 @@ FILES = (MODEL, SCRIPT, SCHEMA, EXAMPLE, README)
 
 
 def bundle(served: LoadedModel, facts: Mapping[str, str]) -> dict[str, str]:
-    """The texts of a bundle by file name, all but the model.
+    """Return the texts of a bundle by file name, all except the model.
 
     Args:
         served: The version.
-        facts: The facts that the README lists, in order.
+        facts: Facts for the README, in order.
     """
     preparation = served.preparation
     shown = json.dumps(example(preparation), ensure_ascii=False, indent=1)
@@ -34,7 +34,7 @@ def bundle(served: LoadedModel, facts: Mapping[str, str]) -> dict[str, str]:
 
 
 def schema(served: LoadedModel) -> dict[str, Any]:
-    """JSON Schema of what the script reads and prints, and the graph's own tensors."""
+    """Return the JSON Schema of the script's input and output, with the graph's own tensors."""
     record = served.reader.record_schema()
     steps = served.preparation.window.length if served.preparation.window else 1
     rows = {"type": "array", "items": {"$ref": "#/$defs/record"}, "minItems": steps}
@@ -51,7 +51,7 @@ def schema(served: LoadedModel) -> dict[str, Any]:
 
 
 def example(preparation: Preparation) -> list[dict[str, Any]]:
-    """Rows that the script reads: of usual values, none of the training data's own rows."""
+    """Return example rows for the script: they have typical values and are no rows of the training data."""
     if preparation.characters is not None:
         return [{preparation.characters.column: "Once upon a time"}]
     if preparation.pixels is not None:

@@ -1,4 +1,4 @@
-"""Export: from a finished job to one ONNX file, proved against the model that was trained."""
+"""Export: writes one ONNX file from a finished job and checks it against the trained model."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ PROMPT = 64
 
 
 def export(job: dict[str, Any], out: str, metadata: dict[str, str]) -> dict[str, Any]:
-    """Write `model.onnx` and `preparation.json` into a folder; plain data in and out, for a child process.
+    """Write `model.onnx` and `preparation.json` into a folder; arguments and result are plain data for a child process.
 
     The same weights, preparation and metadata give the same bytes.
 
     Args:
         job: The finished `Job` as JSON; its folder holds the weights.
         out: The folder to write into.
-        metadata: Keys and values for the file's metadata: no times, no run ids that change the hash.
+        metadata: Keys and values for the file's metadata; no times and no run ids, because they change the hash.
 
     Returns:
         `path`, `sha256`, `size_bytes`; `inputs` (name, dtype, shape); `input_example`; `parity`
-        and `max_difference` (the worst difference), `tolerance`, `num_examples`, `label_flips`. For text inputs
-        and example are those of the MLflow model, which takes a column of text; and `samples`.
+        and `max_difference` (the worst difference), `tolerance`, `num_examples`, `label_flips`. For text, inputs
+        and example are those of the MLflow model, which takes a column of text, and `samples` is added.
 
     Raises:
         StoreError: The weights cannot be read, or the folder not written.
@@ -73,7 +73,7 @@ def _of_file(path: Path, content: bytes) -> dict[str, Any]:
 
 
 def _samples(job: TrainingJob, preparation: Preparation) -> list[dict[str, Any]]:
-    """Texts that the net generates from the beginning of the validation text."""
+    """Return the net's continuations of the beginning of the validation text."""
     from models.export.samples import write_samples
 
     characters = preparation.characters
@@ -84,7 +84,7 @@ def _samples(job: TrainingJob, preparation: Preparation) -> list[dict[str, Any]]
 
 
 def _prove(path: Path, job: TrainingJob, preparation: Preparation) -> dict[str, Any]:
-    """Parity on validation rows spread evenly over the split, and an example from the first of them."""
+    """Measure parity on validation rows spread evenly over the split; the result includes an input example."""
     count = num_validation_examples(job)
     most = PARITY_WINDOWS if preparation.characters else PARITY_EXAMPLES
     positions = np.unique(np.linspace(0, count - 1, min(count, most)).astype(np.int64))
@@ -95,7 +95,7 @@ def _prove(path: Path, job: TrainingJob, preparation: Preparation) -> dict[str, 
 
 
 def _rows_at(job: TrainingJob, preparation: Preparation, positions: np.ndarray) -> Iterator[Feed]:
-    """The raw validation rows at ascending positions."""
+    """Yield the raw validation rows at ascending positions."""
     start = 0
     for feed in feeds(job.prepared, "validation", preparation):
         stop = start + len(next(iter(feed.values())))

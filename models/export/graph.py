@@ -1,6 +1,6 @@
 """The whole exported graph: preparation, core and head in one ONNX model.
 
-The same weights, preparation and metadata always give the same bytes, so records can hold the file's hash.
+The same weights, preparation and metadata always give the same bytes, so that records can store the file's hash.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ LIMIT_BYTES = (1 << 31) - 1
 
 
 def assemble(preparation: Preparation, core: GraphBuilder, output: str, metadata: Mapping[str, str]) -> onnx.ModelProto:
-    """Join the three stretches into a checked model.
+    """Join the three parts into a checked model.
 
     Args:
-        preparation: The schema of the model; it is stored in the file's metadata too.
+        preparation: The preparation schema of the model; it is also stored in the file's metadata.
         core: The net or the trees; reads `core/numeric` and so on, writes `output`.
         output: Name of the core's output (batch, num_outputs).
-        metadata: Further keys for the file's metadata, `loopline.project` and such; no times.
+        metadata: Further keys for the file's metadata, such as `loopline.project`; no times.
 
     Raises:
         UsageError: An input column has the name of an output of the graph.

@@ -16,9 +16,9 @@ ML_DOMAIN = "ai.onnx.ml"
 
 @dataclass
 class GraphBuilder:
-    """Nodes and constants whose names start with `prefix`, so that stretches join without clashes.
+    """Nodes and constants whose names start with `prefix`, so that parts of a graph join without name clashes.
 
-    Names are given by the writer, never counted or timed: the same model always has the same bytes.
+    The caller chooses the names; they contain no counter or time: the same model always has the same bytes.
     """
 
     prefix: str

@@ -1,7 +1,7 @@
-"""fp16 weights: half the file, computed in single precision all the same.
+"""fp16 weights: half the file size; the model still computes in single precision.
 
 ONNX Runtime has no half-precision arithmetic for most operators on a CPU and would convert around each of them, at
-every call. Weights that are converted once, when the file is loaded, cost nothing in a call.
+every call. These weights are widened once, when the file is loaded, and add nothing to the time of a call.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from models.errors import TrainingError
 from models.export.layers import FLOAT, Layers
 
 LEAST_WEIGHTS = 64
-"""A smaller constant (an epsilon, a scale) is not worth an operator, and may need its digits."""
+"""A smaller constant (an epsilon, a scale) saves too little for an operator, and may need full precision."""
 LARGEST = float(np.finfo(np.float16).max)
 
 
 def halved(model: onnx.ModelProto) -> onnx.ModelProto:
-    """A copy whose weights are float16, each with an operator that widens it.
+    """Return a copy whose weights are float16, each with an operator that widens it.
 
     Raises:
-        TrainingError: Nothing to halve, or a weight beyond the range of float16.
+        TrainingError: The net has no weights to halve, or a weight is beyond the range of float16.
     """
     smaller = onnx.ModelProto()
     smaller.CopyFrom(model)

@@ -1,4 +1,4 @@
-"""The head as part of the ONNX graph: from the net's raw output to the outputs that callers get."""
+"""The head as ONNX nodes: they turn the net's raw output into the outputs of the served model."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from models.inference.names import BITS, LABEL, LOG_PROBABILITIES, PREDICTION, P
 
 
 def graph_outputs(preparation: Preparation) -> list[onnx.ValueInfoProto]:
-    """The outputs of the exported graph, in order."""
+    """Return the outputs of the exported graph, in order."""
     types = onnx.TensorProto
     if preparation.task == "regression":
         return [helper.make_tensor_value_info(PREDICTION, types.FLOAT, ["batch"])]
@@ -31,13 +31,13 @@ def graph_outputs(preparation: Preparation) -> list[onnx.ValueInfoProto]:
 
 
 def head_part(preparation: Preparation, raw: str) -> GraphBuilder:
-    """The nodes that turn logits into probabilities and a label, or put a regression back into its own unit.
+    """Return the nodes that turn logits into probabilities and a label, or scale a regression back to its own unit.
 
-    Text: into the log-probabilities (natural) of the next character at each position, and the bits of each character
-    except the first.
+    For text: the nodes that compute the natural log-probabilities of the character after each one, and the bits of each
+    character except the first.
 
     Args:
-        preparation: The schema that travels with the model.
+        preparation: The preparation schema of the model.
         raw: Name of the core's output (batch, num_outputs), float32 or float64; of text (batch, length, num_outputs).
     """
     builder = GraphBuilder("head/")
@@ -81,8 +81,8 @@ def _language(builder: GraphBuilder, raw: str) -> None:
 
 def _classification(builder: GraphBuilder, preparation: Preparation, raw: str) -> None:
     classes = preparation.target.classes or []
-    # ONNX Runtime's float32 sigmoid is 0.0 at -30, which log loss would not forgive. A float64 softmax over
-    # (0, logit) is the same function and keeps every digit, on both sides.
+    # ONNX Runtime's float32 sigmoid is 0.0 at -30, which log loss punishes heavily. A float64 softmax over
+    # (0, logit) is the same function and keeps full precision near 0 and near 1.
     logits = builder.node("Cast", [raw], "logits", to=onnx.TensorProto.DOUBLE)
     if preparation.task == "binary":
         zeros = builder.node("Sub", [logits, logits], "zeros")

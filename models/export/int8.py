@@ -1,6 +1,6 @@
 """int8 weights and matrix products, by ONNX Runtime's own quantisation, in the net alone.
 
-Preparation and head are not quantised, so encodings and probabilities stay exact.
+Preparation and head are not quantised: the meaning of columns and the precision of probabilities stay the same.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from models.export.layers import Layers
 from models.inference.predict import Feed
 
 DYNAMIC = ("MatMul", "Gather", "LSTM")
-"""Not Conv: with ranges found at each call it takes up to ten times as long (cnn of mnist, 0.7 -> 6.9 ms)."""
+"""Without Conv: with ranges computed at each call it takes up to ten times as long (cnn of mnist, 0.7 -> 6.9 ms)."""
 STATIC = ("MatMul", "Gemm", "Conv", "Gather", "Relu", "MaxPool")
-"""Not sums, norms and softmax, which lose most and hold no weights."""
+"""Without sums, norms and softmax, which lose the most precision and hold no weights."""
 DENSE = ("MatMul", "Gemm")
-"""What they give stays single precision, the net's output above all: logits in eight bits would be a few steps."""
+"""Their outputs stay single precision, above all the net's output: eight-bit logits would have only a few levels."""
 FOLDED = ("Slice", "Concat", "Unsqueeze", "Transpose")
-"""How torch's exporter puts the gates of a recurrent cell into ONNX's order."""
+"""Operators by which torch's exporter puts the gates of a recurrent cell into ONNX's order."""
 SMALL = ("INT8", "UINT8")
 
 
 def dynamic_int8(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Eight-bit weights; the range of what they meet is found at each call.
+    """Return a copy with eight-bit weights; the range of the activations is computed at each call.
 
     Raises:
-        TrainingError: No layer of the net can be quantised.
+        TrainingError: No layer of the net can be quantised so.
     """
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
@@ -45,20 +45,20 @@ def dynamic_int8(model: onnx.ModelProto) -> onnx.ModelProto:
             op_types_to_quantize=list(DYNAMIC),
             nodes_to_quantize=_names(model, DYNAMIC, "Gemm"),
             weight_type=QuantType.QInt8,
-            reduce_range=True,  # seven bits: processors without VNNI overflow with eight, and the file goes anywhere
+            reduce_range=True,  # seven bits: eight overflow without VNNI, and the file must run on any processor
         )
         return _taken(onnx.load(out), model)
 
 
 def static_int8(model: onnx.ModelProto, calibration: Sequence[Feed]) -> onnx.ModelProto:
-    """Eight-bit weights and activations, whose ranges are those met on some training rows.
+    """Return a copy with eight-bit weights and activations; the activations' ranges come from some training rows.
 
     Args:
         model: The exported model.
-        calibration: Training rows as the graph takes them.
+        calibration: Training rows as inputs of the graph.
 
     Raises:
-        TrainingError: No layer of the net can be quantised.
+        TrainingError: No layer of the net can be quantised so.
     """
     from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
 
@@ -93,9 +93,9 @@ def _names(model: onnx.ModelProto, kinds: Sequence[str], *more: str) -> list[str
 
 
 def _with_products(model: onnx.ModelProto) -> onnx.ModelProto:
-    """A copy with what only MatMul and LSTM with constant weights, which alone are quantised dynamically, can be.
+    """Return a copy that ONNX Runtime can quantise dynamically: it needs MatMul and LSTM with constant weights.
 
-    Each Gemm becomes a MatMul and an Add; weights that are put together from constants are put together here.
+    Each Gemm becomes a MatMul and an Add; weights that the graph computes from constants are computed here.
     """
     plain = onnx.ModelProto()
     plain.CopyFrom(model)
@@ -133,10 +133,10 @@ def _product(node: onnx.NodeProto, weight: np.ndarray, layers: Layers) -> list[o
 
 @contextlib.contextmanager
 def _files(model: onnx.ModelProto) -> Iterator[tuple[str, str]]:
-    """The model as a file, and a place for the result: the tool spoils a model that it is handed in memory."""
+    """Yield a file of the model and a path for the result; the tool damages a model that it gets in memory."""
     root = logging.getLogger()
     level = root.level
-    root.setLevel(logging.ERROR)  # it recommends its own pre-processing, which would touch preparation and head
+    root.setLevel(logging.ERROR)  # it recommends its own pre-processing, which would change preparation and head
     try:
         with tempfile.TemporaryDirectory() as folder:
             source, out = Path(folder) / "source.onnx", Path(folder) / "out.onnx"
@@ -147,7 +147,7 @@ def _files(model: onnx.ModelProto) -> Iterator[tuple[str, str]]:
 
 
 def _taken(made: onnx.ModelProto, model: onnx.ModelProto) -> onnx.ModelProto:
-    """The tool's model with our own papers."""
+    """Return the tool's model with the metadata and producer of the original model."""
     kinds = {onnx.TensorProto.DataType.Name(each.data_type) for each in made.graph.initializer}
     if not kinds & set(SMALL):
         raise TrainingError("ONNX Runtime's quantisation found no layer of the net that it can make int8")

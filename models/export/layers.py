@@ -1,4 +1,4 @@
-"""The net's part of an exported graph, as the makers of smaller variants see it."""
+"""Access to the net's part of an exported graph, for the code that makes smaller variants."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ FLOAT = onnx.TensorProto.FLOAT
 
 
 class Layers:
-    """The nodes and constants of a graph whose names begin with `core/`; preparation and head stay as they are."""
+    """The nodes and constants of a graph whose names begin with `core/`; preparation and head stay unchanged."""
 
     def __init__(self, model: onnx.ModelProto) -> None:
         self.graph = model.graph
         self.constants = {each.name: each for each in self.graph.initializer if each.name.startswith(CORE_PREFIX)}
 
     def nodes(self, *kinds: str) -> Iterator[onnx.NodeProto]:
-        """The net's nodes, those of the operators named if any are."""
+        """Yield the net's nodes; with `kinds`, only those of these operators."""
         for node in self.graph.node:
             if node.name.startswith(CORE_PREFIX) and (not kinds or node.op_type in kinds):
                 yield node
 
     def readers(self, tensor: str) -> list[onnx.NodeProto]:
-        """The nodes that read a tensor."""
+        """Return the nodes that read a tensor."""
         return [node for node in self.graph.node if tensor in node.input]
 
     def array(self, name: str) -> np.ndarray | None:
-        """A constant's value; None if the name is no constant of the net."""
+        """Return a constant's value; None if the name is no constant of the net."""
         constant = self.constants.get(name)
         return None if constant is None else numpy_helper.to_array(constant)
 
     def put(self, name: str, value: np.ndarray) -> None:
-        """Give a constant a value: another one, or that of a new constant."""
+        """Set the value of a constant; a constant that does not exist is created."""
         tensor = numpy_helper.from_array(np.ascontiguousarray(value), name)
         if name in self.constants:
             self.constants[name].CopyFrom(tensor)
@@ -45,7 +45,7 @@ class Layers:
             self.constants[name] = self.graph.initializer[-1]
 
     def drop_unread(self) -> None:
-        """Take out the net's constants that nothing reads any more."""
+        """Remove the net's constants that no node reads."""
         read = {name for node in self.graph.node for name in node.input}
         read_constants = [
             each for each in self.graph.initializer if each.name in read or each.name not in self.constants

@@ -1,4 +1,4 @@
-"""A torch net as a stretch of ONNX graph, through torch.export with a dynamic batch."""
+"""Conversion of a torch net to ONNX nodes, through torch.export with a dynamic batch."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from models.export.graph_builder import GraphBuilder
 from models.export.preparation_graph import CORE_PREFIX
 from models.export.recurrent import translations, with_whole_cells
 
-EXAMPLE_ROWS = 3  # 0 and 1 would be specialised by torch.export; three also differs from most layer sizes
+EXAMPLE_ROWS = 3  # torch.export specialises 0 and 1; three also differs from most layer sizes
 
 
 class _Positional(nn.Module):
-    """Takes the named tensors by position: torch's exporter loses the shapes of `**inputs`."""
+    """Passes the named tensors by position: torch's exporter loses the shapes of `**inputs`."""
 
     def __init__(self, net: nn.Module, names: list[str]) -> None:
         super().__init__()
@@ -36,9 +36,9 @@ class _Positional(nn.Module):
 
 
 def net_part(net: nn.Module, preparation: Preparation) -> tuple[GraphBuilder, str]:
-    """The net's nodes and the name of its output (batch, num_outputs), of text (batch, length, num_outputs).
+    """Return the net's nodes and the name of its output (batch, num_outputs), for text (batch, length, num_outputs).
 
-    Cost: 1 to 5 s of CPU, and 5 more the first time in a process.
+    Cost: 1 to 5 s of CPU, and 5 s more the first time in a process.
 
     Raises:
         UserCodeError: torch.export cannot trace the net, or it fixes the batch size.
@@ -51,7 +51,7 @@ def net_part(net: nn.Module, preparation: Preparation) -> tuple[GraphBuilder, st
 
 
 def example_batch(preparation: Preparation) -> dict[str, torch.Tensor]:
-    """Three rows of zeros in the shapes and dtypes that a net of this preparation is called with."""
+    """Return three rows of zeros in the shapes and dtypes of the inputs of a net with this preparation."""
     if preparation.characters is not None:
         return {"tokens": torch.zeros(EXAMPLE_ROWS, preparation.characters.length, dtype=torch.int64)}
     if preparation.kind == "image" and preparation.pixels:
@@ -100,7 +100,7 @@ def _refusal(net: nn.Module, why: str) -> str:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """The exporter warns of torch's own deprecations and of torchvision's absence: nothing to act on."""
+    """Silence the exporter's warnings of torch's own deprecations and of a missing torchvision: nothing to act on."""
     logger = logging.getLogger("torch.onnx")
     level = logger.level
     logger.setLevel(logging.ERROR)
@@ -113,7 +113,7 @@ def _quiet() -> Iterator[None]:
 
 
 def _strip(graph: onnx.GraphProto) -> None:
-    """Drop stack traces (they hold this machine's paths) and stale shapes from a graph and its subgraphs."""
+    """Remove stack traces (they hold this machine's paths) and stale shapes from a graph and its subgraphs."""
     del graph.metadata_props[:], graph.value_info[:]
     graph.doc_string = ""
     for named in (*graph.input, *graph.output, *graph.initializer):

@@ -1,4 +1,4 @@
-"""Parity of the exported graph and the trained model, on real rows."""
+"""The parity check: the exported graph must give the trained model's predictions on real rows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from models.inference.predict import Feed, predict
 from models.judge.verdict import Parity
 
 TOLERANCE = 1e-4
-"""Of a probability; of text, in bits; of a regression, relative to the value or the target's spread if that is larger.
+"""Absolute for a probability, in bits for text, for a regression relative to the larger of value and target's spread.
 
 Source: float32 graphs differ by about 1e-7 from torch (measured), a wrong operator by more than 1e-3.
 """
@@ -26,18 +26,18 @@ def parity(path: Path, feeds: Iterable[Feed], expected: np.ndarray, preparation:
     Args:
         path: The exported model.
         feeds: Raw rows, batch by batch.
-        expected: The trained model's predictions for the same rows, in the form that `predict` gives.
-        preparation: The schema that travels with the model.
+        expected: The trained model's predictions for the same rows, in the form of `predict`.
+        preparation: The preparation schema of the model.
 
     Raises:
-        TrainingError: Rows are missing, or the worst row differs by more than the tolerance; it is shown.
+        TrainingError: Rows are missing, or the worst row differs by more than the tolerance; the message shows it.
     """
     got = predict(path, feeds, preparation)
     if got.shape != expected.shape:
         raise TrainingError(f"export: the graph predicts {got.shape}, the trained model {expected.shape}")
     distances = _distances(got, expected, preparation)
     worst = int(np.argmax(distances)) if len(distances) else 0
-    # Written so that NaN fails too.
+    # `not <=` instead of `>`, so that NaN fails too.
     if len(distances) and not distances[worst] <= TOLERANCE:
         raise TrainingError(
             f"export: in row {worst} of the validation rows compared, the trained model predicts "
@@ -54,7 +54,7 @@ def parity(path: Path, feeds: Iterable[Feed], expected: np.ndarray, preparation:
 
 
 def _distances(got: np.ndarray, expected: np.ndarray, preparation: Preparation) -> np.ndarray:
-    """Distance of each row's predictions (rows,)."""
+    """Return the distance between each row's two predictions (rows,)."""
     apart: np.ndarray = np.abs(got - expected)
     if preparation.task == "regression":
         apart = apart / np.maximum(np.abs(expected), preparation.target.scale)

@@ -1,4 +1,4 @@
-"""The preparation as a stretch of ONNX graph: raw columns in, the net's tensors out.
+"""The preparation as ONNX nodes: they turn raw columns into the net's tensors.
 
 The arithmetic is that of `models/data/encode.py`, operator by operator: float64 until the last cast.
 """
@@ -16,7 +16,7 @@ CORE_PREFIX = "core/"
 
 
 def graph_inputs(preparation: Preparation) -> list[onnx.ValueInfoProto]:
-    """The inputs of the exported graph, by the project's own column names; first comes the batch."""
+    """Return the inputs of the exported graph by the project's own column names; the first dimension is the batch."""
     types = onnx.TensorProto
     if preparation.kind == "image" and preparation.pixels:
         image = preparation.pixels.image
@@ -33,11 +33,11 @@ def graph_inputs(preparation: Preparation) -> list[onnx.ValueInfoProto]:
 
 
 def preparation_part(preparation: Preparation, wanted: set[str]) -> GraphBuilder:
-    """The nodes that make the net's tensors: `core/numeric`, `core/categorical`, `core/image`, `core/tokens` and so on.
+    """Return the nodes that make the net's tensors: `core/numeric`, `core/categorical`, `core/image` and so on.
 
     Args:
-        preparation: The schema that travels with the model.
-        wanted: The tensors that the net reads; nothing is written for the others.
+        preparation: The preparation schema of the model.
+        wanted: The tensors that the net reads; no nodes are written for the others.
     """
     builder = GraphBuilder("prepare/")
     if preparation.kind == "image" and preparation.pixels:
@@ -102,14 +102,14 @@ def _index(builder: GraphBuilder, part: CategoricalInput) -> str:
 
 
 def _columns(builder: GraphBuilder, names: list[str], what: str, output: str = "") -> str:
-    """Columns (batch,) side by side as (batch, column); the runtime refuses columns of different lengths."""
+    """Stack columns (batch,) into (batch, column); the runtime refuses columns of different lengths."""
     axis = builder.constant(f"{what}/axis", np.array([1], np.int64))
     upright = [builder.node("Unsqueeze", [name, axis], f"{what}/{position}") for position, name in enumerate(names)]
     return builder.node("Concat", upright, what, output=output, axis=1)
 
 
 def _nothing(builder: GraphBuilder, column: str, what: str, dtype: int) -> None:
-    """A tensor (batch, 0): what a net gets for a kind of column that the table lacks."""
+    """Add an empty tensor (batch, 0), the net's input for a kind of column that the table lacks."""
     batch = builder.node("Shape", [column], f"{what}/batch")
     zero = builder.constant(f"{what}/zero", np.array([0], np.int64))
     shape = builder.node("Concat", [batch, zero], f"{what}/shape", axis=0)
@@ -118,7 +118,7 @@ def _nothing(builder: GraphBuilder, column: str, what: str, dtype: int) -> None:
 
 
 def _characters(builder: GraphBuilder, characters: TextInput) -> None:
-    """Code points to indices of the alphabet."""
+    """Convert code points to indices of the alphabet."""
     builder.node(
         "LabelEncoder",
         ["text"],

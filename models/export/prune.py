@@ -1,7 +1,7 @@
-"""Structured pruning: whole hidden units are taken out, so that the file and each call become smaller.
+"""Structured pruning: whole hidden units are removed, so that the file and each call become smaller.
 
-Single weights set to zero would win neither: ONNX Runtime multiplies by zeros as by other numbers, and keeps them.
-A unit that is taken out is replaced by its mean, which goes into the bias after it.
+Setting single weights to zero would gain nothing: ONNX Runtime multiplies by zeros like by other numbers, and stores
+them. A removed unit is replaced by its mean, which is added to the bias of the next layer.
 
 Source: Hao Li et al. (2017), Pruning Filters for Efficient ConvNets (units by the size of their weights); the mean as
 replacement and the spread in the score: Evci et al. (2018), Mean Replacement Pruning.
@@ -28,7 +28,7 @@ PAIRWISE = frozenset({"Add", "Mul"})
 
 @dataclass
 class PrunableUnits:
-    """Units between dense layers: `source` makes them, `sinks` alone read them, `vectors` hold a number for each."""
+    """Units between dense layers: `source` makes them, only `sinks` read them, `vectors` hold a number for each."""
 
     source: onnx.NodeProto
     num_units: int
@@ -37,7 +37,7 @@ class PrunableUnits:
 
 
 def hidden_units(layers: Layers) -> list[PrunableUnits]:
-    """The hidden layers that can be made narrower: between dense layers, with nothing but unit-wise operators."""
+    """Return the hidden layers that can be made narrower: only unit-wise operators lie between the dense layers."""
     units = []
     for node in layers.nodes(*DENSE):
         weight = layers.array(node.input[1])
@@ -52,12 +52,12 @@ def hidden_units(layers: Layers) -> list[PrunableUnits]:
 
 
 def pruned(model: onnx.ModelProto, calibration: Sequence[Feed], share: float) -> onnx.ModelProto:
-    """A copy without that share of the units of each hidden layer, those that matter least.
+    """Return a copy without the given share of each hidden layer's units, those with the lowest scores.
 
     Args:
         model: The exported model.
-        calibration: Training rows as the graph takes them, on which units are weighed.
-        share: Share of the units of a layer to remove.
+        calibration: Training rows as inputs of the graph, on which the units are scored.
+        share: Share of a layer's units to remove.
 
     Raises:
         TrainingError: No hidden layer can be made narrower.
@@ -70,14 +70,14 @@ def pruned(model: onnx.ModelProto, calibration: Sequence[Feed], share: float) ->
         raise TrainingError("the net has no hidden units between dense layers that could be taken out")
     met = _activations(model, [hidden.sinks[0].input[0] for hidden in units], calibration)
     for hidden, values in reversed(list(zip(units, met, strict=True))):
-        # From the last on: what is added after a layer for its inputs' means then has the layer's new width.
+        # In reverse order: the bias added to a layer for its inputs' means then has the layer's new width.
         _narrow(layers, hidden, values, share)
     del smaller.graph.value_info[:]
     return smaller
 
 
 def _follow(layers: Layers, hidden: PrunableUnits) -> bool:
-    """Find what reads the units; False if something needs them all."""
+    """Collect the nodes that read the units; return False if a node needs all of them."""
     todo, seen = [hidden.source.output[0]], {hidden.source.output[0]}
     while todo:
         tensor = todo.pop()
@@ -118,7 +118,7 @@ def _is_unitwise(layers: Layers, node: onnx.NodeProto, hidden: PrunableUnits) ->
 
 
 def _comes_from(layers: Layers, tensor: str, source: str) -> bool:
-    """Whether a tensor is made of the units alone: a sum with anything else (a residual) needs them all."""
+    """Return True if a tensor depends on the units alone: a sum with another tensor (a residual) needs all units."""
     if tensor == source:
         return True
     makers = [node for node in layers.graph.node if tensor in node.output]
@@ -128,14 +128,14 @@ def _comes_from(layers: Layers, tensor: str, source: str) -> bool:
 
 
 def _owned(layers: Layers, hidden: PrunableUnits) -> bool:
-    """Whether the constants that would be cut are read once, so that cutting them changes nothing else."""
+    """Return True if each constant to be cut has one reader, so that cutting it changes nothing else."""
     cut = {hidden.source.input[1], *hidden.vectors}
     cut |= {name for node in hidden.sinks for name in node.input[1:] if name in layers.constants}
     return all(len(layers.readers(name)) == 1 for name in cut)
 
 
 def _activations(model: onnx.ModelProto, tensors: list[str], calibration: Sequence[Feed]) -> list[np.ndarray]:
-    """The units' values on the rows, (position, unit) for each tensor."""
+    """Return the units' values on the rows, (position, unit) for each tensor."""
     watched = onnx.ModelProto()
     watched.CopyFrom(model)
     del watched.graph.output[:]
@@ -170,7 +170,7 @@ def _narrow(layers: Layers, hidden: PrunableUnits, values: np.ndarray, share: fl
 
 
 def _add_bias(layers: Layers, node: onnx.NodeProto, shift: np.ndarray) -> None:
-    """Add the mean output of the removed units to the bias; `_owned` made sure that no other node reads it."""
+    """Add the removed units' mean contribution to the bias; `_owned` made sure that no other node reads the bias."""
     bias = layers.array(node.input[2]) if node.op_type == "Gemm" and len(node.input) > 2 else None
     if bias is not None:
         layers.put(node.input[2], bias + shift)
@@ -184,17 +184,17 @@ def _add_bias(layers: Layers, node: onnx.NodeProto, shift: np.ndarray) -> None:
 
 
 def _by_input(node: onnx.NodeProto, weight: np.ndarray | None) -> np.ndarray:
-    """A dense layer's weights as (input, output)."""
+    """Return a dense layer's weights as (input, output)."""
     assert weight is not None
     return weight.T if _is_upright(node) else weight
 
 
 def _is_upright(node: onnx.NodeProto) -> bool:
-    """Whether a Gemm's weights are (output, input)."""
+    """Return True if a Gemm's weights are (output, input)."""
     return any(each.name == "transB" and each.i for each in node.attribute)
 
 
 def _plain(node: onnx.NodeProto) -> bool:
-    """Whether a dense layer is a product and a sum without further factors."""
+    """Return True if a dense layer is a product and a sum without further factors."""
     odd = {each.name: helper.get_attribute_value(each) for each in node.attribute if each.name != "transB"}
     return not odd.get("transA") and odd.get("alpha", 1.0) == 1.0 and odd.get("beta", 1.0) == 1.0

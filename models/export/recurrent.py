@@ -1,7 +1,7 @@
-"""Recurrent cells as one operator each while a net is traced.
+"""Recurrent cells, each as one operator while a net is traced.
 
-torch.export walks a GRU or LSTM step by step although the graph ends up with one node: measured, 12 s of CPU for
-48 steps and 79 s for 336. These operators have the same arguments and results, and shapes known without walking.
+torch.export traces a GRU or LSTM step by step although the graph ends up with one node: measured, 12 s of CPU for
+48 steps and 79 s for 336. These operators have the same arguments and results, and compute shapes without the steps.
 """
 
 from __future__ import annotations
@@ -72,12 +72,12 @@ def _states(
     bidirectional: bool,
     batch_first: bool,
 ) -> torch.Tensor:
-    """Outputs of the last layer at all steps: (batch, time, directions * hidden), or time first like `series`."""
+    """Return an empty tensor for the last layer's states: (batch, time, directions * hidden), or time first."""
     return series.new_empty(*series.shape[:2], state.shape[2] * (2 if bidirectional else 1))
 
 
 def with_whole_cells(net: nn.Module) -> nn.Module:
-    """A copy of `net` in which every `nn.GRU` and `nn.LSTM` is one operator; `net` itself when it has none."""
+    """Return a copy of `net` in which every `nn.GRU` and `nn.LSTM` is one operator; `net` itself when it has none."""
     if not any(_is_fit(module) for module in net.modules()):
         return net
     if _is_fit(net):
@@ -91,14 +91,14 @@ def with_whole_cells(net: nn.Module) -> nn.Module:
 
 
 def translations() -> dict[Callable[..., Any], Callable[..., Any]]:
-    """Our translations of GRU and LSTM for torch's ONNX exporter."""
+    """Return the ONNX translations of the operators: the translations of GRU and LSTM in torch's exporter."""
     from onnxscript.function_libs.torch_lib.ops import core
 
     return {torch.ops.loopline.gru.default: core.aten_gru, torch.ops.loopline.lstm.default: core.aten_lstm}
 
 
 class _FusedRecurrent(nn.Module):
-    """A GRU or LSTM as one operator; takes and gives what the cell does."""
+    """A GRU or LSTM as one operator, with the same inputs and outputs as the cell."""
 
     def __init__(self, cell: Any) -> None:
         super().__init__()

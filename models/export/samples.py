@@ -1,4 +1,4 @@
-"""Text that a trained net writes by itself: how good it is, for people to see."""
+"""Sample texts that a trained net generates, so that people can judge its quality."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LENGTH = 240
 
 
 class Sample(BaseModel):
-    """A text that continues a prompt with characters drawn at a temperature (under 1: safer choices)."""
+    """A prompt and its continuation, drawn at a temperature (below 1: more probable characters)."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -42,7 +42,7 @@ def write_samples(
     with torch.inference_mode():
         for _ in range(length):
             logits = net(tokens=tokens[:, -characters.length :])[:, -1].float() / scale
-            logits[:, 0] = float("-inf")  # no character stands behind the index of unseen ones
+            logits[:, 0] = float("-inf")  # index 0 is for unseen characters and has no character to print
             tokens = torch.cat([tokens, torch.multinomial(logits.softmax(dim=1), 1, generator=source)], dim=1)
     drawn = tokens[:, len(first) :].tolist()
     return [
@@ -52,6 +52,6 @@ def write_samples(
 
 
 def as_plain_text(samples: list[Sample]) -> str:
-    """All samples on one page."""
+    """Return all samples as one plain text."""
     parts = [f"=== temperature {sample.temperature:g} ===\n{sample.prompt}|{sample.text}\n" for sample in samples]
     return "The prompt, which is the beginning of the validation text, ends at the first bar.\n\n" + "\n".join(parts)

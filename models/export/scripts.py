@@ -1,4 +1,4 @@
-"""The scripts of an edge bundle, one a kind of model: twenty lines that need onnxruntime, and the numpy it brings."""
+"""The scripts of an edge bundle, one for each kind of model: twenty lines that need onnxruntime and its numpy."""
 
 from __future__ import annotations
 

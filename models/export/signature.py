@@ -1,4 +1,4 @@
-"""Inputs and outputs of an exported graph, as plain JSON: signature and input example."""
+"""Signature and input example of an exported graph, as plain JSON."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ DTYPES = {"double": np.float64, "float": np.float32, "int64": np.int64, "string"
 
 
 def signature(values: Iterable[onnx.ValueInfoProto]) -> list[dict[str, Any]]:
-    """`{name, dtype, shape}` of each input or output; a dynamic dimension is its name, `batch`.
+    """Return `{name, dtype, shape}` of each input or output; a dynamic dimension is given by its name, `batch`.
 
     dtype is one of `DTYPES`.
     """
@@ -21,22 +21,22 @@ def signature(values: Iterable[onnx.ValueInfoProto]) -> list[dict[str, Any]]:
 
 
 def input_example(feed: Mapping[str, np.ndarray], rows: int = 3) -> dict[str, list[Any]]:
-    """The first rows of a feed as JSON: nested lists by input name, null for a missing number."""
+    """Return the first rows of a feed as JSON: nested lists by input name, null for a missing number."""
     return {name: _plain(values[:rows].tolist()) for name, values in feed.items()}
 
 
 def served_text() -> dict[str, list[dict[str, Any]]]:
-    """`inputs` of the MLflow model of a text, which turns text into the graph's code points."""
+    """Return `inputs` of the MLflow model of a text, which converts text into the graph's code points."""
     return {"inputs": [{"name": "text", "dtype": "string", "shape": ["batch"]}]}
 
 
 def text_example(points: np.ndarray, rows: int = 3) -> dict[str, list[Any]]:
-    """The first windows (window, position) of code points as texts."""
+    """Return the first windows (window, position) of code points as texts."""
     return {"text": ["".join(map(chr, row)) for row in points[:rows].tolist()]}
 
 
 def feed_of(example: Mapping[str, list[Any]], inputs: Iterable[Mapping[str, Any]]) -> dict[str, np.ndarray]:
-    """An input example as arrays again, ready for ONNX Runtime.
+    """Convert an input example back into arrays for ONNX Runtime.
 
     Args:
         example: The result of `input_example`.

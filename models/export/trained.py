@@ -1,4 +1,4 @@
-"""A finished job's model, taken up again: its core for the graph, and its predictions to compare with."""
+"""The model of a finished job: its core for the graph, and its predictions for the parity check."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ EXAMPLES_A_PASS = 256
 
 
 def core_of(job: TrainingJob, preparation: Preparation) -> tuple[GraphBuilder, str]:
-    """The trained model as a stretch of graph, and the name of its output.
+    """Return the trained model as ONNX nodes, and the name of its output.
 
     Raises:
         StoreError: The job's folder lacks the weights, or holds another net's.
@@ -35,11 +35,11 @@ def core_of(job: TrainingJob, preparation: Preparation) -> tuple[GraphBuilder, s
 
 
 def validation_predictions(job: TrainingJob, preparation: Preparation, positions: np.ndarray) -> np.ndarray:
-    """Predictions of the trained model itself for some validation examples, float64 in the contract's form.
+    """Return the trained model's own predictions for some validation examples, float64 in the form of `predict`.
 
     Args:
         job: The finished job.
-        preparation: The schema that travels with the model.
+        preparation: The preparation schema of the model.
         positions: Which examples of the validation split, int64 (examples,).
     """
     if is_trees(net_name(job.model.net, preparation.kind)):
@@ -48,7 +48,7 @@ def validation_predictions(job: TrainingJob, preparation: Preparation, positions
 
 
 def num_validation_examples(job: TrainingJob) -> int:
-    """Examples in the job's validation tensors."""
+    """Return the number of examples in the job's validation tensors."""
     from safetensors import safe_open
 
     with safe_open(job.tensors["validation"], framework="numpy") as file:
@@ -57,7 +57,7 @@ def num_validation_examples(job: TrainingJob) -> int:
 
 
 def net_of(job: TrainingJob, preparation: Preparation) -> nn.Module:
-    """The trained net, in evaluation mode on the CPU.
+    """Return the trained net, in evaluation mode on the CPU.
 
     Raises:
         StoreError: The job's folder lacks the weights, or holds another net's.

@@ -1,4 +1,4 @@
-"""LightGBM's trees as a stretch of ONNX graph, decided exactly as LightGBM decides.
+"""LightGBM's trees as ONNX nodes that take exactly the same decisions as LightGBM.
 
 Thresholds, inputs and sums stay float64, as in LightGBM: a value that equals a threshold goes the same way.
 Source: ai.onnx.ml TreeEnsemble, version 5; LightGBM's Tree::NumericalDecision and Tree::CategoricalDecision.
@@ -20,19 +20,19 @@ from models.export.preparation_graph import CORE_PREFIX
 
 LEQ, MEMBER = 0, 6
 ZERO = float(np.float32(1e-35))
-"""LightGBM takes smaller numbers for zero before it decides. Source: its kZeroThreshold."""
+"""LightGBM treats smaller numbers as zero before it decides. Source: its kZeroThreshold."""
 IDENTITY = ("regression", "regression_l1", "huber", "fair", "quantile", "mape")
 
 
 def trees_part(text: str, preparation: Preparation) -> tuple[GraphBuilder, str]:
-    """The trees' nodes and the name of their output (batch, num_outputs): logits or standardised values.
+    """Return the trees' nodes and the name of their output (batch, num_outputs): logits or standardised values.
 
     Args:
-        text: The text of `Booster.save_model`; its features: numeric columns, then categorical.
-        preparation: The schema that travels with the model.
+        text: The output of `Booster.save_model`; its features: numeric columns, then categorical.
+        preparation: The preparation schema of the model.
 
     Raises:
-        TrainingError: An objective or a kind of tree whose output this export does not know.
+        TrainingError: The export does not know the output of this objective or kind of tree.
     """
     import lightgbm
 
@@ -59,7 +59,7 @@ def _features(builder: GraphBuilder, preparation: Preparation) -> str:
 
 
 def _logit_factor(dump: dict[str, Any]) -> float:
-    """The factor that makes a logit (or the standardised value) of a sum of leaves."""
+    """Return the factor that turns a sum of leaves into a logit (or the standardised value)."""
     words = dump["objective"].split()
     settings = dict(word.split(":", 1) for word in words[1:] if ":" in word)
     if dump["average_output"]:
@@ -74,7 +74,7 @@ def _logit_factor(dump: dict[str, Any]) -> float:
 
 @dataclass
 class _Table:
-    """The node and leaf columns of a TreeEnsemble while they grow."""
+    """The node and leaf columns of a TreeEnsemble under construction."""
 
     features: list[int] = field(default_factory=list)
     splits: list[float] = field(default_factory=list)
@@ -95,10 +95,10 @@ class _Table:
         return len(self.weights) - 1
 
     def split(self, node: dict[str, Any]) -> int:
-        """Append an inner node, its children still unknown; returns its position."""
+        """Append an inner node whose children are not known yet; returns its position."""
         threshold, mode, missing = _decision(node)
         if mode == MEMBER:
-            # Sets are read in the order of the nodes that use them, each ended by a NaN.
+            # The operator reads the sets in the order of the nodes that use them; a NaN ends each set.
             self.members += [*threshold, float("nan")]
         self.features.append(int(node["split_feature"]))
         self.splits.append(0.0 if mode == MEMBER else threshold[0])
@@ -110,7 +110,7 @@ class _Table:
 
 
 def _decision(node: dict[str, Any]) -> tuple[list[float], int, int]:
-    """(threshold or members, mode, 1 if NaN goes left) of an inner node."""
+    """Return (threshold or members, mode, 1 if NaN goes left) of an inner node."""
     if node["decision_type"] == "==":
         return [float(member) for member in str(node["threshold"]).split("||")], MEMBER, 0
     threshold = float(node["threshold"])
@@ -118,13 +118,13 @@ def _decision(node: dict[str, Any]) -> tuple[list[float], int, int]:
         raise TrainingError("export: the trees take zero for missing: train without zero_as_missing")
     if -ZERO <= threshold < 0:
         threshold = float(np.nextafter(-ZERO, -np.inf))
-    # Trees that saw no missing value read one as zero.
+    # Trees that saw no missing value in training treat a missing value as zero.
     left = node["default_left"] if node["missing_type"] == "NaN" else threshold >= 0.0
     return [threshold], LEQ, int(left)
 
 
 def _ensemble(trees: list[dict[str, Any]], num_targets: int) -> dict[str, Any]:
-    """The attributes of the TreeEnsemble operator."""
+    """Return the attributes of the TreeEnsemble operator."""
     table, roots = _Table(), []
     for tree in trees:
         roots.append(len(table.features))
@@ -151,7 +151,7 @@ def _ensemble(trees: list[dict[str, Any]], num_targets: int) -> dict[str, Any]:
 
 
 def _grow(table: _Table, root: dict[str, Any], target: int) -> None:
-    """Append one tree, its root first, then left before right; a stack, since trees may be very deep."""
+    """Append one tree, its root first, then left before right; it uses a stack, because trees may be very deep."""
     if "split_feature" not in root:
         leaf = table.leaf(float(root["leaf_value"]), target)
         root = {"split_feature": 0, "threshold": 0.0, "decision_type": "<=", "missing_type": "None"}

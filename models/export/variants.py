@@ -1,4 +1,4 @@
-"""The variants of an exported model side by side: what each costs and loses, and which one is served."""
+"""Comparison of an exported model's variants: size, latency and metric loss of each, and which one is served."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from models.metrics.metrics import Array, Metric, measure
 from models.metrics.resampling import evaluator
 
 SAME = 1e-6
-"""Predictions no further apart than this are the same: what single precision may differ by when sums change order."""
+"""Predictions within this distance are equal: single precision may differ so much when sums change their order."""
 RESAMPLES = 100
 CONFIDENCE = 0.95
 
 
 class VariantMeasurement(BaseModel):
-    """Measurements of one variant. What could not be measured is None, and `refused` holds the reason."""
+    """The measurements of one variant. A value that could not be measured is None, and `refused` says why."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -34,9 +34,9 @@ class VariantMeasurement(BaseModel):
 
 
 def loss_of(metric: Metric, target: Array, before: Array, after: Array, seed: int) -> tuple[float, float]:
-    """The loss of the metric from predictions `before` to `after`, and its upper bound (one-sided, 95 %).
+    """Return the metric loss of the predictions `after` against those `before`, and its one-sided 95 % upper bound.
 
-    Both are 0 for equal predictions. Undefined resamples are skipped.
+    Both are 0 if the predictions are equal. Undefined resamples are ignored.
 
     Raises:
         DataError: The metric is undefined on these rows.
@@ -54,18 +54,18 @@ def loss_of(metric: Metric, target: Array, before: Array, after: Array, seed: in
 
 
 def are_same(before: Array, after: Array) -> bool:
-    """Whether predictions differ by no more than rounding."""
+    """Return True if predictions differ by no more than rounding."""
     return before.shape == after.shape and bool(np.allclose(after, before, rtol=SAME, atol=SAME))
 
 
 def refusal(variant: VariantMeasurement, same: bool, max_metric_loss: float, max_latency_ms: float | None) -> str:
-    """Why a variant may not be served; empty if it may.
+    """Return the reason why a variant may not be served; an empty string if it may.
 
     Args:
-        variant: The measured variant.
-        same: Whether its predictions are those of fp32.
-        max_metric_loss: The spec's; 0 asks for the same predictions: on few rows it can seem that nothing is lost.
-        max_latency_ms: The spec's.
+        variant: Its measurements.
+        same: Whether its predictions are equal to those of fp32.
+        max_metric_loss: The spec's limit; 0 requires equal predictions, because on few rows a real loss may not show.
+        max_latency_ms: The spec's limit.
     """
     if variant.refused:
         return variant.refused
@@ -81,10 +81,9 @@ def refusal(variant: VariantMeasurement, same: bool, max_metric_loss: float, max
 
 
 def choose(table: Sequence[VariantMeasurement]) -> list[VariantMeasurement]:
-    """The table with the smallest variant that may be served marked; fp32, the first, if none may or all are as large.
+    """Mark the smallest variant that may be served; fp32, the first, if no other may or all are of equal size.
 
-    Latency counts only against the spec's limit: as a criterion it would make the choice depend on the load of the
-    machine.
+    Latency counts only through the spec's limit: a measurement on a busy machine would change which variant is served.
     """
     fitting = [each for each in table if not each.refused and each.size_bytes is not None]
     best = min(fitting, key=lambda each: each.size_bytes or 0, default=table[0])

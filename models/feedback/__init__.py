@@ -1,1 +1,1 @@
-"""Feedback: rows of the prediction log with their labels, and which labels to ask for."""
+"""Feedback: rows of the prediction log with their labels, and the choice of rows to label."""

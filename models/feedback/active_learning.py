@@ -1,4 +1,4 @@
-"""Active learning: which unlabelled examples to ask a person about, so that few labels teach much."""
+"""Active learning: the choice of unlabelled examples to label, so that few labels improve the model most."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from models.data.encode import category_indices, encode_numeric
 from models.data.preparation import Preparation
 
 CANDIDATES = 10
-"""So many times the number asked for are weighed by their diversity. Source: beta in Zhdanov (2019), 10 to 50."""
+"""Candidates for each requested example; diversity is weighed among them. Source: beta in Zhdanov (2019), 10 to 50."""
 CELL = 0.25
-"""Rows within about so many standard deviations of each other in every input are near-duplicates."""
+"""Rows within about this many standard deviations of each other in every input are near-duplicates."""
 _ROUNDS = 20
 _BLOCK = 1024
 
 
 def uncertainty(chances: np.ndarray) -> np.ndarray:
-    """One minus the margin between the two likeliest classes (rows,): 1 is a coin toss, 0 is certain.
+    """Return one minus the margin between the two most probable classes (rows,): 1 is a tie, 0 is certain.
 
     Source: Scheffer, Decomain, Wrobel, "Active hidden Markov models for information extraction", 2001; Settles, "Active
     learning literature survey", 2009, section 3.1.
@@ -34,9 +34,9 @@ def uncertainty(chances: np.ndarray) -> np.ndarray:
 
 
 def positions(rows: pa.Table, preparation: Preparation, prefix: str = "") -> np.ndarray:
-    """Rows of a table as points (rows, dimension): standardised numbers, and each category an axis of its own.
+    """Return rows of a table as points (rows, dimension): standardised numbers, and each category as its own axis.
 
-    Two rows of different category lie as far apart as two whose number differs by one standard deviation.
+    The distance of two rows with different categories equals that of two numbers one standard deviation apart.
     """
     parts = [encode_numeric(_float(rows, prefix + part.name), part)[:, None] for part in preparation.numeric]
     for one in preparation.categorical:
@@ -49,9 +49,9 @@ def positions(rows: pa.Table, preparation: Preparation, prefix: str = "") -> np.
 
 
 def thinned(uncertain: np.ndarray, points: np.ndarray) -> np.ndarray:
-    """Indices of the most uncertain example of each cell of a grid of width `CELL`, most uncertain first.
+    """Return the indices of the most uncertain example in each cell of a grid of width `CELL`, most uncertain first.
 
-    Before the most uncertain are cut off from the rest: else a crowd of near-duplicates would be all that is left.
+    This happens before the selection of the most uncertain: otherwise only a group of near-duplicates might remain.
     """
     order = np.argsort(-uncertain, kind="stable")
     cells = np.round(points[order] / CELL).astype(np.int64)
@@ -61,17 +61,18 @@ def thinned(uncertain: np.ndarray, points: np.ndarray) -> np.ndarray:
 
 
 def choose_uncertain(uncertain: np.ndarray, points: np.ndarray, count: int, seed: int = 0) -> np.ndarray:
-    """Indices of `count` examples that are uncertain and unlike each other, most uncertain first.
+    """Return the indices of `count` examples that are uncertain and different from each other, most uncertain first.
 
-    The most uncertain rows that are not near-duplicates are grouped into `count` clusters by k-means, weighted by the
-    uncertainty; the row nearest to each centre is chosen. If fewer rows differ, fewer are returned.
+    The most uncertain examples without near-duplicates form `count` clusters, by k-means weighted by the uncertainty;
+    the
+    example nearest to each cluster's centre is chosen. If fewer examples differ, fewer are returned.
 
     Source: Zhdanov, "Diverse mini-batch active learning", 2019, arXiv:1901.05954, algorithm 2.
 
     Args:
         uncertain: (rows,), higher is more uncertain.
-        points: (rows, dimension), where rows that are alike lie near.
-        count: How many to ask.
+        points: (rows, dimension); similar rows are near each other.
+        count: How many examples to choose.
         seed: Seed of the first centres.
     """
     candidates = thinned(uncertain, points)[: CANDIDATES * count]
@@ -86,9 +87,11 @@ def choose_uncertain(uncertain: np.ndarray, points: np.ndarray, count: int, seed
 def choose_novel(
     points: np.ndarray, predicted: np.ndarray, known_points: np.ndarray, known_values: np.ndarray, count: int
 ) -> np.ndarray:
-    """Indices of `count` examples whose inputs and predictions are both far from all that is labelled: for regression.
+    """Return the indices of `count` examples whose inputs and predictions are both far from the labelled ones.
 
-    One after the other the example with the greatest least product of the two distances; each joins the known ones.
+    This is for regression. It repeatedly chooses the example whose smallest product of the two distances is largest,
+    and
+    adds it to the known ones.
 
     Source: Wu, Lin, Huang, "Active learning for regression using greedy sampling", Information Sciences 474 (2019),
     equations 7 to 9 (iGS).
@@ -98,7 +101,7 @@ def choose_novel(
         predicted: (rows,) of the unlabelled.
         known_points: (known, dimension).
         known_values: (known,) labels, in the unit of `predicted`.
-        count: How many to ask.
+        count: How many examples to choose.
     """
     nearest = np.full(len(points), np.inf)
     for start in range(0, len(known_points), _BLOCK):
@@ -109,7 +112,7 @@ def choose_novel(
     for _ in range(min(count, len(points))):
         best = int(nearest.argmax())
         if chosen and nearest[best] <= 0:
-            break  # all that is left is like something known
+            break  # every remaining example equals a known one
         chosen.append(best)
         away = _distances(points, points[[best]])[:, 0] * np.abs(predicted - predicted[best])
         nearest = np.minimum(nearest, away)
@@ -123,7 +126,7 @@ def _float(rows: pa.Table, name: str) -> np.ndarray:
 
 
 def _medoids(points: np.ndarray, weights: np.ndarray, count: int, seed: int) -> np.ndarray:
-    """The point nearest to the middle of each cluster of a weighted k-means, begun by k-means++."""
+    """Return the point nearest to the centre of each cluster of a weighted k-means, initialised by k-means++."""
     rng = np.random.default_rng(seed)
     middles = [int(weights.argmax())]
     nearest = _distances(points, points[middles])[:, 0] ** 2

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 INPUT = "input."
-"""Before the name of an input of the graph."""
+"""Prefix of the name of an input of the graph."""
 RAW = "raw."
-"""Before the name of a column as it was given."""
+"""Prefix of the name of a raw column of the request."""
 SENT = "sent."
-"""Before the name of what a shadow needs besides: a text, or a feature's steps of a whole window."""
+"""Prefix of the name of a further value that a shadow needs: a text, or a feature's steps of a whole window."""
 LABEL = "label"
 LABELLED_AT = "labelled_at"
 FEEDBACK_FILE = "feedback.parquet"
-"""Beside the raw table: which of its rows are labelled predictions."""
+"""File beside the raw table that says which of its rows are labelled predictions."""
 FEEDBACK_WORDS = {
     "joined": "become rows",
     "known": "are in the source by now",
@@ -19,4 +19,4 @@ FEEDBACK_WORDS = {
     "rejected": "break what the spec expects of a row",
     "other": "are of another target",
 }
-"""What becomes of labelled predictions, in the order in which it is told."""
+"""Outcomes of labelled predictions, in the order of messages."""

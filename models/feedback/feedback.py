@@ -1,6 +1,6 @@
 """Labelled predictions joined to the raw table of the source: rows with the source's own columns and types.
 
-The list of these rows is a separate table, so that no model can learn from the origin of a row.
+Which rows they are is stored beside the table, not in it, so that no model can learn from the origin of a row.
 """
 
 from __future__ import annotations
@@ -36,9 +36,10 @@ _ORIGIN_COLUMNS = {
 class JoinedFeedback:
     """The source's rows and then those of labelled predictions, in `table`.
 
-    `origin`: for each of the latter its `row` in the table, `id`, `version`, `predicted_at`, `labelled_at`,
-    `labelled_by`. `known`: how many were left out because the source has them by now; `unfit`: because a value is not
-    of its column's type, or what the split goes by is missing.
+    `origin`: for each labelled prediction its `row` in the table, `id`, `version`, `predicted_at`, `labelled_at`,
+    `labelled_by`. `known`: number of rows left out because the source has them by now; `unfit`: number left out because
+    a
+    value does not fit its column's type, or the value that the split needs is missing.
     """
 
     table: pa.Table
@@ -48,12 +49,13 @@ class JoinedFeedback:
 
 
 def with_feedback(table: pa.Table, labelled: pa.Table, data: Data) -> JoinedFeedback:
-    """The raw table with labelled predictions as further rows.
+    """Append labelled predictions to the raw table as further rows.
 
-    A column of whole numbers becomes one of decimals where a predicted row has one there. A column that the predicted
-    rows did not have is missing in theirs; the time by which the data is split is that of
-    the prediction then. A row is known when the source has one of its id (`data.id`); without ids none is, for rows
-    that hold the same may be two.
+    An integer column becomes a float column if a predicted row has a fraction there. A column that the predicted rows
+    lack
+    is missing in them; if the data is split by time, a missing time is replaced by the time of the prediction. A row is
+    known when the source has a row with its id (`data.id`); without ids no row is known, because two rows may hold the
+    same values.
 
     Args:
         table: The source's raw table.
@@ -87,9 +89,9 @@ def with_feedback(table: pa.Table, labelled: pa.Table, data: Data) -> JoinedFeed
 
 
 def _widened(table: pa.Table, labelled: pa.Table, carried: Sequence[str], data: Data) -> pa.Schema:
-    """The source's columns; those of whole numbers of which callers sent decimals as decimals.
+    """Return the source's schema, with integer columns as floats where callers sent fractions.
 
-    One with numbers that no float64 holds exactly stays as it is: the rows with decimals do not fit it.
+    A column with numbers that no float64 holds exactly stays as it is: rows with fractions do not fit it.
     """
     schema = table.schema
     for position, field in enumerate(schema):
@@ -118,16 +120,16 @@ def _are_broken(values: pa.ChunkedArray) -> pa.ChunkedArray:
 def _as_source(
     schema: pa.Schema, labelled: pa.Table, carried: Sequence[str], data: Data
 ) -> tuple[pa.Table, np.ndarray]:
-    """The rows with the source's columns and types, and which of them do not fit (rows,)."""
+    """Return the rows with the source's columns and types, and which of them do not fit (rows,)."""
     unfit = np.zeros(labelled.num_rows, dtype=bool)
     columns = {}
     for field in schema:
         column = pa.chunked_array([pa.nulls(labelled.num_rows, field.type)])
         names = [f"{prefix}{field.name}" for prefix in (INPUT, RAW)] if field.name in carried else []
-        if field.name == data.id:  # an id that is not of the column's type is none of the source's
+        if field.name == data.id:  # an id of another type is not in the source
             names = []
             column = _cast(labelled.column("id"), field.type)[0]
-        for name in [LABEL] if field.name == data.target else names:  # what was given raw wins over what the graph saw
+        for name in [LABEL] if field.name == data.target else names:  # raw values override the graph's inputs
             if name in labelled.column_names:
                 cast, bad = _cast(labelled.column(name), field.type)
                 column, unfit = pc.coalesce(cast, column), unfit | bad
@@ -136,8 +138,8 @@ def _as_source(
 
 
 def _cast(column: pa.ChunkedArray, kind: pa.DataType) -> tuple[pa.ChunkedArray, np.ndarray]:
-    """Values as another type, and which cannot be; missing ones, as the log writes them ("" and NaN), are null."""
-    column = column.filter(pa.array(np.ones(len(column), dtype=bool)))  # a chunk at least
+    """Return values as another type, and which cannot be cast; missing ones, in the log "" and NaN, become null."""
+    column = column.filter(pa.array(np.ones(len(column), dtype=bool)))  # at least one chunk
     if pa.types.is_floating(column.type):
         column = pc.if_else(pc.is_nan(column), None, column)
     elif pa.types.is_string(column.type):
@@ -156,7 +158,7 @@ def _is_binary(kind: pa.DataType) -> bool:
 
 
 def _value(value: pa.Scalar, kind: pa.DataType) -> pa.Scalar | None:
-    """The value as another type; None where it cannot be."""
+    """Return the value as another type; None if it cannot be cast."""
     try:
         return pa.scalar(_parsed(value.as_py(), kind), kind) if pa.types.is_string(value.type) else value.cast(kind)
     except (ValueError, TypeError, pa.ArrowNotImplementedError):
@@ -164,7 +166,7 @@ def _value(value: pa.Scalar, kind: pa.DataType) -> pa.Scalar | None:
 
 
 def _parsed(text: str, kind: pa.DataType) -> Any:
-    """Parse a text as a type: bytes are base64, lists and structs JSON, times of day and durations ISO."""
+    """Parse a text as a type: bytes are in base64, lists and structs in JSON, times of day and durations in ISO."""
     if _is_binary(kind):
         return base64.b64decode(text, validate=True)
     if pa.types.is_nested(kind):
@@ -189,7 +191,7 @@ def _known(table: pa.Table, ids: pa.ChunkedArray, id_column: str | None) -> np.n
 def _with_time(
     rows: pa.Table, predicted: pa.ChunkedArray, data: Data, unfit: np.ndarray
 ) -> tuple[pa.Table, np.ndarray]:
-    """Rows that the split can place: one that lacks its time has that of its prediction."""
+    """Fill in a missing split time with the time of the prediction; rows that the split cannot place become unfit."""
     name = data.split.column
     if name is None or name not in rows.column_names:
         return rows, unfit

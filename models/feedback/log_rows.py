@@ -1,4 +1,4 @@
-"""Records that servers wrote (`models.serving.records`) as rows of the prediction log and of the label store."""
+"""Conversion of the servers' log records (`models.serving.records`) to rows of prediction log and label store."""
 
 from __future__ import annotations
 
@@ -22,11 +22,10 @@ _BYTES = "bytes"
 
 
 def prediction_rows(records: Iterable[Mapping[str, Any]]) -> pa.Table:
-    """Rows of the prediction log, in the order of the records; columns as batch prediction has them.
+    """Return rows of the prediction log, in the order of the records, with the columns of batch prediction.
 
-    A missing number is NaN, as in the graph's input; a column that a request lacked is null. Of columns that are no
-    inputs only the `MOST_RAW` most common names are logged: callers must not be able to make the table arbitrarily
-    wide.
+    A missing number is NaN, as in the graph's input; a column that a request lacked is null. Of the columns that are no
+    inputs only the `MOST_RAW` most frequent names are stored, so that requests cannot make the table arbitrarily wide.
     """
     records = list(records)
     named = Counter(name for record in records for name in record["raw"])
@@ -42,7 +41,7 @@ def prediction_rows(records: Iterable[Mapping[str, Any]]) -> pa.Table:
 
 
 def label_rows(records: Iterable[Mapping[str, Any]]) -> pa.Table:
-    """`id`, `label`, `at` and `by` of labels, in the order in which they came."""
+    """Return `id`, `label`, `at` and `by` of labels, in order of arrival."""
     ordered = sorted(records, key=lambda record: int(record["at"]))
     columns = {
         "id": pa.array(_chained(ordered, "ids"), pa.string()),
@@ -83,24 +82,24 @@ def _chained(records: Iterable[Mapping[str, Any]], name: str) -> list[Any]:
 
 
 def _repeated(records: Iterable[Mapping[str, Any]], name: str, kind: pa.DataType) -> pa.Array:
-    """A value of each record, once for each of its rows."""
+    """Return one value of each record, repeated for each of its rows."""
     return pa.array([record[name] for record in records for _ in record["ids"]], kind)
 
 
 def _numbers(records: Sequence[Mapping[str, Any]]) -> np.ndarray:
-    """The numeric inputs (column, row), with NaN for missing: JSON has no NaN, so records hold null."""
+    """Return the numeric inputs (column, row), with NaN for missing: JSON has no NaN and uses null."""
     names = len(records[0]["names"])
     shaped = [np.array(record["numbers"], np.float64).reshape(names, len(record["ids"])) for record in records]
     return np.concatenate(shaped, axis=1)
 
 
 def _own(values: list[Any]) -> pa.Array:
-    """Bytes or texts that the server wrote itself."""
+    """Return bytes or texts that the server wrote itself."""
     return pa.array([base64.b64decode(value[_BYTES]) if isinstance(value, dict) else value for value in values])
 
 
 def _raw(values: list[Any]) -> pa.Array:
-    """Numbers, texts or truths as callers sent them; as text where they are of several kinds, or lists or objects."""
+    """Return callers' numbers, texts or booleans; as text if their types are mixed, or for lists and objects."""
     with contextlib.suppress(pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
         cells = pa.array(values)
         if not pa.types.is_nested(cells.type):

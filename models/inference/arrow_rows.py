@@ -1,4 +1,4 @@
-"""Arrow rows for a model: checked against its schema, and made into the inputs of its graph."""
+"""Arrow rows for a model: they are checked against its schema and converted to the inputs of its graph."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SERIES_BATCH = 4096
 
 
 def input_columns(preparation: Preparation) -> list[str]:
-    """The columns that a row must have."""
+    """Return the columns that a row must have."""
     if preparation.pixels is not None:
         return [preparation.pixels.image.column]
     if preparation.characters is not None:
@@ -28,10 +28,10 @@ def input_columns(preparation: Preparation) -> list[str]:
 
 
 def check_names(names: Sequence[str], preparation: Preparation, display_name: str) -> None:
-    """Refuse rows without a column that the model takes.
+    """Refuse rows that lack an input column of the model.
 
     Raises:
-        DataError: Names it, and the nearest that is there.
+        DataError: Names the missing column and the column with the nearest name.
     """
     for name in input_columns(preparation):
         if name not in names:
@@ -39,11 +39,11 @@ def check_names(names: Sequence[str], preparation: Preparation, display_name: st
 
 
 def csv_types(preparation: Preparation, raw: pa.Schema | None) -> dict[str, pa.DataType]:
-    """The types of columns that come as text: as the graph takes them, others as the project's raw table has them.
+    """Return the column types for CSV files: inputs as the graph takes them, others as in the project's raw table.
 
     Args:
-        preparation: That of the model.
-        raw: The schema of the project's raw table, where it is known.
+        preparation: The model's.
+        raw: The schema of the project's raw table, if it is known.
     """
     types = {field.name: _plain(field.type) for field in raw or []}
     dtypes = {"string": pa.string(), "integer": pa.float64(), "boolean": pa.bool_()}
@@ -54,23 +54,23 @@ def csv_types(preparation: Preparation, raw: pa.Schema | None) -> dict[str, pa.D
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:
-    """A type that text can be read as; text itself for any other."""
+    """Return the type if text can be parsed as it, else the text type."""
     kind = kind.value_type if pa.types.is_dictionary(kind) else kind
     readable = is_number(kind) or pa.types.is_boolean(kind) or pa.types.is_timestamp(kind) or pa.types.is_date(kind)
     return kind if readable else pa.string()
 
 
 def feed_of_rows(rows: pa.Table, preparation: Preparation, first_row: int = 1, display_name: str = "rows") -> Feed:
-    """Rows of a table or of images as inputs of the graph: float64 with NaN, text with "", or uint8 images.
+    """Convert rows of a table or of images to inputs of the graph: float64 with NaN, text with "", or uint8 images.
 
     Args:
-        rows: With every column of `input_columns`.
-        preparation: That of the model.
+        rows: The rows, with every column of `input_columns`.
+        preparation: The model's.
         first_row: Number of the first row, for messages.
         display_name: Name of the rows in messages.
 
     Raises:
-        DataError: A value is not what the model takes; names row, column, value and cure.
+        DataError: The model does not accept a value; names row, column, value and cure.
     """
     if preparation.pixels is not None:
         return {"image": _image(rows, preparation.pixels, first_row, display_name)}
@@ -83,15 +83,15 @@ def feed_of_rows(rows: pa.Table, preparation: Preparation, first_row: int = 1, d
 def series_feeds(
     rows: pa.Table, preparation: Preparation, display_name: str = "rows"
 ) -> Iterator[tuple[np.ndarray, Feed]]:
-    """Every window of a series, as the rows (window,) at which each ends and `series` (window, length, feature).
+    """Yield every window of a series: the row (window,) at which it ends, and `series` (window, length, feature).
 
     Args:
         rows: The steps of one series, oldest first.
-        preparation: That of the model.
+        preparation: The model's.
         display_name: Name of the rows in messages.
 
     Raises:
-        DataError: A value is not what the model takes, or there are fewer rows than a window has.
+        DataError: The model does not accept a value, or there are fewer rows than a window has.
     """
     assert preparation.window is not None
     length = preparation.window.length
@@ -110,7 +110,7 @@ def series_feeds(
 
 
 def lines_of(rows: pa.Table, characters: TextInput, display_name: str = "rows") -> list[str]:
-    """The texts of rows; a missing one is empty.
+    """Return the texts of rows; a missing text is empty.
 
     Raises:
         DataError: The column holds no text.
@@ -181,7 +181,7 @@ def _texts(column: pa.ChunkedArray, part: CategoricalInput, display_name: str) -
 
 
 def _as_written(texts: pa.ChunkedArray, part: CategoricalInput) -> pa.ChunkedArray:
-    """Categories that were booleans or whole numbers in training are known when they come as text too."""
+    """Normalise text values of categories that were booleans or whole numbers in training."""
     if part.dtype == "boolean":
         return pc.utf8_lower(texts)
     if part.dtype == "integer":

@@ -1,4 +1,4 @@
-"""Batch prediction: a model's answers to tables of rows, as columns for the caller and columns for the log."""
+"""Batch inference: rows and their predictions, with columns for the caller and columns for the prediction log."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from models.sources.row_batches import concatenated, row_batches, sized
 
 PART_ROWS = 1 << 16
 PART_BYTES = 1 << 26
-"""Of the pixels of one part."""
+"""Most bytes of the pixels of one part."""
 SHOWN = b"loopline.shown"
-"""In a part's metadata: how many of its first columns a caller reads."""
+"""Metadata key of a part: the number of its first columns, which are for the caller."""
 ORIGIN = "batch"
 
 
@@ -34,8 +34,8 @@ ORIGIN = "batch"
 class ReadOptions:
     """How rows are read for a model.
 
-    `types`: of the columns of CSV files. `base`: where the spec's references start. `notes`: what a person should know,
-    added to while rows are read.
+    `types`: types of the columns of CSV files. `base`: the folder that the spec's references are relative to. `notes`:
+    messages for the user, added while rows are read.
     """
 
     data: Data
@@ -45,23 +45,23 @@ class ReadOptions:
     notes: list[str] = field(default_factory=list)
 
     def note(self, text: str) -> None:
-        """Keep a note, once."""
+        """Add a note, unless it is there already."""
         if text not in self.notes:
             self.notes.append(text)
 
 
 def examples(reading: ReadOptions, files: Sequence[Path], display_name: str) -> Iterator[tuple[pa.Table, Feed | None]]:
-    """Rows as they were given, some tens of thousands at a time, with what the graph takes of them; None for text.
+    """Yield the raw rows, some tens of thousands at a time, with the inputs of the graph (None for text).
 
     A row of a series is the last step of a window.
 
     Args:
-        reading: How.
-        files: Read one after the other, as one table.
+        reading: The read options.
+        files: Files that are read one after the other, as one table.
         display_name: Name of the rows in messages.
 
     Raises:
-        DataError: A value is not what the model takes.
+        DataError: The model does not accept a value.
         UserCodeError: The spec's own feature function failed.
     """
     preparation = reading.preparation
@@ -81,15 +81,15 @@ def examples(reading: ReadOptions, files: Sequence[Path], display_name: str) -> 
 def part_of(
     scorer: Scorer, rows: pa.Table, feed: Feed | None, ids: Any, version: str, at: datetime, data: Data
 ) -> pa.Table:
-    """The columns for the caller and those for the log, side by side; `SHOWN` holds the number of the first.
+    """Return a table with the caller's columns, then the log's; its metadata `SHOWN` is the number of the first.
 
     Args:
         scorer: The model.
         rows: The rows.
-        feed: What the graph takes of them; None for text.
+        feed: The rows as inputs of the graph; None for text.
         ids: Ids of the rows.
         version: Version of the model.
-        at: When.
+        at: Time of the predictions.
         data: The spec's data block.
     """
     characters = scorer.preparation.characters
@@ -106,12 +106,12 @@ def part_of(
 
 
 def shown_columns(schema: pa.Schema) -> list[str]:
-    """The columns of a part that a caller reads."""
+    """Return the columns of a part that are for the caller."""
     return list(schema.names[: int(schema.metadata[SHOWN])])
 
 
 def logged_columns(schema: pa.Schema) -> list[str]:
-    """The columns of a part that the prediction log keeps."""
+    """Return the columns of a part that the prediction log stores."""
     shown = int(schema.metadata[SHOWN])
     return ["id", "version", *schema.names[shown:]]
 
@@ -124,7 +124,7 @@ def _part_rows(preparation: Preparation) -> int:
 
 
 def _featured(reading: ReadOptions, batches: Iterator[pa.Table]) -> Iterator[tuple[pa.Table, pa.Table]]:
-    """Rows as given, and with what the spec's own function adds: in pieces if it looks at one row at a time."""
+    """Yield the raw rows, and the rows with the made columns; in pieces if the feature function works row by row."""
     make, first = reading.data.features.make, next(batches, None)
     if first is None:
         return
@@ -158,7 +158,7 @@ def _windows(reading: ReadOptions, files: Sequence[Path], display_name: str) -> 
 def _logged(
     preparation: Preparation, scored: ScoredRows, raw_rows: pa.Table, feed: Feed | None, at: datetime, data: Data
 ) -> dict[str, Any]:
-    """The columns of the prediction log but for id and version."""
+    """Return the columns of the prediction log, without id and version."""
     rows = raw_rows.num_rows
     columns: dict[str, Any] = {
         "at": pa.array([at] * rows, pa.timestamp("us", tz="UTC")),
@@ -170,7 +170,7 @@ def _logged(
     if preparation.kind == "table" and feed is not None:
         columns |= {f"{INPUT}{name}": pa.array(values) for name, values in feed.items()}
         inputs = set(feed)
-    is_raw = data.features.make is not None  # a made column may have the name of a given one
+    is_raw = data.features.make is not None  # a made column may have the name of a raw one
     for name in raw_rows.column_names:
         if (is_raw or name not in inputs) and name != data.target:
             columns[f"{RAW}{name}"] = raw_rows.column(name)

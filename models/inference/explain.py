@@ -1,8 +1,8 @@
 """Explanations: what each column contributes to a prediction, by Shapley values estimated in one call.
 
-The contribution of a column is the mean change of the answer when the column's value replaces that of a background row,
-over orders of the columns and over background rows. The contributions of a row add up to its answer minus the base
-value, which is the mean answer over the background. Only the model's graph is used.
+A column's contribution is the change of the prediction when the column's value replaces a background row's value. It
+is averaged over orders in which columns are replaced and over background rows. The contributions of a row add up to
+its prediction minus the base value, which is the mean prediction over the background. The method needs only the graph.
 
 Source: Erik Strumbelj and Igor Kononenko (2014), Explaining prediction models and individual predictions with feature
 contributions; each order with its reverse: Rory Mitchell et al. (2022), Sampling Permutations for Shapley Value
@@ -25,14 +25,14 @@ from models.inference.names import BACKGROUND_FILE, LABEL, PREDICTION, PROBABILI
 from models.inference.predict import Feed
 
 MOST_EVALUATIONS = 8192
-"""Rows that one request may have the model answer to be explained."""
+"""Most rows that the model predicts for the explanations of one request."""
 SEED = 0
-"""Of the orders: the same rows are explained alike each time."""
+"""Seed of the orders: the same rows get the same explanation each time."""
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """The explanation of one row: `value` is `base` plus all `contributions`, in the unit of the output `of`."""
+    """The explanation of one row: `value` is `base` plus the sum of `contributions`, in the unit of the output `of`."""
 
     of: str
     base: float
@@ -40,16 +40,16 @@ class Explanation:
     contributions: dict[str, float]
 
     def as_json(self) -> dict[str, Any]:
-        """As a JSON object."""
+        """Return the explanation as JSON data."""
         return {"of": self.of, "base": self.base, "value": self.value, "contributions": self.contributions}
 
 
 class Explainer:
-    """Explains the answers of one version.
+    """Explains the predictions of one version.
 
     Args:
         preparation: The version's.
-        background: Rows of the training data, as the graph takes them.
+        background: Rows of the training data, as inputs of the graph.
     """
 
     def __init__(self, preparation: Preparation, background: Feed) -> None:
@@ -65,11 +65,11 @@ class Explainer:
         self._starts = np.tile(np.arange(size), 2)
         ranks = np.argsort(self._orders, axis=1)
         steps = np.arange(1, len(self.columns))
-        self._taken = ranks[:, None, :] < steps[None, :, None]  # (path, step, column): whether the row's value is in
+        self._taken = ranks[:, None, :] < steps[None, :, None]  # (path, step, column): whether the row's value is used
 
     @classmethod
     def load(cls, folder: Path, preparation: Preparation) -> Explainer | None:
-        """That of a version; None for one that keeps no background: texts, images, versions of before."""
+        """Return the explainer of a version; None for one without background rows: texts, images, older versions."""
         path = folder / BACKGROUND_FILE
         if preparation.kind not in ("table", "series") or not path.exists():
             return None
@@ -79,14 +79,14 @@ class Explainer:
         return cls(preparation, rows)
 
     def evaluations(self, rows: int) -> int:
-        """Number of rows that the model must answer to explain so many rows."""
+        """Return how many rows the model must predict to explain that many rows."""
         return len(self._orders) // 2 + rows * (1 + self._taken[..., 0].size)
 
     def check(self, rows: int) -> None:
-        """Say no to more rows than one request may ask to be explained.
+        """Refuse more rows than one request may have explained.
 
         Raises:
-            DataError: Says how many may be.
+            DataError: The message has the limit.
         """
         fixed, each = self.evaluations(0), self.evaluations(1) - self.evaluations(0)
         most = (MOST_EVALUATIONS - fixed) // each
@@ -96,15 +96,15 @@ class Explainer:
             raise DataError(f"explain: got {rows} rows, expected {most} at most of {len(self.columns)} columns each")
 
     def question(self, feed: Feed) -> Feed:
-        """All that the model must answer, in one feed: background, rows, and what lies between them."""
+        """Return all rows that the model must predict, in one feed: background, rows, and mixtures of the two."""
         return {name: self._between(name, np.asarray(values)) for name, values in feed.items()}
 
     def explanations(self, rows: int, answers: Mapping[str, np.ndarray]) -> list[Explanation]:
-        """Compute the explanations from the answers to `question`.
+        """Compute the explanations of the rows from the predictions of `question`.
 
         Args:
-            rows: How many.
-            answers: The graph's outputs for the whole question.
+            rows: Number of rows.
+            answers: The graph's outputs for the whole feed of `question`.
         """
         values = np.asarray(answers.get(PROBABILITIES, answers.get(PREDICTION)), np.float64)
         values = values.reshape(len(values), -1)
@@ -118,7 +118,7 @@ class Explainer:
         ]
 
     def _explanation(self, at: int, background: np.ndarray, value: float, between: np.ndarray) -> Explanation:
-        """The explanation of one row, from its values along each path (path, step)."""
+        """Compute one row's explanation from its predictions along each path (path, step)."""
         ends = np.full(len(self._orders), value)
         along = np.concatenate([background[self._starts][:, None], between, ends[:, None]], axis=1)
         changes = np.empty_like(along[:, 1:])
@@ -130,7 +130,7 @@ class Explainer:
     def _between(self, name: str, rows: np.ndarray) -> np.ndarray:
         background = np.asarray(self._background[name])
         if self._is_series:
-            taken = self._taken[None, :, :, None, :]  # a column of all steps of a window at once
+            taken = self._taken[None, :, :, None, :]  # one column in all steps of a window together
         else:
             taken = self._taken[None, :, :, self.columns.index(name)]
         mixed = np.where(taken, rows[:, None, None], background[self._starts][None, :, None])

@@ -1,4 +1,4 @@
-"""Rows of images: pixels as nested lists, as base64 of their bytes, or as a tensor."""
+"""Request rows of images: pixels as nested lists, as base64 of their bytes, or as a tensor."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class ImageReader:
 
     Args:
         pixels: Their shape, and the column that holds them.
-        target: The target column, which is ignored.
+        target: The target column; it is ignored.
     """
 
     def __init__(self, pixels: ImageInput, target: str) -> None:
@@ -45,13 +45,13 @@ class ImageReader:
         self.inputs = [TensorSpec(INPUT, "UINT8", (-1, *self._shape))]
 
     def of_records(self, records: Sequence[Any]) -> InputRows:
-        """Rows from objects with the image's column, or `image`."""
+        """Return rows from objects with the image's column, or `image`."""
         columns = columns_of_records(records)
         check_complete(records, [named(columns, self._column, INPUT)], or_null=False)
         return self.of_columns(columns)
 
     def of_columns(self, columns: Columns) -> InputRows:
-        """Rows from columns by name."""
+        """Return rows from columns by name."""
         check_columns(columns)
         name = named(columns, self._column, INPUT)
         images = [self._image(value, f"row {at}, column {name!r}") for at, value in enumerate(column_of(columns, name))]
@@ -59,11 +59,11 @@ class ImageReader:
         return InputRows({INPUT: np.stack(images)}, extra)
 
     def of_array(self, values: Any) -> InputRows:
-        """Rows from a list of images."""
+        """Return rows from a list of images."""
         return self.of_columns({self._column: values})
 
     def of_tensors(self, tensors: Mapping[str, np.ndarray]) -> InputRows:
-        """Rows from the tensor `image`."""
+        """Return rows from the tensor `image`."""
         check_names(tensors, self.inputs)
         values = column_of(tensors, INPUT)
         if values.shape[1:] not in (self._shape, (self._size,)) or not len(values):
@@ -71,14 +71,14 @@ class ImageReader:
         return InputRows({INPUT: _levels(values, "input 'image'").reshape(-1, *self._shape)})
 
     def item_schema(self) -> Schema | None:
-        """Levels as nested lists."""
+        """Return the JSON Schema of an image: nested lists of pixel values."""
         schema: Schema = {"type": ["integer", "boolean"], "minimum": 0, "maximum": 255}
         for size in reversed(self._shape):
             schema = {"type": "array", "items": schema, "minItems": size, "maxItems": size}
         return schema
 
     def record_schema(self) -> Schema:
-        """An object with the image: base64 of its bytes."""
+        """Return the JSON Schema of an object with the image: base64 of its bytes."""
         length = -(-self._size // 3) * 4
         tail = {0: "", 1: "[A-Za-z0-9+/][AQgw]==", 2: "[A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]="}[self._size % 3]
         image = {

@@ -1,4 +1,4 @@
-"""A version of a model, loaded and ready to answer."""
+"""A model version, loaded and ready to predict."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ TEXT_OUTPUTS = {NEXT_CHARACTER: "BYTES", PROBABILITY: "FP64", BITS_PER_CHAR: "FP
 
 @dataclass(slots=True)
 class Prediction:
-    """The answer of a version to some rows.
+    """A version's predictions of some rows.
 
-    `outputs`: arrays by the names of the version's outputs, rows first. `project` and `version`: which model answered.
-    `row_s`: mean seconds a row in the model, over all rows of the same call.
+    `outputs`: arrays by the names of the version's outputs, the rows first. `project` and `version`: the model that
+    predicted. `row_s`: seconds of model time for one row, averaged over all rows of the same call.
     """
 
     project: str
@@ -43,25 +43,25 @@ class Prediction:
 
     @property
     def num_rows(self) -> int:
-        """Number of rows in the answer."""
+        """Number of predicted rows."""
         return len(next(iter(self.outputs.values())))
 
 
 class LoadedModel:
-    """A version ready to answer.
+    """A version ready to predict.
 
-    `inputs` and `outputs`: what callers send and get; for a text model texts, not the code points of its graph, which
-    are `graph_inputs` and `graph_outputs`. `reader`: converts requests into the arguments of `answer`. `call_ms`:
-    duration of a call with one row.
+    `inputs` and `outputs`: the tensors of requests and responses. For a text model these are texts; `graph_inputs` and
+    `graph_outputs` are the code points and the other tensors of its graph.
+    `reader`: converts request rows into the input of `answer`. `call_ms`: milliseconds of one call with one row.
 
     Args:
-        project: Whose it is.
+        project: The model's project.
         version: Its number in the registry.
-        folder: Folder with `model.onnx` and `preparation.json`, whose hashes were checked.
+        folder: The folder with `model.onnx` and `preparation.json`, whose hashes are checked already.
         threads: Threads of ONNX Runtime.
 
     Raises:
-        StoreError: A file is absent, or no model that runs here.
+        StoreError: A file is absent, or the model does not run here.
     """
 
     def __init__(self, project: str, version: str, folder: Path, threads: int = 1) -> None:
@@ -83,7 +83,7 @@ class LoadedModel:
         self.call_ms = self._warm_up()
 
     def answer(self, feed: Feed) -> Prediction:
-        """Answer rows as `reader` gives them.
+        """Predict rows in the form that `reader` returns.
 
         Cost: a text is read in windows, one call for each.
         """
@@ -94,11 +94,11 @@ class LoadedModel:
 
     @functools.cached_property
     def explainer(self) -> Explainer | None:
-        """The explainer of its answers; None if they cannot be explained."""
+        """The explainer of this version's predictions; None if it has none."""
         return Explainer.load(self.folder, self.preparation)
 
     def records(self, answer: Prediction) -> list[dict[str, Any]]:
-        """The answer as records: `label` and `probability_<class>`, `prediction`, or a text's outputs."""
+        """Return the response rows: `label` and `probability_<class>`, `prediction`, or a text's outputs."""
         outputs = answer.outputs
         if PROBABILITIES not in outputs:
             columns = [values.tolist() for values in outputs.values()]
@@ -113,7 +113,7 @@ class LoadedModel:
         return [np.array(values, kind) for values, kind in zip(zip(*answers, strict=True), kinds, strict=True)]
 
     def _warm_up(self) -> float:
-        """The milliseconds of one call with one row, once the runtime has its memory."""
+        """Return the milliseconds of one call with one row, after the runtime has allocated its memory."""
         feed = {port.name: _blank(port) for port in self.inputs}
         seconds = []
         for _ in range(WARM_UP_RUNS):

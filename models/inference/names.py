@@ -1,4 +1,4 @@
-"""Names of an exported graph's outputs, the columns that may not be called so, and names of its files."""
+"""Names of an exported graph's outputs, column names that would clash with them, and names of the model's files."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ LABEL, PROBABILITIES, PREDICTION = "label", "probabilities", "prediction"
 LOG_PROBABILITIES, BITS = "log_probabilities", "bits"
 
 BACKGROUND_FILE = "background.json"
-"""Training rows that a row is compared with to be explained; see `models.inference.explain`."""
+"""The training rows that explanations compare a row with; see `models.inference.explain`."""
 FP32 = "fp32"
-"""The variant that is the export itself."""
+"""Name of the variant that is the unchanged export."""
 UNCHANGED_FILE = "model.fp32.onnx"
-"""The export itself, beside `model.onnx` where that is a smaller variant."""
+"""The unchanged export; it lies beside `model.onnx` if that is a smaller variant."""
 
 
 def output_names(preparation: Preparation) -> list[str]:
-    """`label` and `probabilities`, or `prediction`; for text `log_probabilities` and `bits`."""
+    """Return `label` and `probabilities`, or `prediction`; for text `log_probabilities` and `bits`."""
     if preparation.task == "language":
         return [LOG_PROBABILITIES, BITS]
     return [PREDICTION] if preparation.task == "regression" else [LABEL, PROBABILITIES]
 
 
 def refuse_taken_names(preparation: Preparation) -> None:
-    """Say no to input columns that are called like an output of the graph, before anything is trained.
+    """Refuse input columns that have the name of an output of the graph, before anything is trained.
 
     Raises:
-        UsageError: The message names the column and the cure.
+        UsageError: Names the column and the cure.
     """
     if preparation.kind != "table":
         return

@@ -1,4 +1,4 @@
-"""Predictions of an exported model, as metrics eat them. Needs numpy and ONNX Runtime, never torch."""
+"""Predictions of an exported model, in the form that metrics take. Needs numpy and ONNX Runtime, never torch."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SCORED = {"regression": "prediction", "language": "bits"}
 
 
 def session(path: Path, threads: int = 1) -> onnxruntime.InferenceSession:
-    """An ONNX Runtime session whose idle threads sleep: spinning costs four times the CPU of a small model.
+    """Return an ONNX Runtime session whose idle threads sleep: spinning costs four times the CPU of a small model.
 
     Raises:
         StoreError: The file is absent or is no ONNX model.
@@ -35,12 +35,12 @@ def session(path: Path, threads: int = 1) -> onnxruntime.InferenceSession:
 
 
 def predict(path: Path, feeds: Iterable[Feed], preparation: Preparation, threads: int = 1) -> np.ndarray:
-    """Predictions for all feeds, one after the other.
+    """Return the predictions for all feeds, one after the other.
 
     Args:
         path: The exported model.
         feeds: Batches of raw columns, by the names of the graph's inputs.
-        preparation: The schema that travels with the model.
+        preparation: The preparation schema of the model.
         threads: Threads of ONNX Runtime.
 
     Raises:
@@ -49,7 +49,7 @@ def predict(path: Path, feeds: Iterable[Feed], preparation: Preparation, threads
 
     Returns:
         float64; binary: (rows,) probability of the positive class; multiclass: (rows, num_classes);
-        regression: (rows,) in the target's own unit; text: (windows, length) bits that each character cost.
+        regression: (rows,) in the target's own unit; text: (windows, length) bits of each character.
     """
     running = session(path, threads)
     task = preparation.task
@@ -72,17 +72,17 @@ def _run(running: onnxruntime.InferenceSession, name: str, feed: Feed) -> np.nda
 
 
 def _width(running: onnxruntime.InferenceSession, name: str) -> int:
-    """Width of the two-dimensional output called `name`."""
+    """Return the width of the two-dimensional output called `name`."""
     return next(int(output.shape[1]) for output in running.get_outputs() if output.name == name)
 
 
 def latency_ms(path: Path, example: Feed, runs: int = 200) -> float:
-    """Median milliseconds that one call with `example` takes, on one thread that never spins.
+    """Return the median milliseconds of one call with `example`, on one thread that never spins.
 
     Args:
         path: The exported model.
-        example: One row, or as many as a request carries.
-        runs: Calls that are measured, after some to warm up.
+        example: One row, or as many rows as a request carries.
+        runs: Number of measured calls, after some warm-up calls.
     """
     running = session(path)
     feed: dict[str, Any] = dict(example)

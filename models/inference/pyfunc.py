@@ -1,8 +1,8 @@
-"""A registered version as MLflow's `pyfunc` loads it: rows in, rows out, by ONNX Runtime alone.
+"""MLflow `pyfunc` loader of a registered version: takes rows, returns rows, and needs only ONNX Runtime.
 
-This file travels with the version, and is loaded where no Loopline is installed: it imports nothing of ours. MLflow's
-own loader of the ONNX flavour hands pandas' text columns to ONNX Runtime as they are, which refuses them, and cannot
-put probabilities, a column a class, into its data frame (mlflow 3.17.2, pandas 3.1).
+This file is stored with the version and is loaded where Loopline is not installed: it imports nothing of Loopline.
+MLflow's own loader of the ONNX flavour passes pandas' text columns to ONNX Runtime unchanged, which refuses them, and
+cannot put probabilities, one column for each class, into its data frame (mlflow 3.17.2, pandas 3.1).
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ NEXT_CHARACTER, PROBABILITY, BITS_PER_CHAR = "next_character", "probability", "b
 
 
 class Predictor:
-    """A graph that answers rows of raw columns.
+    """Predicts rows of raw columns with a graph.
 
     Args:
-        session: ONNX Runtime session of `model.onnx`.
-        preparation: The content of `preparation.json`: class names, and how a text is read.
+        session: Of `model.onnx`.
+        preparation: The content of `preparation.json`: the names of the classes, and how a text is read.
     """
 
     def __init__(self, session: onnxruntime.InferenceSession, preparation: Mapping[str, Any]) -> None:
@@ -40,13 +40,14 @@ class Predictor:
         """Predict rows.
 
         Args:
-            model_input: A column an input, or arrays by input name; None or NaN for missing. Text: a column `text`, of
-                any lengths, each read as if it followed the end of a line.
-            params: None are known.
+            model_input: A column for each input, or arrays by input name; None or NaN for missing. Text: a column
+                `text`, of
+                any lengths; each text is read as if it followed the end of a line.
+            params: Ignored; there are no parameters.
 
         Returns:
             Classification: `label`, then `probability_<class>` for each class. Regression: `prediction`. Text: the
-            likeliest `next_character` with its `probability`, and the `bits_per_char` of the text itself.
+            most probable `next_character` with its `probability`, and the `bits_per_char` of the text itself.
         """
         import pandas as pd
 
@@ -66,10 +67,10 @@ class Predictor:
 
 
 def read(session: onnxruntime.InferenceSession, text: str, alphabet: str, length: int) -> tuple[str, float, float]:
-    """The likeliest next character, its probability, and the mean bits a character of the text itself cost.
+    """Return the most probable next character, its probability, and the mean bits per character of the text itself.
 
-    The text is read as if it followed the end of a line. One longer than a window of `length` characters is read in
-    windows, as the judge reads its own. The bits of no text are NaN.
+    The text is read as if it followed the end of a line. A text longer than a window of `length` characters is read in
+    windows, as in the evaluation. The bits of an empty text are NaN.
     """
     points = np.frombuffer(f"\n{text}".encode("utf-32-le"), dtype="<u4").astype(np.int64)
     bits = [
@@ -83,7 +84,7 @@ def read(session: onnxruntime.InferenceSession, text: str, alphabet: str, length
 
 
 def open_session(path: Path, threads: int = 1) -> onnxruntime.InferenceSession:
-    """An ONNX Runtime session whose idle threads sleep: spinning costs four times the CPU of a small model."""
+    """Return an ONNX Runtime session whose idle threads sleep: spinning costs four times the CPU of a small model."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -103,7 +104,7 @@ def _typed(values: Any, kind: str) -> np.ndarray:
 
 
 def _load_pyfunc(path: str) -> Predictor:
-    """MLflow's entry point: `path` is the model's file, beside which `preparation.json` lies."""
+    """Load the model for MLflow; `path` is the model's file, and `preparation.json` lies beside it."""
     model_folder = Path(path)
     folder = model_folder if model_folder.is_dir() else model_folder.parent
     preparation = json.loads((folder / "preparation.json").read_text(encoding="utf-8"))

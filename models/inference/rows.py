@@ -1,4 +1,4 @@
-"""Rows as a version takes them, whatever protocol brought them: checked value by value, without a data frame."""
+"""Request rows of every protocol, checked value by value and converted to the model's inputs without a data frame."""
 
 from __future__ import annotations
 
@@ -16,22 +16,24 @@ from models.inference.tensor_specs import TensorSpec
 Columns = Mapping[str, Sequence[Any]]
 Schema = dict[str, Any]
 NUMBERS = frozenset((float, int, bool, type(None)))
-"""Types of JSON's values that a column of numbers takes."""
+"""Types of JSON values that a numeric column accepts."""
 MOST_NUMBER = 1e30
-"""Models compute in float32, which ends at 3e38: past this their answer may be no number."""
+"""Models compute in float32, which ends at 3e38: with larger inputs a prediction may be no number."""
 FINITE = {"minimum": -MOST_NUMBER, "maximum": MOST_NUMBER}
-"""JSON Schema of the numbers that are taken."""
+"""JSON Schema of the range of accepted numbers."""
 
 
 @dataclass(slots=True)
 class InputRows:
-    """Rows as a graph takes them.
+    """Rows as inputs of a graph.
 
     Args:
         feed: Arrays by the names of the model's inputs, the rows first.
-        extra: Columns that were given and are no input, as JSON has them: the log keeps them. Of a series those of
-            the step that each window ends with, inputs too.
-        numbers: The numbers of `feed` in one array (column, row), in the order of `Reader.numbers`, where there is one.
+        extra: Columns of the request that are no input, as JSON values; the log stores them. For a series: the columns
+            of
+            each window's last step, including inputs.
+        numbers: The numbers of `feed` in one array (column, row), in the order of `Reader.numbers`; None if there is
+            none.
     """
 
     feed: Feed
@@ -45,44 +47,44 @@ class InputRows:
 
 
 class RowReader(Protocol):
-    """Reads what callers send for one version. Every way in raises `DataError`: where, what was got, the cure.
+    """Reads the rows of requests to one version. Every method raises `DataError` with place, value and cure.
 
-    `inputs`: what callers may send as tensors. `numbers`: the columns of a record that hold numbers.
+    `inputs`: the tensors of a request. `numbers`: the columns of a record that hold numbers.
     """
 
     inputs: list[TensorSpec]
     numbers: list[str]
 
     def of_records(self, records: Sequence[Any]) -> InputRows:
-        """Rows from objects `[{"a": 1}, ...]`, each with every column that the model takes."""
+        """Return rows from objects `[{"a": 1}, ...]`, each with every input column of the model."""
         ...
 
     def of_columns(self, columns: Columns) -> InputRows:
-        """Rows from columns by name, all of one length."""
+        """Return rows from columns by name, all of one length."""
         ...
 
     def of_array(self, values: Any) -> InputRows:
-        """Rows from nested lists without names."""
+        """Return rows from nested lists without names."""
         ...
 
     def of_tensors(self, tensors: Mapping[str, np.ndarray]) -> InputRows:
-        """Rows from arrays by the names of `inputs`."""
+        """Return rows from arrays by the names of `inputs`."""
         ...
 
     def item_schema(self) -> Schema | None:
-        """The JSON Schema of one element of `of_array`; None if it takes none."""
+        """Return the JSON Schema of one element of `of_array`; None if the reader accepts no arrays."""
         ...
 
     def record_schema(self) -> Schema:
-        """The JSON Schema of one record; a record of a series is one step."""
+        """Return the JSON Schema of one record; a record of a series is one step."""
         ...
 
 
 def check_records(records: Sequence[Any]) -> None:
-    """Say no to what is no list of objects.
+    """Refuse a value that is no list of objects.
 
     Raises:
-        DataError: A row is not an object, or there are no rows.
+        DataError: A row is no object, or there are no rows.
     """
     if not isinstance(records, list):
         raise DataError(f"got {shown(records)}, expected a list of rows")
@@ -94,10 +96,10 @@ def check_records(records: Sequence[Any]) -> None:
 
 
 def columns_of_records(records: Sequence[Any], must: Collection[str] = ()) -> dict[str, list[Any]]:
-    """Rows `[{"a": 1}, ...]` as columns; what a row lacks is missing, but for what it `must` have.
+    """Convert rows `[{"a": 1}, ...]` to columns; a column that a row lacks is missing there, unless it is in `must`.
 
     Raises:
-        DataError: A row is not an object or lacks a column, or there are no rows.
+        DataError: A row is no object or lacks a column of `must`, or there are no rows.
     """
     check_records(records)
     check_complete(records, must)
@@ -106,9 +108,9 @@ def columns_of_records(records: Sequence[Any], must: Collection[str] = ()) -> di
 
 
 def check_complete(records: Sequence[dict[str, Any]], names: Iterable[str], *, or_null: bool = True) -> None:
-    """Say no to a record that lacks a column: it means the same alone and among others, and nothing is guessed.
+    """Refuse a record that lacks a column, so that it has the same meaning alone and among others.
 
-    `or_null`: whether null would do.
+    `or_null`: whether null is accepted for the column.
 
     Raises:
         DataError: Names row and column.
@@ -124,10 +126,10 @@ def check_complete(records: Sequence[dict[str, Any]], names: Iterable[str], *, o
 
 
 def check_columns(columns: Columns) -> None:
-    """Say no to what are no columns of one length.
+    """Refuse columns that are no lists of one length.
 
     Raises:
-        DataError: Says which.
+        DataError: Names the column.
     """
     if not columns:
         raise DataError("got no columns, expected those that the model takes")
@@ -147,15 +149,15 @@ def check_columns(columns: Columns) -> None:
 
 
 def column_of(columns: Mapping[str, Any], name: str, inputs: Collection[str] = ()) -> Any:
-    """The column of that name.
+    """Return the column with that name.
 
     Args:
         columns: By name.
-        name: Which.
-        inputs: All columns that the model takes: a misspelt name is never one of them.
+        name: Name of the column.
+        inputs: All input columns of the model; the error message does not suggest them as a misspelt name.
 
     Raises:
-        DataError: There is none; names the nearest.
+        DataError: There is no such column; names the nearest.
     """
     if name in columns:
         return columns[name]
@@ -165,10 +167,10 @@ def column_of(columns: Mapping[str, Any], name: str, inputs: Collection[str] = (
 
 
 def check_names(names: Iterable[str], inputs: Sequence[TensorSpec]) -> None:
-    """Say no to tensors that the model does not take.
+    """Refuse tensors that the model does not take.
 
     Raises:
-        DataError: Names one, and those that it takes.
+        DataError: Names one of them, and the model's inputs.
     """
     known = dict.fromkeys(port.name for port in inputs)
     for name in names:
@@ -177,16 +179,16 @@ def check_names(names: Iterable[str], inputs: Sequence[TensorSpec]) -> None:
 
 
 def extra_columns(records: Sequence[dict[str, Any]], known: frozenset[str]) -> dict[str, list[Any]]:
-    """The columns of records that are none of the known ones."""
+    """Return the columns of records that are not in `known`."""
     names = dict.fromkeys(name for record in records for name in record if name not in known)
     return {name: [record.get(name) for record in records] for name in names}
 
 
 def numbers_of(values: Sequence[Any], name: str, display_name: str = "row") -> np.ndarray:
-    """A column of JSON's numbers as float64 (rows,), NaN for null.
+    """Return a column of JSON numbers as float64 (rows,), NaN for null.
 
     Raises:
-        DataError: A value is not a number, or too large; the message calls a row `display_name`.
+        DataError: A value is no number, or too large; `display_name` is the message's word for a row.
     """
     for at, value in enumerate(values):
         if type(value) not in NUMBERS:
@@ -197,20 +199,23 @@ def numbers_of(values: Sequence[Any], name: str, display_name: str = "row") -> n
 
 
 def named(columns: Columns, name: str, other: str) -> str:
-    """The name of a model's only input here: its own name, or else `other`."""
+    """Return the name under which the only input column is present: its own name, or `other`, the name of the input."""
     return other if other in columns and name not in columns else name
 
 
 def are_taken(values: np.ndarray) -> bool:
-    """Whether no value is larger than `MOST_NUMBER`; missing values are fine. A small sum of squares proves it."""
+    """Return True if no value is larger than `MOST_NUMBER`; missing values pass.
+
+    The sum of squares is a quick first check.
+    """
     return bool(np.vdot(values, values) < MOST_NUMBER**2) or not (np.abs(values) > MOST_NUMBER).any()
 
 
 def finite(values: np.ndarray, name: str) -> np.ndarray:
-    """The same numbers, rows first.
+    """Return the same numbers, rows first.
 
     Raises:
-        DataError: One is infinite or larger than `MOST_NUMBER`.
+        DataError: A number is infinite or larger than `MOST_NUMBER`.
     """
     if not are_taken(values):
         place = tuple(np.argwhere(np.abs(values) > MOST_NUMBER)[0])
@@ -220,14 +225,14 @@ def finite(values: np.ndarray, name: str) -> np.ndarray:
 
 
 def listed(names: Iterable[str], most: int = 8) -> str:
-    """Names for a message, the first few of many."""
+    """Return names for a message; of many names only the first few."""
     ordered = list(names)
     more = f" and {len(ordered) - most} more" if len(ordered) > most else ""
     return ", ".join(repr(name[:60]) for name in ordered[:most]) + more
 
 
 def shown(value: Any) -> str:
-    """A caller's value for a message, short."""
+    """Return a short form of a caller's value for a message."""
     if isinstance(value, dict):
         return "an object"
     if isinstance(value, (list, tuple)):

@@ -1,4 +1,4 @@
-"""Scoring of given rows by an exported model: what a caller reads, and what the prediction log keeps."""
+"""Scoring of rows by an exported model: columns for the caller, and the scores for the prediction log."""
 
 from __future__ import annotations
 
@@ -15,17 +15,18 @@ from models.inference.predict import Feed, session
 from models.inference.pyfunc import Predictor
 
 RUN_ROWS = 4096
-"""Rows of one run of the graph: a net's activations stay in the processor's cache, and small in memory."""
+"""Rows of one run of the graph: a net's activations stay small and fit into the processor's cache."""
 
 
 @dataclass(frozen=True)
 class ScoredRows:
     """Predictions of some rows.
 
-    `shown`: the columns a caller reads: classification `label` and `probability_<class>` of each class, regression
-    `prediction`, text `next_character`, `probability` and `bits_per_char`. `score` (rows,): what the log keeps, the
-    probability of the positive class, the prediction, or the bits a character. `scores` (rows, num_classes):
-    multiclass instead.
+    `shown`: the columns for the caller: classification `label` and `probability_<class>` of each class, regression
+    `prediction`, text `next_character`, `probability` and `bits_per_char`. `score` (rows,): the value for the log, that
+    is
+    the probability of the positive class, the prediction, or the bits per character. `scores` (rows, num_classes):
+    replaces it for multiclass.
     """
 
     shown: pa.Table
@@ -37,7 +38,7 @@ class Scorer:
     """An exported model, ready to score.
 
     Args:
-        folder: With `model.onnx` and `preparation.json`.
+        folder: The folder with `model.onnx` and `preparation.json`.
         threads: Threads of ONNX Runtime.
 
     Raises:
@@ -53,7 +54,7 @@ class Scorer:
             self._session = session(folder / "model.onnx", threads)
 
     def score(self, feed: Feed) -> ScoredRows:
-        """Score rows as `models.inference.arrow_rows` makes them.
+        """Score rows in the form of `models.inference.arrow_rows`.
 
         Raises:
             TrainingError: The model cannot run on these rows.
@@ -71,7 +72,7 @@ class Scorer:
         return ScoredRows(pa.table(columns), None, chances)
 
     def read(self, lines: list[str]) -> ScoredRows:
-        """Score texts by a model of text."""
+        """Score texts with a text model."""
         shown = pa.Table.from_pandas(self._reader.predict({"text": lines}), preserve_index=False)
         return ScoredRows(shown.replace_schema_metadata(None), shown.column("bits_per_char").to_numpy(), None)
 

@@ -1,4 +1,4 @@
-"""Rows of a table: a number or a text for each column that the model takes."""
+"""Request rows of a table: a number or a text for each input column of the model."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class TableReader:
         self._known = self._names | {preparation.target.name}
 
     def of_records(self, records: Sequence[Any]) -> InputRows:
-        """Rows from objects `[{"a": 1}, ...]`."""
+        """Return rows from objects `[{"a": 1}, ...]`."""
         check_records(records)
         try:
             rows = self._quick([self._values(record) for record in records])
@@ -68,7 +68,7 @@ class TableReader:
         return rows
 
     def of_columns(self, columns: Columns) -> InputRows:
-        """Rows from columns by name."""
+        """Return rows from columns by name."""
         check_columns(columns)
         feed: dict[str, np.ndarray] = {}
         for name in self.numbers:
@@ -78,14 +78,14 @@ class TableReader:
         return InputRows(feed, {name: values for name, values in columns.items() if name not in self._known})
 
     def of_array(self, values: Any) -> InputRows:
-        """Refused: a table's columns have names."""
+        """Refuse arrays, because a table's columns have names."""
         raise DataError(
             f"got {shown(values)} without names: this model takes columns by name: give objects "
             '({"column": value}), or `dataframe_split` with `columns` and `data`'
         )
 
     def of_tensors(self, tensors: Mapping[str, np.ndarray]) -> InputRows:
-        """Rows from one tensor (rows,) a column; (rows, 1) will do."""
+        """Return rows from one tensor (rows,) for each column; the shape (rows, 1) is accepted too."""
         check_names(tensors, self.inputs)
         columns = {port.name: _flat(column_of(tensors, port.name, self._names), port.name) for port in self.inputs}
         lengths = {len(values) for values in columns.values()}
@@ -99,11 +99,11 @@ class TableReader:
         return InputRows(feed, numbers=numbers)
 
     def item_schema(self) -> Schema | None:
-        """None: a table's columns have names."""
+        """Return None, because a table's columns have names."""
         return None
 
     def record_schema(self) -> Schema:
-        """An object with each column."""
+        """Return the JSON Schema of an object with each column."""
         kinds: dict[str, Schema] = {name: {"type": ["number", "boolean", "null"], **FINITE} for name in self.numbers}
         texts = {
             part.name: {"type": ["string", "number" if part.dtype == "integer" else "integer", "boolean", "null"]}
@@ -113,7 +113,7 @@ class TableReader:
         return {"type": "object", "properties": properties, "required": list(properties)}
 
     def _doubles(self, columns: Mapping[str, np.ndarray], num_rows: int) -> np.ndarray:
-        """All numbers in one array (column, row), looked at once."""
+        """Return all numbers in one array (column, row), so that one call checks them."""
         numbers = np.empty((len(self.numbers), num_rows))
         for at, name in enumerate(self.numbers):
             if columns[name].dtype == object:
@@ -125,7 +125,7 @@ class TableReader:
         return numbers
 
     def _quick(self, rows: list[tuple[Any, ...]]) -> InputRows | None:
-        """All numbers in one array; None if a value wants a closer look."""
+        """Return rows with all numbers in one array; None if a value needs the slower check."""
         count = len(self.numbers)
         numbers = rows[0][:count] if len(rows) == 1 else list(chain.from_iterable(row[:count] for row in rows))
         if not NUMBERS.issuperset(map(type, numbers)):
@@ -147,7 +147,7 @@ def _texts(values: Sequence[Any], part: CategoricalInput) -> np.ndarray:
 
 
 def _text(value: Any, part: CategoricalInput, at: int) -> str:
-    """The value as the training data had it: whole numbers and booleans are categories too."""
+    """Return a value in the text form of the training data: whole numbers and booleans are categories too."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -162,7 +162,7 @@ def _text(value: Any, part: CategoricalInput, at: int) -> str:
 
 
 def _whole(text: str) -> str:
-    """`3.0` as `3`; anything else as it is."""
+    """Return `3.0` as `3`, and any other text unchanged."""
     digits, point, rest = text.partition(".")
     return digits if point and rest and not rest.strip("0") and digits.lstrip("-").isdecimal() else text
 

@@ -1,4 +1,4 @@
-"""Inputs and outputs of a model in the words of the Open Inference Protocol."""
+"""Inputs and outputs of a model in the terms of the Open Inference Protocol."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ONNX_DTYPES = {
 
 @dataclass(frozen=True)
 class TensorSpec:
-    """An input or output: `dtype` in the words of the Open Inference Protocol; -1 in `shape` is any size."""
+    """An input or output: `dtype` is a datatype of the Open Inference Protocol; -1 in `shape` is any size."""
 
     name: str
     dtype: str
@@ -29,7 +29,7 @@ class TensorSpec:
 
 
 def port_of(value: Any) -> TensorSpec:
-    """The port of an input or output of an ONNX Runtime session."""
+    """Return the specification of an input or output of an ONNX Runtime session."""
     kind = value.type.removeprefix("tensor(").removesuffix(")")
     return TensorSpec(
         value.name, ONNX_DTYPES[kind], tuple(size if isinstance(size, int) else -1 for size in value.shape)

@@ -1,4 +1,4 @@
-"""Tensors of the Open Inference Protocol: their data as JSON and as bytes, both ways.
+"""Tensors of the Open Inference Protocol: conversion of their data from and to JSON and bytes.
 
 An element of BYTES is text in UTF-8, in Python a str in an array of objects.
 Source: Open Inference Protocol, "Tensor Data Types"; Triton's "Binary Tensor Data Extension".
@@ -39,14 +39,14 @@ _EXPECTED = {
     "BOOL": frozenset((bool,)),
     BYTES: frozenset((str, type(None))),
 }
-"""What the elements of JSON are in Python: null and a boolean mean what they mean to `/invocations`."""
+"""Python types of the JSON elements of each datatype; null and booleans have the same meaning as in `/invocations`."""
 
 
 def checked_shape(shape: Any, dtype: Any, name: str) -> tuple[int, ...]:
-    """A shape as it may be, of a type that is known.
+    """Return a shape as a tuple, after a check of the shape and the datatype.
 
     Raises:
-        DataError: The shape is not a list of sizes, or the type does not exist.
+        DataError: The shape is no list of sizes, or the datatype is unknown.
     """
     if dtype != BYTES and (not isinstance(dtype, str) or dtype not in DTYPES):
         raise DataError(f"input {name!r}: got datatype {shown(dtype)}, expected {', '.join([*DTYPES, BYTES])}")
@@ -58,10 +58,10 @@ def checked_shape(shape: Any, dtype: Any, name: str) -> tuple[int, ...]:
 
 
 def tensor_of_json(data: Any, dtype: str, shape: tuple[int, ...], name: str) -> np.ndarray:
-    """An array from JSON, flat or nested by the shape; null is a missing number or text, a boolean is 0 or 1.
+    """Return an array from JSON, flat or nested by its shape; null is a missing number or text, a boolean 0 or 1.
 
     Raises:
-        DataError: The number or kind of elements does not match type and shape.
+        DataError: The type or the number of the elements differs from datatype and shape.
     """
     if not isinstance(data, list):
         raise DataError(f"input {name!r}: `data` is no list, expected {math.prod(shape)} elements")
@@ -81,29 +81,29 @@ def tensor_of_json(data: Any, dtype: str, shape: tuple[int, ...], name: str) -> 
 
 
 def tensor_of_bytes(content: bytes | memoryview, dtype: str, shape: tuple[int, ...], name: str) -> np.ndarray:
-    """An array from its bytes: little-endian, row by row, without gaps.
+    """Return an array from its bytes: little-endian, row by row, without gaps.
 
     Raises:
-        DataError: The number of bytes does not match type and shape, or text is not UTF-8.
+        DataError: The number of bytes differs from datatype and shape, or a text is no UTF-8.
     """
     if dtype == BYTES:
         return _texts(content, math.prod(shape), name).reshape(shape)
     kind = np.dtype(DTYPES[dtype]).newbyteorder("<")
     if len(content) != math.prod(shape) * kind.itemsize:
         raise _wrong_size(name, shape, dtype, f"{len(content)} bytes")
-    # A copy, since within a body nothing is aligned; any byte but 0 is true.
+    # A copy, because data within a request body is not aligned; any byte except 0 is true.
     flat = np.frombuffer(content, np.uint8 if dtype == "BOOL" else kind)
     values: np.ndarray = flat.astype(DTYPES[dtype], copy=True).reshape(shape)
     return values
 
 
 def json_of_tensor(values: np.ndarray) -> Any:
-    """Flat, as orjson writes it."""
+    """Return the flat values of an array, as a list or as an array that orjson writes."""
     return values.ravel().tolist() if values.dtype == object else np.ascontiguousarray(values).ravel()
 
 
 def bytes_of_tensor(values: np.ndarray) -> bytes:
-    """The bytes of an array, each text with its length before it."""
+    """Return the bytes of an array; each text has its length before it."""
     if values.dtype != object:
         return np.ascontiguousarray(values).tobytes()
     encoded = [value.encode() for value in values.ravel()]
@@ -111,10 +111,10 @@ def bytes_of_tensor(values: np.ndarray) -> bytes:
 
 
 def text_of(content: bytes, name: str) -> str:
-    """An element of BYTES.
+    """Return an element of BYTES as text.
 
     Raises:
-        DataError: It is not UTF-8.
+        DataError: The bytes are no UTF-8.
     """
     try:
         return str(content, "utf-8")

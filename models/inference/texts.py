@@ -1,4 +1,4 @@
-"""Rows of text, each of any length."""
+"""Request rows of texts of any length."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ INPUT = "text"
 
 
 class TextReader:
-    """Reads texts into `text`, an array of str (rows,); a missing one is empty.
+    """Reads texts into `text`, an array of str (rows,); a missing text is empty.
 
     Args:
-        column: The column of the project that holds them; `text` is known as well.
+        column: The project's text column; the name `text` is accepted as well.
     """
 
     def __init__(self, column: str) -> None:
@@ -38,13 +38,13 @@ class TextReader:
         self.inputs = [TensorSpec(INPUT, "BYTES", (-1,))]
 
     def of_records(self, records: Sequence[Any]) -> InputRows:
-        """Rows from objects with the text's column."""
+        """Return rows from objects with the text's column."""
         columns = columns_of_records(records)
         check_complete(records, [named(columns, self._column, INPUT)])
         return self.of_columns(columns)
 
     def of_columns(self, columns: Columns) -> InputRows:
-        """Rows from columns by name."""
+        """Return rows from columns by name."""
         check_columns(columns)
         name = named(columns, self._column, INPUT)
         texts = [_text(value, at) for at, value in enumerate(column_of(columns, name))]
@@ -53,11 +53,11 @@ class TextReader:
         )
 
     def of_array(self, values: Any) -> InputRows:
-        """Rows from a list of texts."""
+        """Return rows from a list of texts."""
         return self.of_columns({self._column: values})
 
     def of_tensors(self, tensors: Mapping[str, np.ndarray]) -> InputRows:
-        """Rows from the tensor `text`."""
+        """Return rows from the tensor `text`."""
         check_names(tensors, self.inputs)
         values = column_of(tensors, INPUT)
         if values.dtype != object or values.size != len(values) or not len(values):
@@ -65,11 +65,11 @@ class TextReader:
         return self.of_array(values.ravel().tolist())
 
     def item_schema(self) -> Schema | None:
-        """A text."""
+        """Return the JSON Schema of a text."""
         return {"type": ["string", "null"]}
 
     def record_schema(self) -> Schema:
-        """An object with the text."""
+        """Return the JSON Schema of an object with the text."""
         return {
             "type": "object",
             "properties": {self._column: {"type": ["string", "null"]}},

@@ -1,4 +1,4 @@
-"""Rows of a series: steps, oldest first, or whole windows of them."""
+"""Request rows of a series: steps, oldest first, or whole windows of them."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ INPUT = "series"
 class SeriesReader:
     """Reads windows, float64 (rows, length, feature) with NaN for missing.
 
-    Records and columns are the steps of one series: an answer is of the window that ends with a step, so the first
-    `length - 1` of them have none. Arrays and tensors are windows.
+    Records and columns are the steps of one series. There is one prediction for each window, so the first `length - 1`
+    steps have none. Arrays and tensors are windows.
 
     Args:
         preparation: The model's schema, with a window.
@@ -45,11 +45,11 @@ class SeriesReader:
         self.inputs = [TensorSpec(INPUT, "FP64", (-1, self._length, len(self.numbers)))]
 
     def of_records(self, records: Sequence[Any]) -> InputRows:
-        """Rows from steps as objects."""
+        """Return rows from steps as objects."""
         return self.of_columns(columns_of_records(records, self.numbers))
 
     def of_columns(self, columns: Columns) -> InputRows:
-        """Rows from steps as columns."""
+        """Return rows from steps as columns."""
         check_columns(columns)
         if set(columns) == {INPUT} and INPUT not in self.numbers:
             return self.of_array(columns[INPUT])
@@ -62,7 +62,7 @@ class SeriesReader:
         return InputRows({INPUT: np.ascontiguousarray(windows)}, extra)
 
     def of_array(self, values: Any) -> InputRows:
-        """Rows from windows as nested lists."""
+        """Return rows from windows as nested lists."""
         try:
             windows = np.array(values)
         except ValueError:
@@ -74,7 +74,7 @@ class SeriesReader:
         return self.of_tensors({INPUT: windows})
 
     def of_tensors(self, tensors: Mapping[str, np.ndarray]) -> InputRows:
-        """Rows from the tensor `series`."""
+        """Return rows from the tensor `series`."""
         check_names(tensors, self.inputs)
         values = column_of(tensors, INPUT)
         if values.shape[1:] != self.inputs[0].shape[1:] or not len(values):
@@ -86,12 +86,12 @@ class SeriesReader:
         return InputRows({INPUT: windows}, last)
 
     def item_schema(self) -> Schema | None:
-        """A window."""
+        """Return the JSON Schema of a window."""
         step = _list_of({"type": ["number", "boolean", "null"], **FINITE}, len(self.numbers))
         return _list_of(step, self._length)
 
     def record_schema(self) -> Schema:
-        """The JSON schema of one step: an object with each feature."""
+        """Return the JSON Schema of one step: an object with each feature."""
         properties = {name: {"type": ["number", "boolean", "null"], **FINITE} for name in self.numbers}
         return {"type": "object", "properties": properties, "required": list(properties)}
 

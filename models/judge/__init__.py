@@ -1,1 +1,1 @@
-"""Judging: metrics, bootstrap, verdicts."""
+"""Verdicts on challengers: metrics, bootstrap, gates."""

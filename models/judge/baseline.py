@@ -1,4 +1,4 @@
-"""Trivial baselines, from the training targets alone: the least that a model must beat."""
+"""Trivial baselines, which every model must beat; they use the training targets alone."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from models.project_spec.blocks import Task
 
 
 class Baseline(NamedTuple):
-    """A trivial model: its name in words and its predictions for the test examples, in the metrics' form."""
+    """A trivial model: its name in words and its predictions for the test examples, in the form for metrics."""
 
     name: str
     prediction: Array
@@ -23,14 +23,14 @@ class Baseline(NamedTuple):
 def trivial_baseline(
     task: Task, train_target: Array, num_examples: int, num_classes: int = 2, metric: str = ""
 ) -> Baseline:
-    """The same prediction for every example: the classes' shares, or the middle of the training targets.
+    """Return the same prediction for every example: the classes' shares, or the median or mean of the training targets.
 
     Args:
         task: Decides the form of the predictions.
         train_target: Class indices, or numbers in the target's own unit (example,).
         num_examples: Number of test examples.
-        num_classes: Number of classes, those absent from training included.
-        metric: The median is what `mae` and `mape` are least under, the mean everything else.
+        num_classes: Number of classes, including those absent from training.
+        metric: The median is used for `mae` and `mape`, which it minimises, the mean for all others.
 
     Raises:
         DataError: No training target.
@@ -48,7 +48,7 @@ def trivial_baseline(
 
 
 def unigram(training: Array, target: Array) -> Baseline:
-    """Bits of each character of `target` (window, position), by its share in the training text.
+    """Predict each character by its share in the training text: the bits of each of `target` (window, position).
 
     Raises:
         DataError: No training text.
@@ -59,7 +59,7 @@ def unigram(training: Array, target: Array) -> Baseline:
 
 
 def naive_forecast(series: Array, target_rows: Array, lag: int, middle: float = math.nan) -> Baseline:
-    """The target's own value `lag` steps earlier, or the last known one before it where that step has none.
+    """Predict the target's own value `lag` steps earlier, or the last known one before it if that is missing.
 
     Args:
         series: The target over all time steps (step,), in its own unit; NaN where it is missing.

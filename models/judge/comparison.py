@@ -1,4 +1,4 @@
-"""The challenger's gain with its uncertainty: one bootstrap for all models, or McNemar's test."""
+"""The challenger's gain and its significance: one bootstrap for all models, or McNemar's test."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from models.metrics.resampling import evaluator
 
 @dataclass(frozen=True)
 class Threshold:
-    """The gain that the challenger must reach: `gain >= value` or, if strict, `gain > value`."""
+    """The gain that the challenger must reach: `gain >= value` or, when strict, `gain > value`."""
 
     value: float
     strict: bool
@@ -32,16 +32,16 @@ class ResampledMetrics:
     resampled: dict[str, Array]
 
     def estimate(self, model: str, confidence: float) -> Estimate:
-        """A model's value with its percentile interval."""
+        """Return a model's value with its percentile interval."""
         low, high = percentile_interval(self.resampled[model], confidence) or (None, None)
         return Estimate(value=self.values[model], low=low, high=high)
 
     def gains(self, other: str) -> Array:
-        """Resampled gain (resample,) of the challenger over `other`: more is better, whatever the metric."""
+        """Return the resampled gain (resample,) of the challenger over `other`: more is better, in any metric."""
         return self.metric.sign * (self.resampled["challenger"] - self.resampled[other])
 
     def difference(self, other: str, threshold: Threshold, confidence: float) -> Difference:
-        """Challenger minus `other`, judged against a threshold."""
+        """Return challenger minus `other`, tested against a threshold."""
         value = self.values["challenger"] - self.values[other]
         drawn = self.resampled["challenger"] - self.resampled[other]
         low, high = percentile_interval(drawn, confidence) or (None, None)
@@ -50,9 +50,9 @@ class ResampledMetrics:
         return Difference(value=value, low=low, high=high, p_value=p, reached=reached)
 
     def loss_p_value(self, other: str, allowed: float) -> float | None:
-        """Evidence that the challenger lost more than `allowed`, on the two-sided scale.
+        """Return the p-value for a loss of the challenger of more than `allowed`, on the two-sided scale.
 
-        From the bootstrap's standard error: counting resamples could not go below 2 / resamples, which a
+        It uses the bootstrap's standard error: counting resamples could not go below 2 / resamples, which a
         correction for many slices needs.
 
         Source: Efron and Tibshirani (1993), ch. 13.
@@ -75,7 +75,7 @@ def resample_models(
     seed: int = 0,
     clusters: Array | None = None,
 ) -> ResampledMetrics:
-    """Take the metric of every model on the examples and on the same resamples of them."""
+    """Compute the metric of every model on the examples and on the same resamples of them."""
     evaluators = [evaluator(metric, target, prediction) for prediction in models.values()]
     drawn = resample(evaluators, len(target), resamples, seed, clusters)
     once = np.ones(len(target))
@@ -86,7 +86,7 @@ def resample_models(
 def mcnemar_difference(
     target: Array, challenger: Array, champion: Array, threshold: Threshold, confidence: float
 ) -> Difference:
-    """Challenger's gain in accuracy, judged by McNemar's mid-p test, or by an interval if there is a margin.
+    """Return the challenger's gain in accuracy, tested by McNemar's mid-p test, or by an interval if there is a margin.
 
     Each example counts as independent of the others.
     """

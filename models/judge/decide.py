@@ -25,7 +25,7 @@ def judge(
     max_latency_ms: float | None = None,
     seed: int = 0,
 ) -> Verdict:
-    """Whether the challenger shall take the champion's place, with every number and reason.
+    """Return the verdict on a challenger, with every number and reason.
 
     Without a champion the goal and the trivial baseline decide.
 
@@ -34,13 +34,13 @@ def judge(
         rules: The spec's `judge` block.
         metric: The metric of the goal.
         good_enough: The spec's `goal.good_enough`.
-        max_latency_ms: The spec's `serve.max_latency_ms`; the tighter of it and the judge's own counts.
+        max_latency_ms: The spec's `serve.max_latency_ms`; the lower of this and the judge's own limit counts.
         seed: Seed of the resamples.
 
     Raises:
         DataError: The arrays cannot be compared, or the metric is undefined on them.
-        UsageError: The spec asks for McNemar's test with another metric than accuracy.
-        UserCodeError: Your own metric raised or gave back no finite number.
+        UsageError: The spec requests McNemar's test for another metric than accuracy.
+        UserCodeError: Your own metric raised or returned no finite number.
 
     Cost: `resamples` x models x (1 + slice columns) x examples; see `make bench`.
     """
@@ -56,7 +56,7 @@ def judge(
 
 
 class VerdictReplay(NamedTuple):
-    """Whether the same evidence gave the same verdict again, and where it differs if not."""
+    """Whether the same evidence gave the same verdict again, and the differences if not."""
 
     same: bool
     differences: list[str]
@@ -66,7 +66,7 @@ def replay(verdict: Verdict, evidence: Evidence, metric: Metric) -> VerdictRepla
     """Judge the evidence again by the verdict's rules, and compare every number (relative 1e-9) and text.
 
     Raises:
-        DataError: The evidence is not what the verdict rests on; names the arrays that differ.
+        DataError: The evidence is not the verdict's own; names the arrays that differ.
     """
     digests = evidence.digests()
     changed = [name for name in verdict.digests.keys() | digests if verdict.digests.get(name) != digests.get(name)]
@@ -78,7 +78,7 @@ def replay(verdict: Verdict, evidence: Evidence, metric: Metric) -> VerdictRepla
 
 
 def _measured(evidence: Evidence, rules: spec.Judge, metric: Metric, seed: int) -> Verdict:
-    """A verdict with all its numbers and no decision yet."""
+    """Return a verdict with all its numbers and no decision yet."""
     clusters = None if evidence.clusters is None else np.unique(evidence.clusters, return_inverse=True)[1]
     result = resample_models(metric, evidence.target, evidence.models, rules.resamples, seed, clusters)
     has_champion, has_baseline = evidence.champion is not None, evidence.baseline is not None
@@ -107,7 +107,7 @@ def _measured(evidence: Evidence, rules: spec.Judge, metric: Metric, seed: int) 
         parity=evidence.parity,
         digests=evidence.digests(),
     )
-    # With too few examples an undefined metric is no surprise: the gate says why.
+    # With too few examples the metric may be undefined; then the sample gate gives the reason.
     if sample_gate(draft).passed:
         for prediction in evidence.models.values():
             measure(metric, evidence.target, prediction)
@@ -133,7 +133,7 @@ def _every_metric(evidence: Evidence, metric: Metric, result: ResampledMetrics) 
 
 
 def _reasons(draft: Verdict, gates: list[Gate]) -> list[str]:
-    """One sentence with the decision, then the gates that failed, or all gates if none did."""
+    """Return a summary sentence, then the reasons of the gates that refused, or of all gates when none did."""
     failed = [gate for gate in gates if not gate.passed]
     now = f"{draft.metric} {number(draft.challenger.value)}"
     if draft.champion is None:

@@ -14,14 +14,14 @@ from models.metrics.metrics import Array, check_examples
 from models.project_spec.blocks import Task
 
 _MISSING = frozenset({"None", "nan", "NaT", "<NA>"})
-"""How Python and pandas write values that are missing; in a user's own text they are words as any other."""
+"""How Python and pandas print missing values; in a user's own text they are ordinary words."""
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """Arrays with one entry a test example, in the same order for every model.
+    """Arrays with one entry for each test example, in the same order for every model.
 
-    Targets and predictions are in the form that metrics take (`models/metrics/metrics.py`).
+    Targets and predictions have the form for metrics (`models/metrics/metrics.py`).
     """
 
     task: Task
@@ -31,11 +31,11 @@ class Evidence:
     baseline: Array | None = None
     baseline_name: str = "baseline"
     references: Mapping[str, float] = field(default_factory=dict)
-    """What else the metric may be compared with, by name: nothing is decided by it."""
+    """Other values to compare the metric with, by name; they decide nothing."""
     slices: Mapping[str, Array] = field(default_factory=dict)
     """Raw values (example,) of each slice column."""
     clusters: Array | None = None
-    """Whole numbers (example,) from 0 on, where examples hang together: groups, or stretches of a series."""
+    """Cluster numbers (example,) from 0 on, if examples depend on each other: groups, or blocks of a series."""
     challenger_id: str | None = None
     champion_id: str | None = None
     challenger_cost: ServingCost = field(default_factory=ServingCost)
@@ -44,12 +44,12 @@ class Evidence:
 
     @property
     def models(self) -> dict[str, Array]:
-        """Predictions of each model that there is; the challenger first."""
+        """Predictions of each existing model; the challenger first."""
         all_of_them = {"challenger": self.challenger, "champion": self.champion, "baseline": self.baseline}
         return {name: prediction for name, prediction in all_of_them.items() if prediction is not None}
 
     def only(self, examples: Array) -> Evidence:
-        """The evidence of some examples: `examples` is true where one counts, bool (example,)."""
+        """Return the evidence of some examples: `examples` is true for those that count, bool (example,)."""
 
         def part(values: Array | None) -> Array | None:
             return None if values is None else values[examples]
@@ -65,7 +65,7 @@ class Evidence:
         )
 
     def check(self) -> None:
-        """Refuse what cannot be compared.
+        """Refuse arrays that cannot be compared.
 
         Raises:
             DataError: Lengths or shapes differ, or a prediction is not finite; names the model.
@@ -87,7 +87,7 @@ class Evidence:
                 )
 
     def digests(self) -> dict[str, str]:
-        """SHA-256 of each array: its dtype, shape and values."""
+        """Return the SHA-256 of each array: of its dtype, shape and values."""
         arrays = {"target": self.target, **self.models}
         if self.clusters is not None:
             arrays["clusters"] = self.clusters
@@ -96,7 +96,7 @@ class Evidence:
 
 
 def as_text(values: Array) -> Array:
-    """Slice values as text: whole floats lose their `.0`, missing ones become `missing`."""
+    """Return slice values as text: whole floats lose their `.0`, missing ones become `missing`."""
     return np.array([_text(value) for value in np.asarray(values, dtype=object)], dtype=np.str_)
 
 

@@ -1,4 +1,4 @@
-"""The conditions of promotion: each a pure function from a verdict's numbers to yes or no in plain words."""
+"""The gates of promotion: each is a pure function from a verdict's numbers to pass or fail with a reason."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import Literal
 from models.judge.verdict import Difference, Gate, Slice, Verdict
 
 LEAST_CLUSTERS = 10
-"""With fewer, a bootstrap of clusters gives intervals that are far too narrow."""
+"""With fewer clusters, their bootstrap gives intervals that are far too narrow."""
 
 
 def gates_of(verdict: Verdict) -> list[Gate]:
-    """Every gate that the verdict's rules ask for, in the order in which a reader would ask."""
+    """Return every gate that the verdict's rules require, in the order for the reader."""
     return [gate for find in _GATES if (gate := find(verdict)) is not None]
 
 
 def sample_gate(verdict: Verdict) -> Gate:
-    """Are there enough test examples?"""
+    """Pass if there are enough test examples for a decision."""
     num, least = verdict.num_samples, verdict.rules.min_samples
     if num < least:
         return _gate("sample", False, f"too few test examples: {num}, judge.min_samples asks for {least}")
@@ -28,7 +28,7 @@ def sample_gate(verdict: Verdict) -> Gate:
 
 
 def champion_gate(verdict: Verdict) -> Gate | None:
-    """Is the challenger better (superiority), or not worse (noninferiority), by the margin?"""
+    """Pass if the challenger is better (superiority), or not worse (noninferiority), by the margin."""
     if verdict.difference is None:
         return None
     rules = verdict.rules
@@ -41,7 +41,7 @@ def champion_gate(verdict: Verdict) -> Gate | None:
 
 
 def goal_gate(verdict: Verdict) -> Gate | None:
-    """Is the value at least as good as the goal of the spec?"""
+    """Pass if the value is at least as good as the goal of the spec."""
     if verdict.good_enough is None:
         return None
     value, bound = verdict.challenger.value, "least" if verdict.sign > 0 else "most"
@@ -51,7 +51,7 @@ def goal_gate(verdict: Verdict) -> Gate | None:
 
 
 def baseline_gate(verdict: Verdict) -> Gate | None:
-    """Does the challenger beat doing next to nothing?"""
+    """Pass if the challenger beats the trivial baseline."""
     if verdict.over_baseline is None or verdict.baseline is None:
         return None
     passed = verdict.over_baseline.reached
@@ -61,7 +61,7 @@ def baseline_gate(verdict: Verdict) -> Gate | None:
 
 
 def slices_gate(verdict: Verdict) -> Gate | None:
-    """Did no slice lose more than it may, after correction for their number?"""
+    """Pass if no slice lost more than allowed, after correction for their number."""
     if verdict.rules.slice_margin is None or verdict.difference is None or not verdict.slices:
         return None
     tested = [each for each in verdict.slices if each.p_holm is not None]
@@ -74,17 +74,17 @@ def slices_gate(verdict: Verdict) -> Gate | None:
 
 
 def latency_gate(verdict: Verdict) -> Gate | None:
-    """Is one row answered fast enough?"""
+    """Pass if the prediction of one row is fast enough."""
     return _cost_gate("latency", verdict.challenger_cost.latency_ms, verdict.max_latency_ms, "one row takes", "ms")
 
 
 def size_gate(verdict: Verdict) -> Gate | None:
-    """Is the model small enough?"""
+    """Pass if the model is small enough."""
     return _cost_gate("size", verdict.challenger_cost.size_mb, verdict.rules.max_size_mb, "the model takes", "MB")
 
 
 def parity_gate(verdict: Verdict) -> Gate | None:
-    """Does the exported graph predict what the trained net predicts?"""
+    """Pass if the exported graph predicts the same as the trained net."""
     parity = verdict.parity
     if parity is None:
         return None
@@ -94,12 +94,12 @@ def parity_gate(verdict: Verdict) -> Gate | None:
 
 
 def number(value: float | None) -> str:
-    """Four significant digits, as in `0.7462`; `undefined` for None."""
+    """Return a number with four significant digits, as in `0.7462`; `undefined` for None."""
     return "undefined" if value is None else f"{value:.4g}".replace("-", "−")
 
 
 def signed(value: float) -> str:
-    """Three significant digits with their sign, as in `+0.012`; zero has none."""
+    """Return a number with three significant digits and its sign, as in `+0.012`; zero has none."""
     return f"{value:+.3g}".replace("-", "−") if value else "0"
 
 
@@ -120,7 +120,7 @@ def _gate(name: str, passed: bool, reason: str) -> Gate:
 
 
 def _gain(verdict: Verdict, difference: Difference) -> str:
-    """`is better by 0.012 (...)`: in the sense of the metric, so that more is always better."""
+    """Return `is better by 0.012 (...)`, in the direction of the metric, so that more is always better."""
     if difference.value is None:
         return "cannot be compared (undefined)"
     gain = verdict.sign * difference.value

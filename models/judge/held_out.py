@@ -1,4 +1,4 @@
-"""Facts of the held-out rows besides predictions: a trivial baseline, and which examples depend on each other."""
+"""The trivial baseline and the clusters of dependent examples that a verdict needs from the held-out rows."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MOST_KNOWN = 1 << 20
 
 
 def baseline_of(prepared: Path, preparation: Preparation, num_examples: int, metric: str) -> Baseline:
-    """The trivial prediction: a series' last known value, a text's shares, else the centre of the targets."""
+    """Return the trivial baseline: a series' last known value, a text's character shares, else `trivial_baseline`."""
     if preparation.characters is not None:
         training = code_points(text.text_of(prepared, "train", preparation.characters))
         return unigram(training, feeds.targets(prepared, "test"))
@@ -34,9 +34,9 @@ def baseline_of(prepared: Path, preparation: Preparation, num_examples: int, met
 
 
 def known_rows(prepared: Path, preparation: Preparation) -> Hashes:
-    """The identities of the rows that a model was trained or chosen on, to travel with its version.
+    """Return the identities of the rows that a model was trained or selected on; they are stored with its version.
 
-    uint64 (row,), sorted; of more than a million the smallest, a sample. Empty for a text.
+    uint64 (row,), sorted; for more than a million rows the smallest, as a sample. Empty for a text.
     """
     if preparation.characters is not None:
         return np.zeros(0, dtype=np.uint64)
@@ -45,7 +45,7 @@ def known_rows(prepared: Path, preparation: Preparation) -> Hashes:
 
 
 def is_known(prepared: Path, known: Hashes) -> np.ndarray:
-    """Which test examples are among those that another model knows, bool (example,)."""
+    """Return which test examples are among the known rows of another model, bool (example,)."""
     identities = _identities(prepared, "test")
     mask: np.ndarray = np.isin(identities, known)
     return mask
@@ -57,7 +57,7 @@ def _identities(prepared: Path, split: str) -> Hashes:
 
 
 def clusters_of(prepared: Path, preparation: Preparation, split: Split, num_examples: int) -> Array | None:
-    """Which test examples hang together: stretches of a series or a text, groups of a split by group."""
+    """Return the clusters of dependent test examples: blocks of a series or a text, groups of a split by group."""
     if preparation.window is not None or preparation.characters is not None:
         horizon = preparation.window.horizon if preparation.window else 1
         return time_blocks(num_examples, max(horizon, round(num_examples ** (1 / 3))))

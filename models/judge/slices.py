@@ -1,4 +1,4 @@
-"""Does the challenger lose where it matters: each value of each slice column by itself, corrected."""
+"""Comparison by slice: each value of each slice column is tested by itself, with a correction for their number."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from models.metrics.metrics import Array, Metric
 from models.project_spec import blocks as spec
 
 LEAST_EXAMPLES = 30
-"""Fewer are not tested: the standard error of a slice is itself a guess (rule of thumb for normality)."""
+"""Smaller slices are not tested: their standard error is unreliable (rule of thumb for normality)."""
 MOST_VALUES = 50
-"""Of one column; the rest is pooled as `other values`."""
+"""Most values of one column; the rest is pooled as `other values`."""
 
 
 def judge_slices(evidence: Evidence, rules: spec.Judge, metric: Metric, seed: int = 0) -> list[Slice]:
-    """Every slice with its values, difference and Holm-corrected evidence that it lost more than allowed.
+    """Return every slice with its values, difference and Holm-corrected p-value for a loss of more than allowed.
 
     Cost: about one more bootstrap of all examples for each slice column.
     """
@@ -39,7 +39,7 @@ def judge_slices(evidence: Evidence, rules: spec.Judge, metric: Metric, seed: in
 
 
 def holm(p_values: list[float | None]) -> list[float | None]:
-    """Holm's step-down correction: the chance of any false alarm stays under the level. None is left out.
+    """Apply Holm's step-down correction: the probability of any false alarm stays below the level. None is left out.
 
     Source: Holm (1979), Scandinavian Journal of Statistics 6.
     """
@@ -53,7 +53,7 @@ def holm(p_values: list[float | None]) -> list[float | None]:
 
 
 def _groups(values: Array) -> Iterator[tuple[str, Array]]:
-    """Each value with the positions of its examples, most common first."""
+    """Yield each value, most frequent first, with the positions of its examples."""
     names, index, counts = np.unique(values, return_inverse=True, return_counts=True)
     order = np.argsort(-counts, kind="stable")
     for place in order[:MOST_VALUES]:

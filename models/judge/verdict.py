@@ -1,4 +1,4 @@
-"""The verdict on one challenger: all measurements, rules and decisions, as one JSON document.
+"""The verdict: all measurements, rules and decisions about one challenger, as one JSON document.
 
 It holds the rules and the digests of the evidence, so that `models/judge/decide.py` can replay it.
 """
@@ -18,7 +18,7 @@ def _finite(value: float | None) -> float | None:
 
 
 Number = Annotated[float | None, BeforeValidator(_finite)]
-"""A number, or None where it is undefined or was not measured: NaN has no place in JSON."""
+"""A number, or None if it is undefined or was not measured, because JSON has no NaN."""
 
 
 class _Part(BaseModel):
@@ -47,7 +47,7 @@ class Difference(_Part):
 
 
 class Slice(_Part):
-    """One value of a slice column. `p_value`: of a loss larger than `slice_margin`; Holm's correction over all."""
+    """One value of a slice column. `p_holm`: p-value for a loss of more than `slice_margin`; Holm over all slices."""
 
     column: str
     value: str
@@ -61,14 +61,14 @@ class Slice(_Part):
 
 
 class ServingCost(_Part):
-    """Serving costs of one model: p50 latency of one row on one thread, and the size of the loaded files."""
+    """Serving cost of one model: p50 latency of one row on one thread, and the size of the loaded file."""
 
     latency_ms: Number = None
     size_mb: Number = None
 
 
 class Parity(_Part):
-    """Distance of the exported graph's predictions from the trained net's."""
+    """The distance between the exported graph's predictions and the trained net's."""
 
     max_difference: float
     tolerance: float

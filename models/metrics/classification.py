@@ -1,8 +1,8 @@
-"""Metrics of classes and probabilities: weighted, in numpy.
+"""Metrics of predicted classes and probabilities: weighted formulas in numpy.
 
 Legend: target (example,) class indices; binary prediction (example,) probability of class 1; multiclass
 prediction (example, class) probabilities; weight (example,) >= 0 or None for all ones. An example of weight 0
-counts as absent. Every function gives NaN where its value is undefined: no example, or a single class.
+counts as absent. Every function returns NaN where its value is undefined: no example, or a single class.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ _BinaryScore = Callable[[Array, Array, Array], float]
 
 
 def predicted_class(prediction: Array) -> Array:
-    """The class (example,) that probabilities speak for: the likeliest, a tie goes to the lower index."""
+    """Return the class (example,) with the highest probability; a tie goes to the lower index."""
     if prediction.ndim == 1:
         return (prediction > 0.5).astype(np.int64)
     return np.asarray(prediction.argmax(axis=1))
 
 
 def weights_of(target: Array, weight: Array | None) -> Array:
-    """`weight` as float64, ones where there is none."""
+    """Return `weight` as float64, or ones for None."""
     return np.ones(len(target)) if weight is None else np.asarray(weight, dtype=np.float64)
 
 
 def accuracy(target: Array, prediction: Array, weight: Array | None = None) -> float:
-    """Share of the weight on rightly classified examples."""
+    """Share of the weight on correctly classified examples."""
     return _mean(predicted_class(prediction) == target, weights_of(target, weight))
 
 
@@ -45,12 +45,12 @@ def confusion(target: Array, prediction: Array, weight: Array | None = None) -> 
 
 
 def precision(target: Array, prediction: Array, weight: Array | None = None) -> float:
-    """Share of the examples called positive that are; 0 when none is called so. Macro mean over classes."""
+    """Share of the examples predicted positive that are positive; 0 when there is none. Macro mean over classes."""
     return shares_of(confusion(target, prediction, weight), binary=prediction.ndim == 1)[0]
 
 
 def recall(target: Array, prediction: Array, weight: Array | None = None) -> float:
-    """Share of the positive examples that are called so; 0 when there is none. Macro mean over classes."""
+    """Share of the positive examples that are predicted positive; 0 when there is none. Macro mean over classes."""
     return shares_of(confusion(target, prediction, weight), binary=prediction.ndim == 1)[1]
 
 
@@ -60,7 +60,7 @@ def f1(target: Array, prediction: Array, weight: Array | None = None) -> float:
 
 
 def shares_of(counts: Array, binary: bool) -> tuple[float, float, float]:
-    """Precision, recall and F1 of a confusion matrix (true class, predicted class).
+    """Return precision, recall and F1 of a confusion matrix (true class, predicted class).
 
     Binary: of class 1; else the mean over the classes that occur as truth or prediction. 0 / 0 counts as 0.
     """
@@ -73,11 +73,12 @@ def shares_of(counts: Array, binary: bool) -> tuple[float, float, float]:
 
 
 def roc_auc(target: Array, prediction: Array, weight: Array | None = None) -> float:
-    """Chance that a positive example scores over a negative one, ties counting half; NaN with one class only.
+    """Probability that a positive example scores over a negative one, ties counting half; NaN with one class only.
 
     Multiclass: each class against the rest, mean over the classes that occur in the target.
 
     Source: Hanley and McNeil (1982), Radiology 143; Mann-Whitney U with mid-ranks.
+
     Cost: n log n.
     """
     return _one_against_rest(_binary_roc_auc, target, prediction, weights_of(target, weight))
@@ -100,7 +101,7 @@ def log_loss(target: Array, prediction: Array, weight: Array | None = None) -> f
 
 
 def surprise(target: Array, prediction: Array) -> Array:
-    """Negative log-probability (example,) of what came true, finite by the dtype's epsilon."""
+    """Negative log-probability (example,) of the true class, finite by the dtype's epsilon."""
     if prediction.ndim == 1:
         chance = np.where(np.asarray(target) == 1, prediction, 1 - prediction)
     else:
@@ -126,9 +127,9 @@ def squared_error(target: Array, prediction: Array) -> Array:
 
 
 def ece(target: Array, prediction: Array, weight: Array | None = None) -> float:
-    """Expected calibration error over 15 bins of equal width: mean gap between stated and observed chance.
+    """Expected calibration error over 15 bins of equal width: mean gap between predicted and observed probability.
 
-    Binary: of the positive class; multiclass: of the likeliest class.
+    Binary: of the positive class; multiclass: of the top class.
 
     Source: Naeini et al. (2015), AAAI; the 15 bins of Guo et al. (2017), ICML.
     """
@@ -140,7 +141,7 @@ def ece(target: Array, prediction: Array, weight: Array | None = None) -> float:
 def reliability(
     target: Array, prediction: Array, weight: Array | None = None, bins: int = CALIBRATION_BINS
 ) -> tuple[Array, Array, Array]:
-    """Mean stated chance, observed frequency and weight of each equal-width bin; NaN in empty bins."""
+    """Return mean predicted probability, observed frequency and weight of each equal-width bin; NaN in empty bins."""
     if prediction.ndim == 1:
         stated, came_true = prediction, np.asarray(target) == 1
     else:
@@ -172,7 +173,7 @@ def _one_against_rest(score: _BinaryScore, target: Array, prediction: Array, wei
 
 
 def _by_threshold(positive: Array, score: Array, weight: Array) -> tuple[Array, Array]:
-    """Weight of positives and of negatives at each distinct score, lowest score first."""
+    """Return the weight of positives and of negatives at each distinct score, lowest score first."""
     order = np.argsort(score, kind="stable")
     ranked = score[order]
     starts = np.flatnonzero(np.r_[True, ranked[1:] != ranked[:-1]]) if len(ranked) else np.zeros(0, dtype=np.int64)

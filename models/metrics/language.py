@@ -1,7 +1,7 @@
-"""Metrics of language models: bits a character, of a model, of a baseline, and of a compressor.
+"""Metrics of language models: bits per character of a model, of a baseline, and of a compressor.
 
-Legend: target (window, position) code points; prediction (window, position) the bits that each cost, which is
--log2 of the chance that the model gave it; weight (window,) >= 0 or None for all ones.
+Legend: target (window, position) code points; prediction (window, position) the bits of each character, that is
+-log2 of its predicted probability; weight (window,) >= 0 or None for all ones.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 
 BLOCK_BYTES = 900_000
-"""What bzip2 looks at together, at its strongest. Source: its manual, 2.4."""
+"""Block size of bzip2 at its highest level. Source: its manual, 2.4."""
 _MARGIN_BYTES = 1_000
 
 
 def bits_per_char(target: Array, prediction: Array, weight: Array | None = None) -> float:
-    """Mean bits of a character, every window counting alike; NaN without any."""
+    """Mean bits per character, with equal weight for every window; NaN without any."""
     del target
     values = window_bits(prediction)
     if weight is None:
@@ -30,16 +30,16 @@ def bits_per_char(target: Array, prediction: Array, weight: Array | None = None)
 
 
 def window_bits(prediction: Array) -> Array:
-    """Mean bits of a character in each window (window,)."""
+    """Mean bits per character in each window (window,)."""
     return np.asarray(np.asarray(prediction, dtype=np.float64).mean(axis=1))
 
 
 def unigram_bits(training: Array, target: Array) -> Array:
-    """Bits of each target, by the share of its character in the training text.
+    """Bits of each target character if characters are independent and occur with their shares in training.
 
     Args:
         training: Code points of the training text (character,).
-        target: Code points to foretell, of any shape.
+        target: Code points to predict, of any shape.
 
     Source: Laplace's rule of succession: each character of the alphabet, and one for all others, is counted once more.
     """
@@ -50,11 +50,11 @@ def unigram_bits(training: Array, target: Array) -> Array:
 
 
 def bz2_bits_per_char(training: str, text: str) -> float:
-    """Bits a character of `text` with bzip2, which has read the end of the training text before.
+    """Bits per character of `text` for bzip2, which has just read the end of the training text.
 
-    bits(training + text) - bits(training), over the characters of `text`; both at level 9, in UTF-8. The end of the
-    training text is cut so that it shares one block of 900,000 bytes with `text`: bzip2 carries nothing from one block
-    into the next. Unlike the model, bzip2 also learns from `text` itself.
+    bits(training + text) - bits(training), over the characters of `text`; both at level 9, in UTF-8. The part of the
+    training text fits into one block of 900,000 bytes together with `text`: bzip2 carries nothing from one block
+    into the next, so with more it would restart somewhere. Unlike the model it also learns from `text` itself.
     """
     encoded = text.encode()
     room = max(0, BLOCK_BYTES - _MARGIN_BYTES - len(encoded))

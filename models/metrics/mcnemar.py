@@ -1,4 +1,4 @@
-"""McNemar's test: compares two classifiers by the examples that only one of them gets right."""
+"""McNemar's test: compares two classifiers by the examples that only one of them classifies correctly."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from models.metrics.metrics import Array
 
 
 class DiscordantPairs(NamedTuple):
-    """Numbers of examples that one classifier alone gets right."""
+    """Numbers of examples that only one classifier classifies correctly."""
 
     challenger: int
     champion: int
@@ -20,13 +20,13 @@ class DiscordantPairs(NamedTuple):
 
 
 def discordant(target: Array, challenger: Array, champion: Array) -> DiscordantPairs:
-    """Count the examples on which the two differ in being right; predictions as probabilities."""
+    """Count the examples that only one of the two classifies correctly; predictions are probabilities."""
     right, before = predicted_class(challenger) == target, predicted_class(champion) == target
     return DiscordantPairs(int((right & ~before).sum()), int((before & ~right).sum()), len(target))
 
 
 def midp(counts: DiscordantPairs) -> float:
-    """Two-sided mid-p value of "both err equally often"; 1 when they never differ.
+    """Return the two-sided mid-p value of "both err equally often"; 1 when they never differ.
 
     Source: Fagerland, Lydersen and Laake (2013), BMC Medical Research Methodology 13:91.
     """
@@ -39,7 +39,7 @@ def midp(counts: DiscordantPairs) -> float:
 
 
 def difference(counts: DiscordantPairs, confidence: float) -> tuple[float, float, float, float]:
-    """Gain in accuracy, the two ends of its interval, and its standard error.
+    """Return the gain in accuracy, the two ends of its interval, and its standard error.
 
     Source: Bonett and Price (2012), Statistical Methods in Medical Research 21(5): adjusted Wald interval.
     """

@@ -1,6 +1,6 @@
-"""The metrics: look-up by name or reference, and safe computation of a value.
+"""The table of metrics, the lookup by name or reference, and the function that checks arrays and computes a value.
 
-The formulas stand in `classification.py`, `regression.py` and `language.py`. Targets are class indices (int64) or
+The formulas are in `classification.py`, `regression.py` and `language.py`. Targets are class indices (int64) or
 floats in the target's own unit; predictions are as in `models/metrics/classification.py`; text as in `language.py`.
 """
 
@@ -34,19 +34,19 @@ _NUMBERS: tuple[Task, ...] = ("regression",)
 
 
 class MetricFunction(Protocol):
-    """Takes target, prediction and optional weight, each with one entry an example; gives one number."""
+    """Takes target, prediction and optional weight, each with one entry for each example; returns one number."""
 
     def __call__(self, target: Array, prediction: Array, weight: Array | None = None) -> float:
-        """The metric's value; NaN where it is undefined."""
+        """Return the metric's value; NaN where it is undefined."""
         ...
 
 
 @dataclass(frozen=True)
 class Metric:
-    """A metric and its direction.
+    """A measure of predictions, and the direction in which it is better.
 
-    `function` gives NaN where the value is undefined (one class only, constant target);
-    `measure` makes an error of that.
+    `function` returns NaN where the value is undefined (one class only, constant target);
+    `measure` raises an error then.
     """
 
     name: str
@@ -84,13 +84,13 @@ _TAKEN = {*METRICS, "loss"}
 
 
 def metrics_for(task: Task) -> list[Metric]:
-    """Every ready metric of a task, the usual one first."""
+    """Return every built-in metric of a task, the default one first."""
     fitting = [metric for metric in METRICS.values() if task in metric.tasks]
     return sorted(fitting, key=lambda metric: metric.name != DEFAULTS[task])
 
 
 def resolve_metric(reference: str | None, task: Task, base: Path, direction: Direction | None = None) -> Metric:
-    """The metric that `goal.metric` names; None is the usual one of the task.
+    """Return the metric that `goal.metric` names; None is the default metric of the task.
 
     A metric of your own is a function `(target, prediction) -> float` and needs `direction`.
 
@@ -113,11 +113,11 @@ def resolve_metric(reference: str | None, task: Task, base: Path, direction: Dir
 
 
 def measure(metric: Metric, target: Array, prediction: Array, weight: Array | None = None) -> float:
-    """The metric's value on these examples, or an error with the reason why there is none.
+    """Return the metric's value on these examples, or raise an error that says why there is none.
 
     Raises:
         DataError: Empty or ill-shaped arrays, values that are not finite, or a metric undefined here.
-        UserCodeError: Your own metric raised, or gave back no finite number.
+        UserCodeError: Your own metric raised, or returned no finite number.
     """
     check_examples(target, prediction)
     value = metric.function(target, prediction, weight)
@@ -134,7 +134,7 @@ def _why_undefined(metric: Metric, target: Array) -> str:
 
 
 def check_examples(target: Array, prediction: Array) -> None:
-    """Refuse arrays that no metric can be taken of.
+    """Refuse arrays for which no metric can be computed.
 
     Raises:
         DataError: Empty, of different lengths, or with values that are not finite.
@@ -151,7 +151,7 @@ def check_examples(target: Array, prediction: Array) -> None:
 
 
 def metric_name(reference: str) -> str:
-    """The name of a metric in figures, records and stores: your own function's name, unless that is used already."""
+    """Return a metric's name in figures, records and stores: your own is named by its function, unless reserved."""
     name = reference.rpartition(":")[2] if references.is_own_code(reference) else reference
     return reference if name in _TAKEN else name
 
@@ -166,7 +166,7 @@ def _own_metric(reference: str, task: Task, base: Path, direction: Direction | N
 
 
 def _weighted(function: Callable[..., Any], reference: str) -> MetricFunction:
-    """A user's unweighted function as a weighted one: whole-number weights repeat the examples."""
+    """Turn a user's unweighted function into a weighted one: whole-number weights repeat the examples."""
 
     def value(target: Array, prediction: Array, weight: Array | None = None) -> float:
         if weight is not None:

@@ -1,7 +1,7 @@
-"""Metrics of predicted numbers: weighted, in numpy.
+"""Metrics of predicted numbers: weighted formulas in numpy.
 
 Legend: target and prediction (example,) in the target's own unit; weight (example,) >= 0 or None (all 1).
-An example of weight 0 counts as absent. Every function gives NaN where its value is undefined.
+An example of weight 0 counts as absent. Every function returns NaN where its value is undefined.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def r2(target: Array, prediction: Array, weight: Array | None = None) -> float:
     """Share of the target's variance explained, negative when worse than the mean; NaN if constant."""
     truth = np.asarray(target, dtype=np.float64)
     counted = truth if weight is None else truth[np.asarray(weight) > 0]
-    if not len(counted) or counted.min() == counted.max():  # whose mean is rounded: its spread is not quite 0
+    if not len(counted) or counted.min() == counted.max():  # a rounded mean gives a spread slightly above 0
         return float("nan")
     spread = _mean((truth - _mean(truth, weight)) ** 2, weight)
     return 1 - _mean(_error(target, prediction) ** 2, weight) / spread if spread > 0 else float("nan")

@@ -1,6 +1,6 @@
-"""A metric made ready to be taken again and again of one model, with other weights each time.
+"""Metrics prepared for repeated evaluation of one model with different weights each time.
 
-What does not change between resamples (sorting, log-probabilities, predicted classes) is worked out once.
+Work that is equal for all resamples (sorting, log-probabilities, predicted classes) is done once.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from models.metrics import classification, language
 from models.metrics.metrics import Array, Metric
 
 Evaluator = Callable[[Array], float]
-"""Takes weights (example,), float64 whole numbers; gives the metric, NaN where it is undefined."""
+"""Takes weights (example,), float64 whole numbers; returns the metric, NaN where it is undefined."""
 
 
 def evaluator(metric: Metric, target: Array, prediction: Array) -> Evaluator:
-    """The metric of one model's predictions as a function of the examples' weights.
+    """Return the metric of one model's predictions as a function of the examples' weights.
 
-    Equals `metric.function(target, prediction, weight)`. A metric of your own that raises on a resample (one
-    that happens to hold a single class, say) is undefined on it.
+    Equals `metric.function(target, prediction, weight)`. A metric of your own that raises on a resample (e.g. one
+    with a single class) is undefined on it.
     """
     if metric.own:
         return _own(metric, target, prediction)
@@ -54,7 +54,7 @@ def _mean(values: Array, after: Callable[[float], float] | None) -> Evaluator:
 
 
 def _ranking(score: Callable[[Array, Array], Evaluator], target: Array, prediction: Array) -> Evaluator:
-    """One class against the rest, averaged over the classes for which that is defined."""
+    """Average the score of each class against the rest over the classes for which it is defined."""
     if prediction.ndim == 1:
         return score(np.asarray(target) == 1, prediction)
     parts = [score(np.asarray(target) == each, prediction[:, each]) for each in np.unique(target)]
@@ -68,10 +68,10 @@ def _ranking(score: Callable[[Array, Array], Evaluator], target: Array, predicti
 
 
 def _roc_auc(positive: Array, score: Array) -> Evaluator:
-    """Weight of negatives under each positive, from one cumulative sum over the presorted negatives."""
+    """Compute the weight of negatives below each positive, from one cumulative sum over the presorted negatives."""
     hits, misses = np.flatnonzero(positive), np.flatnonzero(~positive)
     misses = misses[np.argsort(score[misses], kind="stable")]
-    # Sorted as well: the look-ups below then walk through memory in order.
+    # Sorted as well, so that the look-ups below read memory in order.
     hits = hits[np.argsort(score[hits], kind="stable")]
     under = np.searchsorted(score[misses], score[hits], side="left")
     under_or_tied = np.searchsorted(score[misses], score[hits], side="right")
@@ -91,11 +91,11 @@ def _roc_auc(positive: Array, score: Array) -> Evaluator:
 
 
 def _pr_auc(positive: Array, score: Array) -> Evaluator:
-    """Precision at each positive, from the weight of everything that scores as high or higher."""
+    """Compute the precision at each positive, from the weight of all examples with an equal or higher score."""
     order = np.argsort(-score, kind="stable")
     places = np.flatnonzero(positive[order])
     hits, ranked = order[places], -score[order]
-    # Ties are called positive together: each is counted at the end of its group.
+    # Equal scores are predicted positive together: each is counted at the end of its group.
     called_to = np.searchsorted(ranked, ranked[places], side="right") - 1
     caught_to = np.searchsorted(ranked[places], ranked[places], side="right") - 1
 

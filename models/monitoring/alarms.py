@@ -1,7 +1,7 @@
-"""Which findings ask for a loop, in the order of what they are worth. Pure: live monitoring and the backtest share it.
+"""The rules by which monitoring results trigger a loop; pure functions that live monitoring and the backtest share.
 
-Source: measured on 39 weeks of real flights (docs/guides/monitoring.md): features drift all the time and hardly say
-that the model got worse, so drift of features never asks for anything.
+Source: measured on 39 weeks of real flights (docs/guides/monitoring.md): features drift all the time, and their drift
+hardly shows that the model got worse, so drift of features never triggers a loop.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ class _Check(NamedTuple):
     kind: Kind
     state: State
     can: Callable[[WindowReport], bool]
-    """Whether the window can be asked: no label, no realised metric."""
+    """Whether the check applies to the window: without labels there is no realised metric."""
     alarms: Callable[[WindowReport], bool]
     words: Callable[[WindowReport, MonitoringReport], str]
 
 
 def signals(findings: MonitoringReport, monitor: Monitor) -> list[Signal]:
-    """Signals of the champion's last windows: broken contract, decay, drift of the predictions, in this order.
+    """Return the signals of the champion's last windows, in order: broken contract, decay, drift of the predictions.
 
-    A check asks when `monitor.alarms` of the last `monitor.of` windows that it could be done on alarm, the last of them
-    among them. The same windows give signals of the same id, however often they are looked at.
+    A check gives a signal if `monitor.alarms` of the last `monitor.of` windows to which it applies alarm, including the
+    last of these. The same windows give signals of the same id in every monitoring run.
     """
     alarms = []
     for check in _CHECKS:
@@ -40,7 +40,7 @@ def signals(findings: MonitoringReport, monitor: Monitor) -> list[Signal]:
 
 
 def overall(findings: MonitoringReport, monitor: Monitor) -> tuple[State, str]:
-    """The traffic light and its reason: the worst signal, else the worst state of a window, else green."""
+    """Return the state and its reason: of the worst signal, else of the champion's last window (amber at most)."""
     alarms = signals(findings, monitor)
     if alarms:
         states = {check.kind: check.state for check in _CHECKS}
@@ -97,12 +97,12 @@ def _listed(parts: Iterable[str], most: int = 3) -> str:
 
 
 def words_of_breaches(window: WindowReport) -> str:
-    """The broken contract of a window in one line."""
+    """Return the contract breaches of a window in one line."""
     return _listed(breach.reason for breach in window.breaches)
 
 
 def words_of_decay(window: WindowReport, findings: MonitoringReport) -> str:
-    """The realised metric of a window, beside that of its version at promotion."""
+    """Return the realised metric of a window, and its version's metric at promotion, in one line."""
     now, then = window.realised, findings.verdict
     assert now is not None
     promised = f", promoted with {then.value:.4g} ({_interval(then)})" if then and then.value is not None else ""
@@ -110,7 +110,7 @@ def words_of_decay(window: WindowReport, findings: MonitoringReport) -> str:
 
 
 def words_of_drift(window: WindowReport) -> str:
-    """The drift of a window's predictions, in words."""
+    """Return the drift of a window's predictions in one line."""
     drifted = [each for each in window.predictions if each.level != "none"]
     return _listed(f"the {each.name} drifts (PSI {each.psi:.2f}, from {each.warn_at:.2f} on)" for each in drifted)
 

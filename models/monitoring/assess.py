@@ -1,4 +1,4 @@
-"""Judges one window: runs every check that is possible, most important first; the worst is the reason."""
+"""The assessment of one window: all possible checks, in the order of their weight, and the worst as the reason."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ ALL_WELL = "nothing unusual"
 
 @dataclass(frozen=True)
 class AssessmentRules:
-    """The rules by which the windows of one version are judged.
+    """The values that the windows of one version are assessed against.
 
     Attributes:
         version: The registered version.
-        reference: None for a version made before there were references: then labels alone tell.
-        metric: The goal's.
-        promoted: The metric at its promotion, on test rows.
-        bounds: What values of numeric columns may be.
+        reference: None for a version from before references existed: then only labels can show a problem.
+        metric: The metric of the goal.
+        promoted: The metric at the version's promotion, on test rows.
+        bounds: Allowed ranges of numeric columns.
     """
 
     version: str
@@ -50,13 +50,13 @@ class WindowPredictions:
     """The predictions of one window.
 
     Attributes:
-        first: How many predictions of the version came before.
-        begin, end: Unix time of the first and the last, seconds.
+        first: Number of the version's predictions before this window.
+        begin, end: Unix time of the first and the last prediction, seconds.
         tally: Their counts.
         whole: False while the window fills.
         num_labels: Predictions whose label is known.
-        target, prediction: Of the labelled ones that are measured; target as metrics take it.
-        scores: Predictions that the estimate is taken of, labelled or not.
+        target, prediction: Of the labelled predictions that are stored one by one; target in the form for metrics.
+        scores: Predictions for the estimated metric, with and without label.
     """
 
     first: int
@@ -71,11 +71,11 @@ class WindowPredictions:
 
 
 def assess(predicted: WindowPredictions, watched: AssessmentRules, past: Sequence[WindowReport] = ()) -> WindowReport:
-    """The window as it is known now. Pure: the same given, the same found.
+    """Return the report of a window in its present state. Pure: the same arguments give the same report.
 
     Args:
         predicted: Its predictions.
-        watched: What it is judged by.
+        watched: The values to assess it against.
         past: The version's windows before it, oldest first.
     """
     reference, monitor = watched.reference, watched.monitor
@@ -105,7 +105,7 @@ def assess(predicted: WindowPredictions, watched: AssessmentRules, past: Sequenc
 
 
 def state_of(window: WindowReport) -> tuple[State, str]:
-    """Traffic light and words of one window by itself: the worst check that speaks."""
+    """Return the state and the reason of a single window: those of its worst check."""
     if window.breaches:
         return "red", "; ".join(breach.reason for breach in window.breaches[:3])
     if window.decayed:
@@ -147,7 +147,7 @@ def _correlations(now: PredictionCounts, reference: Reference, monitor: Monitor)
 def sum_up(
     project: str, at: float, windows: Sequence[WindowReport], watched: AssessmentRules | None, **counts: Any
 ) -> MonitoringReport:
-    """All windows, the traffic light over them and its reason."""
+    """Return the report of all windows, with the overall state and its reason."""
     from models.monitoring.alarms import overall
 
     report = MonitoringReport(

@@ -25,11 +25,11 @@ BATCH_ROWS = 1 << 16
 
 
 Rows = Callable[[str, list[str]], Iterable[pa.Table]]
-"""Gives the rows of a split, batch by batch, as often as it is asked: these columns, in this order."""
+"""Returns the rows of a split, batch by batch, with the given columns in the given order; it is called repeatedly."""
 
 
 def build(prepared: Path, graph: Path, preparation: Preparation) -> Reference:
-    """The reference of an exported model.
+    """Return the reference of an exported model.
 
     Args:
         prepared: The prepared folder that the model was trained on.
@@ -40,20 +40,20 @@ def build(prepared: Path, graph: Path, preparation: Preparation) -> Reference:
     """
     prediction = predict(graph, feeds(prepared, "test", preparation), preparation)
     target = targets(prepared, "test")
-    with pq.ParquetFile(prepared / ROWS_FILE) as file:  # once: to open one takes as long as it has columns
+    with pq.ParquetFile(prepared / ROWS_FILE) as file:  # opened once: the time to open a file grows with its columns
         return reference_of(preparation, target, prediction, lambda split, names: _batches(file, split, names))
 
 
 def reference_of(
     preparation: Preparation, target: NDArray[Any], prediction: NDArray[np.float64], rows: Rows
 ) -> Reference:
-    """The reference of a model, of what it predicts for its test rows, and of its training rows.
+    """Return the reference of a model, from its test predictions and its training rows.
 
     Args:
         preparation: The model's.
-        target: Target of the test rows, as metrics take it.
-        prediction: Prediction of the test rows, as metrics eat them.
-        rows: Gives training and test rows; asked of tables only.
+        target: Targets of the test rows, in the form for metrics.
+        prediction: Predictions of the test rows, in the form for metrics.
+        rows: Returns training and test rows; called for tables only.
     """
     classes = preparation.target.classes
     prediction = prediction.mean(axis=1) if preparation.characters is not None else prediction

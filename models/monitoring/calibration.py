@@ -1,6 +1,7 @@
-"""Calibration of a classifier: stated probabilities against frequencies on the test rows.
+"""Calibration of a classification: the predicted probabilities against the observed frequencies on its test rows.
 
-Source: isotonic calibration, Zadrozny and Elkan (2002), KDD; many classes: each against the rest, then to sum to 1.
+Source: isotonic calibration, Zadrozny and Elkan (2002), KDD; many classes: each against the rest, then scaled to sum
+to 1.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ MOST_KNOTS = 200
 
 
 class CalibrationCurve(BaseModel):
-    """Stated chances, ascending, and what each came to: straight lines between."""
+    """Predicted probabilities, ascending, and the observed frequency of each; linear in between."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -23,14 +24,14 @@ class CalibrationCurve(BaseModel):
 
 
 class Calibration(BaseModel):
-    """One calibration curve a class; a binary model has one, of its positive class."""
+    """One curve for each class; a binary model has one, of its positive class."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     curves: list[CalibrationCurve] = Field(min_length=1)
 
     def chances(self, prediction: Array) -> Array:
-        """Calibrated chance of each class, (example, class), rows summing to 1; two columns for binary."""
+        """Return the calibrated probability of each class, (example, class); rows sum to 1; two columns for binary."""
         if prediction.ndim == 1:
             positive = _read(self.curves[0], prediction)
             return np.stack([1 - positive, positive], axis=1)
@@ -40,7 +41,7 @@ class Calibration(BaseModel):
 
 
 def fit_calibration(target: NDArray[np.int64], prediction: Array) -> Calibration | None:
-    """Isotonic curves of test predictions; None without any example."""
+    """Fit isotonic curves to test predictions; None without any example."""
     if not len(target):
         return None
     if prediction.ndim == 1:
@@ -52,7 +53,7 @@ def _curve(came_true: NDArray[np.bool_], stated: Array) -> CalibrationCurve:
     from scipy.optimize import isotonic_regression
 
     scores, index, counts = np.unique(np.asarray(stated, dtype=np.float64), return_inverse=True, return_counts=True)
-    # Equal scores are one point before anything is fitted: else the order of the rows would tell them apart.
+    # Equal scores are merged into one point before the fit: else the result would depend on the order of the rows.
     heights = np.asarray(isotonic_regression(np.bincount(index, came_true) / counts, weights=counts).x)
     knots = np.unique(np.linspace(0, len(scores) - 1, MOST_KNOTS).astype(np.int64))
     return CalibrationCurve(stated=scores[knots].tolist(), observed=heights[knots].tolist())

@@ -1,9 +1,9 @@
-"""Confidence-based performance estimation (CBPE): the expected metric of a classifier without labels.
+"""Estimate of a classification's metric without labels: confidence-based performance estimation (CBPE).
 
-Each prediction is taken as every outcome at once, each with its calibrated chance as weight; the metric of these
-weighted examples is what the labels would give if the chances are right. So it sees what changes the mix of easy and
-hard cases, and is blind to a change of what the same inputs mean: it warns, and is never a gate. A regression states
-no chances: there is none for it.
+Each prediction counts as every possible outcome at once, weighted by its calibrated probability. The metric of these
+weighted examples equals that of the labels if the probabilities are right. So the estimate shows a change in the mix
+of easy and hard cases, but not a change of the target for the same inputs: it warns, and is never a gate. Regressions
+have no estimate, because they predict no probabilities.
 
 Source: Bialek et al. (2024), arXiv 2407.08649 (CBPE); measured on flights: mean error .034, of a constant .047.
 """
@@ -21,9 +21,9 @@ DRAWS = 20
 
 
 def expected_metric(metric: Metric, prediction: Array, calibration: Calibration, seed: int = 0) -> float:
-    """The metric expected of predictions whose outcomes are not known; NaN where it is undefined.
+    """Return the metric expected of predictions without labels; NaN where it is undefined.
 
-    A metric of your own takes no weights: it is the mean over drawn outcomes.
+    A user's own metric takes no weights: it is averaged over randomly drawn outcomes.
     """
     chances = calibration.chances(prediction)
     if metric.own:

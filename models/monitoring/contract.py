@@ -1,7 +1,7 @@
-"""The data contract: ranges, missing values and known categories that the model was promised.
+"""The data contract of a model: ranges, missing values and known categories of its inputs.
 
-Ranges are those that the spec's expectations give; else the training range and as much again on either side, for a
-new record is no mistake but a thousand times it is. Columns declared seasonal have no range but a declared one.
+Ranges come from the spec's expectations. Without one, the range is the training range plus its own width on either
+side: a new extreme is no error, but a value a thousand times larger is. Seasonal columns have only declared ranges.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _BETWEEN = "column_values_to_be_between"
 
 
 def bounds_of(columns: Sequence[ReferenceColumn], data: Data, seasonal: Sequence[str] = ()) -> Bounds:
-    """Least and greatest value of each numeric column that has any."""
+    """Return the smallest and largest allowed value of each numeric column that has a range."""
     declared = _declared(data)
     bounds: dict[str, tuple[float | None, float | None]] = {}
     for column in columns:
@@ -36,7 +36,7 @@ def bounds_of(columns: Sequence[ReferenceColumn], data: Data, seasonal: Sequence
 def breaches(
     now: PredictionCounts, columns: Sequence[ReferenceColumn], monitor: Monitor, bounds: Bounds
 ) -> list[ContractBreach]:
-    """The columns of a window that break the contract, in the reference's order."""
+    """Return the contract breaches of a window, in the order of the reference's columns."""
     if not now.num_rows:
         return []
     return [breach for column in columns for breach in _of_column(now, column, monitor, bounds)]
@@ -88,7 +88,7 @@ def _categories(column: ReferenceColumn, share: float, monitor: Monitor) -> Iter
 
 
 def _declared(data: Data) -> Mapping[str, tuple[float | None, float | None]]:
-    """Ranges that all values must keep, by the spec's own expectations; those that only warn give none."""
+    """Return the ranges that the spec's expectations require of all values; expectations that only warn give none."""
     bounds: dict[str, tuple[float | None, float | None]] = {}
     for one in data.expectations:
         arguments = one.arguments

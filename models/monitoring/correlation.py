@@ -1,4 +1,4 @@
-"""Whether columns are still correlated as they were: rank correlations from the Gram matrices of `tally.py`."""
+"""Changes of the correlation between columns: rank correlations from the Gram matrices of `tally.py`."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from models.monitoring.report import Correlation
 
 Array = NDArray[np.float64]
 LEAST_DIFFERENCE = 0.1
-"""A change of correlation under it is not told, however sure: Cohen (1988) calls a q of .1 small."""
+"""Smaller changes of a correlation are not reported, even if significant: Cohen (1988) calls a q of .1 small."""
 SHOWN = 5
 _FIELLER = 1.06
 
 
 def changes(reference: Array, now: Array, names: Sequence[str], alpha: float) -> list[Correlation]:
-    """Pairs of columns that hang together otherwise now, those that changed most first, then a few that did not.
+    """Return pairs of columns whose correlation changed, largest change first, then a few unchanged pairs.
 
     Source: Fisher's z of rank correlations with variance 1.06 / (n - 3), Fieller, Hartley and Pearson (1957),
     Biometrika 44; Holm over the pairs.
@@ -53,7 +53,7 @@ def _pairs(reference: Array, now: Array) -> Iterator[tuple[int, int, float, floa
     for row, column in zip(*np.triu_indices(len(before), 1), strict=True):
         pair = float(before[row, column]), float(after[row, column])
         if not np.isfinite(pair).all():
-            continue  # a column without spread hangs together with nothing
+            continue  # a constant column has no correlation
         z = (np.arctanh(np.clip(pair[1], -0.999, 0.999)) - np.arctanh(np.clip(pair[0], -0.999, 0.999))) / spread
         yield int(row), int(column), *pair, float(2 * ndtr(-abs(z)))
 

@@ -1,7 +1,7 @@
-"""Distances of two distributions, from counts over the same bins.
+"""Distances of two distributions, from counts over the same bins alone.
 
 Legend: `reference` and `now` are counts (cell,) of the training values and of the window's. PSI, Jensen-Shannon and G
-are taken over a few groups of bins (`group`): over 256 bins of 1,000 values PSI is .26 where nothing changed.
+are computed over a few groups of bins (`group`): over 256 bins of 1,000 values PSI is .26 where nothing changed.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ NUM_GROUPS = 10
 
 
 def group_numeric(reference: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The group (bin,) of each bin: up to ten neighbouring stretches of about equal weight in training.
+    """Return the group (bin,) of each bin: up to ten groups of adjacent bins with about equal weight in training.
 
-    Of a column that was constant: what is under it, it, and what is over it.
+    A column that was constant has three groups: below the constant, the constant, and above it.
 
     Source: ten groups of equal weight, Siddiqi (2006), Credit Risk Scorecards, from where PSI's usual limits come.
     """
@@ -35,7 +35,7 @@ def group_numeric(reference: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def group_categorical(reference: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The group (category,): the nine commonest by themselves, all others (unseen ones too) together."""
+    """Return the group (category,): one for each of the nine most frequent, one for all others and unseen ones."""
     order = np.argsort(-reference, kind="stable")
     groups = np.full(len(reference), NUM_GROUPS - 1, dtype=np.int64)
     groups[order[: NUM_GROUPS - 1]] = np.arange(min(NUM_GROUPS - 1, len(reference)))
@@ -43,14 +43,14 @@ def group_categorical(reference: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def grouped(counts: NDArray[np.int64], groups: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The counts of each group."""
+    """Return the counts of each group."""
     return np.bincount(groups, weights=counts, minlength=int(groups.max(initial=0)) + 1).astype(np.int64)
 
 
 def psi(reference: NDArray[np.int64], now: NDArray[np.int64]) -> float:
-    """Population stability index: the symmetrised Kullback-Leibler divergence, in nats.
+    """Return the population stability index: the symmetrised Kullback-Leibler divergence, in nats.
 
-    Half a value is added to each cell, so that an empty one does not make it infinite.
+    Half a value is added to each cell, so that an empty cell does not make it infinite.
 
     Source: Jeffreys (1946), Proc. R. Soc. A 186; as PSI in Siddiqi (2006), Credit Risk Scorecards.
     """
@@ -59,7 +59,7 @@ def psi(reference: NDArray[np.int64], now: NDArray[np.int64]) -> float:
 
 
 def jensen_shannon(reference: NDArray[np.int64], now: NDArray[np.int64]) -> float:
-    """Jensen-Shannon distance, 0 to 1.
+    """Return the Jensen-Shannon distance, 0 to 1.
 
     Source: Endres and Schindelin (2003), IEEE Trans. Inf. Theory 49: the root of the divergence is a metric.
     """
@@ -70,16 +70,19 @@ def jensen_shannon(reference: NDArray[np.int64], now: NDArray[np.int64]) -> floa
 
 
 def kolmogorov_smirnov(reference: NDArray[np.int64], now: NDArray[np.int64]) -> float:
-    """Largest gap between the distribution functions at the bins' edges: at most a bin's weight under the exact one."""
+    """Return the largest gap between the distribution functions at the bins' edges.
+
+    It is smaller than the exact value by at most the weight of one bin.
+    """
     return float(np.abs(np.cumsum(_shares(reference)) - np.cumsum(_shares(now))).max(initial=0.0))
 
 
 def wasserstein(
     reference: NDArray[np.int64], now: NDArray[np.int64], edges: Sequence[float], low: float, high: float
 ) -> float:
-    """Area between the distribution functions, in the column's own unit: how far values moved on average.
+    """Return the area between the distribution functions, in the column's own unit: how far values moved on average.
 
-    Values outside low to high count as lying there.
+    Values outside low to high count as low or high.
     """
     if high <= low:
         return 0.0
@@ -90,7 +93,7 @@ def wasserstein(
 
 
 def g_test(reference: NDArray[np.int64], now: NDArray[np.int64]) -> tuple[float, float]:
-    """G statistic of the two rows of counts, and the p-value that one distribution gave both.
+    """Return the G statistic of two rows of counts, and the p-value for the hypothesis of a common distribution.
 
     Source: Sokal and Rohlf (1981), Biometry, 17.4, with Williams' (1976) correction for small samples.
     """
@@ -110,7 +113,7 @@ def g_test(reference: NDArray[np.int64], now: NDArray[np.int64]) -> tuple[float,
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """p-values corrected for looking at many, in the order given.
+    """Return p-values corrected for multiple testing, in the same order.
 
     Source: Holm (1979), Scandinavian Journal of Statistics 6.
     """
@@ -123,7 +126,9 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def shares_differ(part: int, whole: int, part_before: int, whole_before: int) -> float:
-    """p-value of the pooled two-sample z-test that two shares (of missing values, say) are equal.
+    """Return the p-value for the hypothesis that two shares (e.g. of missing values) are equal.
+
+    The test is the pooled two-sample z-test.
 
     Source: Fleiss, Levin and Paik (2003), Statistical Methods for Rates and Proportions, 3.1.
     """

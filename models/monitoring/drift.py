@@ -1,11 +1,11 @@
-"""Whether columns and scores are spread as they were in training.
+"""Drift detection: are columns and scores distributed as in training?
 
-A column drifts when the G test says so at `monitor.alpha` after Holm's correction *and* PSI is at least `monitor.psi`.
-The test alone calls every difference drift once there are rows enough; PSI alone calls noise drift while there are few.
-Both limits rise to the 99th percentile of what past windows of the same length had.
+A column drifts when the G test is significant at `monitor.alpha` after Holm's correction *and* PSI is at least
+`monitor.psi`. With many rows the test alone reports every small difference; with few rows PSI alone reports noise.
+Both PSI limits rise to the 99th percentile of the PSI of past windows of the same length.
 
-Source: rules compared on 13 features of real flights, windows of 1,000 rows, any feature alarms: this one .00 false
-alarms and .90 power at a shift of .25 standard deviations (docs/guides/monitoring.md).
+Source: rules compared on 13 features of real flights, windows of 1,000 rows, alarm if any feature drifts: this rule has
+.00 false alarms and .90 power at a shift of .25 standard deviations (docs/guides/monitoring.md).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from models.monitoring.tally import INPUT, SCORE, PredictionCounts
 from models.project_spec.monitor_and_retrain import Monitor
 
 FEWEST_PAST = 20
-"""Past windows without which the limits stay what the spec says: a 99th percentile of fewer is just their largest."""
+"""With fewer past windows the spec's limits apply: a 99th percentile of fewer values is just their maximum."""
 PERCENTILE = 0.99
 SAME_LENGTH = 1.5
 
@@ -30,12 +30,12 @@ SAME_LENGTH = 1.5
 def feature_drift(
     now: PredictionCounts, columns: Sequence[ReferenceColumn], monitor: Monitor, past: Sequence[WindowReport] = ()
 ) -> list[Drift]:
-    """The columns of a window, furthest drifted first.
+    """Return the drift of a window's columns, largest drift first.
 
     Args:
         now: The window's counts.
         columns: Columns of the reference.
-        monitor: The spec's limits; `monitor.seasonal` are shown and never called drift.
+        monitor: The spec's limits; columns in `monitor.seasonal` are shown and never count as drift.
         past: Windows before it.
     """
     drifts = _table(now, INPUT, columns, monitor, {name: _past(past, name, "features") for name in _names(columns)})
@@ -45,14 +45,14 @@ def feature_drift(
 def score_drift(
     now: PredictionCounts, scores: Sequence[ReferenceColumn], monitor: Monitor, past: Sequence[WindowReport] = ()
 ) -> list[Drift]:
-    """The predictions of a window: the score, or of many classes the likeliest one and its chance."""
+    """Return the drift of a window's predictions: the score, or for many classes the top class and its probability."""
     return _table(now, SCORE, scores, monitor, {name: _past(past, name, "predictions") for name in _names(scores)})
 
 
 def comparable(past: Iterable[WindowReport], num_rows: int, monitor: Monitor) -> list[WindowReport]:
-    """The past windows whose noise is of the same size: whole, about as long, and not among the last `monitor.of`.
+    """Return the past windows with comparable noise: complete, of similar length, and not among the last `monitor.of`.
 
-    The last ones are left out: a drift must not raise the limit that is to tell of it.
+    The last ones are left out, because a drift must not raise the limit that detects it.
     """
     same = [
         window

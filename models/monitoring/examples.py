@@ -1,7 +1,7 @@
-"""Predictions of a window one by one, as far as labels need them: key, score, label.
+"""The single predictions of a window, for the labels: key, score, label.
 
-Windows of up to 50,000 predictions are kept whole; of larger ones a sample that the ids' hashes choose, so that a
-label finds its prediction, or is known to belong to none of the sample.
+Windows of up to 50,000 predictions are stored completely, larger ones as a sample chosen by the hashes of the ids, so
+that a label finds its prediction or is known to be outside the sample.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class KeyedPredictions:
     Attributes:
         keys: (example,).
         prediction: (example,), or (example, class).
-        label: (example,) class index or number; NaN while none is known.
+        label: (example,) class index or number; NaN while no label is known.
     """
 
     keys: Keys
@@ -38,11 +38,11 @@ class KeyedPredictions:
 
     @classmethod
     def empty(cls) -> KeyedPredictions:
-        """None yet."""
+        """Return an instance without predictions."""
         return cls(np.zeros(0, np.uint64), np.zeros(0), np.zeros(0))
 
     def with_more(self, keys: Keys, prediction: Array) -> KeyedPredictions:
-        """These and further ones, whose keys are new."""
+        """Return a copy with further predictions, whose keys must be new."""
         all_keys = np.concatenate([self.keys, keys])
         order = np.argsort(all_keys, kind="stable")
         known = self.prediction if len(self.keys) else prediction[:0]
@@ -50,7 +50,10 @@ class KeyedPredictions:
         return KeyedPredictions(all_keys[order], np.concatenate([known, prediction])[order], label[order])
 
     def with_labels(self, keys: Keys, label: Array) -> tuple[KeyedPredictions, NDArray[np.bool_]]:
-        """Add labels by key, and return which keys matched; of several labels for one key the last counts."""
+        """Return a copy with the labels of known keys, and which keys are known (label,).
+
+        Of several labels for one key the last one counts.
+        """
         if not len(self.keys):
             return self, np.zeros(len(keys), dtype=bool)
         place = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
@@ -61,11 +64,11 @@ class KeyedPredictions:
 
     @property
     def labelled(self) -> NDArray[np.bool_]:
-        """Which have a label."""
+        """True for predictions that have a label."""
         return ~np.isnan(self.label)
 
     def to_bytes(self) -> bytes:
-        """As safetensors: numbers only."""
+        """Return the predictions as safetensors, which hold numbers alone."""
         from safetensors.numpy import save
 
         parts = {"keys": self.keys, "prediction": self.prediction, "label": self.label}
@@ -73,26 +76,26 @@ class KeyedPredictions:
 
     @classmethod
     def from_bytes(cls, content: bytes) -> KeyedPredictions:
-        """Read what `to_bytes` wrote."""
+        """Read the output of `to_bytes`."""
         from safetensors.numpy import load
 
         return cls(**load(content))
 
 
 def keys_of(ids: pa.ChunkedArray) -> Keys:
-    """A 64-bit key (row,) of each id."""
+    """Return a 64-bit key (row,) of each id."""
     return np.asarray(hash_values(ids, "id"))
 
 
 def sampled(keys: Keys, window: int) -> NDArray[np.bool_]:
-    """Mask of the keys that are stored one by one, for windows of this many predictions."""
+    """Return which keys are stored one by one, for windows with `window` predictions."""
     if window <= MOST_MEASURED:
         return np.ones(len(keys), dtype=bool)
     return np.asarray(unit_interval(keys) < MOST_MEASURED / window)
 
 
 def label_values(labels: pa.ChunkedArray, classes: list[str] | None) -> Array:
-    """Label texts as numbers (row,): the class' index, or the number itself; NaN for what is neither."""
+    """Return label texts as numbers (row,): the class index, or the number itself; NaN for other texts."""
     texts = as_text(labels)
     if classes is not None:
         indices = pc.index_in(texts, pa.array(classes, pa.string()))

@@ -1,7 +1,7 @@
-"""Counts of a column over the bins of its reference: they merge by addition, and drift needs nothing more.
+"""Counts of a column over the bins of its reference: they are merged by addition and suffice for drift detection.
 
 Numeric: up to 256 bins between quantiles of the training values. Layout of the counts, int64 (bin + 3): each bin;
-missing; under the training minimum; over its maximum (these two are in the end bins as well).
+missing; below the training minimum; above its maximum (the end bins include these two as well).
 Categorical, int64 (category + 2): each category of training; categories unseen in training; missing.
 """
 
@@ -46,21 +46,21 @@ class NumericBins(_Part):
         return len(self.edges) + 4
 
     def place(self, values: NDArray[np.float64]) -> NDArray[np.int64]:
-        """The bin (row,) of each value; missing ones lie in the last."""
+        """Return the bin (row,) of each value; missing values are in the last bin."""
         return self.grid.place(values)
 
     @cached_property
     def grid(self) -> BinEdges:
-        """The fast search of bins."""
+        """The grid for the fast search of bins."""
         return BinEdges(np.asarray(self.edges, dtype=np.float64))
 
     def count(self, column: pa.ChunkedArray | pa.Array) -> Counts:
-        """Counts of numbers; null and NaN are missing."""
+        """Return the counts of numbers; null and NaN are missing."""
         values = as_numbers(column)
         return self.count_placed(values, self.place(values))
 
     def count_placed(self, values: NDArray[np.float64], places: NDArray[np.int64]) -> Counts:
-        """Counts of values whose bins are known already."""
+        """Return the counts of values whose bins are known already."""
         num_bins = len(self.edges) + 1
         counts = np.zeros(self.num_cells, dtype=np.int64)
         counts[:num_bins] = np.bincount(places, minlength=num_bins)
@@ -70,26 +70,26 @@ class NumericBins(_Part):
         return counts
 
     def rank(self, values: NDArray[np.float64], places: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Mean rank of each value (row,) among the training values, -.5 to .5; 0, the middle, where it is missing."""
+        """Return each value's place (row,) among the training values, -.5 to .5; 0, the middle, for a missing value."""
         ranks = np.asarray(self.ranks, dtype=np.float32)[places]
         ranks[np.isnan(values)] = 0.0
         return ranks
 
     def values_of(self, counts: Counts) -> Counts:
-        """The counts of values that are there, bin by bin."""
+        """Return the counts of the values that are not missing, bin by bin."""
         return counts[:-3]
 
     def num_missing(self, counts: Counts) -> int:
-        """How many values are missing."""
+        """Return the number of missing values."""
         return int(counts[-3])
 
     def num_outside(self, counts: Counts) -> int:
-        """How many values lie outside the training range."""
+        """Return the number of values outside the training range."""
         return int(counts[-2] + counts[-1])
 
 
 class CategoricalBins(_Part):
-    """The categories of a column, commonest in training first."""
+    """The categories of a column, most frequent in training first."""
 
     kind: Literal["categorical"] = "categorical"
     name: str
@@ -101,7 +101,7 @@ class CategoricalBins(_Part):
         return len(self.categories) + 2
 
     def count(self, column: pa.ChunkedArray | pa.Array) -> Counts:
-        """Counts of texts, as the model compares them; null and empty text are missing."""
+        """Return the counts of texts, in the text form of the model; null and empty text are missing."""
         whole = column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column])
         texts = as_text(whole)
         places = pc.fill_null(pc.index_in(texts, pa.array(self.categories, pa.string())), len(self.categories))
@@ -111,15 +111,15 @@ class CategoricalBins(_Part):
         return counts
 
     def values_of(self, counts: Counts) -> Counts:
-        """The counts of values that are there: each category, then the unseen ones together."""
+        """Return the counts of the values that are not missing: each category, then the unseen ones together."""
         return counts[:-1]
 
     def num_missing(self, counts: Counts) -> int:
-        """How many values are missing."""
+        """Return the number of missing values."""
         return int(counts[-1])
 
     def num_outside(self, counts: Counts) -> int:
-        """How many values are of categories that training did not hold."""
+        """Return the number of values in categories unseen in training."""
         return int(counts[-2])
 
 
@@ -127,13 +127,13 @@ Bins = Annotated[NumericBins | CategoricalBins, Field(discriminator="kind")]
 
 
 def numeric_bins(name: str, values: NDArray[np.float64]) -> NumericBins:
-    """Bins between the quantiles of training values (row,), NaN for missing.
+    """Return bins between the quantiles of training values (row,), NaN for missing.
 
-    A column with fewer than 256 different values gets one bin for each. Quantiles of a column longer than a million
-    are those of a million of its values, evenly picked.
+    A column with fewer than 256 different values gets one bin for each value. The quantiles of a column longer than a
+    million are those of a million of its values, evenly spaced.
 
     Source: bins by quantiles of the reference, as in Yurdakul (2018), Statistical properties of the population
-    stability index; 256 of them lose under .004 of KS (a whole bin's weight).
+    stability index; with 256 bins less than .004 of KS (a whole bin's weight) is lost.
     """
     present = values[~np.isnan(values)]
     if not len(present):
@@ -142,7 +142,7 @@ def numeric_bins(name: str, values: NDArray[np.float64]) -> NumericBins:
     shares = np.arange(1, NUM_BINS) / NUM_BINS
     edges = np.unique(np.quantile(present[::step], shares, method="inverted_cdf"))
     if present.min() == present.max():
-        edges = np.append(edges, np.nextafter(edges[-1], np.inf))  # what is over a constant is not it
+        edges = np.append(edges, np.nextafter(edges[-1], np.inf))  # larger values than the constant get their own bin
     counts = np.bincount(np.searchsorted(edges, present[::step], side="right"), minlength=len(edges) + 1)
     ranks = (np.cumsum(counts) - counts / 2) / counts.sum() - 0.5
     return NumericBins(
@@ -156,7 +156,7 @@ def numeric_bins(name: str, values: NDArray[np.float64]) -> NumericBins:
 
 
 def as_numbers(column: pa.ChunkedArray | pa.Array) -> NDArray[np.float64]:
-    """A column of numbers as float64 (row,), NaN for null."""
+    """Return a column of numbers as float64 (row,), NaN for null."""
     whole = column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column])
     values: NDArray[np.float64] = whole.cast(pa.float64(), safe=False).to_numpy()
     return values

@@ -1,4 +1,4 @@
-"""Realised performance of a window by its labels: the project's metric with its interval."""
+"""The realised performance of a window: the project's metric on labelled predictions, with its interval."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from models.metrics.resampling import evaluator
 from models.project_spec.monitor_and_retrain import Monitor
 
 RESAMPLES = 400
-"""The ends of a 95 % interval then vary by about a tenth of its width between seeds."""
+"""With 400 resamples the ends of a 95 % interval vary by about a tenth of its width between seeds."""
 
 
 def realised(
@@ -22,13 +22,13 @@ def realised(
     monitor: Monitor,
     seed: int = 0,
 ) -> Estimate | None:
-    """The metric of labelled predictions with its bootstrap interval; None with too few labels, or where undefined.
+    """Return the metric of labelled predictions with its bootstrap interval; None with too few labels or if undefined.
 
     Args:
         metric: The project's.
         target: Class indices or numbers (example,).
-        prediction: As metrics eat them.
-        monitor: How many labels are enough, and of what confidence the interval is.
+        prediction: Predictions in the form for metrics.
+        monitor: The minimum number of labels, and the confidence of the interval.
         seed: The same seed gives the same interval.
 
     Cost: 400 times the metric.
@@ -45,10 +45,10 @@ def realised(
 
 
 def is_decayed(metric: Metric, now: Estimate | None, promoted: Estimate | None, margin: float) -> bool:
-    """Whether the whole interval is worse than the whole interval at promotion, by more than a margin.
+    """Return True if the whole interval is worse than the whole interval at promotion, by more than a margin.
 
-    Two 95 % intervals of models that are equal lie apart in about 5 of 1,000 windows, and in two windows one after
-    the other hardly ever.
+    For two equal models the 95 % intervals are apart in about 5 of 1,000 windows, and hardly ever in two successive
+    windows.
 
     Source: Schenker and Gentleman (2001), The American Statistician 55, on intervals that do not overlap.
     """

@@ -1,7 +1,7 @@
-"""The monitoring reference of a model: distributions of its training columns and of its test scores.
+"""The monitoring reference of a model: the distributions of its training columns and of its test scores.
 
-It travels with the version as `monitoring-reference.json`, numbers and text alone. Tables have their columns in it;
-images, series and texts only their scores and labels: a picture has no columns to be counted.
+It is stored with the version as `monitoring-reference.json`, with numbers and text alone. For tables it has the
+columns; for images, series and texts only scores and labels, because a picture has no columns to count.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from models.project_spec.blocks import Task
 
 REFERENCE_FILE = "monitoring-reference.json"
 MOST_CORRELATED = 32
-"""Numeric columns whose rank correlations are watched: the first so many."""
+"""Number of numeric columns, from the first on, whose rank correlations are monitored."""
 
 CountList = Annotated[
     Counts,
@@ -35,7 +35,7 @@ class _Part(BaseModel):
 
 
 class ReferenceColumn(_Part):
-    """A column, or the score, with its counts in training (of the score: on the test rows)."""
+    """A column, or the score, with its counts in training (for the score: on the test rows)."""
 
     bins: Bins
     counts: CountList
@@ -43,7 +43,7 @@ class ReferenceColumn(_Part):
 
     @property
     def name(self) -> str:
-        """The column's."""
+        """Name of the column."""
         return self.bins.name
 
     @property
@@ -53,12 +53,12 @@ class ReferenceColumn(_Part):
 
     @property
     def num_rows(self) -> int:
-        """Rows counted, missing values too."""
+        """Number of counted rows, including missing values."""
         return int(self.bins.values_of(self.counts).sum()) + self.bins.num_missing(self.counts)
 
 
 class Reference(_Part):
-    """The distributions that monitoring compares with."""
+    """The distributions that monitoring compares predictions with."""
 
     version: int = 1
     task: Task
@@ -73,11 +73,11 @@ class Reference(_Part):
 
     @property
     def correlated(self) -> list[ReferenceColumn]:
-        """The numeric columns whose rank correlations are watched."""
+        """The numeric columns whose rank correlations are monitored."""
         return [column for column in self.columns if column.bins.kind == "numeric"][:MOST_CORRELATED]
 
     def without(self, names: Collection[str]) -> Reference:
-        """This one without some columns: what is never written down cannot be compared."""
+        """Return a copy without some columns: columns that are never logged cannot be compared."""
         if not any(column.name in names for column in self.columns):
             return self
         places = [0, *(place for place, one in enumerate(self.correlated, 1) if one.name not in names)]
@@ -88,14 +88,14 @@ class Reference(_Part):
         return self.model_copy(update={"columns": columns, "gram": gram})
 
     def save(self, folder: Path) -> Path:
-        """Write it into a folder."""
+        """Write the reference into a folder."""
         path = folder / REFERENCE_FILE
         write_text(path, self.model_dump_json() + "\n")
         return path
 
     @classmethod
     def load(cls, folder: Path) -> Reference | None:
-        """That of a version's folder; None for a version made before there were any.
+        """Return the reference in a version's folder; None for a version from before references existed.
 
         Raises:
             StoreError: The file is there and cannot be read.

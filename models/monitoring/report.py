@@ -1,8 +1,8 @@
 """The monitoring report, window by window: plain data for triggers, backtest and pages.
 
-The checks stand in the order of what they are worth (docs/guides/monitoring.md): broken contract, realised metric,
-estimated metric, drift of the predictions, drift of the features. Only the first, the second and the fourth can ask
-for a loop (`models/monitoring/alarms.py`); the state of a window says the worst of them in words.
+The checks are ordered by their weight (docs/guides/monitoring.md): broken contract, realised metric,
+estimated metric, drift of the predictions, drift of the features. Only the first, the second and the fourth can
+trigger a loop (`models/monitoring/alarms.py`); the state of a window names its worst check.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class _Part(BaseModel):
 
 
 class ContractBreach(_Part):
-    """A column that breaks what the model was promised of its input."""
+    """A column that breaks the data contract of the model."""
 
     column: str
     kind: Literal["range", "nulls", "categories"]
@@ -32,7 +32,7 @@ class ContractBreach(_Part):
 
 
 class Drift(_Part):
-    """Drift of one column, or of the predictions, from the reference. Numbers are None where there is no test."""
+    """The distance of a column, or of the predictions, from the reference. Numbers are None where there is no test."""
 
     name: str
     kind: Literal["numeric", "categorical"]
@@ -54,7 +54,10 @@ class Drift(_Part):
 
 
 class Correlation(_Part):
-    """Rank correlation of two numeric columns, before and now; `changed` if both the test and its size agree."""
+    """Rank correlation of two numeric columns in training and now.
+
+    `changed` is True when the test is significant and the change is large enough.
+    """
 
     first: str
     second: str
@@ -65,7 +68,7 @@ class Correlation(_Part):
 
 
 class WindowReport(_Part):
-    """Consecutive predictions of one version, and the result of each check on them."""
+    """A fixed number of successive predictions of one version, with the result of each check."""
 
     id: str = Field(description="`version/number`: the same however often it is looked at.")
     version: str
@@ -92,9 +95,9 @@ class WindowReport(_Part):
 
 
 class MonitoringReport(_Part):
-    """All that one look found; `monitoring.json` holds the latest.
+    """All results of one monitoring run; `monitoring.json` holds the latest.
 
-    `state` is that of the champion's checks over the last windows, by the rule of `alarms` of `of`.
+    `state` is the state of the champion's checks over the last windows, by the spec's rule of `alarms` out of `of`.
     """
 
     version: int = 1
@@ -115,5 +118,5 @@ class MonitoringReport(_Part):
     notes: list[str] = Field(default_factory=list, description="What could not be done, and why.")
 
     def of_champion(self) -> list[WindowReport]:
-        """The champion's whole windows, oldest first."""
+        """Return the champion's complete windows, oldest first."""
         return [window for window in self.windows if window.version == self.champion and window.whole]

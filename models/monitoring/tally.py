@@ -1,4 +1,4 @@
-"""Counts of predictions that outlive the rows: for each column and score, merged by addition."""
+"""Counts of predictions by column and score; they replace the rows and are merged by addition."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ INPUT = "input."
 SCORE = "score."
 _GRAM = "gram"
 Bounds = Mapping[str, tuple[float | None, float | None]]
-"""Least and greatest value that a column may have."""
+"""Smallest and largest allowed value of each column."""
 
 
 @dataclass(frozen=True)
@@ -27,11 +27,12 @@ class PredictionCounts:
     """Counts of some predictions.
 
     Attributes:
-        num_rows: How many.
+        num_rows: Number of predictions.
         counts: `input.NAME` and `score.NAME` -> counts in the layout of the column's bins.
-        broken: `input.NAME` -> how many values lie outside the column's bounds.
-        gram: Of (1, rank of each correlated column), (column + 1, column + 1); a rank is a value's place among the
-            training values, so that those of rows seen apart can be summed; a missing value has the middle one.
+        broken: `input.NAME` -> number of values outside the column's bounds.
+        gram: Gram matrix of (1, rank of each correlated column), (column + 1, column + 1). A rank is a value's place
+            among
+            the training values, so that matrices of different rows can be summed; a missing value has the middle rank.
     """
 
     num_rows: int = 0
@@ -48,7 +49,7 @@ class PredictionCounts:
         )
 
     def to_bytes(self) -> bytes:
-        """As safetensors: numbers only."""
+        """Return the counts as safetensors, which hold numbers alone."""
         from safetensors.numpy import save
 
         tensors: dict[str, Any] = {f"counts.{name}": np.ascontiguousarray(each) for name, each in self.counts.items()}
@@ -59,7 +60,7 @@ class PredictionCounts:
 
     @classmethod
     def from_bytes(cls, content: bytes) -> PredictionCounts:
-        """Read what `to_bytes` wrote."""
+        """Read the output of `to_bytes`."""
         from safetensors.numpy import load
 
         tensors = load(content)
@@ -77,11 +78,11 @@ def tally(table: pa.Table, reference: Reference, bounds: Bounds | None = None) -
     """Count rows of a prediction log.
 
     Args:
-        table: `input.NAME` for each column that is there, `score` or `scores`.
-        reference: The version's. Columns that the table lacks count as missing.
-        bounds: What values of numeric columns may be.
+        table: `input.NAME` for each column that it has, `score` or `scores`.
+        reference: The version's reference. Columns that the table lacks count as missing.
+        bounds: Allowed ranges of numeric columns.
 
-    Cost: about 60 ns a value; memory: a few columns of the table's length.
+    Cost: about 60 ns for each value; memory: a few columns of the table's length.
     """
     counts: dict[str, Counts] = {}
     broken: dict[str, int] = {}
@@ -105,7 +106,7 @@ def tally(table: pa.Table, reference: Reference, bounds: Bounds | None = None) -
 
 
 def predictions_of(table: pa.Table, task: Task) -> NDArray[np.float64]:
-    """The predictions of a log's rows as metrics eat them: (row,), or (row, class) of many classes."""
+    """Return the predictions of a log's rows in the form for metrics: (row,), or (row, class) for many classes."""
     if task != "multiclass":
         return as_numbers(table.column("score"))
     scores = table.column("scores").combine_chunks()
@@ -114,7 +115,7 @@ def predictions_of(table: pa.Table, task: Task) -> NDArray[np.float64]:
 
 
 def scores_of(prediction: NDArray[np.float64], task: Task) -> dict[str, NDArray[Any]]:
-    """The scores that drift is tested on: the score itself, or of many classes the likeliest and its probability."""
+    """Return the values watched for drift: the score itself, or for many classes the top class and its probability."""
     if task == "multiclass":
         return {"confidence": prediction.max(axis=1), "class": prediction.argmax(axis=1)}
     return {"score": prediction}

@@ -1,7 +1,7 @@
-"""Windows of predictions: so many of one version, one after the other, counted hour by hour.
+"""Windows of predictions: a fixed number of successive predictions of one version, counted by hour.
 
-The order is that in which they were logged, not that of their times: a clock that goes back gives a window that begins
-earlier, never one that is counted again.
+Windows follow the order of the log, not of the times. If a clock goes back, a window begins earlier, but no
+prediction is counted twice.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from models.project_spec.blocks import Task
 
 HOUR_S = 3600
 REMEMBERED = 1_000_000
-"""Newest predictions of a version that are known again when they come twice, in a later look too."""
+"""Number of a version's newest predictions whose repetition is detected, also in later monitoring runs."""
 
 
 @dataclass(frozen=True)
 class WindowingRules:
-    """How the predictions of a version are counted.
+    """The rules for counting the predictions of a version.
 
     Attributes:
-        task: None for a version of which nothing is known: its rows are counted, nothing of them is.
-        reference: None for a version made before there were any: no columns are counted.
-        bounds: What values of numeric columns may be.
+        task: None for an unknown version: its rows are counted, their values are not.
+        reference: None for a version from before references existed: no columns are counted.
+        bounds: Allowed ranges of numeric columns.
     """
 
     task: Task | None = None
@@ -44,12 +44,12 @@ class OpenWindow:
     """A window of one version.
 
     Attributes:
-        first: How many predictions of the version came before.
-        size: How many it takes.
-        begin, end: Unix time of the first and the last, seconds.
+        first: Number of the version's predictions before this window.
+        size: Number of predictions in a complete window.
+        begin, end: Unix time of the first and the last prediction, seconds.
         hours: Hours since 1970 -> counts of the predictions made in it.
-        keys: Keys of its newest predictions, at least a million, to know them again.
-        examples: For the labels.
+        keys: Keys of its newest predictions, at least a million, for the detection of repetitions.
+        examples: The single predictions, for the labels.
     """
 
     first: int
@@ -62,17 +62,17 @@ class OpenWindow:
 
     @property
     def num_rows(self) -> int:
-        """Predictions so far."""
+        """Number of predictions so far."""
         return sum(part.num_rows for part in self.hours.values())
 
     @property
     def is_whole(self) -> bool:
-        """True when nothing more belongs to it."""
+        """True when the window is complete."""
         return self.num_rows >= self.size
 
     @property
     def tally(self) -> PredictionCounts:
-        """The counts of all hours."""
+        """The counts of all hours together."""
         return sum(self.hours.values(), PredictionCounts())
 
 
@@ -83,14 +83,14 @@ def fill(
     size: int,
     rules: WindowingRules,
 ) -> Iterator[OpenWindow]:
-    """Count the rows of one version into its window and those after it; gives each window that changed, in order.
+    """Count the rows of one version into its last window and new ones; yields each changed window, in order.
 
     Args:
-        window: The version's last one.
-        table: `id`, `at`, and what `tally` reads; rows in the order of the log.
-        seen: The version's predictions so far; those seen before are passed over.
+        window: The version's last window.
+        table: `id`, `at`, and the columns that `tally` reads; rows in the order of the log.
+        seen: Hashes of the version's earlier predictions; rows that are among them are ignored.
         size: Predictions in each further window.
-        rules: How they are counted.
+        rules: The rules for counting.
     """
     keys = keys_of(table.column("id"))
     fresh = seen.new(keys)

@@ -1,1 +1,1 @@
-"""Pages and pictures that people look at."""
+"""HTML pages and figures for people."""

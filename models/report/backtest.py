@@ -1,4 +1,4 @@
-"""The backtest's page: which policy of retraining to take, and what each would have done."""
+"""The backtest's page: the recommended retraining policy, and the result of each policy."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MOST_WAITS = 60
 
 
 def render_backtest(result: Backtest) -> str:
-    """The page as one self-contained HTML document; no script, nothing fetched."""
+    """Return the page as one self-contained HTML document: no script, no external resources."""
     by_policy = {each.policy: each for each in result.policy_regrets}
     return render(
         "backtest.html.j2",
@@ -32,7 +32,7 @@ def render_backtest(result: Backtest) -> str:
 
 
 def _is_clear(result: Backtest) -> bool:
-    """Whether each cheaper policy is shown to be worse, over enough periods."""
+    """Return True if each cheaper policy is shown to be worse, over enough periods."""
     chosen = next(each for each in result.policy_regrets if each.policy == result.advice.policy)
     cheaper = [each for each in result.policy_regrets if each.device_seconds < chosen.device_seconds]
     return len(result.periods) >= FEW_PERIODS and all((each.regret.low or 0.0) > 0 for each in cheaper)

@@ -1,4 +1,4 @@
-"""Pictures of a backtest; each gives the bytes of one SVG."""
+"""Figures of a backtest; each function returns the bytes of one SVG."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MARKERS = ("o", "s", "D", "^", "v", "P", "X", "*")
 
 
 def metric_over_time(result: Backtest) -> bytes:
-    """The metric in each period with its interval, a line for policies that had the same champions."""
+    """Draw the metric in each period with its interval: one line for all policies that had the same champions."""
     groups = result.alike()
     offsets = np.linspace(-0.2, 0.2, len(groups)) if len(groups) > 1 else [0.0]
     place_of = {each.policy: place for place, each in enumerate(result.policy_regrets)}
@@ -42,7 +42,7 @@ def metric_over_time(result: Backtest) -> bytes:
 
 
 def loops_over_time(result: Backtest) -> bytes:
-    """A row a policy, a mark at the end of each period in which it ran a loop."""
+    """Draw one row for each policy, with a mark at the end of each period in which it ran a loop."""
 
     def paint(figure: Any) -> None:
         axes = figure.subplots()
@@ -65,7 +65,7 @@ def loops_over_time(result: Backtest) -> bytes:
 
 
 def regrets(result: Backtest) -> bytes:
-    """Each policy's loss against the best with its interval, and the spec's margin."""
+    """Draw each policy's loss against the best policy with its interval, beside the spec's margin."""
     return draw(lambda figure: _regrets(figure.subplots(), result), height_in=1.0 + 0.36 * len(result.policy_regrets))
 
 
@@ -92,7 +92,7 @@ def _regrets(axes: Any, result: Backtest) -> None:
 
 
 def spent(result: Backtest) -> bytes:
-    """Mean metric against device-seconds, a mark a policy."""
+    """Draw the mean metric against device-seconds, one mark for each policy."""
 
     def paint(figure: Any) -> None:
         axes = figure.subplots()

@@ -1,4 +1,4 @@
-"""The model card: one page with the model, the decision and its reasons, and its origin."""
+"""The model card: one page with a model's purpose, its verdict and the reasons, its data and its training."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from models.judge.verdict import Estimate, Verdict
 from models.report.pages import render
 
 Facts = Mapping[str, object]
-"""What to say, in order: a label in plain words -> text, number, list or None."""
+"""Facts in display order: a label in plain words -> text, number, list or None."""
 
 Chapter = Literal["verdict", "performance", "slices", "data", "training", "search"]
 _SOFT_GATES = {"champion"}
@@ -29,7 +29,7 @@ class Figure(NamedTuple):
 
 
 class Snippet(NamedTuple):
-    """How to use the model: a title, and the command or code."""
+    """A usage example of the model: its purpose, and the command or code."""
 
     title: str
     code: str
@@ -37,7 +37,7 @@ class Snippet(NamedTuple):
 
 @dataclass(frozen=True)
 class Card:
-    """Everything that a model card shows, as plain data; an empty chapter is left out."""
+    """All contents of a model card, as plain data; an empty chapter is left out."""
 
     project: str
     verdict: Verdict
@@ -48,19 +48,19 @@ class Card:
     figures: Sequence[Figure] = ()
     data: Facts = field(default_factory=dict)
     schema: Sequence[Facts] = ()
-    """One row an input column; all with the same keys."""
+    """One row for each input column; all with the same keys."""
     training: Facts = field(default_factory=dict)
     settings: Facts = field(default_factory=dict)
     """Hyperparameters of the final training."""
     search: Facts = field(default_factory=dict)
     provenance: Facts = field(default_factory=dict)
     samples: Sequence[Snippet] = ()
-    """What the model wrote by itself, where it writes."""
+    """Texts that the model generated, if it is a text model."""
     variants: Sequence[VariantMeasurement] = ()
     """The export and its smaller variants, as measured on validation rows."""
     usage: Sequence[Snippet] = ()
     limits: Sequence[str] = ()
-    """What the model is not for, one sentence each."""
+    """Uses that the model is not made for, one sentence each."""
     links: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -71,7 +71,10 @@ class _Row(NamedTuple):
 
 
 def render_card(card: Card) -> str:
-    """The card as one self-contained HTML page (no script, nothing fetched); well under 1.5 MB with SVG figures."""
+    """Return the card as one self-contained HTML page: no script, no external resources.
+
+    With SVG figures it is well under 1.5 MB.
+    """
     by_chapter: dict[str, list[Figure]] = {}
     for picture in card.figures:
         by_chapter.setdefault(picture.chapter, []).append(picture)
@@ -86,7 +89,7 @@ def render_card(card: Card) -> str:
 
 
 def traffic_light(verdict: Verdict) -> Literal["green", "amber", "red"]:
-    """Green: promoted. Amber: sound, but the champion stays. Red: it may not serve at all."""
+    """Return green: promoted; amber: sound, but the champion stays; red: the model may not serve at all."""
     if verdict.promoted:
         return "green"
     return "amber" if {gate.name for gate in verdict.failed} <= _SOFT_GATES else "red"

@@ -1,4 +1,4 @@
-"""Data problems in words, from a validation report."""
+"""The failed expectations of a validation report, in words."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ from models.report.pages import show
 
 OF_CHAMPION = "champion"
 MANY_UNUSABLE = 0.05
-"""A larger share of labelled predictions that cannot be used is a fault to look at."""
+"""If a larger share of the labelled predictions is unusable, a person should look at the fault."""
 
 
 def labelled(counts: Mapping[str, int]) -> str:
-    """The counts of labelled predictions in the last ingest, in words; empty without any."""
+    """Return the outcome of the labelled predictions of the last ingest, in words; empty if there are none."""
     parts = [f"{counts[name]:,} {words}" for name, words in FEEDBACK_WORDS.items() if counts.get(name)]
     return f"labelled predictions: {', '.join(parts)}" if parts else ""
 
 
 def has_many_unusable(counts: Mapping[str, int]) -> bool:
-    """Whether a person should hear that labelled predictions are lost."""
+    """Return True if so many labelled predictions are lost that a person should know."""
     lost = counts.get("unfit", 0) + counts.get("rejected", 0)
     return lost > MANY_UNUSABLE * sum(counts.values())
 
 
 def failing(report: Mapping[str, Any]) -> list[str]:
-    """The failed expectations of a report, rejecting ones first; drift is listed by `drifting`."""
+    """Return the failed expectations of a report, rejecting ones first; drift is reported by `drifting`."""
     failed = [result for result in _failed(report) if result.get("origin") != OF_CHAMPION]
     failed.sort(key=lambda result: result.get("severity") == "warn")
     return [_words(result) for result in failed]
 
 
 def drifting(report: Mapping[str, Any]) -> list[str]:
-    """Differences from the champion's data. They are only shown: real data drifts all the time."""
+    """Return the differences from the champion's data; they are only shown, because real data drifts all the time."""
     return [_words(result) for result in _failed(report) if result.get("origin") == OF_CHAMPION]
 
 

@@ -1,4 +1,4 @@
-"""The facts of a workspace as plain data, gathered by `tasks/operations/overview.py`, then shown."""
+"""The contents of the overview: plain data, collected by `tasks/operations/overview.py`, then displayed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class _Part(BaseModel):
 
 
 class TrafficLight(_Part):
-    """A traffic light; `reasons` in words, the one that decided the colour first."""
+    """A traffic light; `reasons` in words, the reason that decided the colour first."""
 
     colour: Colour
     reasons: list[str] = Field(min_length=1)
@@ -42,17 +42,17 @@ class VersionSummary(_Part):
 
     @property
     def estimate(self) -> Estimate | None:
-        """Its own value on the frozen test rows."""
+        """The version's own metric on the frozen test rows."""
         return self.verdict.challenger if self.verdict else None
 
     @property
     def difference(self) -> Difference | None:
-        """Its difference to the champion of its time."""
+        """The difference from the champion at the time of its verdict."""
         return self.verdict.difference if self.verdict else None
 
 
 class ChampionMove(_Part):
-    """One move of the champion, from the registry's journal."""
+    """One change of the champion, from the registry's journal."""
 
     number: int
     action: Literal["promote", "rollback"]
@@ -65,7 +65,7 @@ class ChampionMove(_Part):
 
 
 class LastLoop(_Part):
-    """The last loop, from `loop.json`. `step`: where it is, or where it stopped; empty when it finished."""
+    """The last loop, from its loop record. `step` is its current or last step; empty when it finished."""
 
     state: LoopState = "never run"
     loop_id: str | None = None
@@ -78,7 +78,7 @@ class LastLoop(_Part):
 
 
 class FinishedLoop(_Part):
-    """One ended loop: a row of the history. `reason` is that of its verdict, if it has one."""
+    """One finished loop: a row of the history. `reason` is the verdict's, if there is one."""
 
     loop_id: str
     ended: float
@@ -91,7 +91,7 @@ class FinishedLoop(_Part):
 
 
 class IngestSummary(_Part):
-    """The last ingest, and what of it did not hold."""
+    """The last ingest, and its failed expectations."""
 
     ingested: float | None = None
     rows: int | None = None
@@ -112,7 +112,7 @@ class SearchSummary(_Part):
 
 
 class PredictionLogSummary(_Part):
-    """The size of the prediction log, by its files; monitoring counts the rows."""
+    """The content of the prediction log, by its files; monitoring counts the rows."""
 
     last: float | None = Field(None, description="When the last prediction was logged.")
     size_bytes: int = 0
@@ -120,7 +120,7 @@ class PredictionLogSummary(_Part):
 
 
 class ServingSummary(_Part):
-    """The release of a server of this workspace, now or last."""
+    """The versions that a server of this workspace serves, or served last."""
 
     workers: int = Field(0, description="Processes that answer now.")
     answers: str = Field(description="In words: which versions, and what share each.")
@@ -128,7 +128,7 @@ class ServingSummary(_Part):
 
 
 class PendingApproval(_Part):
-    """A run that waits for approval."""
+    """A run that waits for approval by a person."""
 
     flow_run: str = Field(description="Id of the Prefect run that waits.")
     reason: str
@@ -137,7 +137,7 @@ class PendingApproval(_Part):
 
 
 class ProjectFacts(_Part):
-    """All that is known of a project, from records, files and registry alone."""
+    """All known facts of a project, from records, files and registry alone."""
 
     name: str
     folder: str
@@ -168,24 +168,24 @@ class ProjectFacts(_Part):
 
     @property
     def current_monitoring(self) -> MonitoringReport | None:
-        """The last monitoring report if it is about the present champion."""
+        """The last monitoring report, if it is about the present champion; else None."""
         return (
             self.monitor if self.monitor and self.champion and self.monitor.champion == self.champion.version else None
         )
 
     @property
     def windows(self) -> list[WindowReport]:
-        """The whole windows of today's champion, oldest first; none before monitoring has looked at that version."""
+        """The complete windows of the present champion, oldest first; none before its first monitoring run."""
         return self.current_monitoring.of_champion() if self.current_monitoring else []
 
     @property
     def champion_since(self) -> ChampionMove | None:
-        """The move that made the champion what it is."""
+        """The change that made the present champion."""
         return self.moves[0] if self.moves else None
 
 
 class ServiceSummary(_Part):
-    """One service of the platform. `url`: its page, None if it has none."""
+    """One service of the platform. `url` is its page, None if it has none."""
 
     state: Literal["running", "starting", "backing off", "failed", "stopped", "elsewhere", "unknown"]
     url: str | None = None
@@ -201,14 +201,14 @@ class StoreUsage(_Part):
 
 
 class DiskUsage(_Part):
-    """The disk that the workspace lies on."""
+    """The disk with the workspace."""
 
     free_bytes: int
     total_bytes: int
 
 
 class Overview(_Part):
-    """A workspace at one glance."""
+    """The state of a whole workspace."""
 
     workspace: str
     at: float

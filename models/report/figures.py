@@ -1,6 +1,6 @@
-"""Pictures of how well models predict; each function gives the bytes of one SVG.
+"""Figures of model performance; each function returns the bytes of one SVG.
 
-Predictions are in the metrics' form (`models/metrics/classification.py`); `models` maps a model's name
+Predictions have the form for metrics (`models/metrics/classification.py`); `models` maps a model's name
 (challenger, champion, baseline) to its predictions.
 """
 
@@ -23,7 +23,7 @@ MOST_NAMED_CLASSES = 30
 
 
 def difference(verdict: Verdict) -> bytes:
-    """The challenger's gain over champion and baseline with interval, and the required gain."""
+    """Draw the challenger's gain over champion and baseline with its interval, beside the required gain."""
     rules = verdict.rules
     margin = rules.margin if rules.mode == "superiority" else -rules.margin
     rows = [
@@ -58,7 +58,7 @@ def _gain_panel(axes: Any, sign: int, each: Difference, threshold: float) -> Non
 
 
 def confusion_matrix(target: Array, prediction: Array, classes: Sequence[str]) -> bytes:
-    """Share of each true class (row) predicted as each class (column), with the counts where they fit."""
+    """Draw the share of each true class (row) predicted as each class (column), with counts where they fit."""
     counts = classification.confusion(target, prediction)
     size = len(counts)
     shares = np.divide(counts, counts.sum(axis=1, keepdims=True), out=np.zeros_like(counts), where=counts > 0)
@@ -85,7 +85,7 @@ def confusion_matrix(target: Array, prediction: Array, classes: Sequence[str]) -
 
 
 def roc_and_pr(target: Array, models: Mapping[str, Array], classes: Sequence[str] = ()) -> bytes:
-    """ROC and precision-recall curves: one a model, or for multiclass one a class of the first model."""
+    """Draw ROC and precision-recall curves: one for each model, or for multiclass each class of the first model."""
     curves = _curves(target, models, classes)
 
     def paint(figure: Any) -> None:
@@ -106,7 +106,7 @@ def roc_and_pr(target: Array, models: Mapping[str, Array], classes: Sequence[str
 
 
 def calibration(target: Array, models: Mapping[str, Array]) -> bytes:
-    """Stated chance against observed frequency (diagonal: honest), and how often each chance is stated."""
+    """Draw predicted probability against observed frequency (diagonal: well calibrated), and a histogram below."""
 
     def paint(figure: Any) -> None:
         top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=[3, 1])
@@ -127,7 +127,7 @@ def calibration(target: Array, models: Mapping[str, Array]) -> bytes:
 
 
 def residuals(target: Array, prediction: Array, name: str = "target") -> bytes:
-    """Predicted against true values as a density, and how the errors are spread; in the target's own unit."""
+    """Draw predicted against true values as a density, and the distribution of the errors, in the target's own unit."""
     truth, guess = np.asarray(target, dtype=np.float64), np.asarray(prediction, dtype=np.float64)
     error = guess - truth
 
@@ -159,7 +159,7 @@ def residuals(target: Array, prediction: Array, name: str = "target") -> bytes:
 
 
 def scores(target: Array, prediction: Array, classes: Sequence[str], name: str = "target") -> bytes:
-    """Distribution of the predictions: by true class, or against the true values of a regression."""
+    """Draw the distribution of the predictions: by true class, or beside the true values of a regression."""
     parts = _score_parts(np.asarray(target), prediction, classes)
     low, high = (0.0, 1.0) if classes else _padded(np.concatenate(list(parts.values())))
 
@@ -180,7 +180,7 @@ def scores(target: Array, prediction: Array, classes: Sequence[str], name: str =
 
 
 def slices(verdict: Verdict) -> bytes:
-    """The metric of each slice with its interval, for champion and challenger; dashed: all test examples."""
+    """Draw the metric of each slice with its interval, champion beside challenger; dashed: all test examples."""
     chosen = [each for each in verdict.slices if each.challenger.value is not None][:MOST_SLICES]
 
     def paint(figure: Any) -> None:
@@ -230,7 +230,7 @@ def _curves(target: Array, models: Mapping[str, Array], classes: Sequence[str]) 
 
 
 def _rates(positive: Array, score: Array) -> tuple[Array, Array, Array]:
-    """False positive rate, true positive rate and precision at falling thresholds, thinned."""
+    """Return false positive rate, true positive rate and precision at falling thresholds, thinned."""
     order = np.argsort(-score, kind="stable")
     ends = np.flatnonzero(np.r_[np.diff(score[order]) != 0, True])
     caught, false = np.cumsum(positive[order])[ends], np.cumsum(~positive[order])[ends]

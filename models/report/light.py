@@ -1,7 +1,7 @@
-"""The traffic light: what of all that is known a person should hear first, in words.
+"""The traffic light: the most urgent fact about a project or workspace, in words.
 
-Red: the served model is wrong or gets worse, or its state is unknown. Amber: it serves, but something waits for a
-person. Order of the checks: docs/guides/monitoring.md (broken contract, realised metric, then warnings).
+Red: the served model is wrong or gets worse, or its state is unknown. Amber: it still serves, but a person must act.
+Order of the checks: docs/guides/monitoring.md (broken contract, realised metric, then checks that only warn).
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ Check = tuple[Colour, str]
 
 
 def light(facts: ProjectFacts) -> TrafficLight:
-    """The light of a project, with every reason for its colour, worst first."""
+    """Return the light of a project, with every reason for its colour, worst first."""
     checks = sorted(_checks(facts), key=lambda each: RANK[each[0]])  # stable: the order of the checks within a colour
     worst = [reason for colour, reason in checks if colour != "green"]
     return TrafficLight(colour=checks[0][0], reasons=worst or [checks[0][1]])
 
 
 def workspace_light(projects: list[ProjectFacts], services: dict[str, ServiceSummary], disk: DiskUsage) -> TrafficLight:
-    """The light of a whole workspace: its own troubles, then its projects'."""
+    """Return the light of a whole workspace: its own problems, then its projects'."""
     checks = [*_disk(disk), *_services(services)]
     for colour in ("red", "amber"):
         names = [facts.name for facts in projects if facts.light.colour == colour]
@@ -71,7 +71,7 @@ def _watched(facts: ProjectFacts) -> Iterator[Check]:
 
 
 def _unwatched(champion: VersionSummary, yet: str) -> Check:
-    """The check of a champion without a whole window: its verdict, unless a person promoted it against that."""
+    """Check a champion without a complete window: its verdict, unless a person promoted it against its verdict."""
     if champion.verdict and not champion.verdict.promoted:
         why = champion.verdict.reasons[0] if champion.verdict.reasons else champion.verdict.summary
         return "amber", f"champion {champion.version} was promoted by hand against its verdict ({why}); {yet}"

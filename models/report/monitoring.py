@@ -24,7 +24,7 @@ ADVICE = {
 
 
 def render_monitoring(findings: MonitoringReport, monitor: Monitor) -> str:
-    """The findings as one self-contained HTML page (no script, nothing fetched)."""
+    """Return the report as one self-contained HTML page: no script, no external resources."""
     windows = findings.of_champion()
     alarms = signals(findings, monitor)
     return render(
@@ -81,7 +81,7 @@ def _pictures(findings: MonitoringReport, windows: Sequence[WindowReport]) -> li
 
 
 def _light(drift: Drift) -> tuple[str, str]:
-    """Colour and words of a feature's row."""
+    """Return colour and words of a feature's row."""
     if drift.seasonal:
         return "quiet", "seasonal"
     if drift.psi is None:
@@ -108,7 +108,7 @@ def _span(window: WindowReport) -> str:
 
 
 def _three(value: float | None) -> str:
-    """Three decimals at most."""
+    """Return a number with three decimals if it is below 100, else in the general form."""
     if value is None:
         return "–"
     return f"{value:.3f}" if abs(value) < 100 else str(show(value))

@@ -1,4 +1,4 @@
-"""Figures of monitoring, over the windows; each function gives the bytes of one SVG."""
+"""Figures of monitoring, over the windows; each function returns the bytes of one SVG."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RED = "#a3200d"
 
 
 def metric_over_time(windows: Sequence[WindowReport], metric: str, promoted: Estimate | None) -> bytes:
-    """The realised metric with interval, the estimate dashed, and what the version was promoted with."""
+    """Draw the realised metric with its interval, the estimate dashed, and the metric at promotion."""
     times, dates = _times(windows)
 
     def paint(figure: Any) -> None:
@@ -53,7 +53,7 @@ def metric_over_time(windows: Sequence[WindowReport], metric: str, promoted: Est
 
 
 def prediction_drift(windows: Sequence[WindowReport]) -> bytes:
-    """PSI of the score of each window, the limit from which on it is drift, and the windows that passed it."""
+    """Draw the PSI of each window's score, the limit of drift, and the windows above it."""
     times, dates = _times(windows)
     names = list(dict.fromkeys(drift.name for window in windows for drift in window.predictions))
 
@@ -77,7 +77,7 @@ def prediction_drift(windows: Sequence[WindowReport]) -> bytes:
 
 
 def feature_map(windows: Sequence[WindowReport]) -> bytes:
-    """PSI of the furthest drifted features (row) in each of the last windows (column)."""
+    """Draw the PSI of the features with the largest drift (row) in each of the last windows (column)."""
     shown = windows[-MOST_COLUMNS:]
     names = _furthest(shown)
     values = np.full((len(names), len(shown)), np.nan)
@@ -107,7 +107,7 @@ def _furthest(windows: Sequence[WindowReport]) -> list[str]:
 
 
 def _times(windows: Sequence[WindowReport]) -> tuple[list[float], bool]:
-    """Position of each window: its middle in time, or its number if times do not separate windows."""
+    """Return the position of each window: its middle in time, or its number if the times are too close together."""
     middles = [(window.begin + window.end) / 2 for window in windows]
     span = middles[-1] - middles[0] if middles else 0.0
     apart = all(later > earlier for earlier, later in itertools.pairwise(middles))

@@ -1,4 +1,4 @@
-"""The overview as HTML: all projects at one glance, and one project with its history."""
+"""The overview as HTML: a page of all projects, and a page of one project with its history."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ OUTCOMES: dict[Outcome, tuple[str, str]] = {
     "failed": ("amber", "failed"),
 }
 OF_MODELS = "workflowType=machine_learning"
-"""What an address of MLflow's page needs to show runs and models: it begins with the traces of language models."""
+"""Parameter of MLflow's pages that shows runs and models; without it they show traces of language models."""
 UNITS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"))
 
 
@@ -43,10 +43,10 @@ class Link:
 
 
 def tool_links(project: ProjectFacts, where: Mapping[str, str]) -> list[Link]:
-    """Links to the tools' own pages about a project: its versions, its last loop, its study.
+    """Return links to a project in the pages of the tools: its versions, its last loop, its study.
 
     Args:
-        project: Whose.
+        project: The project.
         where: The addresses of the tools' pages, without a slash at the end.
     """
     links = []
@@ -66,14 +66,14 @@ def tool_links(project: ProjectFacts, where: Mapping[str, str]) -> list[Link]:
 
 
 def render_index(overview: Overview, logout: str = "") -> str:
-    """All projects at one glance. `logout`: the token of the form that ends the session; empty where there is none."""
+    """Return the page of all projects. `logout`: the token of the form that ends the session; empty for none."""
     sparks = {each.name: spark(_windows(each), _metric(each)) for each in overview.projects}
-    projects = sorted(overview.projects, key=lambda each: RANK[each.light.colour])  # who needs a person comes first
+    projects = sorted(overview.projects, key=lambda each: RANK[each.light.colour])  # the most urgent come first
     return _render("index", overview=overview, projects=projects, sparks=sparks, now=overview.at, logout=logout)
 
 
 def render_project(project: ProjectFacts, now: float, links: Sequence[Link], logout: str = "") -> str:
-    """The page of one project with its history."""
+    """Return the page of one project with its history."""
     windows, monitor = _windows(project), project.monitor
     verdict = monitor.verdict if monitor else None
     band = (verdict.low, verdict.high) if verdict and verdict.low is not None and verdict.high is not None else None
@@ -94,27 +94,27 @@ def render_project(project: ProjectFacts, now: float, links: Sequence[Link], log
 
 
 def render_confirm(project: str, question: str, lines: Sequence[str], form: Mapping[str, Any], logout: str = "") -> str:
-    """A page that asks for confirmation. `form`: action, token, word (on the button), fields, back."""
+    """Return a page that asks for confirmation. `form`: action, token, word (on the button), fields, back."""
     return _render("confirm", project=project, question=question, lines=lines, logout=logout, **form)
 
 
 def render_message(title: str, lines: Sequence[str], back: str = "/") -> str:
-    """A page with the result of an action, or why it was not possible."""
+    """Return a page with the result of an action, or the reason why it was not done."""
     return _render("message", title=title, lines=lines, back=back, logout="")
 
 
 def render_login(token: str, onward: str, *, wrong: bool) -> str:
-    """The form that asks for the workspace's token."""
+    """Return the login form for the workspace's token."""
     return _render("login", token=token, next=onward, wrong=wrong, logout="")
 
 
 def front_page(service: str, address: str) -> str:
-    """The start page of a service. `address`: where it listens."""
+    """Return the start page of a service. `address`: the address at which it listens."""
     return f"{address.rstrip('/')}/#/experiments?{OF_MODELS}" if service == "mlflow" else address
 
 
 def ago(seconds: float, now: float) -> str:
-    """`3 h ago`, `in 2 d`, `now`: the largest unit of which there is at least one and a half, else the next smaller."""
+    """Return `3 h ago`, `in 2 d` or `now`, in the largest unit of which there are at least 1.5."""
     apart = abs(now - seconds)
     if apart < 1:
         return "now"
@@ -124,12 +124,12 @@ def ago(seconds: float, now: float) -> str:
 
 
 def clock(seconds: float) -> str:
-    """A time in words a person reads: `2026-11-21 18:04:25 UTC`."""
+    """Return a time as text: `2026-11-21 18:04:25 UTC`."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def size(size_bytes: int) -> str:
-    """Bytes in a unit that keeps the number short, thousands to the step."""
+    """Return bytes as text in a unit that keeps the number short, in steps of 1000."""
     number, units = float(size_bytes), ["B", "kB", "MB", "GB", "TB", "PB"]
     while number >= 999.5 and len(units) > 1:
         number, units = number / 1000, units[1:]
@@ -137,22 +137,22 @@ def size(size_bytes: int) -> str:
 
 
 def latest(project: ProjectFacts) -> WindowReport | None:
-    """The champion's last whole window."""
+    """Return the champion's last complete window."""
     return project.windows[-1] if project.windows else None
 
 
 def measured(project: ProjectFacts) -> WindowReport | None:
-    """The champion's last whole window with labels enough for its metric."""
+    """Return the champion's last complete window that has enough labels for its metric."""
     return next((window for window in reversed(project.windows) if window.realised), None)
 
 
 def coverage(window: WindowReport) -> str:
-    """Share of a window's predictions with a label, in words."""
+    """Return the share of a window's predictions that have a label now."""
     return _percent(window.num_labels / max(1, window.num_predictions))
 
 
 def upcoming(project: ProjectFacts) -> str:
-    """When the next loop is due, or what may begin one."""
+    """Return the time of the next loop, or the triggers that may start one."""
     triggers = [trigger.replace("_", " ") for trigger in project.triggers]
     if project.next_loop is None:
         return f"when asked{''.join(f', on {trigger}' for trigger in triggers)}"
@@ -207,7 +207,7 @@ def _percent(share: float) -> str:
 
 
 def _commit(code: str) -> Markup | str:
-    """A commit in short form, in full on hovering; after `+` stands a hash of uncommitted changes."""
+    """Return a short commit id, the whole one as tooltip; the text after `+` is a hash of uncommitted changes."""
     commit, _, changes = code.partition("+")
     if not commit:
         return "–"

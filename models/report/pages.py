@@ -1,4 +1,4 @@
-"""Self-contained HTML pages: templates filled with every value escaped; nothing is fetched and no script is run."""
+"""Self-contained HTML pages: templates with every value escaped, without scripts and external resources."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _SAFE_LINKS = ("http://", "https://", "file:///", "#", "./", "../")
 
 
 def render(template: str, filters: Mapping[str, Callable[..., Any]] | None = None, **values: Any) -> str:
-    """Render a template of `models/report/templates/` with these values; `filters` are added to the usual ones."""
-    import jinja2  # what only needs `show` and the like does not wait for it
+    """Fill a template of `models/report/templates/` with values; `filters` are added to the standard ones."""
+    import jinja2  # imported here, so that users of `show` do not wait for it
 
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(_TEMPLATES),
@@ -30,7 +30,7 @@ def render(template: str, filters: Mapping[str, Callable[..., Any]] | None = Non
 
 
 def show(value: Any) -> str | Markup:
-    """A value as people write it: 4 significant digits, thousands apart, `–` for nothing."""
+    """Return a value for display: 4 significant digits, thousands separated, `–` for nothing."""
     if value is None or value == "":
         return "–"
     if isinstance(value, bool):
@@ -47,21 +47,20 @@ def show(value: Any) -> str | Markup:
 
 
 def interval(low: float | None, high: float | None) -> str:
-    """`0.742 to 0.751`, or `–` where there is none."""
+    """Return `0.742 to 0.751`, or `–` if there is no interval."""
     return "–" if low is None or high is None else f"{_decimal(low)} to {_decimal(high)}"
 
 
 def safe_link(address: str) -> str:
-    """The address if it can only lead somewhere, `#` if it could run code or leads to a server without saying so."""
+    """Return the address if it is a safe link, else `#`: it could run code, or leads to another server unseen."""
     is_ours = address.startswith("/") and address[1:2] not in ("/", "\\")  # `//x` and `/\x` are other servers
     return address if is_ours or address.startswith(_SAFE_LINKS) else "#"
 
 
 def data_uri(image: bytes) -> str:
-    """A PNG or SVG as an address that holds the picture itself.
+    """Return a PNG or SVG as an address that contains the image itself.
 
-    Pictures are in `img` elements, where a script inside an SVG never runs and its ids cannot clash with those of
-    another.
+    The pages put figures into `img`, where a script inside an SVG never runs and its ids cannot clash with another's.
     """
     kind = "png" if image.startswith(b"\x89PNG") else "svg+xml"
     return f"data:image/{kind};base64,{base64.b64encode(image).decode()}"

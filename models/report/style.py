@@ -1,4 +1,4 @@
-"""The style of all pictures: one palette, one size, one way to become bytes; pyplot is not used."""
+"""The style of every figure: one palette, one size, and one function that renders to bytes; pyplot is never used."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 INK, MUTED, GRID = "#1f2933", "#5f6b76", "#e3e7eb"
-# Okabe and Ito's palette, told apart by people with any colour vision; their yellow is too pale on white.
+# Okabe and Ito's palette, which colour-blind people can distinguish; without its yellow, too pale on white.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#7A5195", "#444444")
 DASHES = ("-", "--", ":", "-.")
 MODEL_LOOKS = {
@@ -56,7 +56,7 @@ _DRAWING = threading.Lock()
 
 
 def draw(paint: Callable[[Any], None], height_in: float = 3.2, width_in: float = WIDTH_IN) -> bytes:
-    """An SVG picture: `paint` gets an empty `matplotlib.figure.Figure` in the house style and fills it."""
+    """Return an SVG figure: `paint` gets an empty `matplotlib.figure.Figure` in the common style and fills it."""
     import matplotlib as mpl
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
@@ -65,19 +65,19 @@ def draw(paint: Callable[[Any], None], height_in: float = 3.2, width_in: float =
         figure = Figure(figsize=(width_in, height_in), layout="constrained")
         paint(figure)
         buffer = io.BytesIO()
-        # The same bytes as `savefig`, which draws everything once more before, for backends that need it.
+        # The same bytes as `savefig`, which first draws everything once more for backends that need it.
         FigureCanvasSVG(figure).print_svg(buffer, metadata={"Date": None, "Creator": None})
     return buffer.getvalue()
 
 
 def look(name: str, place: int) -> dict[str, str]:
-    """Colour and dash of a line: fixed for challenger, champion and baseline, else by its position."""
+    """Return colour and dash of a line: fixed for challenger, champion and baseline, else by its position."""
     if name in MODEL_LOOKS:
         return MODEL_LOOKS[name]
     return {"color": PALETTE[place % len(PALETTE)], "linestyle": DASHES[place // len(PALETTE) % len(DASHES)]}
 
 
 def shorten(text: str, most: int = 22) -> str:
-    """A label that fits: control characters out, the middle cut where it is too long."""
+    """Return a label that fits: control characters are replaced, and the middle is cut if it is too long."""
     clean = re.sub(r"[\x00-\x1f\x7f]", " ", text)
     return clean if len(clean) <= most else f"{clean[: most - 7]}…{clean[-6:]}"

@@ -1,4 +1,4 @@
-"""A figure of the quality of a language model; the function returns the bytes of one SVG."""
+"""A figure of a text model's performance; the function returns the bytes of one SVG."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from models.report.style import MUTED, draw, look
 
 
 def bits_by_position(models: Mapping[str, Array], references: Mapping[str, float | None]) -> bytes:
-    """Bits a character by position in the window, which is the number of characters read before it.
+    """Draw the bits of a character by its position in the window, that is by the number of characters read before it.
 
     Args:
         models: Bits (window, position) of each model, by its name.
-        references: Bits a character of others, by name: flat lines.
+        references: Bits per character of references, by name; drawn as flat lines.
     """
 
     def paint(figure: Any) -> None:
@@ -28,7 +28,7 @@ def bits_by_position(models: Mapping[str, Array], references: Mapping[str, float
             if value is not None:
                 axes.axhline(value, color=MUTED, linewidth=1, linestyle=(0, (1, 3)), label=f"{name} {value:.3f}")
         axes.set(xlabel="place in the window", ylabel="bits a character", ylim=(0, None), xscale="log")
-        axes.xaxis.set_major_formatter("{x:g}")  # the log scale's own writes mathematics, which is off
+        axes.xaxis.set_major_formatter("{x:g}")  # the log scale's own formatter needs math text, which is off
         axes.legend(loc="upper right")
 
     return draw(paint)

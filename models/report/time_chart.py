@@ -1,6 +1,6 @@
-"""Small charts over time as inline SVG, drawn without matplotlib: a server shows them in a millisecond.
+"""Small charts over time as inline SVG, drawn without matplotlib: a server renders them in a millisecond.
 
-They carry classes and no colours, so that the stylesheet of the page paints them, light or dark.
+They have classes and no colours, so that the stylesheet of the page sets light or dark colours.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Point = tuple[float, float]
 
 @dataclass(frozen=True)
 class AxisScale:
-    """Maps values to the picture: `low` at `begin`, `high` at `end`, in its units."""
+    """Maps values to coordinates of the chart: `low` to `begin`, `high` to `end`."""
 
     low: float
     high: float
@@ -38,15 +38,15 @@ class AxisScale:
     end: float
 
     def at(self, value: float) -> float:
-        """The place of a value, to a tenth of a unit."""
+        """Return the coordinate of a value, to a tenth of a unit."""
         span = self.high - self.low or 1.0
         return round(self.begin + (value - self.low) / span * (self.end - self.begin), 1)
 
 
 def metric_chart(windows: Sequence[WindowReport], metric: str, band: tuple[float, float] | None = None) -> Markup:
-    """The realised metric of each window with its interval, the estimate dashed, the verdict's interval behind them.
+    """Draw each window's realised metric with its interval, the estimate dashed, and the verdict's interval behind.
 
-    Windows are equally wide, however long each took to fill. Empty if there are no values.
+    Windows have equal distances, however long each took to fill. Empty if no window has a metric or an estimate.
     """
     shown = [window for window in windows if window.realised or window.estimated is not None][-MOST_WINDOWS:]
     values = [value for window in shown for value in _values(window)]
@@ -66,7 +66,7 @@ def metric_chart(windows: Sequence[WindowReport], metric: str, band: tuple[float
 
 
 def volume_chart(windows: Sequence[WindowReport]) -> Markup:
-    """Predictions by hour, day or week, each window where it ended; empty for fewer than two of them."""
+    """Draw predictions by hour, day or week; a window counts at its end. Empty for fewer than two bars."""
     if not windows:
         return Markup("")
     spread = max(window.end for window in windows) - min(window.end for window in windows)
@@ -84,7 +84,7 @@ def volume_chart(windows: Sequence[WindowReport]) -> Markup:
 
 
 def spark(windows: Sequence[WindowReport], metric: str) -> Markup:
-    """The realised metric as one small line, windows that decayed as red dots; empty for fewer than two windows."""
+    """Draw the realised metric as one small line, decayed windows as red dots; empty for fewer than two windows."""
     points = [(window, value) for window in windows if (value := _measured(window)) is not None][-MOST_SPARK:]
     if len(points) < 2:
         return Markup("")
@@ -99,7 +99,7 @@ def spark(windows: Sequence[WindowReport], metric: str) -> Markup:
 
 
 def ticks(low: float, high: float, most: int = 5) -> list[float]:
-    """Round values between two, at most `most`: steps of 1, 2 or 5 times a power of ten."""
+    """Return at most `most` round values between two: steps of 1, 2 or 5 times a power of ten."""
     raw = (high - low) / max(1, most - 1) or 1.0
     power = 10.0 ** math.floor(math.log10(raw))
     step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= raw * 0.999)
@@ -124,7 +124,7 @@ def _padded(values: Sequence[float]) -> tuple[float, float]:
 
 
 def _places(count: int, begin: float, end: float) -> list[float]:
-    """Evenly from `begin` to `end`; a single one in the middle."""
+    """Return evenly spaced positions from `begin` to `end`; a single one is in the middle."""
     if count == 1:
         return [(begin + end) / 2]
     return [round(begin + (end - begin) * number / (count - 1), 1) for number in range(count)]
@@ -173,7 +173,7 @@ def _grid(up: AxisScale) -> Markup:
 
 
 def _times(times: Sequence[float]) -> Markup:
-    """The first, the middle and the last time below; the hour too where all lie within two days."""
+    """Draw the first, the middle and the last time below the chart; with the hour if all lie within two days."""
     marks = [(LEFT, "start", times[0]), ((LEFT + WIDTH - RIGHT) / 2, "middle", times[len(times) // 2])]
     marks.append((WIDTH - RIGHT, "end", times[-1]))
     by_hour = times[-1] - times[0] < 2 * DAY_S
@@ -194,7 +194,7 @@ def _day(time: float) -> str:
 
 
 def _short(value: float) -> str:
-    """`1.5M` for numbers that would not fit beside the picture."""
+    """Return `1.5M` for numbers that do not fit beside the chart."""
     return f"{value / 1e6:g}M" if abs(value) >= 1e6 else str(show(value))
 
 

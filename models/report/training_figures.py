@@ -1,4 +1,4 @@
-"""Pictures of how a model came to be: its epochs, and the search for its settings; each gives one SVG."""
+"""Figures of a model's training: its epochs, and the search for its settings; each function returns one SVG."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from models.report.style import INK, MUTED, PALETTE, SEQUENTIAL, draw, shorten
 
 
 def learning_curves(epochs: Sequence[Mapping[str, float]], metric: str, best_epoch: int | None = None) -> bytes:
-    """Loss and the goal's metric after each epoch; the best epoch is marked.
+    """Draw loss and the goal's metric after each epoch; the best epoch is marked.
 
     Args:
-        epochs: The reported values: `train_loss`, `val_loss`, `val_<metric>`, in order.
+        epochs: The training's report of each epoch, in order: `train_loss`, `val_loss`, `val_<metric>`.
         metric: The goal's metric.
-        best_epoch: The epoch of the best weights, from 1; None or 0: unknown.
+        best_epoch: The epoch whose weights were kept, counted from 1; None or 0: not known.
     """
 
     def paint(figure: Any) -> None:
@@ -42,11 +42,11 @@ def search_history(
     direction: Literal["maximize", "minimize"],
     metric: str,
 ) -> bytes:
-    """The value of each trial in order, the best so far, and the trials that were pruned or failed.
+    """Draw the value of each trial in order, the best so far, and the trials that were pruned or failed.
 
     Args:
-        values: One a trial; None where it has none.
-        states: `complete`, `pruned` or `fail`, one a trial.
+        values: One for each trial; None if it has none.
+        states: `complete`, `pruned` or `fail`, one for each trial.
         direction: Which way is better.
         metric: The goal's metric.
     """
@@ -83,10 +83,10 @@ def parallel_coordinates(
     direction: Literal["maximize", "minimize"],
     log: Sequence[str] = (),
 ) -> bytes:
-    """Each finished trial as a line through its settings; brighter lines have better values.
+    """Draw each finished trial as a line through its settings; brighter lines have better values.
 
     Args:
-        settings: The settings of each trial; numbers, or values that become text.
+        settings: The settings of each trial; numbers or other values, shown as text.
         values: The trial's metric.
         metric: Its name.
         direction: Which way is better.
@@ -121,7 +121,7 @@ def parallel_coordinates(
 
 
 def importance_bars(importance: Mapping[str, float], xlabel: str = "share of the variation explained") -> bytes:
-    """Importance of each setting or feature, most important first; at most 20."""
+    """Draw the importance of each setting or feature, most important first; at most 20."""
     ranked = sorted(importance.items(), key=lambda item: -item[1])[:20]
 
     def paint(figure: Any) -> None:
@@ -160,7 +160,7 @@ def _shades(direction: str) -> str:
 
 
 def _axis(values: list[Any], log: bool) -> tuple[list[float], list[tuple[float, str]]]:
-    """Heights between 0 and 1 (NaN where a trial lacks the setting), and the ticks of one axis."""
+    """Return heights between 0 and 1 (NaN where a trial lacks the setting), and the ticks of one axis."""
     known = [each for each in values if each is not None]
     if all(isinstance(each, (int, float)) and not isinstance(each, bool) for each in known):
         numbers = np.array([np.nan if each is None else each for each in values], dtype=np.float64)

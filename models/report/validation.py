@@ -1,4 +1,4 @@
-"""The page of a validation report: which expectations the data met, which not, and the rows that broke them.
+"""The page of a validation report: expectations met and not met, and the rows that broke them.
 
 The report is plain JSON-able data:
 
@@ -9,7 +9,7 @@ The report is plain JSON-able data:
         unexpected_percent (0 to 100, or None), examples (list of failing values, or of dicts of a failing row),
         error (text when the check itself could not be run, else None)
 
-Keys that are absent read as None.
+Absent keys count as None.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MOST_EXAMPLES = 20
 
 
 class ExpectationRow(NamedTuple):
-    """One expectation as the page shows it."""
+    """One expectation in the form for the page."""
 
     outcome: Outcome
     expectation: str
@@ -39,7 +39,7 @@ class ExpectationRow(NamedTuple):
 
 
 def render_validation(report: Mapping[str, Any]) -> str:
-    """The report as one self-contained HTML page (no script, nothing fetched), failures first."""
+    """Return the report as one self-contained HTML page, failures first: no script, no external resources."""
     lines = sorted(map(_line, report.get("results") or ()), key=lambda line: _ORDER.index(line.outcome))
     counts = {outcome: sum(line.outcome == outcome for line in lines) for outcome in _ORDER}
     return render(
@@ -54,7 +54,7 @@ def render_validation(report: Mapping[str, Any]) -> str:
 
 
 def summary(report: Mapping[str, Any]) -> str:
-    """The report in one sentence."""
+    """Return the report in one sentence."""
     outcomes = [_outcome(result) for result in report.get("results") or ()]
     if not outcomes:
         return "Nothing was expected of this data."
@@ -90,7 +90,7 @@ def _line(result: Mapping[str, Any]) -> ExpectationRow:
 
 
 def _words(expectation: str, column: str | None) -> str:
-    """`expect_column_values_to_be_null` as `values to be null`: the page shows the column separately."""
+    """Return `expect_column_values_to_be_null` as `values to be null`: the page shows the column beside it."""
     words = expectation.removeprefix("expect_").replace("_", " ")
     return words.removeprefix("column ") if column else words
 

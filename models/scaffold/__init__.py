@@ -1,1 +1,1 @@
-"""Scaffolds: a first spec for new data."""
+"""Scaffolds: a first spec for data that has no spec yet."""

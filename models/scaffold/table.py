@@ -1,4 +1,4 @@
-"""A first spec for a new table: guesses, each with a comment that gives the reason."""
+"""A first spec for a table without a spec: guessed settings, each with a comment that says why."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ _WORDS = {"true", "false", "yes", "no", "on", "off", "null", "y", "n"}
 
 
 def guess_spec(path: Path, name: str, target: str | None = None, source: str | None = None) -> str:
-    """The text of a `project.yaml` for a file, with comments; it is valid as it is.
+    """Return the text of a valid `project.yaml` for a file, with comments.
 
     Args:
         path: A CSV or Parquet file, or a folder of Parquet.
         name: The project's name.
         target: The column to predict; default: `guess_target`.
-        source: The text of `data.source`. Default: the path.
+        source: The value of `data.source`; default: the path.
 
     Raises:
         DataError: The file cannot be read, or the target is of a type that cannot be predicted.
@@ -81,7 +81,7 @@ def guess_spec(path: Path, name: str, target: str | None = None, source: str | N
 
 
 def guess_target(table: pa.Table) -> str:
-    """The likeliest target column: one with a usual name, else the last."""
+    """Return the column that is most probably the target: one with a usual name, else the last."""
     lowered = {name.lower(): name for name in table.column_names}
     for usual in _TARGET_NAMES:
         if usual in lowered:
@@ -90,7 +90,7 @@ def guess_target(table: pa.Table) -> str:
 
 
 def _doubt_lines(table: pa.Table) -> Iterator[str]:
-    """Comments about columns that look like another type than the guessed one."""
+    """Yield comments on columns whose values look like another type than the one they have."""
     values = [name for name in table.column_names if re.fullmatch(_LOOKS_LIKE["numbers"], name)]
     if values:
         yield f"# Column {_text(values[0])} is named by the first line: is it a header? If there is none, write one."
@@ -200,7 +200,7 @@ def _range(column: pa.ChunkedArray) -> tuple[float, float]:
     step = 10.0 ** math.floor(math.log10(span) - 1)
     least = round(math.floor((low - span * _SLACK) / step) * step, 12)
     most = round(math.ceil((high + span * _SLACK) / step) * step, 12)
-    return (max(least, 0.0) if low >= 0 else least), most  # what was never negative stays so
+    return (max(least, 0.0) if low >= 0 else least), most  # columns without negative values get no negative limit
 
 
 def _expectation(name: str, arguments: dict[str, Any], severity: str = "warn") -> str:
@@ -226,6 +226,6 @@ def _value(value: Any) -> str:
 
 
 def _text(text: str) -> str:
-    """Plain where YAML reads it back as the same text, else quoted."""
+    """Return the text unquoted if YAML reads it back unchanged, else quoted."""
     plain = _PLAIN.fullmatch(text) is not None and text.lower() not in _WORDS
     return text if plain else json.dumps(text, ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""A first spec for a new text: a language model of its characters."""
+"""A first spec for a text without a spec: a language model of its characters."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from models.sources.text_files import is_text_file, read_text, text_files
 
 LENGTH = 128
 LEAST_LENGTH = 16
-# So many windows of test text make enough independent stretches for a verdict.
+# This many windows of test text give enough independent blocks for a verdict.
 TEST_WINDOWS = 64
 SMALL = 300_000
-# What a small net has learnt most of what it can from; in passes over the text, but no more than so many.
+# A small net has learnt most after READ characters. The passes over the text follow from it, up to MOST_PASSES.
 READ = 4_000_000
 MOST_PASSES = 30
-# More characters make an epoch long to wait for.
+# With more characters an epoch takes too long.
 EPOCH = 500_000
 
 SPLIT = Split(by="position")
@@ -58,19 +58,19 @@ train:
 
 
 def is_text(path: Path) -> bool:
-    """True for a text file, and for a folder of them that holds no Parquet."""
+    """Return True for a text file, and for a folder of text files without Parquet."""
     if path.is_dir():
         return bool(text_files(path)) and next(path.rglob("*.parquet"), None) is None
     return is_text_file(path)
 
 
 def guess_text_spec(path: Path, name: str, source: str) -> str:
-    """The text of a `project.yaml` for a text file, or a folder of them; it is valid as it is.
+    """Return the text of a valid `project.yaml` for a text file, or a folder of them.
 
     Args:
         path: The file or folder.
         name: The project's name.
-        source: The text of `data.source`.
+        source: The value of `data.source`.
 
     Raises:
         DataError: The text cannot be read, or is too short to be split.

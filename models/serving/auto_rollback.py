@@ -1,4 +1,4 @@
-"""Automatic rollback: too many errors, too slow, or a realised metric that fell."""
+"""Automatic rollback: too many errors, too high latency, or a realised metric that fell."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ if TYPE_CHECKING:
     from models.monitoring.report import MonitoringReport, WindowReport
 
 SLOW_SHARE = 0.05
-"""Of the answers that may take longer than the spec's latency: its 95th percentile is what counts."""
+"""Share of answers that may take longer than the spec's latency: the limit is for the 95th percentile."""
 Z = 3.0
-"""So sure must one be: looked at again and again, a rate at its limit is called over it about once in 700 looks."""
+"""Standard deviations of certainty: a rate exactly at its limit is called too high in about 1 of 700 checks."""
 
 
 class VersionCounts(Protocol):
-    """Outcomes of a version since it was promoted."""
+    """The counts of a version's answers since it went live."""
 
     answers: int
     failed: int
@@ -25,7 +25,7 @@ class VersionCounts(Protocol):
 
 
 def at_least(count: int, total: int) -> float:
-    """The share that a count is at the least, given how few there are.
+    """Return a lower bound of the share `count / total` that allows for small samples.
 
     Source: Wilson (1927), the lower end of the score interval.
     """
@@ -34,11 +34,11 @@ def at_least(count: int, total: int) -> float:
     share, z2 = count / total, Z * Z
     centre = share + z2 / (2 * total)
     spread = Z * math.sqrt(share * (1 - share) / total + z2 / (4 * total * total))
-    return min(share, max(0.0, (centre - spread) / (1 + z2 / total)))  # of none it is a hair more by rounding
+    return min(share, max(0.0, (centre - spread) / (1 + z2 / total)))  # rounding gives slightly more than 0 for 0
 
 
 def trouble_of(counted: VersionCounts, rule: ReturnOn) -> str | None:
-    """The reason to roll a version back by its answers; None if there is none."""
+    """Return the reason why a version is rolled back for its errors or latency; None if it is not."""
     if rule.errors is not None and at_least(counted.failed, counted.answers) > rule.errors:
         share = f"{counted.failed} of {counted.answers} answers failed"
         return f"{share} in the model, surely more than {rule.errors:.3g} of them"
@@ -49,13 +49,13 @@ def trouble_of(counted: VersionCounts, rule: ReturnOn) -> str | None:
 
 
 def fallen(findings: MonitoringReport, version: str, before: str, since: float) -> str | None:
-    """The reason to roll back by the realised metric: the version's metric decayed, its predecessor's had not.
+    """Return the reason why a version is rolled back for its metric: it decayed, and the previous version's had not.
 
     Args:
-        findings: Findings of monitoring.
-        version: The one in question.
-        before: The one that would take its place.
-        since: When the version was promoted; Unix time. Windows that began before do not count.
+        findings: The monitoring report.
+        version: The version to check.
+        before: The previous version, which would replace it.
+        since: When the version went live; Unix time. Windows that began before are ignored.
     """
     now = [window for window in _measured(findings, version) if window.begin >= since]
     past = _measured(findings, before)

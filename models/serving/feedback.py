@@ -1,6 +1,6 @@
-"""Labels as a caller sends them, checked at once against the model's target.
+"""Labels in feedback requests, checked at once against the model's target.
 
-The rules are those of `models.validation.labels` for files; nothing here needs Arrow.
+The rules are those that `models.validation.labels` has for files; nothing here needs Arrow.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ from models.serving.mlflow_scoring import LONGEST_ID
 
 ID = "id"
 LONGEST_BY = 100
-"""Characters of who gives labels."""
+"""Most characters of the name of the person or system that gives labels."""
 _SHOWN = 20
 _BOOLEANS = {"true": "true", "1": "true", "yes": "true", "false": "false", "0": "false", "no": "false"}
 
 
 @dataclass(frozen=True)
 class LabelBatch:
-    """Labels that may be: `(id, label)` each, every id once. `empty`: rows that had none."""
+    """Valid labels: `(id, label)` each, every id once. `empty`: number of rows without a label."""
 
     pairs: list[tuple[str, str]]
     empty: int
 
 
 def rows_of_csv(body: bytes) -> list[dict[str, str]]:
-    """Rows of a CSV with a header.
+    """Return the rows of a CSV with a header.
 
     Raises:
-        DataError: It is not CSV.
+        DataError: The body is no CSV.
     """
     try:
         reader = csv.DictReader(io.StringIO(body.decode("utf-8-sig"), newline=""), strict=True)
@@ -52,11 +52,11 @@ def rows_of_csv(body: bytes) -> list[dict[str, str]]:
 
 
 def checked(rows: Sequence[Any], preparation: Preparation) -> LabelBatch:
-    """Labels that may be, all of them or none.
+    """Return the labels if all of them are valid.
 
     Args:
-        rows: Objects with `id`, and `label` or a key called like the target; other keys are ignored.
-        preparation: The preparation of the version, whose target decides which labels are valid.
+        rows: Objects with `id`, and `label` or a key with the target's name; further keys are ignored.
+        preparation: The version's; its target defines the valid labels.
 
     Raises:
         DataError: A label is no class or number, an id is missing or has two labels, or there are none; names the row.
@@ -130,7 +130,7 @@ def _class(value: str | float, target: TargetEncoding, number: int) -> str:
 
 
 def _as_written(value: str | float, target: TargetEncoding) -> str:
-    """A value as the classes are written: `True` is `true`, `5.0` is `5`, where the target's own type is such."""
+    """Return a value in the text form of the classes, by the target's type: `True` is `true`, `5.0` is `5`."""
     if isinstance(value, bool):
         text = str(value).lower()
     elif isinstance(value, float):

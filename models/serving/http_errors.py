@@ -1,17 +1,17 @@
-"""Request errors of a server. Each protocol formats them its own way; none adds details.
+"""Request errors of a server. Each protocol formats them in its own way; none adds anything to the message.
 
 | status | when |
 |---|---|
-| 400 | what was sent cannot be read, or is not what the model takes |
-| 401 | a token is needed, or it is a wrong one |
+| 400 | the request cannot be read, or does not fit the model |
+| 401 | a token is needed, or it is wrong |
 | 404 | no such model, version or address |
 | 408 | the request did not arrive in time |
-| 413 | more than the server takes at once |
+| 413 | the request is larger than the server accepts |
 | 415 | an encoding that the server does not read |
 | 421 | the Host header names another server |
-| 429 | more requests than this caller may send |
-| 431 | the head of the request is too large |
-| 503 | busy, ending, no version yet, or the log cannot be written: ask again after `Retry-After` |
+| 429 | the caller is over its rate limit |
+| 431 | the header of the request is too large |
+| 503 | overloaded, shutting down, no version yet, or the log cannot be written: retry after `Retry-After` |
 | 504 | the caller's deadline passed first |
 """
 
@@ -23,11 +23,11 @@ BUSY = 503
 
 
 class RequestError(Exception):
-    """A request that is not answered, and why: `str(refusal)` goes to the caller as it is.
+    """A rejected request and the reason: `str(refusal)` is sent to the caller unchanged.
 
     Args:
         status: The HTTP status; gRPC has its own of the same meaning.
-        message: What was got, what was expected, the cure; no path of this machine.
+        message: The value received, the value expected, the cure; no path of this machine.
         headers: Headers of the HTTP response.
     """
 
@@ -37,25 +37,25 @@ class RequestError(Exception):
 
 
 def unreadable(message: str) -> RequestError:
-    """400: the request is not what is expected."""
+    """Return the error for a request that does not have the expected form."""
     return RequestError(400, message)
 
 
 def unknown(message: str) -> RequestError:
-    """There is no such thing here."""
+    """Return the error for an unknown model, version or address."""
     return RequestError(404, message)
 
 
 def too_large(message: str) -> RequestError:
-    """More than the server takes at once."""
+    """Return the error for a request larger than the server accepts."""
     return RequestError(413, message)
 
 
 def busy(message: str, after_s: int = 1) -> RequestError:
-    """Not now: ask again after `after_s` seconds."""
+    """Return the error for an overloaded server: the caller may retry after `after_s` seconds."""
     return RequestError(BUSY, message, {"retry-after": str(after_s)})
 
 
 def late(message: str) -> RequestError:
-    """The caller's deadline passed before there was an answer."""
+    """Return the error for a deadline that passed before there was an answer."""
     return RequestError(504, message)

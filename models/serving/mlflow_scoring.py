@@ -1,4 +1,4 @@
-"""MLflow's scoring protocol: what a caller may send to `/invocations`.
+"""MLflow's scoring protocol: the request formats of `/invocations`.
 
 Source: MLflow, "Deploy MLflow Model as a Local Inference Server", Accepted Input Formats.
 """
@@ -20,30 +20,30 @@ from models.inference.rows import InputRows, RowReader, listed, shown
 
 FORMATS = ("dataframe_records", "dataframe_split", "instances", "inputs")
 OPTIONAL_KEYS = ("ids", "params", "signature_name")
-"""What may stand beside a format. `params` and `signature_name` are MLflow's and mean nothing here."""
+"""Keys allowed beside a format. `params` and `signature_name` are MLflow's and are ignored here."""
 LONGEST_ID = 200
 MISSING = (
     "", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "N/A", "NA", "NULL",
     "NaN", "n/a", "nan", "null",
 )  # fmt: skip
-"""Cells of a CSV that are missing values, quoted or not: those of Arrow, which reads the training data."""
+"""CSV cells that are missing values, quoted or not: the same as in Arrow, which reads the training data."""
 _MISSING = frozenset(MISSING)
 _FLAGS = {"true": True, "false": False}
 
 
 @dataclass(slots=True)
 class ScoringRequest:
-    """Rows to score. `rows` makes them for the version that answers; `ids`: the caller's names of them."""
+    """Rows to score. `rows` converts them for the version that predicts; `ids`: the caller's ids of the rows."""
 
     rows: Callable[[RowReader], InputRows]
     ids: list[str] | None = None
 
 
 def scoring_of_json(body: bytes) -> ScoringRequest:
-    """A body of JSON: one of `FORMATS`, a list of records, or one record. NaN is a missing value, as null is.
+    """Parse a JSON body: one of `FORMATS`, a list of records, or one record. NaN is a missing value, like null.
 
     Raises:
-        DataError: It is none of these; `rows` raises it for what the model cannot take.
+        DataError: The body is none of these; `rows` raises it for values that the model does not accept.
     """
     document = _parsed(body)
     if isinstance(document, list):
@@ -63,10 +63,10 @@ def scoring_of_json(body: bytes) -> ScoringRequest:
 
 
 def scoring_of_csv(body: bytes) -> ScoringRequest:
-    """A body of CSV with a header: cells of columns that hold numbers are read as such, those of `MISSING` are none.
+    """Parse a CSV body with a header: numeric columns are read as numbers, cells in `MISSING` as missing values.
 
     Raises:
-        DataError: The body is not CSV in UTF-8; `rows` raises it for rows that the model cannot take.
+        DataError: The body is no such CSV in UTF-8; `rows` raises it for values that the model does not accept.
     """
     try:
         text = body.decode("utf-8-sig")
@@ -87,10 +87,10 @@ def scoring_of_csv(body: bytes) -> ScoringRequest:
 
 
 def checked_ids(ids: Any) -> list[str] | None:
-    """The caller's names of the rows; None for none.
+    """Return the caller's ids of the rows; None if there are none.
 
     Raises:
-        DataError: The ids are not a list of texts without repetition.
+        DataError: They are no list of unique texts.
     """
     if ids is None:
         return None
@@ -102,14 +102,14 @@ def checked_ids(ids: Any) -> list[str] | None:
 
 
 def _parsed(body: bytes) -> Any:
-    """JSON, and the `NaN` that MLflow's own client sends for what is missing."""
+    """Parse JSON, including the `NaN` that MLflow's own client sends for missing values."""
     try:
         return orjson.loads(body)
     except orjson.JSONDecodeError as error:
         if b"NaN" not in body:
             raise DataError(f"the body is not JSON: {error}") from None
     try:
-        # Written and read again: orjson alone refuses halves of characters, and what is nested too deep.
+        # Serialised and parsed again: only orjson refuses lone surrogates and too deep nesting.
         return orjson.loads(orjson.dumps(json.loads(body, parse_constant=_missing, parse_float=_finite)))
     except (ValueError, TypeError, RecursionError) as error:
         raise DataError(f"the body is not JSON: {str(error)[:200]}") from None
@@ -159,7 +159,7 @@ _READ: dict[str, Callable[[Any], Callable[[RowReader], InputRows]]] = {
 
 
 def _by_name(names: Any, rows: Any, where: str) -> dict[str, list[Any]]:
-    """Columns by name from rows as lists."""
+    """Return columns by name from rows as lists."""
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise DataError(f"{where}: expected the columns as a list of names")
     if len(set(names)) != len(names):
@@ -173,7 +173,7 @@ def _by_name(names: Any, rows: Any, where: str) -> dict[str, list[Any]]:
 
 
 def _cells(name: str, cells: list[str], reader: RowReader) -> list[Any]:
-    """Cells of a column as the training data had them."""
+    """Return the cells of a column in the form of the training data."""
     present = [None if cell in _MISSING else cell for cell in cells]
     if name not in reader.numbers:
         return present
@@ -181,7 +181,7 @@ def _cells(name: str, cells: list[str], reader: RowReader) -> list[Any]:
 
 
 def _number(cell: str) -> float | bool | str | None:
-    """A number if it can be read, else the text, which the reader refuses with its position."""
+    """Return a cell as a number or boolean; other text stays text, and the reader then refuses it by its position."""
     if not cell:
         return None
     flag = _FLAGS.get(cell.lower())

@@ -1,7 +1,9 @@
-"""OpenAPI 3.1 of a server, from what its models take and give.
+"""OpenAPI 3.1 document of a server, from the inputs and outputs of its models.
 
-Rules that JSON Schema cannot state (columns of one length, as many ids as rows, the same number of rows in each tensor)
-are in the descriptions; the schema then describes a special case that is always valid, so that generated clients work.
+Rules that JSON Schema cannot express (columns of one length, as many ids as rows, the same number of rows in each
+tensor) are in the descriptions; the schema then describes a case that is always valid, so that clients generated from
+it work.
+
 Source: OpenAPI Specification 3.1.1; Open Inference Protocol, specification/protocol/inference_rest.md.
 """
 
@@ -19,7 +21,7 @@ from models.serving.feedback import LONGEST_BY
 from models.serving.mlflow_scoring import LONGEST_ID
 
 OPEN = ("/ping", "/health", "/v2/health/live", "/v2/health/ready")
-"""Asked without a token, by orchestrators."""
+"""Paths that need no token, because orchestrators call them."""
 _JSON = "application/json"
 _OCTETS = "application/octet-stream"
 _ERRORS = {
@@ -48,12 +50,12 @@ _TEXT: Schema = {"type": "string"}
 
 
 def document(models: Mapping[str, LoadedModel], version: str, *, needs_token: bool = False) -> dict[str, Any]:
-    """The whole document.
+    """Return the whole document.
 
     Args:
-        models: The version of each that answers now, by name.
+        models: The live version of each model, by name.
         version: Version of this program.
-        needs_token: Whether callers need a token; health checks never do.
+        needs_token: Whether callers need a token, except on the paths for orchestrators.
     """
     paths: dict[str, Any] = dict(_SERVER)
     schemas: dict[str, Schema] = {"Error": _object({"error": _TEXT}, ["error"])}
@@ -157,7 +159,7 @@ def _split(served: LoadedModel, least: int) -> Schema:
 
 
 def prediction_schema(served: LoadedModel) -> Schema:
-    """The JSON Schema of what a caller reads of one row."""
+    """Return the JSON Schema of one row's prediction in a response."""
     classes = served.preparation.target.classes
     if classes is not None:
         columns: dict[str, Schema] = {"label": {"enum": list(classes)}}
@@ -205,7 +207,7 @@ def _infer(name: str, served: LoadedModel) -> dict[str, Any]:
 
 
 def _tensor(port: TensorSpec) -> Schema:
-    """An input of one row."""
+    """Return the schema of an input with one row."""
     shape = [1, *port.shape[1:]]
     count = math.prod(shape)
     element = _ELEMENTS.get(port.dtype, {"type": ["number", "boolean", "null"], **FINITE})
@@ -236,7 +238,7 @@ def _model_ready(name: str) -> dict[str, Any]:
 
 
 def _operation(title: str, words: str, request: Schema | None, response: Schema) -> dict[str, Any]:
-    """One method of one address, with the errors that all operations share."""
+    """Return one method of one path, with the error responses that all methods share."""
     codes = [401, 404, 405, 429, 503] if request is None else list(_ERRORS)
     responses: dict[str, Any] = {"200": {"description": "The answer.", "content": {_JSON: {"schema": response}}}}
     for code in codes:

@@ -1,4 +1,4 @@
-"""The Open Inference Protocol (v2) over HTTP: requests read, answers written, models described.
+"""The Open Inference Protocol (v2) over HTTP: parses requests, writes responses, describes models.
 
 Source: Open Inference Protocol, specification/protocol/inference_rest.md; Triton's "Binary Tensor Data Extension",
 "Schedule Policy Extension" (`timeout`), "Classification Extension" and "Shared-Memory Extension" (both refused).
@@ -21,24 +21,24 @@ from models.inference.tensors import bytes_of_tensor, checked_shape, json_of_ten
 PLATFORM = "onnx_onnxv1"
 EXTENSIONS = ["binary_tensor_data"]
 PREDICTION_ID = "prediction_id"
-"""The parameter of an answer that names what it says, for `/feedback`: of one row; of several the start of each's."""
+"""The response parameter with the prediction id for `/feedback`; for several rows it is the prefix of their ids."""
 _NOT_SUPPORTED = {
     "classification": "ask for the output as it is: an output of probabilities has one for each class",
     "shared_memory_region": "send and ask for data in the body",
 }
-"""Parameters of tensors that would change the answer, and what to do instead."""
+"""Unsupported tensor parameters that would change the response, and the alternative to each."""
 
 
 @dataclass(frozen=True)
 class InferenceRequest:
-    """A request as every transport of the protocol carries it.
+    """A request, independent of the transport of the protocol.
 
     Args:
-        tensors: By the names of inputs.
-        id: The caller's; empty for none.
-        outputs: The requested outputs, and whether each is returned as bytes; None for all.
-        binary: Whether outputs that `outputs` does not name are returned as bytes.
-        timeout_s: After which the answer is of no use; None for never.
+        tensors: Arrays by the names of inputs.
+        id: The caller's id; empty if there is none.
+        outputs: The requested outputs, and whether as bytes; None for all.
+        binary: Whether outputs are sent as bytes if `outputs` does not say.
+        timeout_s: Timeout of the request in seconds; None for no timeout.
     """
 
     tensors: Mapping[str, np.ndarray]
@@ -48,7 +48,7 @@ class InferenceRequest:
     timeout_s: float | None = None
 
     def check_outputs(self, ports: Sequence[TensorSpec]) -> None:
-        """Say no to what the model does not give.
+        """Refuse requested outputs that the model does not have.
 
         Raises:
             DataError: There is no such output.
@@ -61,21 +61,21 @@ class InferenceRequest:
 
 @dataclass(frozen=True)
 class EncodedBody:
-    """A body and, where bytes follow its JSON, the length of that; None where it is JSON alone."""
+    """A body and the length of its JSON, if bytes follow the JSON; None if the body is JSON alone."""
 
     body: bytes
     json_bytes: int | None = field(default=None)
 
 
 def inference_of(body: bytes, json_bytes: int | None = None) -> InferenceRequest:
-    """A request from its body.
+    """Parse a request from its body.
 
     Args:
         body: JSON, and then the bytes of tensors.
-        json_bytes: The length of the JSON; None for all.
+        json_bytes: The length of the JSON; None if the whole body is JSON.
 
     Raises:
-        DataError: It does not follow the protocol.
+        DataError: The body does not follow the protocol.
     """
     if json_bytes is not None and not 0 <= json_bytes <= len(body):
         raise DataError(f"Inference-Header-Content-Length: got {json_bytes}, but the body has {len(body)} bytes")
@@ -99,10 +99,10 @@ def inference_of(body: bytes, json_bytes: int | None = None) -> InferenceRequest
 
 
 def timeout_of(micros: Any) -> float | None:
-    """Seconds of the parameter `timeout`; None where there is none.
+    """Return the parameter `timeout` in seconds; None if there is none.
 
     Raises:
-        DataError: It is not a whole number of microseconds, or below 0.
+        DataError: The value is no whole number of microseconds, or below 0.
     """
     if micros is None:
         return None
@@ -116,10 +116,10 @@ def timeout_of(micros: Any) -> float | None:
 
 
 def check_supported(parameters: Collection[str], tensor: str) -> None:
-    """Say no to a parameter of a tensor that would change what the answer means.
+    """Refuse a tensor parameter that would change the meaning of the response.
 
     Raises:
-        DataError: Names the parameter, and what to do instead.
+        DataError: Names the parameter and the alternative.
     """
     for name, cure in _NOT_SUPPORTED.items():
         if name in parameters:
@@ -134,15 +134,15 @@ def written(
     version: str,
     key: str,
 ) -> EncodedBody:
-    """The answer to a request.
+    """Return the response to a request.
 
     Args:
         inference: The request.
-        outputs: All arrays that the model gave.
-        ports: The specs of the outputs.
+        outputs: All output arrays of the model.
+        ports: The specifications of the outputs.
         name: Name of the model.
-        version: That answered.
-        key: The id of the answer in the prediction log.
+        version: The version that predicted.
+        key: Id of the prediction in the prediction log.
     """
     dtypes = {port.name: port.dtype for port in ports}
     parts, tails = [], []
@@ -166,7 +166,7 @@ def written(
 def described(
     name: str, versions: Sequence[str], inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]
 ) -> dict[str, Any]:
-    """A model's metadata."""
+    """Return a model's metadata."""
     return {
         "name": name,
         "versions": list(versions),

@@ -1,8 +1,8 @@
-"""Records of the prediction log: one a request, as JSON; what the spec leaves out is never written.
+"""Records of the prediction log: one JSON record for each request, without the columns that the spec redacts.
 
 `{"ids", "at", "version", "score" | "scores", "names", "numbers", "texts", "raw", "pictures", "sent"}`: a predicted
-request. `numbers` are those of the inputs called `names`, one column after the other; the rest are columns by name.
-`raw` is as callers sent it; `pictures` are a server's own bytes. `given` is there while a version is a shadow: texts,
+request. `numbers` are the values of the inputs in `names`, one column after the other; the rest are columns by name.
+`raw` are the callers' values; `pictures` are a server's own bytes. `sent` is there while a version is a shadow: texts,
 or the windows of a series, float64, little-endian.
 `{"ids", "labels", "at", "by"}`: labels. `at` is in microseconds since 1970.
 """
@@ -24,15 +24,15 @@ from models.inference.rows import InputRows
 from models.serving.releases import place_of
 
 BYTES = "bytes"
-"""`{"bytes": text}` stands for bytes, in base64."""
+"""Key of bytes in JSON: `{"bytes": text}`, with the bytes in base64."""
 
 
 class PredictionRecorder:
-    """Makes the log records of one version's answers; batch prediction uses it too.
+    """Makes the log records of one version's predictions, with the same content as batch prediction logs.
 
     Args:
         preparation: The version's.
-        redacted: Columns that are not logged.
+        redacted: Columns that are not stored.
     """
 
     def __init__(self, preparation: Preparation, redacted: Collection[str] = ()) -> None:
@@ -54,14 +54,14 @@ class PredictionRecorder:
     def record(
         self, ids: Sequence[str], at_us: int, rows: InputRows, answer: Prediction, *, whole: bool = False
     ) -> bytes:
-        """The log record of an answered request.
+        """Return the record of a predicted request.
 
         Args:
             ids: Ids of the rows.
-            at_us: When.
+            at_us: Time of the prediction, microseconds since 1970.
             rows: The rows of the request.
-            answer: The answer.
-            whole: Also what is answered again only from all of it: texts and windows.
+            answer: Their predictions.
+            whole: Also store texts and windows, without which the request cannot be predicted again.
         """
         raw = {name: values for name, values in rows.extra.items() if name not in self._left_out}
         pictures = {}
@@ -85,7 +85,7 @@ class PredictionRecorder:
         return orjson.dumps(record, option=orjson.OPT_SERIALIZE_NUMPY)
 
     def _numbers_of(self, rows: InputRows) -> np.ndarray:
-        """All numbers in one array: that costs a fraction of many arrays."""
+        """Return all numbers in one array, because one array costs a fraction of many to write."""
         if not self._numbers:
             return np.zeros(0)
         if rows.numbers is not None:
@@ -101,9 +101,10 @@ class PredictionRecorder:
 
 
 def scores_of(outputs: Mapping[str, np.ndarray], *, is_binary: bool) -> np.ndarray:
-    """The scores that are logged, float64: (row,), or (row, class) of more than two classes.
+    """Return the logged values of a version's outputs, float64: (row,), or (row, class) for more than two classes.
 
-    Predictions, probabilities (of two classes that of the positive one), or the bits that a text's characters cost.
+    They are predictions, probabilities (for two classes that of the positive class), or the bits per character of
+    texts.
     """
     if PREDICTION in outputs:
         return np.asarray(outputs[PREDICTION], np.float64).ravel()
@@ -115,18 +116,18 @@ def scores_of(outputs: Mapping[str, np.ndarray], *, is_binary: bool) -> np.ndarr
 
 
 def label_record(pairs: Iterable[tuple[str, str]], at_us: int, by: str) -> bytes:
-    """The log record of labels, `(id, label)` each, that came in one request."""
+    """Return the record of the labels of one request, `(id, label)` each."""
     ids, labels = zip(*pairs, strict=True)
     return orjson.dumps({"ids": ids, "labels": labels, "at": at_us, "by": by})
 
 
 def sampled(ids: Sequence[str], share: float) -> list[int]:
-    """Mask of the rows to log for a share: the same rows for the same ids, independent of a canary's rows."""
+    """Return the rows in a sample of that share: the same for the same ids, and independent of the canary's share."""
     return [row for row, one in enumerate(ids) if place_of(f"log {one}") < share]
 
 
 def part_of(rows: InputRows, answer: Prediction, places: Sequence[int]) -> tuple[InputRows, Prediction]:
-    """The record of some of the rows."""
+    """Return some of the rows, and their predictions."""
     feed = {name: values[places] for name, values in rows.feed.items()}
     extra = {name: [values[place] for place in places] for name, values in rows.extra.items()}
     outputs = {name: values[places] for name, values in answer.outputs.items()}
@@ -134,5 +135,5 @@ def part_of(rows: InputRows, answer: Prediction, places: Sequence[int]) -> tuple
 
 
 def _bytes(values: np.ndarray) -> dict[str, str]:
-    """Bytes of an image (height, width, channel), or of a feature's window (step,)."""
+    """Return the JSON form of the bytes of a picture (height, width, channel), or of a feature's window (step,)."""
     return {BYTES: base64.b64encode(values.tobytes()).decode()}

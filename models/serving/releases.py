@@ -1,6 +1,7 @@
 """The release plan: the one document by which all processes of a server choose a version.
 
-The controller alone writes it, after it has checked the files; workers load what it names, and pick by it.
+Only the release controller writes it, after it has checked the files; workers load the versions in it, and route
+requests by it.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ from pydantic import BaseModel, ConfigDict, Field
 from models.project_spec.serve import CanaryRule
 
 PLAN = "loopline.release"
-"""The tag of the champion's version that holds the plan: a plan ends with the champion that it was made for."""
+"""The tag of the champion's version that holds the plan; so a plan ends together with its champion."""
 
 
 class Canary(BaseModel):
-    """A version that answers a share of the requests; from `until` on (Unix time), if set, all of them."""
+    """A version that answers a share of the requests; from `until` on (Unix time) all of them, if `until` is set."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -28,7 +29,7 @@ class Canary(BaseModel):
 
 
 class ReleasePlan(BaseModel):
-    """The canary and the shadow that a person planned."""
+    """The versions that a user wants to try beside the champion."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -37,7 +38,7 @@ class ReleasePlan(BaseModel):
 
     @classmethod
     def of_tags(cls, tags: Mapping[str, str]) -> ReleasePlan:
-        """The plan that a champion's tags hold; an empty one for none, and for one that cannot be read."""
+        """Return the plan in a champion's tags; an empty plan if there is none or it cannot be read."""
         try:
             return cls.model_validate_json(tags.get(PLAN) or "{}")
         except ValueError:
@@ -50,17 +51,17 @@ class ReleasePlan(BaseModel):
 
 
 class Release(BaseModel):
-    """The versions with which a project's server answers.
+    """The versions that a project's server uses.
 
     Args:
-        generation: Grows with each change of what answers.
-        since: When it began to answer; Unix time.
-        stable: Answers all that the canary does not; None while there is nothing to answer with.
-        previous: Answered before, and stays loaded for an instant return.
-        canary: Answers a share.
-        shadow: The shadow version: it answers no request; another process compares it from the log.
-        refused: Version -> why it could not be loaded.
-        returned: Version -> why it was rolled back; it is not loaded again while the registry still names it.
+        generation: Incremented with each change of the versions that answer.
+        since: Start of this generation; Unix time.
+        stable: Answers all requests except the canary's; None while there is no version.
+        previous: The stable version before; it stays loaded for an instant rollback.
+        canary: Answers a share of the requests.
+        shadow: Answers no requests: another process compares it by the log.
+        refused: Version -> why it was not released.
+        returned: Version -> why it was rolled back; it is not released again while the registry still names it.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -81,14 +82,14 @@ class Release(BaseModel):
         return list(dict.fromkeys(version for version in (self.stable, canary, self.previous) if version))
 
     def pick(self, key: str) -> str | None:
-        """The version that answers a request: the same one for the same key."""
+        """Return the version that answers a request: the same version for the same key."""
         if self.canary is not None and place_of(key) < self.canary.share:
             return self.canary.version
         return self.stable
 
     @property
     def words(self) -> str:
-        """The release for a person: `version 4 answers 10 %, version 3 the rest`."""
+        """The versions that answer, as text for a person: `version 4 answers 10 %, version 3 the rest`."""
         if self.stable is None:
             return "no version answers yet"
         shadow = f"; version {self.shadow} is a shadow" if self.shadow else ""
@@ -98,22 +99,22 @@ class Release(BaseModel):
 
     @property
     def troubles(self) -> list[str]:
-        """The refused versions and why, for a person."""
+        """The refused and rolled-back versions with their reasons, as texts for a person."""
         refused = [f"version {version} is refused: {why}" for version, why in self.refused.items()]
         return refused + [f"version {version} gave its place back: {why}" for version, why in self.returned.items()]
 
     def answers_as(self, other: Release) -> bool:
-        """Whether no request would be answered by another version, and the same ones are loaded."""
+        """Return True if both releases route all requests alike and load the same versions."""
         return (self.stable, self.previous, self.canary) == (other.stable, other.previous, other.canary)
 
 
 def place_of(key: str) -> float:
-    """Position of a key between 0 and 1, evenly spread, the same on every machine."""
+    """Map a key to a number between 0 and 1: evenly distributed, and the same on every machine."""
     return int.from_bytes(hashlib.blake2b(key.encode(), digest_size=8).digest()) / 2**64
 
 
 def release_of(document: Mapping[str, Any]) -> Release | None:
-    """A release as it was written; None for an empty document."""
+    """Parse a stored release; None for an empty document."""
     return Release.model_validate(document) if document else None
 
 
@@ -125,15 +126,15 @@ def wanted(
     rule: CanaryRule | None,
     at: float,
 ) -> Release:
-    """The release that should answer, given the present one and the registry.
+    """Return the release that should be live, from the live one and the registry's state.
 
     Args:
-        now: The present release.
-        champion: The registry's champion; None: it has none, and the present release stays.
-        plan: The champion's.
-        refused: Version -> why it cannot be loaded.
-        rule: The canary rule of the champion's spec; None: it answers all requests at once, as the predecessor does
-            after a rollback.
+        now: The live release.
+        champion: The registry's champion; None: it has none, and the live release stays.
+        plan: The champion's release plan.
+        refused: Version -> why it cannot be released.
+        rule: The canary rule of the champion's spec; None: release at once. A return to the previous version is at
+            once.
         at: Unix time.
     """
     named = {champion, *plan.versions}
@@ -164,9 +165,9 @@ def _is_done(now: Release, champion: str, at: float) -> bool:
 
 
 def taken_back(now: Release, version: str, why: str, at: float) -> Release | None:
-    """The release without a failing version: its share or its place goes to its predecessor.
+    """Return the release after the rollback of a version: its requests go to the version that answered them before.
 
-    None if the version does not answer, or has no predecessor.
+    None if the version answers no requests, or no version can replace it.
     """
     changed: dict[str, Any]
     if now.canary is not None and now.canary.version == version:

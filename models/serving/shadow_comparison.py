@@ -1,4 +1,4 @@
-"""Two versions on the same rows: how often they agree, how far apart they are, and which was right."""
+"""Comparison of two versions on the same rows: agreement, distance, and the metric of each."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SEED = 0
 
 
 class ShadowComparison(BaseModel):
-    """A shadow's answers compared with the served ones. The metric's numbers are None with too few labels."""
+    """A shadow's predictions compared with the live ones. The metric's numbers are None while labels are too few."""
 
     version: str
     num_rows: int = 0
@@ -38,14 +38,14 @@ class ShadowComparison(BaseModel):
 
 
 def compare(version: str, metric: Metric, answered: Array, shadow: Array, label: Array) -> ShadowComparison:
-    """Compare a shadow's answers with the served ones.
+    """Compare a shadow's predictions with the live ones.
 
     Args:
         version: The shadow's.
         metric: The project's goal.
-        answered: (row,) scores, or (row, class) probabilities, of the versions that answered.
+        answered: (row,) scores, or (row, class) probabilities, of the live versions.
         shadow: The same of the shadow.
-        label: (row,) class index or number; NaN while none is known. A text is its own: any number.
+        label: (row,) class index or number; NaN while no label is known. A text needs none: any number.
     """
     comparison = ShadowComparison(version=version, num_rows=len(answered), metric=metric.name)
     if not len(answered):
@@ -64,10 +64,10 @@ def _judged(metric: Metric, answered: Array, shadow: Array, label: Array, number
     from models.judge.comparison import Threshold, resample_models
 
     target = label if numbers else label.astype(np.int64)
-    if "language" in metric.tasks:  # a text counts as one window, with what a character of it cost
+    if "language" in metric.tasks:  # a text counts as one window, with its mean bits per character
         answered, shadow = answered[:, None], shadow[:, None]
     resamples = resample_models(metric, target, {"challenger": shadow, "champion": answered}, RESAMPLES, SEED)
     values = {"answered": resamples.values["champion"], "shadow": resamples.values["challenger"]}
     if any(math.isnan(value) for value in values.values()):
-        return {}  # one class only so far
+        return {}  # the labels have only one class so far
     return {**values, "difference": resamples.difference("champion", Threshold(0.0, strict=True), CONFIDENCE)}

@@ -1,4 +1,4 @@
-"""Webhooks of MLflow's server: accepted only if signed and fresh.
+"""Webhooks of MLflow's server: a delivery is accepted only if its signature is valid and its timestamp is recent.
 
 Source: mlflow.webhooks (delivery.py, constants.py), version 3: `v1,` and the base64 of HMAC-SHA256 over
 `<delivery id>.<timestamp>.<body>`.
@@ -14,18 +14,18 @@ from collections.abc import Mapping
 
 SIGNATURE, TIMESTAMP, DELIVERY = "x-mlflow-signature", "x-mlflow-timestamp", "x-mlflow-delivery-id"
 FRESH_S = 300.0
-"""A delivery is sent again for a few minutes at most; an older one was recorded by somebody."""
+"""MLflow retries a delivery for a few minutes at most; an older one is a replay."""
 MOST_DIGITS = 12
-"""Of a time in seconds: Python reads no number of thousands of them."""
+"""Most digits of a timestamp in seconds: Python does not parse numbers with thousands of digits."""
 
 
 def is_from_mlflow(secret: str, headers: Mapping[str, str], body: bytes, now: float) -> bool:
-    """Whether a delivery was signed with the secret, within the last minutes.
+    """Return True if the delivery was signed with the secret within the last minutes.
 
     Args:
         secret: Secret of the webhook.
-        headers: Headers of the request; names in lower case, or a mapping that ignores case.
-        body: The body as received.
+        headers: Headers of the request; names in lower case, or a case-insensitive mapping.
+        body: The unchanged body.
         now: Unix time.
     """
     stamp = headers.get(TIMESTAMP, "")
@@ -38,7 +38,7 @@ def is_from_mlflow(secret: str, headers: Mapping[str, str], body: bytes, now: fl
 
 
 def model_named(body: bytes) -> str | None:
-    """The registered model that a delivery is about; None where it is about none."""
+    """Return the registered model that a delivery is about; None if it is about none."""
     try:
         data = json.loads(body).get("data", {})
         return str(data["name"]) if "name" in data else None

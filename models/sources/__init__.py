@@ -1,1 +1,1 @@
-"""Sources: any input as one Arrow table."""
+"""Sources: reads any input as one Arrow table."""

@@ -1,4 +1,4 @@
-"""The delimiter of a file: by its name, or by its header."""
+"""The delimiter of a CSV file, by its name or by its header."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ import zlib
 from pathlib import Path
 
 SUFFIXES = (".csv", ".tsv")
-_SEPARATORS = ",;\t|"  # the first of those that occur equally often
+_SEPARATORS = ",;\t|"  # if several are equally frequent, the first wins
 _HEADER_BYTES = 1 << 16
 _QUOTED = re.compile(rb'"[^"]*"')
 
 
 def suffix_of(path: Path) -> str:
-    """`.csv` of `a.csv`, of `a.CSV` and of `a.csv.gz`."""
+    """Return `.csv` for `a.csv`, `a.CSV` and `a.csv.gz`."""
     return (path.with_suffix("") if path.suffix == ".gz" else path).suffix.lower()
 
 
 def first_bytes(path: Path) -> bytes:
-    """The first bytes of a file, unpacked.
+    """Return the first bytes of a file, decompressed.
 
     Raises:
-        OSError: It cannot be read, or is packed and cut short.
+        OSError: The file cannot be read, or is compressed and cut short.
     """
     try:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
@@ -32,10 +32,10 @@ def first_bytes(path: Path) -> bytes:
 
 
 def delimiter_of(path: Path) -> str:
-    """A tab of a .tsv file; of a .csv file what separates the names in its header, in doubt a comma.
+    """Return a tab for a .tsv file, for a .csv file the separator in its header; in doubt a comma.
 
     Raises:
-        OSError: It cannot be read.
+        OSError: The file cannot be read.
     """
     if suffix_of(path) == ".tsv":
         return "\t"

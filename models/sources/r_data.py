@@ -1,6 +1,6 @@
-"""R's own files, read without R: `.rda` and `.rds`, and the two files (`.rdb`, `.rdx`) of an installed package's data.
+"""Reader of R's own files, without R: `.rda` and `.rds`, and the two files (`.rdb`, `.rdx`) of a package's data.
 
-No code in the files is run. Source: "R Internals", sections 1.8 (serialization) and 1.9 (lazy loading).
+Code in them is never run. Source: "R Internals", sections 1.8 (serialization) and 1.9 (lazy loading).
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from models.errors import DataError
 from models.sources.text_files import table_of
 
 SUFFIXES = (".rda", ".rdata", ".rds", ".rdb")
-# What R writes when it packs a lazy-load object by xz.
+# R's filter for a lazy-load object compressed by xz.
 _XZ = [{"id": lzma.FILTER_LZMA2, "preset": 6 | lzma.PRESET_EXTREME}]
 _NOT_WHOLE = (OSError, EOFError, ValueError, KeyError, IndexError, NotImplementedError, lzma.LZMAError, zlib.error)
 
 
 def read_r(path: Path) -> dict[str, Any]:
-    """The objects of an R file by name: arrays, pandas data frames, dicts. An `.rds` file's only one is called `""`.
+    """Return the objects of an R file by name: arrays, pandas data frames, dicts. The object of an `.rds` file is `""`.
 
-    Beside an `.rdb` file lies the `.rdx` file that says where its objects are.
+    An `.rdb` file needs the `.rdx` file beside it, which holds the positions of its objects.
 
     Raises:
-        DataError: It is damaged, or of no format that R writes.
+        DataError: The file is damaged, or in no format that R writes.
     """
     try:
         if path.suffix.lower() == ".rdb":
@@ -42,10 +42,10 @@ def read_r(path: Path) -> dict[str, Any]:
 
 
 def r_table(path: Path) -> Any:
-    """An R file as one table: its only data frame (pandas), or the lines of its text vectors (Arrow).
+    """Return an R file as one table: its only data frame (pandas), or the lines of its text vectors (Arrow).
 
     Raises:
-        DataError: Damaged, or it holds other things, or several data frames.
+        DataError: The file is damaged, holds other objects, or several data frames.
     """
     import pandas as pd
     import pyarrow as pa
@@ -74,7 +74,7 @@ def _lazy_load(path: Path) -> dict[str, Any]:
 
 
 def _unpacked(part: bytes) -> bytes:
-    """One object: four bytes of its length, then zlib, or `2` and bzip2, `Z` and xz, `0` and nothing."""
+    """Decompress one object: four bytes of its length, then zlib, or `2` and bzip2, `Z` and xz, `0` and plain bytes."""
     kind = part[4:5]
     if kind == b"2":
         whole = bz2.decompress(part[5:])

@@ -1,4 +1,4 @@
-"""From a source (file, folder of Parquet, data frame) to one Arrow table, or an error with its cure."""
+"""Reader of a source (file, folder of Parquet, data frame) into one Arrow table; errors name a cure."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _READABLE = "a .csv, .tsv, .txt (also .gz), .parquet, .rda or .rds file, or a fo
 
 
 def read_source(source: Any, display_name: str = "") -> pa.Table:
-    """The raw table of a source.
+    """Return the raw table of a source.
 
-    CSV: UTF-8 with a header, which shows what separates the values (`,`, `;`, tab or `|`); empty fields, NA, NaN and
-    null are missing; types are taken from all rows. Plain text: UTF-8, one row a line.
+    CSV: UTF-8 with a header, which shows the delimiter (`,`, `;`, tab or `|`); empty fields, NA, NaN and
+    null are missing; types are inferred from all rows. Plain text: UTF-8, one row for each line.
 
     Args:
         source: A path, a pandas DataFrame or an Arrow table.
-        display_name: Name of the source in messages. Default: the path.
+        display_name: Name of the source in error messages; default: the path.
 
     Raises:
         DataError: Missing, unreadable, not UTF-8, cut short, without rows, or with columns that share a name.
@@ -50,9 +50,9 @@ def read_source(source: Any, display_name: str = "") -> pa.Table:
 
 
 def write_table(table: pa.Table, path: Path) -> None:
-    """Write a table as Parquet, whole or not at all."""
+    """Write a table as Parquet, completely or not at all."""
     with whole_file(path) as temporary:
-        # Small row groups: reading 94 MB of flights peaks at 195 MB more, with one group at 220 MB.
+        # Small row groups: reading 94 MB of flights needs 195 MB more at its peak, with one group 220 MB.
         pq.write_table(table, temporary, compression="zstd", row_group_size=ROW_GROUP)
 
 
@@ -141,7 +141,7 @@ def _parsed(path: Path, delimiter: str, use_threads: bool = True) -> pa.Table:
 
 
 def _numbered(path: Path, delimiter: str) -> str | None:
-    """The error of a file with its row: pyarrow counts rows only when it reads with one thread."""
+    """Return the CSV error with its row number: pyarrow counts rows only when it reads with one thread."""
     try:
         _parsed(path, delimiter, use_threads=False)
     except pa.ArrowInvalid as error:
@@ -203,7 +203,7 @@ def _from_frame(source: Any, display_name: str) -> pa.Table:
 
 
 def _without_views(table: pa.Table) -> pa.Table:
-    """Text as text: Arrow computes little on views of it (pyarrow 25), in which polars may give a table."""
+    """Convert string views to strings: Arrow computes little on views (pyarrow 25), and polars may return them."""
     for position, field in enumerate(table.schema):
         if pa.types.is_string_view(field.type):
             table = table.set_column(position, field.name, table.column(position).cast(pa.string()))

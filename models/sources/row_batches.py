@@ -1,4 +1,4 @@
-"""Rows of files batch by batch, each of the same size, so that memory does not grow with the files."""
+"""Rows of files in batches of equal size, so that memory does not grow with the files."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _CSV_PLACE = re.compile(r"In CSV column #(\d+): (?:Row #(\d+): )?(?:CSV conversi
 
 
 def data_files(source: Path) -> list[Path]:
-    """The file, or all readable ones of the folder, by name.
+    """Return the file, or all readable files of the folder, sorted by path.
 
     Raises:
-        DataError: Not there, of another kind, or a folder without any.
+        DataError: The path does not exist, is another kind of file, or is a folder without readable files.
     """
     if not source.exists():
         raise DataError(f"{source}: no such file or folder: correct the path")
@@ -42,10 +42,10 @@ def data_files(source: Path) -> list[Path]:
 
 
 def column_names(path: Path) -> list[str]:
-    """The columns of a file.
+    """Return the columns of a file.
 
     Raises:
-        DataError: It cannot be read, or two columns share a name.
+        DataError: The file cannot be read, or two columns share a name.
     """
     try:
         names = _names(path)
@@ -58,7 +58,7 @@ def column_names(path: Path) -> list[str]:
 
 
 def count_rows(path: Path) -> int:
-    """Number of rows of a file; of a CSV file its lines, which are more if a value holds a line feed."""
+    """Return the number of rows of a file; for CSV its lines, which are more if a value contains a line feed."""
     if suffix_of(path) in _PARQUET:
         return int(pq.read_metadata(path).num_rows)
     lines, last = 0, b"\n"
@@ -69,21 +69,22 @@ def count_rows(path: Path) -> int:
 
 
 def row_batches(paths: Sequence[Path], types: Mapping[str, pa.DataType], rows: int) -> Iterator[pa.Table]:
-    """The rows of the files one after the other, `rows` at a time but for the last.
+    """Yield the rows of the files one after the other, `rows` at a time except in the last table.
 
     Args:
         paths: The result of `data_files`.
-        types: Types of columns of CSV files, which have none of their own; a column that is not named here is text.
+        types: Types of the columns of CSV files; a column that is not in it is text.
         rows: Rows in each table.
 
     Raises:
-        DataError: A file is cut short, not UTF-8, or a value is not of its column's type; names file, row and column.
+        DataError: A file is cut short, not UTF-8, or a value does not fit its column's type; names file, row and
+            column.
     """
     yield from sized((table for path in paths for table in _tables(path, types, rows)), rows)
 
 
 def sized(tables: Iterator[pa.Table], rows: int) -> Iterator[pa.Table]:
-    """The same rows in tables of `rows` each, but for the last."""
+    """Yield the same rows in tables of `rows` each, except the last."""
     held: list[pa.Table] = []
     count = 0
     for table in tables:
@@ -102,7 +103,7 @@ def sized(tables: Iterator[pa.Table], rows: int) -> Iterator[pa.Table]:
 
 
 def concatenated(tables: Sequence[pa.Table]) -> pa.Table:
-    """Tables one below the other: a column that some lack is null there, one of several types becomes text."""
+    """Concatenate tables: a column that some of them lack is null there, one with several types becomes text."""
     try:
         return pa.concat_tables(tables, promote_options="permissive")
     except (pa.ArrowTypeError, pa.ArrowInvalid):
@@ -110,7 +111,7 @@ def concatenated(tables: Sequence[pa.Table]) -> pa.Table:
 
 
 def _as_text(table: pa.Table, tables: Sequence[pa.Table]) -> pa.Table:
-    """`table` with those columns as text whose types differ between `tables`."""
+    """Return `table` with columns as text if their types differ between `tables`."""
     for position, field in enumerate(table.schema):
         kinds = {other.schema.field(field.name).type for other in tables if field.name in other.column_names}
         if len(kinds - {pa.null()}) > 1:
@@ -119,7 +120,7 @@ def _as_text(table: pa.Table, tables: Sequence[pa.Table]) -> pa.Table:
 
 
 def _texts(column: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
-    """A column's values as text: bytes, which need not be any, in base64; lists and structs as JSON."""
+    """Return a column's values as text: bytes in base64, because they may be no text; lists and structs as JSON."""
     kind = column.type
     if not (pa.types.is_binary(kind) or pa.types.is_nested(kind)):
         return column.cast(pa.string())
@@ -160,7 +161,7 @@ def _csv(path: Path, types: Mapping[str, pa.DataType]) -> pyarrow.csv.CSVStreami
     is_text = suffix_of(path) == ".txt"
     return pyarrow.csv.open_csv(
         path,
-        # One thread: only then an error names its row.
+        # One thread, because otherwise an error does not name its row.
         read_options=pyarrow.csv.ReadOptions(
             use_threads=False, block_size=_BLOCK_BYTES, column_names=["text"] if is_text else None
         ),
@@ -175,7 +176,7 @@ def _csv(path: Path, types: Mapping[str, pa.DataType]) -> pyarrow.csv.CSVStreami
 
 
 def _complaint(path: Path, error: Exception) -> str:
-    """Pyarrow's message, with the column's name instead of its number."""
+    """Return pyarrow's message, with the column's name instead of its number."""
     reason = _first_line(error)
     place = _CSV_PLACE.match(reason)
     if not place:

@@ -1,4 +1,4 @@
-"""Plain text as a raw table: one row a line, in the order of the files and of the lines."""
+"""Plain text as a raw table: one row for each line, in the order of the files and of the lines."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ SUFFIXES = (".txt", ".text")
 
 
 def is_text_file(path: Path) -> bool:
-    """True for `.txt` and `.text`, also gzipped."""
+    """Return True for `.txt` and `.text`, also gzipped."""
     return suffix_of(path) in SUFFIXES
 
 
 def text_files(folder: Path) -> list[Path]:
-    """The text files under a folder, by path."""
+    """Return the text files under a folder, sorted by path."""
     return sorted(path for path in folder.rglob("*") if path.is_file() and is_text_file(path))
 
 
 def read_text(path: Path) -> pa.Table:
-    """The lines of a text file, or of all text files of a folder: `file`, `line` (from 1) and `text`.
+    """Return the lines of a text file, or of all text files of a folder: `file`, `line` (from 1) and `text`.
 
-    Lines end with a line feed, with or without a carriage return before it; a byte order mark is left out.
+    Lines end with a line feed, with or without a carriage return before it; a byte order mark is removed.
 
     Raises:
         DataError: A file is empty, not UTF-8 or cut short.
@@ -38,7 +38,7 @@ def read_text(path: Path) -> pa.Table:
 
 
 def table_of(file: str, lines: Iterable[str]) -> pa.Table:
-    """The lines of one file as rows."""
+    """Return one file's lines as rows."""
     text = pa.array(lines, pa.string())
     columns = {
         "file": pa.array([file] * len(text), pa.string()),
