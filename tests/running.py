@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -23,6 +23,7 @@ import pytest
 from models.errors import StoreError
 from tasks.host import processes, server_access
 from tasks.host.workspace import Workspace
+from tasks.loop.history import last_loop
 from tasks.loop.loop import OWNER
 from tasks.prefect.flow_runs import ask
 from tasks.prefect.prefect_server import PrefectServer
@@ -175,7 +176,9 @@ class Loopline:
         return max(found, key=lambda record: record["finished"])
 
     def book(self, name: str) -> dict[str, Any]:
-        return json.loads((self.state(name) / "loop.json").read_text())
+        loop = last_loop(self.state(name))
+        assert loop is not None
+        return asdict(loop)
 
     def query(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
         """Ask the embedded tracking store's file."""

@@ -1,6 +1,6 @@
 """The reaper: cleans up after dead loops in every store; it checks whether a process is alive, not how old it is.
 
-A loop is dead when nobody holds the project's lock and the process that `loop.json` names is gone, ran on another host,
+A loop is dead when nobody holds the project's lock and the process that ran it is gone, ran on another host,
 or ran under an earlier name of this host. The reaper then ends the loop's open MLflow runs as KILLED, its running
 Optuna trials as failed, and its Prefect runs and their tasks as Crashed. It also ends processes that the loop started,
 removes half-written files, and delivers log entries that wait for the tracking store.
@@ -16,20 +16,21 @@ import shutil
 import signal
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 from models.errors import StoreError
-from models.files import read_json, write_json
+from models.files import read_json
 from models.project_spec.blocks import Spec
 from tasks.host import processes
 from tasks.host.locks import tried
 from tasks.host.processes import OWNER
 from tasks.host.server_access import elsewhere
 from tasks.host.workspace import Workspace
-from tasks.loop.history import LOOP_LOCK, OVER, is_running
-from tasks.loop.loop import FLOW_RUNS, RUNNERS, intent_of, read_loop_state, tag_of
+from tasks.loop.history import LOOP_LOCK, OVER, is_running, last_loop, save_loop
+from tasks.loop.loop import FLOW_RUNS, RUNNERS, intent_of, tag_of
 from tasks.loop.outcome import conclude_killed
 from tasks.mlflow.delivery import MlflowExporter
 from tasks.prefect.crashed_runs import crash_runs
@@ -62,16 +63,14 @@ def reap(workspace: Workspace, only: str | None = None) -> list[str]:
 def is_owed(workspace: Workspace, spec: Spec) -> bool:
     """Return whether the project's last loop still needs the reaper: its state is open, or its log is undelivered.
 
-    Only `loop.json` and the outbox are read. A loop that was killed after its last step has no step left to run, but
-    its runs must not stay open or failed forever.
+    Only the loop's state and the outbox are read. A loop that was killed after its last step has no step left to run,
+    but its runs must not stay open or failed forever.
     """
     state = workspace.state / "projects" / spec.name
-    loop_state = read_loop_state(state)
+    loop_state = last_loop(state)
     if loop_state is None or is_running(state, loop_state):
         return False
-    if loop_state["state"] == "running" or (
-        loop_state["state"] not in OVER and loop_state["intent"] == intent_of(spec)
-    ):
+    if loop_state.state == "running" or (loop_state.state not in OVER and loop_state.intent == intent_of(spec)):
         return True
     waiting = (
         MlflowExporter(workspace, spec.name, path, path.stem).pending() for path in (state / "outbox").glob("*.jsonl")
@@ -82,15 +81,15 @@ def is_owed(workspace: Workspace, spec: Spec) -> bool:
 def _project(workspace: Workspace, state: Path) -> Iterator[str]:
     """Clean up a project whose lock this process holds: none of its loops runs, here or on another host."""
     yield from _half_written(state)
-    loop_state = read_loop_state(state)
-    if loop_state and loop_state["state"] == "running" and not processes.is_alive_here(loop_state["process"]):
+    loop_state = last_loop(state)
+    if loop_state and loop_state.state == "running" and not processes.is_alive_here(loop_state.process):
         yield from _studies(workspace, state)
-        outbox = Outbox(state / "outbox" / f"{loop_state['loop_id']}.jsonl")
+        outbox = Outbox(state / "outbox" / f"{loop_state.loop_id}.jsonl")
         for run in reversed(outbox.open_runs()):
             outbox.end_run(run, "KILLED")
-        write_json(state / "loop.json", {**loop_state, "state": "killed"})
+        save_loop(state, replace(loop_state, state="killed"))
         conclude_killed(workspace, state, loop_state)
-        yield f"{loop_state['loop_id']}: was killed; marked so (`loopline run` goes on with it)"
+        yield f"{loop_state.loop_id}: was killed; marked so (`loopline run` goes on with it)"
     yield from _flow_runs(state)
     yield from _deliver(workspace, state)
 
@@ -176,11 +175,11 @@ def _half_written(state: Path) -> Iterator[str]:
     gone. A part log may be written from another host, whose pids mean nothing here: there only age counts, as in
     `PartLog`.
     """
-    loop_state: dict[str, Any] = read_loop_state(state) or {}
+    last = last_loop(state)
     of_loops = [
         state / "work",
         state / "records",
-        *([Path(loop_state["folder"]) / "data"] if "folder" in loop_state else []),
+        *([Path(last.folder) / "data"] if last else []),
     ]
     logs = [state / "predictions", state / "labels", *(segments_folder(state, kind) for kind in KINDS)]
     files = {path for folder in of_loops for path in folder.rglob(".*.tmp")}

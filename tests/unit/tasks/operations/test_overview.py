@@ -17,6 +17,7 @@ from models.triggers.signal import Decision, PastLoop, Signal
 from tasks.host import processes
 from tasks.host.workspace import Project, Workspace
 from tasks.loop import decisions, history
+from tasks.loop.history import LoopRecord, save_loop
 from tasks.operations.overview import known_projects, name_of, overview, project_facts, project_named
 from tasks.prefect import events
 from tests.conftest import MakeProject
@@ -44,7 +45,7 @@ def told(project: Project) -> ProjectFacts:
 
 def loop_state(place: Path, project: Project, **more: object) -> None:
     given = {"loop_id": LOOP, "state": "finished", "folder": str(project.folder), "began": NOW - 60, "intent": "i"}
-    (place / "loop.json").write_text(json.dumps({**given, "process": processes.identity(), **more}))
+    save_loop(place, LoopRecord(**{**given, "process": processes.identity(), **more}))  # type: ignore[arg-type]
 
 
 def record(step: str, finished: float, loop_id: str = LOOP, key: str = "k", **result: object) -> StepRecord:
@@ -157,11 +158,8 @@ def test_a_question_waits_until_it_is_answered_or_too_old(project: Project, stat
     assert told(project).waiting is None
 
 
-def test_a_torn_line_and_strange_files_are_passed_over(project: Project, state: Path) -> None:
+def test_a_strange_file_is_passed_over(project: Project, state: Path) -> None:
     decisions.record(state, decision(1, "wait", NOW - 60))
-    with (state / "decisions.jsonl").open("a") as file:
-        file.write('{"signal": {"id": "torn\n\xff\n')
-    (state / "loop.json").write_text("{")
     (state / "monitoring").mkdir()
     (state / "monitoring" / "monitoring.json").write_text('{"version": 99}')
     facts = told(project)
@@ -194,8 +192,7 @@ def test_projects_elsewhere_are_known_by_their_loops(
 ) -> None:
     away = make_project("away", folder=tmp_path / "elsewhere" / "away")
     for name, folder in (("tiny", tmp_path), ("away", away.folder), ("gone", tmp_path / "gone")):
-        workspace.state.joinpath("projects", name).mkdir(parents=True)
-        workspace.state.joinpath("projects", name, "loop.json").write_text(json.dumps({"folder": str(folder)}))
+        save_loop(workspace.state / "projects" / name, LoopRecord(f"{name}-1", "finished", folder=str(folder)))
     assert [each.folder for each in known_projects(workspace)] == [project.folder, away.folder]
     found = project_named(workspace, "away")
     assert found is not None
