@@ -27,6 +27,17 @@ loops = Table(
     Index("loops_by_state", "project", "saved"),
     Index("loops_by_end", "project", "closed"),
 )
+step_records = Table(
+    "step_records",
+    METADATA,
+    Column("number", Integer, primary_key=True, autoincrement=True),
+    Column("project", Text, nullable=False),
+    Column("step", Text, nullable=False),
+    Column("key", Text, nullable=False, comment="Hash of all that decides the step's result."),
+    Column("content", JSON, nullable=False, comment="The whole record: parts of the key, outputs, result."),
+    Index("step_records_by_key", "project", "step", "key", unique=True),
+    Index("step_records_by_number", "project", "step", "number"),
+)
 decisions = Table(
     "decisions",
     METADATA,

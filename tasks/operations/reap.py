@@ -178,7 +178,6 @@ def _half_written(state: Path) -> Iterator[str]:
     last = last_loop(state)
     of_loops = [
         state / "work",
-        state / "records",
         *([Path(last.folder) / "data"] if last else []),
     ]
     logs = [state / "predictions", state / "labels", *(segments_folder(state, kind) for kind in KINDS)]

@@ -16,6 +16,7 @@ def upgrade() -> None:
     _create_decisions()
     _create_events()
     _create_loops()
+    _create_step_records()
 
 
 def _create_decisions() -> None:
@@ -74,3 +75,17 @@ def _create_loops() -> None:
     )
     op.create_index("loops_by_end", "loops", ["project", "closed"])
     op.create_index("loops_by_state", "loops", ["project", "saved"])
+
+
+def _create_step_records() -> None:
+    op.create_table(
+        "step_records",
+        sa.Column("number", sa.Integer(), autoincrement=True, nullable=False),
+        sa.Column("project", sa.Text(), nullable=False),
+        sa.Column("step", sa.Text(), nullable=False),
+        sa.Column("key", sa.Text(), nullable=False),
+        sa.Column("content", sa.JSON(), nullable=False),
+        sa.PrimaryKeyConstraint("number"),
+    )
+    op.create_index("step_records_by_key", "step_records", ["project", "step", "key"], unique=True)
+    op.create_index("step_records_by_number", "step_records", ["project", "step", "number"])

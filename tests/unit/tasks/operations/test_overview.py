@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from models.pipeline.records import StepRecord, StepRecords
+from models.pipeline.records import StepRecord
 from models.report.facts import ProjectFacts
 from models.triggers.signal import Decision, PastLoop, Signal
 from tasks.host import processes
@@ -20,6 +20,7 @@ from tasks.loop import decisions, history
 from tasks.loop.history import LoopRecord, save_loop
 from tasks.operations.overview import known_projects, name_of, overview, project_facts, project_named
 from tasks.prefect import events
+from tasks.state.step_records import StepRecords
 from tests.conftest import MakeProject
 from tests.told_facts import findings, window
 
@@ -53,7 +54,7 @@ def record(step: str, finished: float, loop_id: str = LOOP, key: str = "k", **re
 
 
 def save(state: Path, project: Project, *found: StepRecord) -> None:
-    records = StepRecords(state / "records", project.workspace.root)
+    records = StepRecords(state, project.workspace.root)
     for each in found:
         records.save(each)
 
@@ -233,10 +234,7 @@ def test_ten_thousand_loops_are_not_all_read(
     for number in range(many):
         at = NOW - 60.0 * (many - number)
         made = record("promote", at, f"l{number}", key=f"{number}", version="1", decision="keep", reasons=["Kept."])
-        path = state / "records" / "promote" / f"{number}.json"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(made.model_dump_json(indent=1))
-        os.utime(path, (at, at))
+        save(state, project, made)
     read: list[str] = []
     validate = StepRecord.model_validate
     monkeypatch.setattr(StepRecord, "model_validate", lambda given: read.append(given["key"]) or validate(given))

@@ -97,13 +97,13 @@ def test_half_written_files_and_folders_go(workspace: Workspace, state: Path) ->
     data = Path(the_loop(state).folder) / "data"
     (data / ".prepared.x.tmp").mkdir(parents=True)
     (data / ".prepared.x.tmp" / "rows").write_text("")
-    (state / "records").mkdir()
-    (state / "records" / ".key.json.abc.tmp").write_text("")
-    (state / "records" / "kept.json").write_text("")
+    (state / "work" / "train").mkdir(parents=True)
+    (state / "work" / "train" / ".key.json.abc.tmp").write_text("")
+    (state / "work" / "train" / "kept.json").write_text("")
     said = reap(workspace)
     assert sum("half-written" in line for line in said) == 2
     assert list(data.iterdir()) == []
-    assert [path.name for path in (state / "records").iterdir()] == ["kept.json"]
+    assert [path.name for path in (state / "work" / "train").iterdir()] == ["kept.json"]
 
 
 def test_what_a_living_process_writes_without_the_loops_lock_stays(workspace: Workspace, state: Path) -> None:
