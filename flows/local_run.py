@@ -13,7 +13,7 @@ from models.errors import LooplineError, StoreError
 from tasks.host import processes, server_access
 from tasks.host.workspace import Project, Workspace
 from tasks.loop.history import last_loop
-from tasks.loop.loop import run_note
+from tasks.loop.runners import running_flow
 from tasks.operations.reap import reap
 from tasks.prefect.prefect_server import PrefectServer, is_healthy
 
@@ -48,7 +48,7 @@ def _carry(train: Flow[..., Any], project: Project, name: str, overrides: list[s
 
     # Joining the heartbeat's thread costs a second per flow; no heartbeat is needed: the reaper checks the process.
     unwatched = temporary_settings({PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None})
-    with unwatched, run_note(project.state(name)) as tag, tags(tag):
+    with unwatched, running_flow(project.state(name)) as tag, tags(tag):
         try:
             state = train(str(project.folder), overrides, refresh=refresh, return_state=True)
         except httpx.TransportError as error:

@@ -9,7 +9,9 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import uuid
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -84,18 +86,30 @@ def is_absent(state: Path) -> bool:
 @contextlib.contextmanager
 def _begun(state: Path, **options: bool) -> Iterator[Connection]:
     """Yield a connection in a transaction; if the database's schema is not the newest, migrate it first."""
-    url = address(state)
+    url, lock = address(state), state / "locks" / "state.lock"
     with _converted(url), storing(state):
-        state.mkdir(parents=True, exist_ok=True)
+        if is_absent(state):
+            with _alone(lock, url):
+                _create(state)
         engine = _engine(url, os.getpid()).execution_options(**options)
         with engine.begin() as connection:
             revision = _revision(connection)
             if revision == REVISIONS[-1]:
                 yield connection
                 return
-        _migrate(engine, revision, state / "locks" / "state.lock")
+        if revision is not None and revision not in REVISIONS:
+            raise StoreError(
+                f"{_shown(url)}: has schema {revision}, expected {REVISIONS[-1]} or older: a newer Loopline wrote it. "
+                "Update this one; nothing was changed"
+            )
+        with _alone(lock, url):
+            _migrate(engine)
         with engine.begin() as connection:
             yield connection
+
+
+def _alone(lock: Path, url: str) -> AbstractContextManager[None]:
+    return held(lock, lambda: f"{_shown(url)}: another process makes or migrates it", BUSY_S)
 
 
 @functools.cache
@@ -155,26 +169,28 @@ def _revision(connection: Connection) -> str | None:
         return None
 
 
-def _migrate(engine: Engine, revision: str | None, lock: Path) -> None:
-    """Make the tables of an empty database, or migrate an older one; another process may have done it meanwhile."""
-    url = _shown(str(engine.url))
-    if revision is not None and revision not in REVISIONS:
-        raise StoreError(
-            f"{url}: has schema {revision}, expected {REVISIONS[-1]} or older: a newer Loopline wrote it. "
-            "Update this one; nothing was changed"
-        )
+def _create(state: Path) -> None:
+    """Make an SQLite database beside its place and move it there: no process ever sees it half made."""
+    if not is_absent(state):
+        return
+    temporary = state / f".{FILE}.{os.getpid()}-{uuid.uuid4().hex[:8]}.tmp"
+    engine = _engine.__wrapped__(f"sqlite:///{temporary}", os.getpid())
+    with contextlib.closing(engine.raw_connection()) as raw:
+        raw.cursor().execute("pragma journal_mode = wal")  # readers and the writer do not wait for each other
+    _migrate(engine)
+    temporary.replace(state / FILE)
+
+
+def _migrate(engine: Engine) -> None:
+    """Make the tables that the database lacks; another process may have made them meanwhile."""
     from alembic import command
     from alembic.config import Config
 
     config = Config()
     config.set_main_option("script_location", str(_MIGRATIONS).replace("%", "%%"))
-    with held(lock, lambda: f"{url}: another process migrates it", BUSY_S):
-        if engine.dialect.name == "sqlite":
-            with contextlib.closing(engine.raw_connection()) as raw:
-                raw.cursor().execute("pragma journal_mode = wal")  # readers and the writer do not wait for each other
-        with engine.execution_options(writes=True).begin() as connection:
-            config.attributes["connection"] = connection
-            command.upgrade(config, "head")
+    with engine.execution_options(writes=True).begin() as connection:
+        config.attributes["connection"] = connection
+        command.upgrade(config, "head")
 
 
 @contextlib.contextmanager

@@ -24,7 +24,7 @@ _ACCEPTED: Mapping[str, tuple[str, ...]] = {
     OPTUNA_STORAGE: ("postgresql", "mysql", "mssql", "oracle", "sqlite"),
     PREFECT_DATABASE: ("postgresql", "sqlite"),
     PREFECT_API: _SERVERS,
-    STATE_URL: ("postgresql", "sqlite"),
+    STATE_URL: ("postgresql",),
 }
 """The kinds of address that each variable's tool can open (mlflow 3, optuna 4, prefect 3)."""
 _NOT_SQL = (*_SERVERS, "databricks", "file")

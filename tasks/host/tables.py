@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import JSON, Boolean, Column, Float, Index, Integer, MetaData, Table, Text
+from sqlalchemy import JSON, BigInteger, Boolean, Column, Float, Index, Integer, MetaData, Table, Text
 
 METADATA = MetaData()
 
@@ -26,6 +26,22 @@ loops = Table(
     Column("device_seconds", Float, nullable=False, default=0.0),
     Index("loops_by_state", "project", "saved"),
     Index("loops_by_end", "project", "closed"),
+)
+runners = Table(
+    "runners",
+    METADATA,
+    Column("number", Integer, primary_key=True, autoincrement=True),
+    Column("project", Text, nullable=False),
+    Column("flow_run", Text, comment="Prefect's id of the flow run, once it is known."),
+    Column("process", JSON, nullable=False, comment="Host, pid and start time of the process that runs the flow."),
+    Column("since", Float, nullable=False, comment="Unix time, seconds."),
+)
+store_sizes = Table(
+    "store_sizes",
+    METADATA,
+    Column("store", Text, primary_key=True),
+    Column("size", BigInteger, nullable=False, comment="Bytes."),
+    Column("at", Float, nullable=False, comment="When it was measured. Unix time, seconds."),
 )
 step_records = Table(
     "step_records",

@@ -7,14 +7,14 @@ import json
 import os
 import secrets
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
 
-from models.files import storing, write_json
+from models.files import storing
 from models.pipeline.keys import key_of
 from models.pipeline.records import StepRecord, digest_of
 from models.pipeline.steps import BY_NAME
@@ -30,13 +30,12 @@ from tasks.loop.history import LOOP_LOCK, OVER, LoopRecord, last_loop, save_loop
 from tasks.loop.inputs import Inputs as Inputs
 from tasks.loop.ledger import StepCache
 from tasks.loop.outcome import conclude, conclude_killed, outcome_of
+from tasks.loop.runners import add_runner
 from tasks.mlflow import registry_reader
 from tasks.mlflow.delivery import BackgroundExporter, MlflowExporter
 from tasks.ranks.rank_pool import RankPool
 from tasks.state.outbox import LOOP_RUN, Outbox
 
-FLOW_RUNS = "flow_runs"
-RUNNERS = "runners"
 STOPS = ("KeyboardInterrupt", "TerminationSignal", "SystemExit")
 """Exceptions that stop a step from outside: the step itself did not fail."""
 TORCH_STEPS = ("search", "train", "export")
@@ -247,32 +246,11 @@ def _only_loop(state: Path, name: str) -> AbstractContextManager[None]:
 
 
 @contextlib.contextmanager
-def run_note(state: Path) -> Iterator[str]:
-    """Write a note for the reaper about a flow run that this process begins; yield the tag for the run.
-
-    If the process is killed before its loop is open, only this note leads to its Prefect run.
-    """
-    process = processes.identity()
-    note = state / RUNNERS / f"{process['pid']}.json"
-    write_json(note, process)
-    try:
-        yield tag_of(process)
-    finally:
-        note.unlink(missing_ok=True)
-
-
-def tag_of(process: Mapping[str, Any]) -> str:
-    """Return the tag of the flow runs that a process begins."""
-    return f"{process['host']}:{process['pid']}"
-
-
-@contextlib.contextmanager
 def _marked(workspace: Workspace, state: Path, flow_run_id: str | None) -> Iterator[None]:
     """Mark this process for the reaper: an environment variable for child processes, and a note of the flow run."""
-    process = processes.identity()
-    os.environ[OWNER] = json.dumps({**process, "workspace": str(workspace.root)})
-    if flow_run_id:  # the reaper removes the note once Prefect knows the end of the run
-        write_json(state / FLOW_RUNS / f"{flow_run_id}.json", process)
+    os.environ[OWNER] = json.dumps({**processes.identity(), "workspace": str(workspace.root)})
+    if flow_run_id:
+        add_runner(state, flow_run_id)  # the reaper removes the note once Prefect knows the end of the run
     try:
         yield
     finally:

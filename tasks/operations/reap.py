@@ -18,20 +18,19 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
-from uuid import UUID
 
 from models.errors import StoreError
 from models.files import read_json
 from models.project_spec.blocks import Spec
-from tasks.host import processes
+from tasks.host import database, processes
 from tasks.host.locks import tried
 from tasks.host.processes import OWNER
 from tasks.host.server_access import elsewhere
 from tasks.host.workspace import Workspace
 from tasks.loop.history import LOOP_LOCK, OVER, is_running, last_loop, save_loop
-from tasks.loop.loop import FLOW_RUNS, RUNNERS, intent_of, tag_of
+from tasks.loop.loop import intent_of
 from tasks.loop.outcome import conclude_killed
+from tasks.loop.runners import STALE_S, dead_runners, remove_runners
 from tasks.mlflow.delivery import MlflowExporter
 from tasks.prefect.crashed_runs import crash_runs
 from tasks.prefect.flow_runs import close_task_runs, ended_with_open_tasks
@@ -41,7 +40,6 @@ from tasks.state.outbox import Outbox
 from tasks.state.segments import KINDS, segments_folder
 from tasks.tools.optuna_study import fail_open_trials
 
-STALE_S = 3600.0
 WRITER = re.compile(r"\.(\d+)-\w{8,}\.tmp$")  # how `models.files` and the part logs name unfinished files
 
 
@@ -115,21 +113,16 @@ def _studies(workspace: Workspace, state: Path) -> Iterator[str]:
 
 
 def _flow_runs(state: Path) -> Iterator[str]:
-    """Mark the Prefect runs of dead processes as Crashed.
-
-    Prefect itself marks only the runs of its workers; these runs were started from a command line.
-    """
-    notes = {folder: _of_the_dead(state / folder) for folder in (FLOW_RUNS, RUNNERS)}
-    if not any(notes.values()) or not os.environ.get("PREFECT_API_URL"):
+    """Mark the Prefect runs of dead processes as Crashed."""
+    dead = dead_runners(state)
+    if not dead or not os.environ.get("PREFECT_API_URL"):
         return
-    named = {path: UUID(path.stem) for path in notes[FLOW_RUNS]}
-    runners = {path: tag_of(process) for path, process in notes[RUNNERS].items()}
     crashed: list[str] = []
-    for path, runs in crash_runs({**named, **runners}):
+    for number, runs in crash_runs(dead):
         for identity, name in runs:
             crashed.append(identity)
             yield f"{name}: Prefect run told as Crashed"
-        path.unlink(missing_ok=True)
+        remove_runners(state, [number])
     yield from close_task_runs(os.environ["PREFECT_API_URL"], crashed)
 
 
@@ -141,18 +134,6 @@ def _task_runs(workspace: Workspace) -> Iterator[str]:
     pool = pool_of(workspace) if "prefect" in elsewhere(workspace) else None
     with contextlib.suppress(StoreError):
         yield from close_task_runs(api, ended_with_open_tasks(api, pool, time.time()))
-
-
-def _of_the_dead(folder: Path) -> dict[Path, dict[str, Any]]:
-    """Return the notes of dead processes; another host's process may be about to begin a loop, so its note must age."""
-    notes = {path: read_json(path) for path in folder.glob("*.json")}
-    return {path: process for path, process in notes.items() if process and _is_over(path, process)}
-
-
-def _is_over(note: Path, process: dict[str, Any]) -> bool:
-    if processes.is_here(process):
-        return not processes.is_alive(process)
-    return time.time() - note.stat().st_mtime > STALE_S
 
 
 def _orphans(workspace: Workspace) -> Iterator[str]:
@@ -189,8 +170,10 @@ def _half_written(state: Path) -> Iterator[str]:
 
 
 def _half_cached(workspace: Workspace) -> Iterator[str]:
-    """Remove half-written cache files whose writer is gone: all projects share the cache, and loops may be running."""
-    for path in sorted(path for path in workspace.cache.rglob(".*.tmp") if _is_left(path, by_pid=True)):
+    """Remove half-written cache files and databases whose writer is gone: all projects share them, and loops may run."""
+    for path in sorted([*workspace.cache.rglob(".*.tmp"), *workspace.state.glob(f".{database.FILE}.*.tmp*")]):
+        if not _is_left(path, by_pid=True):
+            continue
         shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
         yield f"{path.name}: half-written; removed"
 

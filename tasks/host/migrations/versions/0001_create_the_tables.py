@@ -16,7 +16,9 @@ def upgrade() -> None:
     _create_decisions()
     _create_events()
     _create_loops()
+    _create_runners()
     _create_step_records()
+    _create_store_sizes()
 
 
 def _create_decisions() -> None:
@@ -77,6 +79,18 @@ def _create_loops() -> None:
     op.create_index("loops_by_state", "loops", ["project", "saved"])
 
 
+def _create_runners() -> None:
+    op.create_table(
+        "runners",
+        sa.Column("number", sa.Integer(), autoincrement=True, nullable=False),
+        sa.Column("project", sa.Text(), nullable=False),
+        sa.Column("flow_run", sa.Text(), nullable=True),
+        sa.Column("process", sa.JSON(), nullable=False),
+        sa.Column("since", sa.Float(), nullable=False),
+        sa.PrimaryKeyConstraint("number"),
+    )
+
+
 def _create_step_records() -> None:
     op.create_table(
         "step_records",
@@ -89,3 +103,13 @@ def _create_step_records() -> None:
     )
     op.create_index("step_records_by_key", "step_records", ["project", "step", "key"], unique=True)
     op.create_index("step_records_by_number", "step_records", ["project", "step", "number"])
+
+
+def _create_store_sizes() -> None:
+    op.create_table(
+        "store_sizes",
+        sa.Column("store", sa.Text(), nullable=False),
+        sa.Column("size", sa.BigInteger(), nullable=False),
+        sa.Column("at", sa.Float(), nullable=False),
+        sa.PrimaryKeyConstraint("store"),
+    )

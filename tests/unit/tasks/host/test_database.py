@@ -158,5 +158,5 @@ def test_an_address_of_another_kind_is_refused(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch, address: str
 ) -> None:
     monkeypatch.setenv("LOOPLINE_STATE_URL", address)
-    with pytest.raises(Exception, match=r"LOOPLINE_STATE_URL: got .*, expected postgresql://, sqlite://"):
+    with pytest.raises(Exception, match=r"LOOPLINE_STATE_URL: got .*, expected postgresql://: as "):
         add(workspace)

@@ -12,13 +12,12 @@ from pathlib import Path
 import psutil
 import pytest
 
-from models.files import write_json
 from models.project_spec.reader import read_spec
 from tasks.host import processes
 from tasks.host.workspace import Workspace
 from tasks.loop.history import LoopRecord, last_loop, save_loop
 from tasks.loop.loop import OWNER, open_stage
-from tasks.operations.reap import _of_the_dead, is_owed, reap
+from tasks.operations.reap import is_owed, reap
 from tests.conftest import MakeProject
 
 
@@ -78,14 +77,6 @@ def test_a_loop_that_another_host_runs_is_left_alone(
         assert reap(workspace) == []
         assert not is_owed(workspace, spec)
     assert the_loop(state).state == "running"
-
-
-def test_the_note_of_another_hosts_flow_run_counts_for_an_hour(state: Path) -> None:
-    notes = state / "runners"
-    for name, process in (("young", ELSEWHERE), ("old", ELSEWHERE), ("here", processes.identity())):
-        write_json(notes / f"{name}.json", process)
-    os.utime(notes / "old.json", (0, 0))
-    assert [path.stem for path in _of_the_dead(notes)] == ["old"]
 
 
 def test_another_projects_dead_loop_is_not_this_ones_business(workspace: Workspace, state: Path) -> None:
@@ -192,8 +183,7 @@ def test_what_a_killed_writer_left_in_the_cache_goes(workspace: Workspace) -> No
 
 @pytest.mark.parametrize("content", ["", "[]", '{"study"'])
 def test_a_damaged_note_holds_up_nothing(workspace: Workspace, state: Path, content: str) -> None:
-    for name in ("work/search/key/study.json", "runners/1.json"):
-        path = state / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(content)
+    path = state / "work" / "search" / "key" / "study.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content)
     assert reap(workspace) == ["tiny-1: was killed; marked so (`loopline run` goes on with it)"]
