@@ -92,11 +92,7 @@ def index(request: Request) -> Response:
 
 def project(request: Request) -> Response:
     """Return the page of one project with its history."""
-    workspace: Workspace = request.app.state.workspace
-    project = gathering.project_named(workspace, request.path_params["name"])
-    if project is None:
-        raise HTTPException(404, "There is no project of that name.")
-    overview = gathering.overview(workspace, [project])
+    overview = gathering.overview(request.app.state.workspace, [api.project_of(request)])
     facts = overview.projects[0]
     return HTMLResponse(
         overview_page.render_project(facts, overview.at, _links(overview, facts), logout_token(request))
@@ -105,10 +101,8 @@ def project(request: Request) -> Response:
 
 def report(request: Request) -> Response:
     """Return a step's report page, from a fixed list, so that a request cannot name a file."""
-    workspace: Workspace = request.app.state.workspace
-    name = request.path_params["name"]
-    project = gathering.project_named(workspace, name)
-    pages = known_pages(project.state(gathering.name_of(project))) if project else {}
+    project, name = api.project_of(request), request.path_params["name"]
+    pages = known_pages(project.state(gathering.name_of(project)))
     path = pages.get(request.path_params["page"])
     if path is None:
         raise HTTPException(404, "There is no such page.")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from urllib.parse import quote
 
 from starlette.concurrency import run_in_threadpool
@@ -104,25 +105,11 @@ def _retrain(workspace: Workspace, project: ProjectFacts, form: FormData) -> Act
     )
 
 
-def _ask_approve(project: ProjectFacts) -> Confirmation | None:
-    return _ask_answer(project, f"Retrain {project.name}, as was asked?", "Approve")
-
-
-def _ask_refuse(project: ProjectFacts) -> Confirmation | None:
-    return _ask_answer(project, f"Leave {project.name} as it is?", "Refuse")
-
-
-def _ask_answer(project: ProjectFacts, question: str, word: str) -> Confirmation | None:
+def _ask_answer(project: ProjectFacts, *, approved: bool) -> Confirmation | None:
     waiting = project.waiting
+    question = f"Retrain {project.name}, as was asked?" if approved else f"Leave {project.name} as it is?"
+    word = "Approve" if approved else "Refuse"
     return Confirmation(question, [waiting.reason], word, {"run": waiting.flow_run}) if waiting else None
-
-
-def _approve(workspace: Workspace, project: ProjectFacts, form: FormData) -> ActionResult:
-    return _answer(workspace, project, form, approved=True)
-
-
-def _refuse(workspace: Workspace, project: ProjectFacts, form: FormData) -> ActionResult:
-    return _answer(workspace, project, form, approved=False)
 
 
 def _answer(workspace: Workspace, project: ProjectFacts, form: FormData, *, approved: bool) -> ActionResult:
@@ -133,8 +120,8 @@ def _answer(workspace: Workspace, project: ProjectFacts, form: FormData, *, appr
 
 BUTTONS = {
     "retrain": Action(_ask_retrain, _retrain),
-    "approve": Action(_ask_approve, _approve),
-    "refuse": Action(_ask_refuse, _refuse),
+    "approve": Action(partial(_ask_answer, approved=True), partial(_answer, approved=True)),
+    "refuse": Action(partial(_ask_answer, approved=False), partial(_answer, approved=False)),
     "promote": Action(_ask_promote, _promote),
     "rollback": Action(_ask_rollback, _rollback),
 }

@@ -26,6 +26,7 @@ POLICY = (
 REPORT_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'none'; sandbox"
 """The policy for report pages of steps: each page has its own style and may run nothing."""
 HEADERS = {
+    "Content-Security-Policy": POLICY,
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
     "Referrer-Policy": "same-origin",
@@ -50,7 +51,9 @@ class DashboardGuard:
 
         async def sending(message: Message) -> None:
             if message["type"] == "http.response.start":
-                _add_headers(message)
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers.setdefault(name, value)
             await send(message)
 
         refusal = self._refusal(Request(scope))
@@ -106,9 +109,3 @@ def _too_large(path: str) -> str:
 def _unauthorised() -> Response:
     text = "a token is needed: send `Authorization: Bearer TOKEN`; it lies in .loopline/overview/token"
     return PlainTextResponse(text, 401, {"WWW-Authenticate": "Bearer"})
-
-
-def _add_headers(message: Message) -> None:
-    headers = MutableHeaders(scope=message)
-    for name, value in {"Content-Security-Policy": POLICY, **HEADERS}.items():
-        headers.setdefault(name, value)
