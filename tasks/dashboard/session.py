@@ -53,7 +53,7 @@ def cookie_of(workspace: Workspace) -> str:
 
 def form_token(request: Request, path: str) -> str:
     """Return the token that a form of this session must carry to post to `path`; it begins a session if needed."""
-    return _token(request.session.setdefault(KEY, secrets.token_urlsafe(18)), path)
+    return _token(request.session.setdefault(KEY, secrets.token_urlsafe()), path)
 
 
 def logout_token(request: Request) -> str:
@@ -101,7 +101,7 @@ async def _enter(request: Request) -> Response:
     if request.app.state.rules.known(secret.strip()) is None:
         return await run_in_threadpool(_form, request, onward, wrong=True)
     request.session.clear()
-    request.session[LOGGED_IN] = True
+    request.session.update({LOGGED_IN: True, KEY: secrets.token_urlsafe()})
     return RedirectResponse(onward, 303)
 
 

@@ -176,6 +176,10 @@ def test_pages_opened_side_by_side_share_the_session_of_the_first() -> None:
     assert browser.set_cookie
     browser.ask("/rollback")
     assert not browser.set_cookie
+    away = Browser()
+    away.log_in()
+    away.ask("/")
+    assert not away.set_cookie
 
 
 @pytest.mark.parametrize(
