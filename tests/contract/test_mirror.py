@@ -15,8 +15,6 @@ ELSEWHERE: dict[str, str] = {
     "tasks/dashboard/api.py": "tests/integration/test_page.py: a real server",
     "tasks/dashboard/app.py": "tests/integration/test_page.py: a real server",
     "tasks/dashboard/buttons.py": "tests/integration/test_page.py: a real server",
-    "tasks/dashboard/login.py": "tests/integration/test_page.py: a real server",
-    "tasks/dashboard/session.py": "tests/integration/test_page.py: a real server",
     "tasks/state/part_files.py": "tests/unit/tasks/state/test_part_log.py: the files of that log",
     "tasks/mlflow/registry_history.py": "tests/integration/test_registry.py: needs a registry",
     "tasks/mlflow/artifacts.py": "tests/integration/test_registry.py: needs a registry with files in it",
