@@ -119,7 +119,7 @@ def set_delivered(state: Path, loop_id: str, done: Delivered) -> None:
 
     with database.writing(state.parents[1]) as connection:
         connection.execute(deliveries.delete().where(deliveries.c.loop_id == loop_id))
-        row = {"project": state.name, "loop_id": loop_id, "at": time.time(), **done._asdict()}
+        row = {"project": state.name, "loop_id": loop_id, "at": time.time(), "number": done.number, "runs": done.runs}
         connection.execute(deliveries.insert(), row)
 
 
