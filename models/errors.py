@@ -6,6 +6,7 @@ LooplineError             an expected error; the command line prints it without 
 ├── UserCodeError         a function that the spec names raised, or returned a wrong value (exit code 1)
 ├── TrainingError         training cannot continue: NaN, a dead rank, every trial failed (exit code 1)
 ├── StoreError            a store is unreachable, locked, full or not writable; finished work is kept (exit code 1)
+│   └── LeaseLostError    another process has taken over the loop (exit code 1)
 └── GateRefused           data validation, the verdict or the compare-and-swap stopped the loop (exit code 3)
 """
 
@@ -40,6 +41,10 @@ class TrainingError(LooplineError):
 
 class StoreError(LooplineError):
     """A store is unreachable, locked, full or not writable; finished work is kept."""
+
+
+class LeaseLostError(StoreError):
+    """Another process has taken over what this one did: this one must record nothing more."""
 
 
 class GateRefused(LooplineError):  # noqa: N818 - a refusal is the normal work of a gate, not an error

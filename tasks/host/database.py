@@ -10,6 +10,7 @@ import contextlib
 import functools
 import json
 import os
+import time
 import uuid
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
@@ -33,6 +34,7 @@ _MIGRATIONS = Path(__file__).parent / "migrations"
 _WRITER = 0x6C6F6F70  # the key of Postgres' advisory lock
 _CURES = {
     "is full": DISK_IS_FULL,
+    "I/O error": f"{DISK_IS_FULL}; or the disk fails: look at the system log",
     "readonly": "it cannot be written: change its owner, or set LOOPLINE_HOME to a folder that can be written",
     "unable to open": "it cannot be opened: change its owner, or set LOOPLINE_HOME to a folder that can be written",
     "locked": f"another process has written for more than {BUSY_S:g} s: run again",
@@ -85,9 +87,23 @@ def address(state: Path) -> str:
     return normalised(STATE_URL, named) if named else f"sqlite:///{state / FILE}"
 
 
+def is_shared() -> bool:
+    """Return whether processes of machines without a common disk may use the database."""
+    return bool(os.environ.get(STATE_URL))
+
+
+def now(connection: Connection) -> float:
+    """Return the database's time (Unix time, seconds): the same for all machines."""
+    from sqlalchemy import func, select
+
+    if connection.dialect.name == "sqlite":
+        return time.time()
+    return float(connection.scalar(select(func.extract("epoch", func.clock_timestamp()))) or 0.0)
+
+
 def is_absent(state: Path) -> bool:
     """Return whether the workspace has no database yet."""
-    return not os.environ.get(STATE_URL) and not (state / FILE).exists()
+    return not is_shared() and not (state / FILE).exists()
 
 
 @contextlib.contextmanager

@@ -27,6 +27,14 @@ loops = Table(
     Index("loops_by_state", "project", "saved"),
     Index("loops_by_end", "project", "closed"),
 )
+leases = Table(
+    "leases",
+    METADATA,
+    Column("name", Text, primary_key=True, comment="What may be done, such as `loop:flights`."),
+    Column("holder", JSON, nullable=False, comment="Host, pid and start time of the process that took it last."),
+    Column("epoch", Integer, nullable=False, comment="Counts the holders."),
+    Column("until", Float, comment="When it runs out, by the database's clock; empty if it was released."),
+)
 runners = Table(
     "runners",
     METADATA,

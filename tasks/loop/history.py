@@ -13,10 +13,13 @@ from models.errors import StoreError
 from models.project_spec.blocks import Spec
 from models.triggers.signal import PastLoop, ProjectHistory
 from tasks.host import database, processes
+from tasks.host.leases import is_leased
 from tasks.host.workspace import Project
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
+
+    from tasks.host.leases import Lease
 
 LOOP_LOCK = "loop.lock"
 """The lock that a project's loop holds while it runs."""
@@ -43,17 +46,21 @@ class LoopRecord:
     step: str = ""
 
 
-def save_loop(state: Path, loop: LoopRecord) -> None:
+def save_loop(state: Path, loop: LoopRecord, lease: Lease | None = None) -> None:
     """Save the state of a loop, which becomes the project's last loop.
 
     Args:
         state: The project's folder under `.loopline/projects/`.
         loop: The loop's new state.
+        lease: The lease by which this process runs the loop.
 
     Raises:
+        LeaseLostError: Another process has taken over the loop.
         StoreError: The database cannot be written.
     """
     with database.writing(state.parents[1]) as connection:
+        if lease:
+            lease.check(connection)
         _upsert(connection, state.name, "saved", asdict(loop))
 
 
@@ -118,8 +125,15 @@ def running(state: Path) -> str | None:
 
 
 def is_running(state: Path, loop: LoopRecord) -> bool:
-    """Return whether this loop runs: its process is alive, or a process on another host holds the project's lock."""
-    return loop.state == "running" and processes.is_alive(loop.process, state / LOOP_LOCK)
+    """Return whether this loop runs: its process is alive, or one on another host holds the project's lock or lease."""
+    if loop.state != "running":
+        return False
+    return processes.is_alive(loop.process, state / LOOP_LOCK) or is_leased(state.parents[1], lease_of(state))
+
+
+def lease_of(state: Path) -> str:
+    """Return the name of the lease by which a process runs a project's loop."""
+    return f"loop:{state.name}"
 
 
 def _upsert(connection: Connection, project: str, order: str, values: dict[str, Any]) -> None:

@@ -8,12 +8,12 @@ import os
 import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
 
+from models.errors import LeaseLostError
 from models.files import storing
 from models.pipeline.keys import key_of
 from models.pipeline.records import StepRecord, digest_of
@@ -22,11 +22,12 @@ from models.project_spec.blocks import Spec
 from models.project_spec.reader import read_spec
 from models.training.spec_check import read_checked
 from tasks.host import processes
+from tasks.host.leases import Lease, leased
 from tasks.host.locks import held
 from tasks.host.processes import OWNER as OWNER
 from tasks.host.workspace import Project, Workspace
 from tasks.loop import work_gc
-from tasks.loop.history import LOOP_LOCK, OVER, LoopRecord, last_loop, save_loop
+from tasks.loop.history import LOOP_LOCK, OVER, LoopRecord, last_loop, lease_of, save_loop
 from tasks.loop.inputs import Inputs as Inputs
 from tasks.loop.ledger import StepCache
 from tasks.loop.outcome import conclude, conclude_killed, outcome_of
@@ -94,6 +95,7 @@ class Loop:
         self.ran: list[str] = []
         self.refresh: frozenset[str] = frozenset()
         self.lost_device_s = 0.0
+        self.lease: Lease | None = None
         self.at = ""
 
     def carry_out(self, name: str, act: Callable[[Inputs, Path], StepResult]) -> tuple[StepRecord, bool]:
@@ -136,12 +138,21 @@ class Loop:
             finished=time.time(),
             seconds=round(seconds, 3),
         )
-        self.ledger.records.save(record)
+        self.ledger.records.save(record, self.lease)
         self.ledger.save()
         self.done[name] = record
         self.ran.append(name)
         self.report.step(name, "ok", f"{seconds:.1f} s")
         return record, False
+
+    def confirm(self) -> None:
+        """Check that this process still runs the loop, before an act that others see, such as a promotion.
+
+        Raises:
+            LeaseLostError: Another process has taken over the loop.
+        """
+        if self.lease:
+            self.lease.confirm()
 
     def work(self, step: str, key: str) -> Path:
         """Return the work folder of a step and key, the same at every attempt; create it if needed."""
@@ -176,11 +187,11 @@ def open_loop(
     project.workspace.make()
     state = project.state(spec.name)
     registry_reader.refuse_lost(project.workspace, spec.name)
-    with _only_loop(state, spec.name), _marked(project.workspace, state, flow_run_id):
+    with _only_loop(state) as lease, _marked(project.workspace, state, flow_run_id):
         loop_id = loop_id or name_loop(project, overrides)
         loop_state = _open_loop_state(state, project, spec, loop_id, trigger, flow_run_id or "")
         loop = Loop(project, spec, loop_id, trigger, reporter or SilentReporter())
-        loop.refresh = frozenset(refresh)
+        loop.refresh, loop.lease = frozenset(refresh), lease
         _begin_run(loop)
         exporter = BackgroundExporter(loop.delivery)
         exporter.start()
@@ -197,10 +208,14 @@ def open_loop(
                 status = "rejected"
             raise
         finally:
-            for run in reversed(loop.outbox.open_runs()):
-                loop.outbox.end_run(run, "FINISHED" if status == "finished" else "FAILED")
-            save_loop(state, replace(loop_state, state=status, step=loop.at if failure else ""))
-            conclude(loop, loop_state.began, failure)
+            try:
+                save_loop(state, replace(loop_state, state=status, step=loop.at if failure else ""), lease)
+            except LeaseLostError as lost:
+                loop.report.note(str(lost))
+            else:
+                for run in reversed(loop.outbox.open_runs()):
+                    loop.outbox.end_run(run, "FINISHED" if status == "finished" else "FAILED")
+                conclude(loop, loop_state.began, failure)
             if trouble := exporter.finish():
                 loop.report.note(f"logging waits: {trouble}")
         _forget(loop, days)
@@ -228,20 +243,25 @@ def open_stage(project: Project, reporter: Reporter | None = None) -> Iterator[L
     """
     spec = read_spec(project.spec_path, (), project.shown_spec)
     project.workspace.make()
-    with _only_loop(project.state(spec.name), spec.name):
+    with _only_loop(project.state(spec.name)):
         loop = Loop(project, spec, new_loop_id(spec.name), "dvc", reporter or SilentReporter())
         loop.outbox = Outbox(None, loop.id)
         yield loop
 
 
-def _only_loop(state: Path, name: str) -> AbstractContextManager[None]:
+@contextlib.contextmanager
+def _only_loop(state: Path) -> Iterator[Lease]:
+    """Hold the project's lock against this machine's processes, and its lease against other machines'."""
+
     def busy() -> str:
         last = last_loop(state)
         if last is None or not processes.is_alive(last.process):
-            return f"another command works on {name} now: wait for it"
-        return f"a loop of {name} runs already ({last.loop_id}, pid {last.process['pid']}): wait for it, or end it"
+            return f"another command works on {state.name} now: wait for it"
+        pid = last.process["pid"]
+        return f"a loop of {state.name} runs already ({last.loop_id}, pid {pid}): wait for it, or end it"
 
-    return held(state / LOOP_LOCK, busy)
+    with held(state / LOOP_LOCK, busy), leased(state.parents[1], lease_of(state)) as lease:
+        yield lease
 
 
 @contextlib.contextmanager

@@ -23,11 +23,12 @@ from models.errors import StoreError
 from models.files import read_json
 from models.project_spec.blocks import Spec
 from tasks.host import database, processes
+from tasks.host.leases import is_leased, leased
 from tasks.host.locks import tried
 from tasks.host.processes import OWNER
 from tasks.host.server_access import elsewhere
 from tasks.host.workspace import Workspace
-from tasks.loop.history import LOOP_LOCK, OVER, is_running, last_loop, save_loop
+from tasks.loop.history import LOOP_LOCK, OVER, is_running, last_loop, lease_of, save_loop
 from tasks.loop.loop import intent_of
 from tasks.loop.outcome import conclude_killed
 from tasks.loop.runners import STALE_S, dead_runners, remove_runners
@@ -53,7 +54,7 @@ def reap(workspace: Workspace, only: str | None = None) -> list[str]:
     done = [*_orphans(workspace), *_half_cached(workspace), *_task_runs(workspace)]
     for state in sorted((workspace.state / "projects").glob(only or "*")):
         with tried(state / LOOP_LOCK) as free:  # false while a living loop holds it
-            if free:
+            if free and not is_leased(workspace.state, lease_of(state)):  # by a loop of another machine
                 done += _project(workspace, state)
     return done
 
@@ -82,7 +83,8 @@ def _project(workspace: Workspace, state: Path) -> Iterator[str]:
         outbox = Outbox(state, loop_state.loop_id)
         for run in reversed(outbox.open_runs()):
             outbox.end_run(run, "KILLED")
-        save_loop(state, replace(loop_state, state="killed"))
+        with leased(workspace.state, lease_of(state)) as lease:  # whoever still computes for it records nothing more
+            save_loop(state, replace(loop_state, state="killed"), lease)
         conclude_killed(workspace, state, loop_state)
         yield f"{loop_state.loop_id}: was killed; marked so (`loopline run` goes on with it)"
     yield from _flow_runs(state)

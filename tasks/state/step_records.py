@@ -20,6 +20,8 @@ from tasks.host import database
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement
 
+    from tasks.host.leases import Lease
+
 PAGE = 64
 """Number of records that are read at once; no page of the overview shows more."""
 
@@ -60,10 +62,11 @@ class StepRecords:
         )
         return next(same, None)
 
-    def save(self, record: StepRecord) -> None:
+    def save(self, record: StepRecord, lease: Lease | None = None) -> None:
         """Save a record; the step then counts as done.
 
         Raises:
+            LeaseLostError: Another process has taken over the loop.
             StoreError: The database cannot be written.
         """
         from tasks.host.tables import step_records
@@ -71,6 +74,8 @@ class StepRecords:
         mine = {"project": self._state.name, "step": record.step, "key": record.key}
         same = [step_records.c[name] == value for name, value in mine.items()]
         with database.writing(self._state.parents[1]) as connection:
+            if lease:
+                lease.check(connection)
             connection.execute(step_records.delete().where(*same))  # saved again, it is the newest
             connection.execute(step_records.insert(), {**mine, "content": database.plain(record)})
 

@@ -33,6 +33,7 @@ def promote(loop: Loop) -> tuple[StepRecord, bool]:
         if judged["decision"] == "promote":
             expected = verdict.result["champion"]
             reason = "; ".join(judged["reasons"])
+            loop.confirm()
             entry = open_registry(loop.workspace, loop.spec.name).promote(
                 number, expected, loop_id=loop.id, reason=reason
             )

@@ -50,6 +50,7 @@ def register(loop: Loop) -> tuple[StepRecord, bool]:
         tags = _tags(loop, inputs, files)
         if version is None:
             model_id = _log_model(loop, inputs, folder, run_id, {KEY: key, FILES: tags[FILES]}, files)
+            loop.confirm()
             version = registry.create(key, f"models:/{model_id}", run_id, model_id, tags, loop.spec.description)
         else:
             judged = {name: tags[name] for name in ("loopline.verdict", "loopline.rival")}

@@ -1,6 +1,8 @@
 """Grown out of SQLite: MLflow's store and registry, and Optuna's studies, in Postgres with the same code."""
 
 import functools
+import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -11,7 +13,8 @@ from models.errors import GateRefused, StoreError
 from models.project_spec.search import Dimension, Search
 from models.training.search_space import suggest
 from models.triggers.signal import Decision, PastLoop, Signal
-from tasks.host import database
+from tasks.host import database, processes
+from tasks.host.leases import leased
 from tasks.host.store_addresses import OPTUNA_STORAGE, STATE_URL, TRACKING_URI, store_addresses
 from tasks.host.tables import loops
 from tasks.host.workspace import Workspace
@@ -110,6 +113,28 @@ def test_writers_of_one_state_database_take_turns(
         list(pool.map(functools.partial(record_loop, state), ended))
     with database.reading(place.state) as connection:
         assert sorted(connection.scalars(select(loops.c.closed))) == list(range(1, 41))
+
+
+def test_of_two_machines_one_has_the_lease_whatever_their_clocks_say(
+    place: Workspace, databases: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(STATE_URL, new_database(databases, "leases"))
+    elsewhere = {"host": "macbook.office.lan", "pid": 4242, "started": "deadbeef/1"}
+    now, holders, most = time.time, [], []
+
+    def hold(machine: int) -> None:
+        with leased(place.state, "registry:grown", 60):
+            holders.append(machine)
+            most.append(len(holders))
+            time.sleep(0.05)
+            holders.remove(machine)
+
+    monkeypatch.setattr(processes, "identity", lambda: elsewhere)
+    monkeypatch.setattr(time, "time", lambda: now() + 300 * (threading.get_ident() % 3 - 1))
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(hold, range(8)))
+    assert max(most) == 1
+    assert len(most) == 8
 
 
 def test_a_state_database_that_is_away_is_a_short_error(

@@ -16,6 +16,7 @@ def upgrade() -> None:
     _create_decisions()
     _create_deliveries()
     _create_events()
+    _create_leases()
     _create_loops()
     _create_outbox()
     _create_runners()
@@ -67,6 +68,17 @@ def _create_events() -> None:
     )
     op.create_index("events_by_project", "events", ["is_open", "project"])
     op.create_index("events_by_state", "events", ["state", "number"])
+
+
+def _create_leases() -> None:
+    op.create_table(
+        "leases",
+        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("holder", sa.JSON(), nullable=False),
+        sa.Column("epoch", sa.Integer(), nullable=False),
+        sa.Column("until", sa.Float(), nullable=True),
+        sa.PrimaryKeyConstraint("name"),
+    )
 
 
 def _create_loops() -> None:

@@ -3,17 +3,19 @@
 import os
 import subprocess
 import sys
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from models.errors import StoreError, UsageError
+from models.errors import LeaseLostError, StoreError, UsageError
 from models.pipeline.records import StepRecord
 from tasks.host import processes
+from tasks.host.leases import leased
 from tasks.host.workspace import Project
-from tasks.loop.history import last_loop, save_loop
-from tasks.loop.loop import OWNER, Inputs, Loop, StepResult, name_loop, new_loop_id, open_stage
+from tasks.loop.history import last_loop, lease_of, read_loops, save_loop
+from tasks.loop.loop import OWNER, Inputs, Loop, StepResult, name_loop, new_loop_id, open_loop, open_stage
 from tasks.loop.loop import _open_loop_state as open_book
 from tests.conftest import MakeProject
 
@@ -207,3 +209,22 @@ def test_the_owner_mark_is_not_left_behind(project: Project) -> None:
         pass
     assert OWNER not in os.environ
     assert processes.is_alive(processes.identity())
+
+
+def test_a_loop_that_another_machine_took_over_records_nothing_more(project: Project) -> None:
+    """As Kubernetes and Prefect may do it: the same loop is carried out twice at once."""
+    state = project.state("tiny")
+
+    def carry(loop: Loop, other: ExitStack) -> None:
+        loop.carry_out("ingest", lambda *_: StepResult(result={"rows": 1}))
+        other.enter_context(leased(project.workspace.state, lease_of(state)))
+        loop.carry_out("validate-raw", lambda *_: StepResult(result={"status": "valid"}))
+
+    with ExitStack() as other, pytest.raises(LeaseLostError), open_loop(project) as loop:
+        carry(loop, other)
+    assert loop.ledger.records.latest("ingest") is not None
+    assert loop.ledger.records.latest("validate-raw") is None
+    last = last_loop(state)
+    assert last is not None
+    assert (last.loop_id, last.state) == (loop.id, "running"), "its end is the other's to record"
+    assert read_loops(state) == []

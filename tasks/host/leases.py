@@ -1,0 +1,156 @@
+"""Leases: which process may act, among those of several machines that share a state database.
+
+The holder renews its lease. Whoever takes one that ran out, or that was released, raises its epoch. A visible act
+checks the epoch in its own transaction: two processes may compute at once, but only the last holder can record, promote
+or end a loop. Time is the database's time, so a machine's wrong clock changes nothing.
+
+With SQLite all processes are on machines that share a disk: there the lock file decides who may take the lease, and it
+never runs out. The epoch is checked all the same.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from models.errors import LeaseLostError, StoreError
+from tasks.host import database, processes
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+TTL_S = 30.0
+"""Time after its last renewal at which a lease has run out."""
+RENEW_S = 10.0
+_POLL_S = 0.2
+
+
+@dataclass(frozen=True)
+class Lease:
+    """A lease that this process took.
+
+    Args:
+        state: The workspace's state folder, `.loopline`.
+        name: What may be done, such as `loop:flights`.
+        epoch: Counts the holders.
+    """
+
+    state: Path
+    name: str
+    epoch: int
+
+    def check(self, connection: Connection) -> None:
+        """Check in the transaction of a visible act that nobody has taken the lease since.
+
+        Raises:
+            LeaseLostError: Another process has the lease.
+        """
+        from sqlalchemy import select
+
+        from tasks.host.tables import leases
+
+        row = connection.execute(select(leases).where(leases.c.name == self.name)).first()
+        if row is None or row.epoch != self.epoch:
+            holder = f"{row.holder['host']}, pid {row.holder['pid']}" if row else "another process"
+            raise LeaseLostError(f"{self.name}: {holder} has taken it over; this process ends and records nothing more")
+
+    def confirm(self) -> None:
+        """Check that nobody has taken the lease since, before an act in another store.
+
+        Raises:
+            LeaseLostError: Another process has the lease.
+            StoreError: The database cannot be used.
+        """
+        with database.reading(self.state) as connection:
+            self.check(connection)
+
+
+@contextlib.contextmanager
+def leased(state: Path, name: str, timeout_s: float = 0.0) -> Iterator[Lease]:
+    """Hold a lease during the block.
+
+    Args:
+        state: The workspace's state folder, `.loopline`.
+        name: What may be done.
+        timeout_s: Time to wait for another holder, in seconds.
+
+    Raises:
+        StoreError: Another process holds it, or the database cannot be used.
+    """
+    deadline = time.monotonic() + timeout_s
+    while isinstance(taken := _take(state, name), dict):
+        if time.monotonic() >= deadline:
+            raise StoreError(f"{name}: {taken['host']}, pid {taken['pid']}, has it: wait for it, or end it")
+        time.sleep(_POLL_S)
+    ended = threading.Event()
+    renewal = threading.Thread(target=_renew, args=(taken, ended), name="loopline-lease", daemon=True)
+    if database.is_shared():
+        renewal.start()
+    try:
+        yield taken
+    finally:
+        ended.set()
+        with contextlib.suppress(StoreError):  # it runs out by itself
+            _extend(taken, None)
+
+
+def is_leased(state: Path, name: str) -> bool:
+    """Return whether a process holds the lease, as far as the database knows: without a shared one, False."""
+    from sqlalchemy import select
+
+    from tasks.host.tables import leases
+
+    with database.reading(state) as connection:
+        row = connection.execute(select(leases).where(leases.c.name == name)).first()
+        return row is not None and _is_valid(row.holder, row.until, database.now(connection))
+
+
+def _take(state: Path, name: str) -> Lease | dict[str, Any]:
+    """Take a lease that nobody holds; return the holder if somebody does."""
+    from sqlalchemy import select
+
+    from tasks.host.tables import leases
+
+    with database.writing(state) as connection:
+        now = database.now(connection)
+        row = connection.execute(select(leases).where(leases.c.name == name)).first()
+        if row and _is_valid(row.holder, row.until, now):
+            return dict(row.holder)
+        epoch = row.epoch + 1 if row else 1
+        values = {
+            "holder": processes.identity(),
+            "epoch": epoch,
+            "until": now + TTL_S if database.is_shared() else None,
+        }
+        if row:
+            connection.execute(leases.update().where(leases.c.name == name).values(values))
+        else:
+            connection.execute(leases.insert().values(name=name, **values))
+    return Lease(state, name, epoch)
+
+
+def _is_valid(holder: Mapping[str, Any], until: float | None, now: float) -> bool:
+    """Return whether a lease has not run out; one of a dead process on this machine has."""
+    if until is None or until < now:
+        return False
+    return not processes.is_here(holder) or processes.is_alive(holder)
+
+
+def _renew(lease: Lease, ended: threading.Event) -> None:
+    while not ended.wait(RENEW_S):
+        with contextlib.suppress(StoreError):  # the database is away: tried again, until the lease runs out
+            _extend(lease, TTL_S)
+
+
+def _extend(lease: Lease, ttl_s: float | None) -> None:
+    from tasks.host.tables import leases
+
+    with database.writing(lease.state) as connection:
+        mine = (leases.c.name == lease.name, leases.c.epoch == lease.epoch)
+        until = None if ttl_s is None else database.now(connection) + ttl_s
+        connection.execute(leases.update().where(*mine).values(until=until))
