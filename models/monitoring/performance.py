@@ -8,7 +8,6 @@ from numpy.typing import NDArray
 from models.judge.verdict import Estimate
 from models.metrics.bootstrap import percentile_interval, resample
 from models.metrics.metrics import Metric
-from models.metrics.resampling import evaluator
 from models.project_spec.monitor_and_retrain import Monitor
 
 RESAMPLES = 400
@@ -35,7 +34,7 @@ def realised(
     """
     if len(target) < monitor.min_labels:
         return None
-    once = evaluator(metric, target, prediction)
+    once = metric.evaluator(target, prediction)
     value = once(np.ones(len(target)))
     if not np.isfinite(value):
         return None

@@ -221,7 +221,7 @@ def _look(boosting: _Boosting, progress: Progress, raw: NDArray[np.float64], rou
 
 def _measure(boosting: _Boosting, raw: NDArray[np.float64]) -> float:
     predicted = predictions(torch.from_numpy(raw), boosting.preparation)
-    return float(call(boosting.metric.function, boosting.metric.name, boosting.values, predicted))
+    return float(call(boosting.metric.value, boosting.metric.name, boosting.values, predicted))
 
 
 def _values(
