@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from pydantic import BaseModel, ConfigDict
 
 from models.backtest.policies import EVERY
-from models.backtest.regret import FEW_PERIODS, IntervalEstimate, PolicyRegret
+from models.backtest.regret import FEW_PERIODS, PolicyRegret
 from models.judge.gates import number
+from models.judge.verdict import Estimate
 
 
 class Advice(BaseModel):
@@ -141,5 +142,5 @@ def _interval(each: PolicyRegret) -> str:
     return _span(each.regret, each)
 
 
-def _span(spread: IntervalEstimate, like: PolicyRegret) -> str:
+def _span(spread: Estimate, like: PolicyRegret) -> str:
     return f"{rounded(spread.low, like, signed=True)} to {rounded(spread.high, like, signed=True)}"

@@ -26,7 +26,7 @@ class _Part(BaseModel):
 
 
 class Estimate(_Part):
-    """A metric's value on the test examples, with its interval."""
+    """A value (of a metric, or a difference of metrics) with its interval."""
 
     value: Number
     low: Number = None
