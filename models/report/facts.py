@@ -116,7 +116,6 @@ class PredictionLogSummary(_Part):
 
     last: float | None = Field(None, description="When the last prediction was logged.")
     size_bytes: int = 0
-    labels_last: float | None = Field(None, description="When the last label came.")
 
 
 class ServingSummary(_Part):
