@@ -36,7 +36,7 @@ from models.training.checkpoints.state import Progress
 from models.training.costs.counters import peak_memory_mb, reset_peak
 from models.training.costs.summary import of_epochs
 from models.training.job import TREES_FILE, EpochReport, TrainingJob, TrainingResult
-from models.training.loop import Report, is_better
+from models.training.loop import Report, is_better, is_over
 from models.training.optimisation.losses import class_weights, predictions
 from models.training.session import checkpoint_folder
 
@@ -127,7 +127,7 @@ def train_trees(job: TrainingJob, report: Report, restarts: int = 0) -> Training
         for booster in _epochs(boosting, progress, text):
             text = booster.model_to_string()
             pruned = not report(EpochReport(epoch=progress.epoch, epochs=boosting.epochs, values=progress.history[-1]))
-            if pruned or _is_over(boosting, progress):
+            if pruned or is_over(progress, boosting.epochs, job.train.patience):
                 break
             if job.checkpoints and (boosting.segment == boosting.rounds or progress.step % boosting.segment == 0):
                 _checkpoint(job, progress, text)
@@ -277,13 +277,6 @@ def _of_text(text: str) -> Any:
     import lightgbm
 
     return lightgbm.Booster(model_str=text)
-
-
-def _is_over(boosting: _Boosting, progress: Progress) -> bool:
-    patience = boosting.job.train.patience
-    return progress.epoch == boosting.epochs or (
-        patience is not None and progress.epoch - progress.best_epoch >= patience
-    )
 
 
 def _checkpoint(job: TrainingJob, progress: Progress, text: str) -> None:
