@@ -11,10 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from models.backtest.replay import PolicyHistory
 from models.backtest.score import Score
+from models.document import Document
 from models.judge.verdict import Estimate
 from models.metrics.bootstrap import draws, percentile_interval
 from models.metrics.metrics import Array
@@ -27,20 +28,16 @@ Scores = Mapping[tuple[str, str], Score]
 """Scores by model and period."""
 
 
-class PeriodMetric(BaseModel):
+class PeriodMetric(Document):
     """A policy in one period: its model's metric with the interval of row resampling."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     period: str
     rows: int
     metric: Estimate
 
 
-class PolicyRegret(BaseModel):
+class PolicyRegret(Document):
     """The result of a policy. A regret is the other policy's gain: above zero the other was better, in any metric."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     policy: str
     points: list[PeriodMetric]

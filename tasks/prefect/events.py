@@ -18,8 +18,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from models.document import Document
 from models.errors import StoreError
 from models.files import write_json
 from models.pipeline.keys import key_of
@@ -50,10 +51,8 @@ MOST_SENT_MARKS = 20_000
 _NAMESPACE = uuid.UUID("6c6f6f70-6c69-6e65-8000-6576656e7473")
 
 
-class Event(BaseModel):
+class Event(Document):
     """An event of a project; `text` describes it for a person."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: str
     project: str
