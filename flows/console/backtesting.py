@@ -14,8 +14,8 @@ from tasks.operations.backtest import BacktestRequest, backtest
 from tasks.steps import ingest as ingesting
 
 if TYPE_CHECKING:
-    from models.backtest.regret import IntervalEstimate
     from models.backtest.result import Backtest
+    from models.judge.verdict import Estimate
 
 MOST_POLICY = 16
 
@@ -68,7 +68,7 @@ def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:.4f}"
 
 
-def _interval(spread: IntervalEstimate) -> str:
+def _interval(spread: Estimate) -> str:
     return "-" if spread.low is None or spread.high is None else f"{spread.low:+.4f} to {spread.high:+.4f}"
 
 

@@ -5,17 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from pydantic import BaseModel, ConfigDict
-
 from models.backtest.policies import EVERY
-from models.backtest.regret import FEW_PERIODS, IntervalEstimate, PolicyRegret
+from models.backtest.regret import FEW_PERIODS, PolicyRegret
+from models.document import Document
 from models.judge.gates import number
+from models.judge.verdict import Estimate
 
 
-class Advice(BaseModel):
+class Advice(Document):
     """The recommended policy and the reasons; the first sentence is the summary."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     policy: str
     words: list[str]
@@ -141,5 +139,5 @@ def _interval(each: PolicyRegret) -> str:
     return _span(each.regret, each)
 
 
-def _span(spread: IntervalEstimate, like: PolicyRegret) -> str:
+def _span(spread: Estimate, like: PolicyRegret) -> str:
     return f"{rounded(spread.low, like, signed=True)} to {rounded(spread.high, like, signed=True)}"

@@ -11,11 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from models.backtest.replay import PolicyHistory
 from models.backtest.score import Score
-from models.judge.verdict import Number
+from models.document import Document
+from models.judge.verdict import Estimate
 from models.metrics.bootstrap import draws, percentile_interval
 from models.metrics.metrics import Array
 
@@ -27,36 +28,22 @@ Scores = Mapping[tuple[str, str], Score]
 """Scores by model and period."""
 
 
-class IntervalEstimate(BaseModel):
-    """A number with its interval."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    value: Number
-    low: Number = None
-    high: Number = None
-
-
-class PeriodMetric(BaseModel):
+class PeriodMetric(Document):
     """A policy in one period: its model's metric with the interval of row resampling."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     period: str
     rows: int
-    metric: IntervalEstimate
+    metric: Estimate
 
 
-class PolicyRegret(BaseModel):
+class PolicyRegret(Document):
     """The result of a policy. A regret is the other policy's gain: above zero the other was better, in any metric."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     policy: str
     points: list[PeriodMetric]
-    mean: IntervalEstimate = Field(description="Over the periods in which every policy's metric is defined.")
-    regret: IntervalEstimate = Field(description="Against the best policy in hindsight.")
-    regret_to_every: IntervalEstimate | None = Field(None, description="Against retraining at the end of every period.")
+    mean: Estimate = Field(description="Over the periods in which every policy's metric is defined.")
+    regret: Estimate = Field(description="Against the best policy in hindsight.")
+    regret_to_every: Estimate | None = Field(None, description="Against retraining at the end of every period.")
     best_share: float = Field(description="Share of the resamples in which no policy was better.")
     loops: int
     won: int
@@ -151,14 +138,12 @@ def _drawn_means(values: Mapping[str, _PeriodValues], weight: Array, seed: int) 
     return dict(zip(values, means, strict=True))
 
 
-def _spread(value: float, drawn: Array, confidence: float, sign: int = 1) -> IntervalEstimate:
+def _spread(value: float, drawn: Array, confidence: float, sign: int = 1) -> Estimate:
     low, high = percentile_interval(sign * drawn, confidence) or (None, None)
-    return IntervalEstimate(value=sign * value, low=low, high=high)
+    return Estimate(value=sign * value, low=low, high=high)
 
 
-def _to_every(
-    means: Mapping[str, float], drawn: Mapping[str, Array], name: str, confidence: float
-) -> IntervalEstimate | None:
+def _to_every(means: Mapping[str, float], drawn: Mapping[str, Array], name: str, confidence: float) -> Estimate | None:
     from models.backtest.policies import EVERY
 
     if EVERY not in means:

@@ -11,10 +11,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from models.backtest.periods import LabelClock, Period, RowRange, iso
 from models.backtest.policies import Policy
+from models.document import Document
 from models.errors import TrainingError
 from models.project_spec.monitor_and_retrain import Retrain
 from models.project_spec.schedule import parse
@@ -69,13 +70,7 @@ class ReplayBackend(Protocol):
         ...
 
 
-class ReplayData(BaseModel):
-    """Base of a replay's plain data."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class ReplayedLoop(ReplayData):
+class ReplayedLoop(Document):
     """A loop that was run in the replay."""
 
     at: float
@@ -90,7 +85,7 @@ class ReplayedLoop(ReplayData):
     device_seconds: float = 0.0
 
 
-class ReplayedPeriod(ReplayData):
+class ReplayedPeriod(Document):
     """One period under a policy: the model that served it, and the decisions at its end."""
 
     period: str
@@ -100,7 +95,7 @@ class ReplayedPeriod(ReplayData):
     loop: ReplayedLoop | None = None
 
 
-class PolicyHistory(ReplayData):
+class PolicyHistory(Document):
     """The replayed history under one policy."""
 
     policy: str

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from models.backtest.advice import Advice
 from models.backtest.regret import PolicyRegret
 from models.backtest.replay import PolicyHistory, ReplayedLoop
+from models.document import Document
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class BacktestPeriod(_Part):
+class BacktestPeriod(Document):
     """A period that was replayed."""
 
     name: str
@@ -24,7 +21,7 @@ class BacktestPeriod(_Part):
     rows: int
 
 
-class Backtest(_Part):
+class Backtest(Document):
     """The past replayed under several policies."""
 
     version: int = 1

@@ -9,7 +9,6 @@ import numpy as np
 from models.data.preparation import Preparation
 from models.metrics.bootstrap import resample, time_blocks
 from models.metrics.metrics import Array, Metric
-from models.metrics.resampling import evaluator
 
 RESAMPLES = 400
 
@@ -32,6 +31,6 @@ def score(metric: Metric, target: Array, prediction: Array, preparation: Prepara
     clusters = None
     if preparation.window is not None:
         clusters = time_blocks(num, max(preparation.window.horizon, round(num ** (1 / 3))))
-    each = evaluator(metric, target, prediction)
+    each = metric.evaluator(target, prediction)
     drawn = resample([each], num, RESAMPLES, seed, clusters)[:, 0]
     return Score(each(np.ones(num)), drawn, num)

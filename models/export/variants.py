@@ -9,7 +9,6 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from models.metrics.bootstrap import resample
 from models.metrics.metrics import Array, Metric, measure
-from models.metrics.resampling import evaluator
 
 SAME = 1e-6
 """Predictions within this distance are equal: single precision may differ so much when sums change their order."""
@@ -46,7 +45,7 @@ def loss_of(metric: Metric, target: Array, before: Array, after: Array, seed: in
     loss = metric.sign * (measure(metric, target, before) - measure(metric, target, after))
     if are_same(before, after):
         return 0.0, 0.0
-    pair = [evaluator(metric, target, each) for each in (before, after)]
+    pair = [metric.evaluator(target, each) for each in (before, after)]
     values = resample(pair, len(target), RESAMPLES, seed)
     lost = metric.sign * (values[:, 0] - values[:, 1])
     lost = lost[~np.isnan(lost)]

@@ -12,7 +12,6 @@ from models.judge.verdict import Difference, Estimate
 from models.metrics import mcnemar
 from models.metrics.bootstrap import p_value, percentile_interval, resample
 from models.metrics.metrics import Array, Metric
-from models.metrics.resampling import evaluator
 
 
 @dataclass(frozen=True)
@@ -76,7 +75,7 @@ def resample_models(
     clusters: Array | None = None,
 ) -> ResampledMetrics:
     """Compute the metric of every model on the examples and on the same resamples of them."""
-    evaluators = [evaluator(metric, target, prediction) for prediction in models.values()]
+    evaluators = [metric.evaluator(target, prediction) for prediction in models.values()]
     drawn = resample(evaluators, len(target), resamples, seed, clusters)
     once = np.ones(len(target))
     values = {name: each(once) for name, each in zip(models, evaluators, strict=True)}

@@ -128,7 +128,7 @@ def _every_metric(evidence: Evidence, metric: Metric, result: ResampledMetrics) 
     values: dict[str, dict[str, float | None]] = {metric.name: dict(result.values)}
     for each in metrics_for(evidence.task):
         if each.name != metric.name:
-            values[each.name] = {name: each.function(evidence.target, p) for name, p in evidence.models.items()}
+            values[each.name] = {name: each.value(evidence.target, p) for name, p in evidence.models.items()}
     return values
 
 

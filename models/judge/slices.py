@@ -10,6 +10,7 @@ from models.judge.comparison import ResampledMetrics, Threshold, resample_models
 from models.judge.evidence import Evidence, as_text
 from models.judge.gates import LEAST_CLUSTERS
 from models.judge.verdict import Slice
+from models.metrics.holm import holm
 from models.metrics.metrics import Array, Metric
 from models.project_spec import blocks as spec
 
@@ -30,26 +31,11 @@ def judge_slices(evidence: Evidence, rules: spec.Judge, metric: Metric, seed: in
         for value, chosen in _groups(as_text(values))
     ]
     raw = [each.difference.p_value if each.difference else None for each in slices]
-    corrected = holm(raw)
     level = 1 - rules.confidence
     return [
         each.model_copy(update={"p_holm": p, "lost": p is not None and p < level})
-        for each, p in zip(slices, corrected, strict=True)
+        for each, p in zip(slices, holm(raw), strict=True)
     ]
-
-
-def holm(p_values: list[float | None]) -> list[float | None]:
-    """Apply Holm's step-down correction: the probability of any false alarm stays below the level. None is left out.
-
-    Source: Holm (1979), Scandinavian Journal of Statistics 6.
-    """
-    tested = sorted((p, index) for index, p in enumerate(p_values) if p is not None)
-    corrected: list[float | None] = [None] * len(p_values)
-    highest = 0.0
-    for step, (p, index) in enumerate(tested):
-        highest = max(highest, min(1.0, p * (len(tested) - step)))
-        corrected[index] = highest
-    return corrected
 
 
 def _groups(values: Array) -> Iterator[tuple[str, Array]]:

@@ -10,8 +10,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from models.errors import UsageError
-from models.metrics.metrics import Array
-from models.metrics.resampling import Evaluator
+from models.metrics.evaluator import Array, Evaluator
 
 LEAST_DEFINED = 0.9
 """Share of the resamples on which a metric must be defined; with fewer there is no interval."""

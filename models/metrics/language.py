@@ -1,37 +1,26 @@
 """Metrics of language models: bits per character of a model, of a baseline, and of a compressor.
 
 Legend: target (window, position) code points; prediction (window, position) the bits of each character, that is
--log2 of its predicted probability; weight (window,) >= 0 or None for all ones.
+-log2 of its predicted probability.
 """
 
 from __future__ import annotations
 
 import bz2
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[Any]
+from models.metrics.evaluator import Array, Evaluator, weighted_mean
 
 BLOCK_BYTES = 900_000
 """Block size of bzip2 at its highest level. Source: its manual, 2.4."""
 _MARGIN_BYTES = 1_000
 
 
-def bits_per_char(target: Array, prediction: Array, weight: Array | None = None) -> float:
-    """Mean bits per character, with equal weight for every window; NaN without any."""
+def bits_per_char(target: Array, prediction: Array) -> Evaluator:
+    """Mean bits per character, each window counted alike; NaN without any."""
     del target
-    values = window_bits(prediction)
-    if weight is None:
-        return float(values.mean()) if len(values) else float("nan")
-    total = weight.sum()
-    return float(values @ weight / total) if total > 0 else float("nan")
-
-
-def window_bits(prediction: Array) -> Array:
-    """Mean bits per character in each window (window,)."""
-    return np.asarray(np.asarray(prediction, dtype=np.float64).mean(axis=1))
+    return weighted_mean(np.asarray(prediction, dtype=np.float64).mean(axis=1))
 
 
 def unigram_bits(training: Array, target: Array) -> Array:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from models.metrics.classification import predicted_class
-from models.metrics.metrics import Array
+from models.metrics.evaluator import Array
 
 
 class DiscordantPairs(NamedTuple):

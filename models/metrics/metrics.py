@@ -9,14 +9,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from models.errors import DataError, UsageError, UserCodeError, did_you_mean
 from models.metrics import classification, language, regression
+from models.metrics.evaluator import Evaluator
 from models.project_spec import references
 from models.project_spec.blocks import Task
 
@@ -33,32 +35,51 @@ _CLASSES: tuple[Task, ...] = ("binary", "multiclass")
 _NUMBERS: tuple[Task, ...] = ("regression",)
 
 
-class MetricFunction(Protocol):
-    """Takes target, prediction and optional weight, each with one entry for each example; returns one number."""
-
-    def __call__(self, target: Array, prediction: Array, weight: Array | None = None) -> float:
-        """Return the metric's value; NaN where it is undefined."""
-        ...
-
-
 @dataclass(frozen=True)
 class Metric:
     """A measure of predictions, and the direction in which it is better.
 
-    `function` returns NaN where the value is undefined (one class only, constant target);
-    `measure` raises an error then.
+    `prepare` takes target and prediction, each with one entry for each example, and returns their evaluator.
     """
 
     name: str
     direction: Direction
     tasks: tuple[Task, ...]
-    function: MetricFunction
+    prepare: Callable[[Array, Array], Evaluator]
     own: bool = False
 
     @property
     def sign(self) -> int:
         """1 when more is better, -1 when less is."""
         return 1 if self.direction == "maximize" else -1
+
+    def value(self, target: Array, prediction: Array, weight: Array | None = None) -> float:
+        """Return the metric's value; NaN where it is undefined (one class only, constant target).
+
+        Args:
+            target: One entry for each example.
+            prediction: One entry for each example.
+            weight: Float64 >= 0 (example,); None for all ones.
+
+        Raises:
+            UserCodeError: Your own metric raised, or returned no finite number.
+        """
+        return self.prepare(target, prediction)(np.ones(len(target)) if weight is None else weight)
+
+    def evaluator(self, target: Array, prediction: Array) -> Evaluator:
+        """Return the metric of one model's predictions as a function of the examples' weights.
+
+        A metric of your own that raises on a resample (e.g. one with a single class) is undefined on it.
+        """
+        prepared = self.prepare(target, prediction)
+
+        def value(weight: Array) -> float:
+            try:
+                return prepared(weight)
+            except UserCodeError:
+                return float("nan")
+
+        return value if self.own else prepared
 
 
 METRICS: dict[str, Metric] = {
@@ -120,7 +141,7 @@ def measure(metric: Metric, target: Array, prediction: Array, weight: Array | No
         UserCodeError: Your own metric raised, or returned no finite number.
     """
     check_examples(target, prediction)
-    value = metric.function(target, prediction, weight)
+    value = metric.value(target, prediction, weight)
     if math.isnan(value):
         raise DataError(f"{metric.name} is undefined on {len(target)} examples {_why_undefined(metric, target)}")
     return value
@@ -128,7 +149,7 @@ def measure(metric: Metric, target: Array, prediction: Array, weight: Array | No
 
 def _why_undefined(metric: Metric, target: Array) -> str:
     num_zeros = int((np.asarray(target) == 0).sum())
-    if metric.function is regression.mape and num_zeros:
+    if metric.name == "mape" and num_zeros:
         return f"of which {num_zeros} have the target 0, by which it divides: expected none; take goal.metric mae"
     return f"with {len(np.unique(target))} distinct target(s): expected at least two; take more rows or another split"
 
@@ -162,22 +183,20 @@ def _own_metric(reference: str, task: Task, base: Path, direction: Direction | N
         raise UsageError(f"goal.metric: {reference} is a {type(function).__name__}, expected a function")
     if direction is None:
         raise UsageError(f"goal.direction: needed for your own metric {reference}: maximize or minimize")
-    return Metric(metric_name(reference), direction, (task,), _weighted(function, reference), own=True)
+
+    def prepare(target: Array, prediction: Array) -> Evaluator:
+        return partial(_own_value, function, reference, target, prediction)
+
+    return Metric(metric_name(reference), direction, (task,), prepare, own=True)
 
 
-def _weighted(function: Callable[..., Any], reference: str) -> MetricFunction:
-    """Turn a user's unweighted function into a weighted one: whole-number weights repeat the examples."""
-
-    def value(target: Array, prediction: Array, weight: Array | None = None) -> float:
-        if weight is not None:
-            index = np.repeat(np.arange(len(target)), np.asarray(weight).astype(np.int64))
-            target, prediction = target[index], prediction[index]
-        result = references.call(function, reference, target, prediction)
-        if isinstance(result, (bool, str)) or not np.isscalar(result) or not math.isfinite(_number(result)):
-            raise UserCodeError(f"{reference} gave back {result!r}, expected one finite number")
-        return _number(result)
-
-    return value
+def _own_value(function: Callable[..., Any], reference: str, target: Array, prediction: Array, weight: Array) -> float:
+    """Return a user's unweighted metric of weighted examples: whole-number weights repeat them."""
+    index = np.repeat(np.arange(len(target)), weight.astype(np.int64))
+    result = references.call(function, reference, target[index], prediction[index])
+    if isinstance(result, (bool, str)) or not np.isscalar(result) or not math.isfinite(_number(result)):
+        raise UserCodeError(f"{reference} gave back {result!r}, expected one finite number")
+    return _number(result)
 
 
 def _number(result: Any) -> float:

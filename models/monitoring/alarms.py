@@ -96,11 +96,6 @@ def _listed(parts: Iterable[str], most: int = 3) -> str:
     return "; ".join(words[:most]) + more
 
 
-def words_of_breaches(window: WindowReport) -> str:
-    """Return the contract breaches of a window in one line."""
-    return _listed(breach.reason for breach in window.breaches)
-
-
 def words_of_decay(window: WindowReport, findings: MonitoringReport) -> str:
     """Return the realised metric of a window, and its version's metric at promotion, in one line."""
     now, then = window.realised, findings.verdict
@@ -129,7 +124,7 @@ _CHECKS = (
         "red",
         lambda window: True,
         lambda window: bool(window.breaches),
-        lambda window, _: words_of_breaches(window),
+        lambda window, _: _listed(breach.reason for breach in window.breaches),
     ),
     _Check("decay", "red", lambda window: window.realised is not None, lambda window: window.decayed, words_of_decay),
     _Check(

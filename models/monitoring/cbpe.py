@@ -30,7 +30,7 @@ def expected_metric(metric: Metric, prediction: Array, calibration: Calibration,
         return _drawn(metric, prediction, chances, seed)
     num_classes = chances.shape[1]
     target = np.tile(np.arange(num_classes), len(prediction))
-    return float(metric.function(target, np.repeat(prediction, num_classes, axis=0), chances.ravel()))
+    return metric.value(target, np.repeat(prediction, num_classes, axis=0), chances.ravel())
 
 
 def _drawn(metric: Metric, prediction: Array, chances: Array, seed: int) -> float:
@@ -40,5 +40,5 @@ def _drawn(metric: Metric, prediction: Array, chances: Array, seed: int) -> floa
     values = []
     for _ in range(DRAWS):
         target = np.minimum((ladder < source.random((len(ladder), 1))).sum(axis=1), last)
-        values.append(metric.function(target, prediction))
+        values.append(metric.value(target, prediction))
     return float(np.mean(values))

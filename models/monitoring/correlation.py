@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from models.monitoring.distances import holm
+from models.metrics.holm import holm
 from models.monitoring.report import Correlation
 
 Array = NDArray[np.float64]
@@ -34,7 +34,7 @@ def changes(reference: Array, now: Array, names: Sequence[str], alpha: float) ->
             reference=before,
             now=after,
             p_holm=p_holm,
-            changed=p_holm < alpha and abs(after - before) >= LEAST_DIFFERENCE,
+            changed=p_holm is not None and p_holm < alpha and abs(after - before) >= LEAST_DIFFERENCE,
         )
         for (row, column, before, after, _), p_holm in zip(pairs, corrected, strict=True)
     ]

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from models.metrics.holm import holm
 from models.monitoring import distances
 from models.monitoring.histogram import Bins, Counts, NumericBins
 from models.monitoring.reference import ReferenceColumn
@@ -71,9 +72,8 @@ def _table(
 ) -> list[Drift]:
     there = [column for column in columns if prefix + column.name in now.counts]
     measured = [_measure(column, now.counts[prefix + column.name]) for column in there]
-    tested = [drift for drift in measured if drift.p_value is not None]
-    corrected = dict(zip(_names(tested), distances.holm([each.p_value or 0.0 for each in tested]), strict=True))
-    return [_judged(drift, corrected.get(drift.name), monitor, past[drift.name]) for drift in measured]
+    corrected = holm([drift.p_value for drift in measured])
+    return [_judged(*pair, monitor, past[pair[0].name]) for pair in zip(measured, corrected, strict=True)]
 
 
 def _measure(column: ReferenceColumn, now: Counts) -> Drift:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from models.judge.comparison import resample_models
 from models.judge.verdict import Estimate
-from models.metrics.bootstrap import percentile_interval, resample
 from models.metrics.metrics import Metric
-from models.metrics.resampling import evaluator
 from models.project_spec.monitor_and_retrain import Monitor
 
 RESAMPLES = 400
@@ -35,13 +34,8 @@ def realised(
     """
     if len(target) < monitor.min_labels:
         return None
-    once = evaluator(metric, target, prediction)
-    value = once(np.ones(len(target)))
-    if not np.isfinite(value):
-        return None
-    values = resample([once], len(target), RESAMPLES, seed)[:, 0]
-    interval = percentile_interval(values, monitor.confidence)
-    return Estimate(value=value, low=interval and interval[0], high=interval and interval[1])
+    estimate = resample_models(metric, target, {"now": prediction}, RESAMPLES, seed).estimate("now", monitor.confidence)
+    return estimate if estimate.value is not None else None
 
 
 def is_decayed(metric: Metric, now: Estimate | None, promoted: Estimate | None, margin: float) -> bool:

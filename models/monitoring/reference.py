@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Annotated
 
 import numpy as np
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
+from pydantic import BeforeValidator, Field, PlainSerializer
 
+from models.document import Document
 from models.errors import StoreError
 from models.files import write_text
 from models.monitoring.calibration import Calibration
@@ -30,11 +31,7 @@ CountList = Annotated[
 ]
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
-
-
-class ReferenceColumn(_Part):
+class ReferenceColumn(Document, arbitrary_types_allowed=True):
     """A column, or the score, with its counts in training (for the score: on the test rows)."""
 
     bins: Bins
@@ -57,7 +54,7 @@ class ReferenceColumn(_Part):
         return int(self.bins.values_of(self.counts).sum()) + self.bins.num_missing(self.counts)
 
 
-class Reference(_Part):
+class Reference(Document):
     """The distributions that monitoring compares predictions with."""
 
     version: int = 1

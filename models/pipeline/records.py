@@ -5,19 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from models.document import Document
 from models.pipeline.keys import Parts, key_of
 
 
-class StepRecord(BaseModel):
+class StepRecord(Document):
     """The record of one finished step.
 
     `outputs` maps a path (relative to the workspace if it is inside) to its SHA-256. `digest` is a hash over them, on
     which later steps depend. `result` holds the step's findings for people and for later steps.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     step: str
     key: str

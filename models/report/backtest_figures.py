@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from models.backtest.regret import IntervalEstimate
 from models.backtest.result import Backtest
 from models.judge.gates import number
+from models.judge.verdict import Estimate
 from models.report.style import INK, PALETTE, draw, look, shorten
 
 MOST_TICKS = 14
@@ -119,7 +119,7 @@ def spent(result: Backtest) -> bytes:
     return draw(paint, height_in=3.0)
 
 
-def _bar(axes: Any, x: float, spread: IntervalEstimate, colour: str) -> None:
+def _bar(axes: Any, x: float, spread: Estimate, colour: str) -> None:
     if spread.low is not None and spread.high is not None:
         axes.plot([x, x], [spread.low, spread.high], color=colour, linewidth=2.2, alpha=0.35, solid_capstyle="butt")
 

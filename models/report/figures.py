@@ -14,7 +14,7 @@ import numpy as np
 from models.judge.gates import signed
 from models.judge.verdict import Difference, Estimate, Slice, Verdict
 from models.metrics import classification
-from models.metrics.metrics import Array
+from models.metrics.metrics import METRICS, Array
 from models.report.style import DASHES, INK, MODEL_LOOKS, MUTED, PALETTE, SEQUENTIAL, draw, look, shorten
 
 MOST_POINTS = 300
@@ -59,7 +59,7 @@ def _gain_panel(axes: Any, sign: int, each: Difference, threshold: float) -> Non
 
 def confusion_matrix(target: Array, prediction: Array, classes: Sequence[str]) -> bytes:
     """Draw the share of each true class (row) predicted as each class (column), with counts where they fit."""
-    counts = classification.confusion(target, prediction)
+    counts = classification.confusion(target, prediction)(np.ones(len(target)))
     size = len(counts)
     shares = np.divide(counts, counts.sum(axis=1, keepdims=True), out=np.zeros_like(counts), where=counts > 0)
 
@@ -92,7 +92,7 @@ def roc_and_pr(target: Array, models: Mapping[str, Array], classes: Sequence[str
         left, right = figure.subplots(1, 2)
         for place, (name, (positive, score)) in enumerate(curves.items()):
             missed, caught, precision = _rates(positive, score)
-            auc, ap = classification.roc_auc(positive, score), classification.pr_auc(positive, score)
+            auc, ap = (METRICS[metric].value(positive, score) for metric in ("roc_auc", "pr_auc"))
             left.plot(missed, caught, label=f"{shorten(name, 12)} {auc:.3f}", **look(name, place))
             right.step(caught, precision, where="pre", label=f"{shorten(name, 12)} {ap:.3f}", **look(name, place))
         left.plot([0, 1], [0, 1], color=MUTED, linewidth=1, linestyle=(0, (1, 3)))
@@ -114,7 +114,7 @@ def calibration(target: Array, models: Mapping[str, Array]) -> bytes:
         for place, (name, prediction) in enumerate(models.items()):
             stated, observed, weight = classification.reliability(target, prediction)
             filled = weight > 0
-            error = classification.ece(target, prediction)
+            error = METRICS["ece"].value(target, prediction)
             label = f"{name} (error {error:.3f})"
             top.plot(stated[filled], observed[filled], marker="o", markersize=4, label=label, **look(name, place))
             edges = np.linspace(0, 1, len(weight) + 1)

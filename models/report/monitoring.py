@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
+from models.judge.verdict import Estimate
 from models.monitoring.alarms import signals
 from models.monitoring.report import Drift, MonitoringReport, WindowReport
 from models.project_spec.monitor_and_retrain import Monitor
@@ -91,10 +92,8 @@ def _light(drift: Drift) -> tuple[str, str]:
     ]
 
 
-def _estimate(estimate: object) -> str | None:
-    from models.judge.verdict import Estimate
-
-    if not isinstance(estimate, Estimate) or estimate.value is None:
+def _estimate(estimate: Estimate | None) -> str | None:
+    if estimate is None or estimate.value is None:
         return None
     ends = f" ({estimate.low:.4g} to {estimate.high:.4g})" if None not in (estimate.low, estimate.high) else ""
     return f"{estimate.value:.4g}{ends}"

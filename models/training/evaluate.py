@@ -82,4 +82,4 @@ def _spans(session: TrainingSession, start: int, stop: int) -> Iterator[tuple[to
 
 
 def _measure(metric: Metric, target: object, output: torch.Tensor, session: TrainingSession) -> float:
-    return float(call(metric.function, metric.name, target, predictions(output, session.preparation)))
+    return float(call(metric.value, metric.name, target, predictions(output, session.preparation)))

@@ -12,6 +12,7 @@ from models.distributed.dtensor import local, total_norm
 from models.distributed.pipeline import Criterion
 from models.training.batches.micro_batch import Batch
 from models.training.batches.stream import StreamOrder
+from models.training.checkpoints.state import Progress
 from models.training.evaluate import evaluate
 from models.training.job import EpochReport
 from models.training.optimisation.losses import Loss
@@ -59,7 +60,7 @@ def train(session: TrainingSession, report: Report) -> bool:
                 improved = _close_epoch(session, scores, costs)
                 pruned = not report(EpochReport(epoch=progress.epoch, epochs=epochs, values=progress.history[-1]))
                 progress.seconds += time.perf_counter() - start
-                stopped = pruned or is_patience_out(session) or progress.epoch == epochs
+                stopped = pruned or is_over(progress, epochs, session.job.train.patience)
                 due = not stopped and session.is_checkpoint_due()
                 progress_values = [*map(float, (improved, stopped, due, progress.drops, progress.last_drop))]
             else:
@@ -143,10 +144,9 @@ def _criterion(batch: Batch, loss: Loss) -> Criterion:
     return lambda output, part: share * loss(output, batch.target[part]) + (1 - share) * loss(output, second[part])
 
 
-def is_patience_out(session: TrainingSession) -> bool:
-    """Return whether the metric has not improved for `train.patience` epochs. Only rank 0 knows it."""
-    patience, progress = session.job.train.patience, session.progress
-    return patience is not None and bool(progress.history) and progress.epoch - progress.best_epoch >= patience
+def is_over(progress: Progress, epochs: int, patience: int | None) -> bool:
+    """Return whether the last epoch is done, or the metric has not improved for `patience` epochs."""
+    return progress.epoch == epochs or (patience is not None and progress.epoch - progress.best_epoch >= patience)
 
 
 def is_better(value: float, than: float, direction: str) -> bool:

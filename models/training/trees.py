@@ -36,7 +36,7 @@ from models.training.checkpoints.state import Progress
 from models.training.costs.counters import peak_memory_mb, reset_peak
 from models.training.costs.summary import of_epochs
 from models.training.job import TREES_FILE, EpochReport, TrainingJob, TrainingResult
-from models.training.loop import Report, is_better
+from models.training.loop import Report, is_better, is_over
 from models.training.optimisation.losses import class_weights, predictions
 from models.training.session import checkpoint_folder
 
@@ -127,7 +127,7 @@ def train_trees(job: TrainingJob, report: Report, restarts: int = 0) -> Training
         for booster in _epochs(boosting, progress, text):
             text = booster.model_to_string()
             pruned = not report(EpochReport(epoch=progress.epoch, epochs=boosting.epochs, values=progress.history[-1]))
-            if pruned or _is_over(boosting, progress):
+            if pruned or is_over(progress, boosting.epochs, job.train.patience):
                 break
             if job.checkpoints and (boosting.segment == boosting.rounds or progress.step % boosting.segment == 0):
                 _checkpoint(job, progress, text)
@@ -173,7 +173,8 @@ def _open(job: TrainingJob) -> _Boosting:
 def _epochs(boosting: _Boosting, progress: Progress, text: str) -> Iterator[Any]:
     """Grow the trees of each remaining epoch; `progress` is up to date whenever a booster is yielded."""
     rounds, epochs = boosting.rounds, boosting.epochs
-    booster, raw = None, np.zeros((len(boosting.inputs), boosting.preparation.num_outputs))
+    booster: Any = None
+    raw = np.zeros((len(boosting.inputs), boosting.preparation.num_outputs))
     if text:
         booster = _of_text(text)
         raw += _raw(boosting, booster, 0, progress.step)
@@ -186,10 +187,24 @@ def _epochs(boosting: _Boosting, progress: Progress, text: str) -> Iterator[Any]
                 booster = _round(boosting, booster, at, fresh or at % boosting.segment == 0)
                 fresh = False
             raw += _raw(boosting, booster, low, high)
-            _look(boosting, progress, raw, high)
+            value = _look(boosting, progress, raw, high)
         progress.step, progress.epoch = stop, progress.epoch + 1
-        progress.history.append(_values(boosting, progress, booster, raw, (stop - first, start)))
-        progress.seconds += time.perf_counter() - start
+        loss = _loss(torch.from_numpy(raw), boosting.targets, boosting.preparation, boosting.metric.name)
+        train_loss = float(booster.eval_train()[0][2])
+        seconds = max(time.perf_counter() - start, 1e-9)
+        progress.seconds += seconds
+        progress.history.append(
+            {
+                "train_loss": train_loss,
+                "val_loss": float(loss),
+                f"val_{boosting.metric.name}": value,
+                "lr": float(boosting.arguments["learning_rate"]),
+                "samples_per_s": (stop - first) * boosting.num_train / seconds,
+                "device_s": seconds,
+                "peak_memory_mb": peak_memory_mb(CPU),
+                "rounds": float(progress.step),
+            }
+        )
         yield booster
 
 
@@ -213,35 +228,13 @@ def _looks(first: int, stop: int, rounds: int, segment: int) -> Iterator[tuple[i
         first = high
 
 
-def _look(boosting: _Boosting, progress: Progress, raw: NDArray[np.float64], rounds: int) -> None:
-    value = _measure(boosting, raw)
+def _look(boosting: _Boosting, progress: Progress, raw: NDArray[np.float64], rounds: int) -> float:
+    """Return the metric on the validation rows after `rounds` rounds, and note the best."""
+    predicted = predictions(torch.from_numpy(raw), boosting.preparation)
+    value = float(call(boosting.metric.value, boosting.metric.name, boosting.values, predicted))
     if not progress.best_round or is_better(value, progress.best_value, boosting.job.direction):
         progress.best_round, progress.best_value, progress.best_epoch = rounds, value, progress.epoch + 1
-
-
-def _measure(boosting: _Boosting, raw: NDArray[np.float64]) -> float:
-    predicted = predictions(torch.from_numpy(raw), boosting.preparation)
-    return float(call(boosting.metric.function, boosting.metric.name, boosting.values, predicted))
-
-
-def _values(
-    boosting: _Boosting, progress: Progress, booster: Any, raw: NDArray[np.float64], done: tuple[int, float]
-) -> dict[str, float]:
-    """Return the values to report for an epoch that grew `done[0]` rounds since the time `done[1]`."""
-    name = boosting.metric.name
-    rounds, start = done
-    seconds = max(time.perf_counter() - start, 1e-9)
-    loss = _loss(torch.from_numpy(raw), boosting.targets, boosting.preparation, name)
-    return {
-        "train_loss": float(booster.eval_train()[0][2]),
-        "val_loss": float(loss),
-        f"val_{name}": _measure(boosting, raw),
-        "lr": float(boosting.arguments["learning_rate"]),
-        "samples_per_s": rounds * boosting.num_train / seconds,
-        "device_s": seconds,
-        "peak_memory_mb": peak_memory_mb(CPU),
-        "rounds": float(progress.step),
-    }
+    return value
 
 
 def _objective(preparation: Preparation, metric: str) -> dict[str, Any]:
@@ -284,13 +277,6 @@ def _of_text(text: str) -> Any:
     import lightgbm
 
     return lightgbm.Booster(model_str=text)
-
-
-def _is_over(boosting: _Boosting, progress: Progress) -> bool:
-    patience = boosting.job.train.patience
-    return progress.epoch == boosting.epochs or (
-        patience is not None and progress.epoch - progress.best_epoch >= patience
-    )
 
 
 def _checkpoint(job: TrainingJob, progress: Progress, text: str) -> None:

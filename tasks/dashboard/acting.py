@@ -10,8 +10,9 @@ import sys
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ValidationError
 
+from models.document import Document
 from models.errors import LooplineError
 from tasks.host import stores
 from tasks.host.workspace import Workspace
@@ -19,10 +20,8 @@ from tasks.host.workspace import Workspace
 TIMEOUT_S = 120.0
 
 
-class ActionRequest(BaseModel):
+class ActionRequest(Document):
     """The requested action; `expected` is the champion that the page showed."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     action: Literal["promote", "rollback"]
     model: str
@@ -31,10 +30,8 @@ class ActionRequest(BaseModel):
     reason: str = ""
 
 
-class ActionResult(BaseModel):
+class ActionResult(Document):
     """The result of an action, with a text for the person."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     done: bool
     text: str

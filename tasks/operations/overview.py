@@ -302,7 +302,6 @@ def _predictions(state: Path) -> facts.PredictionLogSummary:
     return facts.PredictionLogSummary(
         last=max((entry.st_mtime for entry in made), default=None),
         size_bytes=sum(entry.st_size for entry in (*made, *labels)),
-        labels_last=max((entry.st_mtime for entry in labels), default=None),
     )
 
 

@@ -16,8 +16,9 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from models.document import Document
 from models.errors import StoreError
 from models.pipeline.keys import key_of
 from models.triggers.signal import Kind, Signal
@@ -48,10 +49,8 @@ WAITING = "waiting"
 _NAMESPACE = uuid.UUID("6c6f6f70-6c69-6e65-8000-6576656e7473")
 
 
-class Event(BaseModel):
+class Event(Document):
     """An event of a project; `text` describes it for a person."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: str
     project: str

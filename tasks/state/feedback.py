@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ValidationError
 
+from models.document import Document
 from models.feedback.columns import LABEL
 from models.files import write_text
 from tasks.state.predicted_ids import are_known, id_hashes
@@ -21,10 +22,8 @@ FILE = "feedback.json"
 _SCORES = ("score", "scores", "origin")
 
 
-class FeedbackSummary(BaseModel):
+class FeedbackSummary(Document):
     """The labelled predictions up to two cursors: their number, a hash of ids and labels, whether labels still wait."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     predictions: int = 0
     labels: int = 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NoReturn
 
 import torch
 from torch import nn
@@ -54,5 +55,5 @@ def make_purpose(job: TrainingJob, preparation: Preparation, targets: torch.Tens
     return Objective(net, make_loss(preparation, job.train, metric.name, targets), metric)
 
 
-def _unused(*_: object, **__: object) -> float:
+def _unused(*_: object) -> NoReturn:
     raise AssertionError("a pretraining is judged by its loss")

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from models.backtest.advice import advise, rounded
-from models.backtest.regret import IntervalEstimate, PeriodMetric, PolicyRegret
+from models.backtest.regret import PeriodMetric, PolicyRegret
+from models.judge.verdict import Estimate
 
 
 def standing(policy: str, mean: float, regret: tuple[float, float, float], cost: float, loops: int, periods: int = 12):
     value, low, high = regret
-    points = [PeriodMetric(period=f"p{n}", rows=100, metric=IntervalEstimate(value=mean)) for n in range(periods)]
+    points = [PeriodMetric(period=f"p{n}", rows=100, metric=Estimate(value=mean)) for n in range(periods)]
     return PolicyRegret(
         policy=policy,
         points=points,
-        mean=IntervalEstimate(value=mean),
-        regret=IntervalEstimate(value=value, low=low, high=high),
-        regret_to_every=IntervalEstimate(value=value, low=low, high=high),
+        mean=Estimate(value=mean),
+        regret=Estimate(value=value, low=low, high=high),
+        regret_to_every=Estimate(value=value, low=low, high=high),
         best_share=0.5,
         loops=loops,
         won=loops,

@@ -22,7 +22,7 @@ def test_every_model_meets_the_same_resamples():
     one, two = (score(METRICS["roc_auc"], target, prediction, TABLE) for prediction in (guess, guess * 0.5))
     assert one.drawn.shape == (RESAMPLES,)
     assert np.array_equal(one.drawn, two.drawn), "ranks alone decide roc_auc"
-    assert (one.value, one.num_rows) == (pytest.approx(METRICS["roc_auc"].function(target, guess)), 300)
+    assert (one.value, one.num_rows) == (pytest.approx(METRICS["roc_auc"].value(target, guess)), 300)
 
 
 def test_errors_that_hang_together_make_a_series_less_sure():

@@ -25,7 +25,7 @@ def test_regression_takes_the_middle_that_suits_the_metric(metric, middle):
     baseline = trivial_baseline("regression", train, 2, metric=metric)
     assert baseline.prediction.tolist() == [middle, middle]
     other = np.full(3, 36.0 - middle)
-    function = METRICS[metric].function
+    function = METRICS[metric].value
     gain = function(train, np.full(3, middle)) - function(train, other)
     assert METRICS[metric].sign * gain > 0
 

@@ -1,12 +1,10 @@
-"""Slices: what is tested, what is pooled, and Holm's correction."""
+"""Slices: what is tested, and what is pooled."""
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from models.judge.evidence import Evidence
-from models.judge.slices import LEAST_EXAMPLES, MOST_VALUES, holm, judge_slices
+from models.judge.slices import LEAST_EXAMPLES, MOST_VALUES, judge_slices
 from models.metrics.metrics import METRICS
 from models.project_spec.blocks import Judge
 
@@ -18,17 +16,6 @@ def evidence(column, champion_noise=1.0):
     target = rng.normal(size=len(column))
     champion = target + rng.normal(0, champion_noise, len(column))
     return Evidence("regression", target, target + rng.normal(0, 1.0, len(column)), champion, slices={"col": column})
-
-
-def test_holm_equals_the_textbook():
-    assert holm([0.01, 0.04, 0.03, None, 0.005]) == pytest.approx([0.03, 0.06, 0.06, None, 0.02])
-
-
-@given(st.lists(st.floats(0, 1), max_size=20))
-def test_holm_never_lowers_a_p_value_nor_changes_their_order(values):
-    corrected = holm(values)
-    assert all(new >= old for new, old in zip(corrected, values, strict=True))
-    assert [corrected[i] for i in np.argsort(values, kind="stable")] == sorted(corrected)
 
 
 def test_small_slices_are_shown_but_not_tested():

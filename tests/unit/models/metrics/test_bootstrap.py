@@ -6,7 +6,6 @@ import pytest
 from models.errors import UsageError
 from models.metrics.bootstrap import draws, p_value, percentile_interval, resample, time_blocks
 from models.metrics.metrics import METRICS
-from models.metrics.resampling import evaluator
 
 
 def test_draws_are_the_same_for_ever():
@@ -37,7 +36,7 @@ def test_the_interval_covers_the_truth_as_often_as_it_says():
     for _ in range(200):
         target = rng.normal(size=120)
         champion, challenger = target + rng.normal(0, 1.0, 120), target + rng.normal(0, 0.9, 120)
-        models = [evaluator(METRICS["mae"], target, each) for each in (challenger, champion)]
+        models = [METRICS["mae"].evaluator(target, each) for each in (challenger, champion)]
         values = resample(models, 120, 200)
         low, high = percentile_interval(values[:, 0] - values[:, 1], 0.9)
         covered += low <= (0.9 - 1.0) * np.sqrt(2 / np.pi) <= high  # mean of |N(0, s)| is s * sqrt(2 / pi)
@@ -47,14 +46,14 @@ def test_the_interval_covers_the_truth_as_often_as_it_says():
 def test_pairing_makes_the_difference_surer_than_either_value():
     rng = np.random.default_rng(1)
     target, shared = rng.normal(size=500), rng.normal(size=500)
-    models = [evaluator(METRICS["mae"], target, target + shared + rng.normal(0, 0.1, 500)) for _ in range(2)]
+    models = [METRICS["mae"].evaluator(target, target + shared + rng.normal(0, 0.1, 500)) for _ in range(2)]
     values = resample(models, 500, 300)
     assert np.std(values[:, 0] - values[:, 1]) < 0.3 * np.std(values[:, 0])
 
 
 def test_blocks_of_time_widen_the_interval_of_errors_that_hang_together():
     errors = np.repeat(np.random.default_rng(2).normal(size=40), 25)
-    model = evaluator(METRICS["mae"], np.zeros(1000), errors)
+    model = METRICS["mae"].evaluator(np.zeros(1000), errors)
     alone = resample([model], 1000, 200)
     together = resample([model], 1000, 200, clusters=time_blocks(1000, 25))
     assert together.std() > 3 * alone.std()

@@ -39,7 +39,7 @@ def multiclass_cases(draw):
 
 
 def value(name, target, prediction, weight):
-    return METRICS[name].function(target, prediction, weight)
+    return METRICS[name].value(target, prediction, weight)
 
 
 @given(binary_cases())
@@ -93,8 +93,8 @@ def test_a_whole_number_weight_means_repeated_examples(case):
         return
     index = np.repeat(np.arange(len(target)), weight.astype(int))
     for metric in metrics_for("binary"):
-        repeated = metric.function(target[index], prediction[index])
-        assert metric.function(target, prediction, weight) == pytest.approx(repeated, **CLOSE), metric.name
+        repeated = metric.value(target[index], prediction[index])
+        assert metric.value(target, prediction, weight) == pytest.approx(repeated, **CLOSE), metric.name
 
 
 def test_calibration_error_of_a_known_case():

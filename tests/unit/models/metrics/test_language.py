@@ -4,24 +4,15 @@ import math
 import numpy as np
 import pytest
 
-from models.metrics.language import bits_per_char, bz2_bits_per_char, unigram_bits, window_bits
+from models.metrics.language import bz2_bits_per_char, unigram_bits
 from models.metrics.metrics import METRICS
-from models.metrics.resampling import evaluator
 
 
 def test_bits_are_the_mean_over_windows():
-    bits = np.array([[1.0, 3.0], [4.0, 4.0]])
-    assert bits_per_char(None, bits) == 3.0
-    assert bits_per_char(None, bits, np.array([3.0, 1.0])) == 2.5
-    assert window_bits(bits).tolist() == [2.0, 4.0]
-    assert math.isnan(bits_per_char(None, np.zeros((0, 2))))
-
-
-def test_resampling_takes_the_same_value():
-    bits = np.random.default_rng(0).gamma(2, 1, (50, 8))
-    weight = np.random.default_rng(1).integers(0, 3, 50).astype(float)
-    taken = evaluator(METRICS["bits_per_char"], np.zeros((50, 8)), bits)(weight)
-    assert taken == pytest.approx(bits_per_char(None, bits, weight), rel=1e-12)
+    metric, bits = METRICS["bits_per_char"], np.array([[1.0, 3.0], [4.0, 4.0]])
+    assert metric.value(bits, bits) == 3.0
+    assert metric.value(bits, bits, np.array([3.0, 1.0])) == 2.5
+    assert math.isnan(metric.value(bits[:0], bits[:0]))
 
 
 def test_a_unigram_costs_what_its_shares_say():

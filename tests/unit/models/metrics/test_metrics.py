@@ -13,7 +13,7 @@ from models.metrics.metrics import METRICS, measure, metric_name, metrics_for, r
 @pytest.mark.parametrize("name", ["roc_auc", "pr_auc"])
 def test_ranking_of_one_class_is_undefined_and_measure_says_so(name):
     target, prediction = np.zeros(5, dtype=int), np.linspace(0, 1, 5)
-    assert math.isnan(METRICS[name].function(target, prediction))
+    assert math.isnan(METRICS[name].value(target, prediction))
     with pytest.raises(DataError, match=f"{name} is undefined on 5 examples with 1 distinct"):
         measure(METRICS[name], target, prediction)
 
@@ -31,7 +31,7 @@ def test_no_weight_at_all_is_undefined_without_a_warning(metric):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         prediction = np.ones((2, 3)) if metric.tasks == ("language",) else np.array([0.2, 0.8])
-        assert math.isnan(metric.function(np.array([0, 1]), prediction, np.zeros(2)))
+        assert math.isnan(metric.value(np.array([0, 1]), prediction, np.zeros(2)))
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_a_metric_of_your_own_sees_repeated_examples_as_weights(tmp_path):
     (tmp_path / "own.py").write_text("def total(target, prediction): return float(prediction.sum())\n")
     metric = resolve_metric("./own.py:total", "regression", tmp_path, "minimize")
     assert (metric.own, metric.sign) == (True, -1)
-    assert metric.function(np.zeros(3), np.array([1.0, 10.0, 100.0]), np.array([2.0, 0.0, 1.0])) == 102.0
+    assert metric.value(np.zeros(3), np.array([1.0, 10.0, 100.0]), np.array([2.0, 0.0, 1.0])) == 102.0
 
 
 @pytest.mark.parametrize(
@@ -106,3 +106,14 @@ def test_a_metric_of_your_own_that_gives_no_number_is_your_error(tmp_path, body,
     metric = resolve_metric("./own.py:bad", "binary", tmp_path, "maximize")
     with pytest.raises(UserCodeError, match=message):
         measure(metric, np.array([0, 1]), np.array([0.2, 0.8]))
+
+
+def test_a_metric_of_your_own_that_raises_is_undefined_on_that_resample_alone(tmp_path):
+    (tmp_path / "own.py").write_text(
+        "def both(target, prediction):\n"
+        "    if len(set(target.tolist())) < 2:\n        raise ValueError('one class')\n    return 0.5\n"
+    )
+    metric = resolve_metric("./own.py:both", "binary", tmp_path, "maximize")
+    value = metric.evaluator(np.array([0, 1]), np.array([0.1, 0.9]))
+    assert value(np.array([1.0, 1.0])) == 0.5
+    assert math.isnan(value(np.array([2.0, 0.0])))

@@ -14,7 +14,7 @@ CLOSE = {"rel": 1e-9, "abs": 1e-9}
 
 
 def value(name, target, prediction, weight):
-    return METRICS[name].function(target, prediction, weight)
+    return METRICS[name].value(target, prediction, weight)
 
 
 @given(st.integers(0, 2**32), st.integers(3, 60), st.booleans())

@@ -21,7 +21,7 @@ def test_the_estimate_is_near_what_labels_tell_on_easier_and_harder_cases(name: 
     assert calibration is not None
     for seed, spread in ((1, 1.5), (2, 0.7), (3, 2.5)):
         target, chances = honest(20_000, seed, spread)
-        truth = METRICS[name].function(target, chances)
+        truth = METRICS[name].value(target, chances)
         assert expected_metric(METRICS[name], chances, calibration) == pytest.approx(truth, abs=0.02)
 
 
@@ -32,7 +32,7 @@ def test_many_classes_are_estimated_too() -> None:
     calibration = fit_calibration(target, chances)
     assert calibration is not None
     for name in ("accuracy", "roc_auc", "log_loss"):
-        truth = METRICS[name].function(target, chances)
+        truth = METRICS[name].value(target, chances)
         assert expected_metric(METRICS[name], chances, calibration) == pytest.approx(truth, abs=0.02)
 
 
@@ -45,5 +45,5 @@ def test_a_metric_of_your_own_is_the_mean_over_drawn_outcomes(tmp_path: Path) ->
     calibration = fit_calibration(target, chances)
     assert calibration is not None
     found = expected_metric(metric, chances, calibration)
-    assert found == pytest.approx(metric.function(target, chances), abs=0.01)
+    assert found == pytest.approx(metric.value(target, chances), abs=0.01)
     assert found == expected_metric(metric, chances, calibration)

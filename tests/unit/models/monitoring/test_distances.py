@@ -81,18 +81,6 @@ def test_rare_and_unseen_categories_share_a_group() -> None:
     ]
 
 
-@given(st.lists(st.floats(0, 1), min_size=1, max_size=20))
-def test_holm_only_raises_and_keeps_the_order(p_values) -> None:
-    corrected = distances.holm(p_values)
-    assert all(after >= before for before, after in zip(p_values, corrected, strict=True))
-    assert max(corrected) <= 1.0
-    assert [corrected[place] for place in np.argsort(p_values, kind="stable")] == sorted(corrected)
-
-
-def test_holm_is_the_papers() -> None:
-    assert distances.holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
-
-
 def test_shares_differ_when_they_do() -> None:
     assert distances.shares_differ(50, 1000, 500, 10_000) == pytest.approx(1.0)
     assert distances.shares_differ(100, 1000, 500, 10_000) < 1e-8

@@ -20,7 +20,7 @@ def test_the_interval_lies_around_the_metric_and_narrows_with_labels() -> None:
     assert few is not None
     assert many is not None
     for found, num in ((few, 300), (many, 3000)):
-        assert found.value == pytest.approx(AUC.function(*labelled(num)))
+        assert found.value == pytest.approx(AUC.value(*labelled(num)))
         assert found.low < found.value < found.high
     assert many.high - many.low < (few.high - few.low) / 2
 

@@ -178,7 +178,6 @@ def test_what_monitoring_found_and_what_was_predicted(project: Project, state: P
     assert facts.monitor == findings(window(1))
     assert facts.predictions.size_bytes == 100
     assert facts.predictions.last == pytest.approx(NOW - 5)
-    assert facts.predictions.labels_last is None
 
 
 def test_the_advice_of_the_last_backtest_is_told(project: Project, state: Path) -> None:
