@@ -13,16 +13,16 @@ import pytest
 
 from models.errors import GateRefused, StoreError, UsageError
 from models.files import sha256
+from models.serving.registry import FILES
 from tasks.host import processes, server_access, stores
 from tasks.host.workspace import Workspace
 from tasks.loop.champion import open_registry
 from tasks.mlflow import registry as registry_module
-from tasks.mlflow.artifacts import FILES, download_version
 from tasks.mlflow.delivery import client, experiment_id
 from tasks.mlflow.mlflow_server import serving
+from tasks.mlflow.model_cache import cached_version, fetch, with_verdict
 from tasks.mlflow.registry import Registry
-from tasks.mlflow.registry_history import RegistryHistory, story
-from tasks.mlflow.registry_reader import aliased
+from tasks.mlflow.registry_reader import RegisteredModel, aliased, numbered, registered
 from tests.integration.conftest import Processes
 from tests.told_facts import verdict
 
@@ -208,21 +208,19 @@ def test_a_rollback_from_another_champion_than_the_one_seen_is_refused(place: Wo
 
 
 def test_the_story_tells_who_holds_which_place_and_since_when(place: Workspace, model: str) -> None:
-    assert story(model) == RegistryHistory()
+    assert registered(model) == RegisteredModel({}, {})
     made = register(place, model, 3)
     for version, expected in (("1", None), ("2", "1")):
         made.promote(version, expected, loop_id="l", reason="better")
     made.set_alias("challenger", "3")
-    told = story(model)
-    assert {alias: version.number for alias, version in told.versions.items()} == {
-        "champion": "2",
-        "previous": "1",
-        "challenger": "3",
-    }
-    assert told.versions["champion"].tags["n"] == "2"
-    assert [(move.number, move.before, move.after) for move in told.moves] == [(2, "1", "2"), (1, None, "1")]
-    assert [move.model_dump() for move in story(model, most_moves=1).moves] == [made.journal()[-1].model_dump()]
-    assert told.verdicts == {}
+    told = registered(model)
+    assert told.aliases == {"champion": "2", "previous": "1", "challenger": "3"}
+    champion = numbered(model, "2")
+    assert champion is not None
+    assert champion.tags["n"] == "2"
+    assert [(move.number, move.before, move.after) for move in told.moves()] == [(2, "1", "2"), (1, None, "1")]
+    assert told.moves(1) == [made.journal()[-1]]
+    assert with_verdict(model, champion).verdict is None
 
 
 def test_a_promotion_against_another_champion_is_refused(both: Workspace, model: str) -> None:
@@ -421,15 +419,17 @@ def log_files(workspace: Workspace, model: str, content: str) -> dict[str, str]:
 
 def test_a_versions_files_are_brought_and_checked(both: Workspace, model: str, tmp_path: Path) -> None:
     log_files(both, model, "graph")
-    champion = aliased(model)
-    assert champion is not None
-    folder = download_version(both, model, champion.number, tmp_path / "here")
+    folder = cached_version(both, model).folder
     assert (folder / "model.onnx").read_text() == "graph"
+    fetch(both, model, "1", tmp_path / "here")
+    assert (tmp_path / "here" / "model.onnx").read_text() == "graph"
 
 
 def test_the_verdict_of_a_version_is_read_from_its_files(place: Workspace, model: str) -> None:
     log_files(place, model, "graph")
-    assert story(model).verdicts == {"1": verdict()}
+    champion = aliased(model)
+    assert champion is not None
+    assert with_verdict(model, champion).verdict == verdict()
 
 
 @pytest.mark.parametrize("spoil", ["changed", "missing"])
@@ -442,7 +442,7 @@ def test_a_file_that_is_not_the_one_registered_is_refused(
         stored.write_text("GRAPH")
     else:
         stored.rename(stored.with_name("other"))
-    champion = aliased(model)
-    assert champion is not None
     with pytest.raises(StoreError, match=rf"model\.onnx is {spoil}.*loopline rollback"):
-        download_version(tracked, model, champion.number, tmp_path / "here")
+        fetch(tracked, model, "1", tmp_path / "here")
+    with pytest.raises(StoreError, match=rf"model\.onnx is {spoil}.*loopline rollback"):
+        cached_version(tracked, model)

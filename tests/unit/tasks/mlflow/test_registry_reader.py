@@ -11,9 +11,10 @@ import pytest
 
 from models.errors import StoreError
 from models.pipeline.records import StepRecord, StepRecords
+from models.serving.registry import RegisteredVersion
 from tasks.host import stores
 from tasks.host.workspace import Workspace
-from tasks.mlflow.registry_reader import RegisteredVersion, aliased, refuse_lost
+from tasks.mlflow.registry_reader import aliased, refuse_lost
 
 TABLES = """
 create table registered_model_aliases (name text, alias text, version integer);
