@@ -13,16 +13,17 @@ import pytest
 
 from models.errors import GateRefused, StoreError, UsageError
 from models.files import sha256
-from models.serving.registry import FILES
+from models.serving.registry import FILES, RegisteredVersion
 from tasks.host import processes, server_access, stores
 from tasks.host.workspace import Workspace
 from tasks.loop.champion import open_registry
 from tasks.mlflow import registry as registry_module
+from tasks.mlflow import registry_reader
 from tasks.mlflow.delivery import client, experiment_id
 from tasks.mlflow.mlflow_server import serving
 from tasks.mlflow.model_cache import cached_version, fetch, with_verdict
 from tasks.mlflow.registry import Registry
-from tasks.mlflow.registry_reader import RegisteredModel, aliased, numbered, registered
+from tasks.mlflow.registry_reader import RegisteredModel, aliased, files_at, numbered, refuse_lost, registered
 from tests.integration.conftest import Processes
 from tests.told_facts import verdict
 
@@ -430,6 +431,28 @@ def test_the_verdict_of_a_version_is_read_from_its_files(place: Workspace, model
     champion = aliased(model)
     assert champion is not None
     assert with_verdict(model, champion).verdict == verdict()
+
+
+def test_every_way_into_the_registry_gives_the_same(
+    both: Workspace, model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file and the server are read without MLflow, a database elsewhere through its client."""
+
+    def views() -> list[object]:
+        versions = [numbered(model, "1"), numbered(model, "2"), numbered(model, "x"), numbered(f"{model}-2", "1")]
+        places = [files_at(model, "1"), files_at(model, "9")]
+        return [registered(model), registered(f"{model}-2"), aliased(model), aliased(model, "none"), *versions, *places]
+
+    log_files(both, model, "graph")
+    run = client().create_run(experiment_id(client(), both, model)).info
+    open_registry(both, model).create("key-2", f"{run.artifact_uri}/model", run.run_id, None, {}, "")
+    client().delete_model_version(model, "2")
+    seen = views()
+    refuse_lost(both, model)
+    monkeypatch.setattr(registry_reader, "_ask", lambda what, **query: registry_reader._through_mlflow(what, query))
+    assert seen == views()
+    assert isinstance(seen[4], RegisteredVersion)
+    assert [seen[1], seen[3], *seen[5:8], seen[9]] == [RegisteredModel({}, {}), None, None, None, None, ""]
 
 
 @pytest.mark.parametrize("spoil", ["changed", "missing"])
