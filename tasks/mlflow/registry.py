@@ -81,11 +81,11 @@ class Registry:
             UsageError: There is no such version.
             StoreError: The registry is unavailable.
         """
-        found = registry_reader.numbered(self.model, version)
-        if found is None:
+        registered = registry_reader.numbered(self.model, version)
+        if registered is None:
             there = ", ".join(sorted(self._versions(), key=int)[-8:]) or "none yet"
             raise UsageError(f"{self.model} has no version {version!r}: there is {there}")
-        return found.tags
+        return registered.tags
 
     def run_of(self, version: str) -> str:
         """Return the id of the MLflow run that made a version."""
