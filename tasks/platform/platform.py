@@ -16,7 +16,7 @@ from models.files import write_text
 from tasks.host import ports, processes, server_access, stores
 from tasks.host.locks import held
 from tasks.host.workspace import Workspace
-from tasks.loop.history import is_running, read_loop_state
+from tasks.loop.history import LoopRecord, is_running, last_loop
 from tasks.platform import services, supervision
 from tasks.platform.service_main import end, marked
 from tasks.platform.services import Service, ServiceState, services_of, supervisor
@@ -127,7 +127,7 @@ def flow_runs(workspace: Workspace) -> list[str]:
             run = process.environ().get(FLOW_RUN)
             if run:
                 flow_run_pids.setdefault(run, set()).add(process.pid)
-    loops = {loop_state["process"]["pid"]: loop_state["loop_id"] for loop_state in _running_loops(workspace)}
+    loops = {loop.process["pid"]: loop.loop_id for loop in _running_loops(workspace)}
     return [
         next((loops[pid] for pid in pids if pid in loops), f"flow run {run}") for run, pids in flow_run_pids.items()
     ]
@@ -135,7 +135,7 @@ def flow_runs(workspace: Workspace) -> list[str]:
 
 def loops(workspace: Workspace) -> list[str]:
     """Return the ids of loops among the current flow runs, which a person must agree to interrupt."""
-    known = {loop_state["loop_id"] for loop_state in _running_loops(workspace)}
+    known = {loop.loop_id for loop in _running_loops(workspace)}
     return [name for name in flow_runs(workspace) if name in known]
 
 
@@ -213,11 +213,11 @@ def _shut_down(note: dict[str, Any]) -> None:
         os.kill(note["process"]["pid"], 9)
 
 
-def _running_loops(workspace: Workspace) -> Iterator[dict[str, Any]]:
+def _running_loops(workspace: Workspace) -> Iterator[LoopRecord]:
     for state in (workspace.state / "projects").glob("*"):
-        loop_state = read_loop_state(state)
-        if loop_state and is_running(state, loop_state):
-            yield loop_state
+        loop = last_loop(state)
+        if loop and is_running(state, loop):
+            yield loop
 
 
 def _is_heard_of(workspace: Workspace, since: float) -> bool:

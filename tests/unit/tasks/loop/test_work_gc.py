@@ -25,9 +25,9 @@ def test_old_work_goes_and_what_stands_stays(tmp_path: Path) -> None:
     old, standing, new = (made(tmp_path / "work" / "train" / key / "best.pt", days) for key, days in
                           (("old", 15), ("standing", 40), ("new", 13)))  # fmt: skip
     tensors = made(tmp_path / "work" / "tensors" / "ab-cd" / "x.safetensors", 20)
-    records = made(tmp_path / "records" / "train" / "old.json", 20)
+    pages = made(tmp_path / "pages" / "old.html", 20)
     assert sweep(tmp_path, [standing.parent, tmp_path / "work" / "card" / "none"], 14, NOW) == 10
-    assert [path.exists() for path in (old, tensors, standing, new, records)] == [False, False, True, True, True]
+    assert [path.exists() for path in (old, tensors, standing, new, pages)] == [False, False, True, True, True]
     assert sorted(path.name for path in (tmp_path / "work" / "train").iterdir()) == ["new", "standing"]
     assert sweep(tmp_path, [], 14, NOW + 13 * DAY_S) == 5, "what stood is counted from then on"
     assert standing.exists()
