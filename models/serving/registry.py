@@ -57,9 +57,9 @@ class RegisteredVersion(BaseModel):
 
 
 class JournalEntry(BaseModel):
-    """One entry of a journal in the registry's tags."""
+    """One entry of a journal in the registry's tags; a newer Loopline may write more of it."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="ignore", frozen=True)
 
     number: int
     at: float

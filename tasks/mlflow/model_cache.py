@@ -9,7 +9,7 @@ import urllib.error
 import urllib.parse
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Literal
 
@@ -63,15 +63,15 @@ def cached_version(
         StoreError: The registry is away and the cache does not contain the version, or the registry's files are not
             what was registered.
     """
+    look_up = registry_reader.aliased if wanted in ALIASES else registry_reader.numbered
     try:
-        version = _look_up(model, wanted)
+        version = look_up(model, wanted)
     except StoreError as error:
         try:
             cached = local_copy(workspace, model, wanted, names)
         except StoreError as trouble:
             raise StoreError(f"{error}; {trouble}") from error
-        note = f"{error}: going on with version {cached.number} from the cache"
-        return CachedModel(cached.number, cached.folder, cached.hashes, note)
+        return replace(cached, note=f"{error}: going on with version {cached.number} from the cache")
     if version is None:
         cure = f"`loopline run {model}` makes one" if wanted == "champion" else "name another"
         raise UsageError(f"{model}: there is no version {wanted!r}: {cure}")
@@ -168,12 +168,6 @@ def damage(folder: Path, hashes: Mapping[str, str]) -> Iterator[tuple[str, Liter
             yield name, "missing"
         elif sha256(path) != digest:
             yield name, "changed"
-
-
-def _look_up(model: str, wanted: str) -> RegisteredVersion | None:
-    if wanted in ALIASES:
-        return registry_reader.aliased(model, wanted)
-    return registry_reader.numbered(model, wanted) if wanted.isdecimal() else None
 
 
 def _chosen(hashes: Mapping[str, str], names: Collection[str]) -> dict[str, str]:

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from pydantic import ConfigDict
-
 from models.errors import UsageError
 from models.serving.registry import JournalEntry, RegisteredVersion
 from models.serving.releases import PLAN, ReleasePlan
@@ -24,8 +22,6 @@ Action = Literal["canary", "shadow", "end", "return"]
 
 class ReleasePlanEntry(JournalEntry):
     """One entry of the journal. `champion`: the version that has the plan."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True)
 
     action: Action
     champion: str
