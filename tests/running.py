@@ -23,7 +23,7 @@ from sqlalchemy import select
 
 from models.errors import StoreError
 from tasks.host import database, processes, server_access
-from tasks.host.tables import step_records
+from tasks.host.tables import outbox, step_records
 from tasks.host.workspace import Workspace
 from tasks.loop.history import last_loop
 from tasks.loop.loop import OWNER
@@ -170,6 +170,12 @@ class Loopline:
         rows = select(step_records.c.content).where(step_records.c.project == name).order_by(step_records.c.number)
         with database.reading(self.home / ".loopline") as connection:
             return {f"{record['step']}/{record['key']}": record for record in connection.scalars(rows)}
+
+    def outbox(self, name: str) -> list[dict[str, Any]]:
+        """Every line that the loops of a project have written for MLflow."""
+        rows = select(outbox.c.content).where(outbox.c.project == name).order_by(outbox.c.number)
+        with database.reading(self.home / ".loopline") as connection:
+            return list(connection.scalars(rows))
 
     def record(self, name: str, step: str) -> dict[str, Any]:
         """The latest record of a step."""

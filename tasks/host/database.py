@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import json
 import os
 import uuid
 from collections.abc import Iterator
@@ -21,6 +22,7 @@ from tasks.host.locks import held
 from tasks.host.store_addresses import STATE_URL, normalised, without_password
 
 if TYPE_CHECKING:
+    from pydantic import BaseModel
     from sqlalchemy import Connection, Engine
 
 FILE = "state.db"
@@ -70,6 +72,11 @@ def writing(state: Path, *, durable: bool = True) -> Iterator[Connection]:
     """
     with _begun(state, writes=True, durable=durable) as connection:
         yield connection
+
+
+def plain(model: BaseModel) -> Any:
+    """Return a model as plain JSON for a column; numbers that JSON does not know (NaN, infinity) become null."""
+    return json.loads(model.model_dump_json())
 
 
 def address(state: Path) -> str:

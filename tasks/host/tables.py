@@ -36,6 +36,25 @@ runners = Table(
     Column("process", JSON, nullable=False, comment="Host, pid and start time of the process that runs the flow."),
     Column("since", Float, nullable=False, comment="Unix time, seconds."),
 )
+outbox = Table(
+    "outbox",
+    METADATA,
+    Column("number", Integer, primary_key=True, autoincrement=True),
+    Column("project", Text, nullable=False),
+    Column("loop_id", Text, nullable=False),
+    Column("content", JSON, nullable=False, comment="One operation on a run of MLflow."),
+    Index("outbox_by_loop", "project", "loop_id", "number"),
+    sqlite_autoincrement=True,  # a number that was delivered is not given again after its line was removed
+)
+deliveries = Table(
+    "deliveries",
+    METADATA,
+    Column("loop_id", Text, primary_key=True),
+    Column("project", Text, nullable=False),
+    Column("number", Integer, nullable=False, comment="The last line of the outbox that MLflow has."),
+    Column("runs", JSON, nullable=False, comment="MLflow's ids of the runs by our names."),
+    Column("at", Float, nullable=False, comment="Of the last delivery. Unix time, seconds."),
+)
 store_sizes = Table(
     "store_sizes",
     METADATA,

@@ -2,8 +2,8 @@
 
 <workspace>/projects/NAME/      the user's files: project.yaml, own Python, data/ (owned by DVC)
 <workspace>/.loopline/
-    state.db                    loops, records of steps, decisions, events (`tasks/host/tables.py`)
-    projects/NAME/              work/, outbox/, quarantine/, loop.lock
+    state.db                    loops, records of steps, outbox, decisions, events (`tasks/host/tables.py`)
+    projects/NAME/              work/, quarantine/, loop.lock
     mlflow/ prefect/ optuna/    the stores of the tools, when no server is named
     cache/                      downloads and file hashes: may be deleted at any time
 """

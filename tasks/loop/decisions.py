@@ -27,7 +27,7 @@ def record(state: Path, decision: Decision) -> None:
     row = {
         "project": state.name,
         "signal": decision.signal.id,
-        "content": decision.model_dump(mode="json"),
+        "content": database.plain(decision),
         **{name: getattr(decision, name) for name in ("flow_run", "at", "action", "until")},
     }
     with database.writing(state.parents[1]) as connection:

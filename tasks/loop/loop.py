@@ -87,9 +87,8 @@ class Loop:
         self.report = reporter
         self.ledger = StepCache(project, spec)
         self.state = self.ledger.state
-        outbox_path = self.state / "outbox" / f"{loop_id}.jsonl"
-        self.outbox = Outbox(outbox_path)
-        self.delivery = MlflowExporter(self.workspace, spec.name, outbox_path, loop_id)
+        self.outbox = Outbox(self.state, loop_id)
+        self.delivery = MlflowExporter(self.workspace, spec.name, loop_id)
         self.rank_pool = RankPool()
         self.done: dict[str, StepRecord] = {}
         self.ran: list[str] = []
@@ -231,7 +230,7 @@ def open_stage(project: Project, reporter: Reporter | None = None) -> Iterator[L
     project.workspace.make()
     with _only_loop(project.state(spec.name), spec.name):
         loop = Loop(project, spec, new_loop_id(spec.name), "dvc", reporter or SilentReporter())
-        loop.outbox = Outbox(None)
+        loop.outbox = Outbox(None, loop.id)
         yield loop
 
 

@@ -33,7 +33,8 @@ def add_runner(state: Path, flow_run: str | None = None) -> int:
     row = {"project": state.name, "flow_run": flow_run, "process": processes.identity(), "since": time.time()}
     state.mkdir(parents=True, exist_ok=True)  # the reaper looks at the projects that have a folder
     with database.writing(state.parents[1]) as connection:
-        return connection.execute(runners.insert().values(row).returning(runners.c.number)).scalar_one()
+        number: int = connection.execute(runners.insert().values(row).returning(runners.c.number)).scalar_one()
+    return number
 
 
 def remove_runners(state: Path, numbers: Collection[int]) -> None:

@@ -36,7 +36,7 @@ from tasks.prefect.crashed_runs import crash_runs
 from tasks.prefect.flow_runs import close_task_runs, ended_with_open_tasks
 from tasks.prefect.prefect_server import PrefectServer
 from tasks.prefect.worker import pool_of
-from tasks.state.outbox import Outbox
+from tasks.state.outbox import Outbox, undelivered
 from tasks.state.segments import KINDS, segments_folder
 from tasks.tools.optuna_study import fail_open_trials
 
@@ -70,10 +70,7 @@ def is_owed(workspace: Workspace, spec: Spec) -> bool:
         return False
     if loop_state.state == "running" or (loop_state.state not in OVER and loop_state.intent == intent_of(spec)):
         return True
-    waiting = (
-        MlflowExporter(workspace, spec.name, path, path.stem).pending() for path in (state / "outbox").glob("*.jsonl")
-    )
-    return any(waiting)
+    return bool(undelivered(state))
 
 
 def _project(workspace: Workspace, state: Path) -> Iterator[str]:
@@ -82,7 +79,7 @@ def _project(workspace: Workspace, state: Path) -> Iterator[str]:
     loop_state = last_loop(state)
     if loop_state and loop_state.state == "running" and not processes.is_alive_here(loop_state.process):
         yield from _studies(workspace, state)
-        outbox = Outbox(state / "outbox" / f"{loop_state.loop_id}.jsonl")
+        outbox = Outbox(state, loop_state.loop_id)
         for run in reversed(outbox.open_runs()):
             outbox.end_run(run, "KILLED")
         save_loop(state, replace(loop_state, state="killed"))
@@ -93,14 +90,12 @@ def _project(workspace: Workspace, state: Path) -> Iterator[str]:
 
 
 def _deliver(workspace: Workspace, state: Path) -> Iterator[str]:
-    for path in sorted((state / "outbox").glob("*.jsonl")):
-        delivery = MlflowExporter(workspace, state.name, path, path.stem)
-        if delivery.pending():
-            try:
-                delivery.deliver()
-                yield f"{path.stem}: delivered what waited for the tracking store"
-            except StoreError as error:
-                yield f"{path.stem}: still waits: {error}"
+    for loop_id in undelivered(state):
+        try:
+            MlflowExporter(workspace, state.name, loop_id).deliver()
+            yield f"{loop_id}: delivered what waited for the tracking store"
+        except StoreError as error:
+            yield f"{loop_id}: still waits: {error}"
 
 
 def _studies(workspace: Workspace, state: Path) -> Iterator[str]:
@@ -170,7 +165,7 @@ def _half_written(state: Path) -> Iterator[str]:
 
 
 def _half_cached(workspace: Workspace) -> Iterator[str]:
-    """Remove half-written cache files and databases whose writer is gone: all projects share them, and loops may run."""
+    """Remove half-written cache files and databases of dead writers: projects share them, and loops may be running."""
     for path in sorted([*workspace.cache.rglob(".*.tmp"), *workspace.state.glob(f".{database.FILE}.*.tmp*")]):
         if not _is_left(path, by_pid=True):
             continue

@@ -46,17 +46,20 @@ def start(workspace: Workspace, requested: dict[str, int]) -> list[str]:
     """
     with _alone(workspace):
         note = supervisor(workspace)
-        ours = [one for one in services.wanted(workspace) if one.name not in server_access.elsewhere(workspace)]
+        named = server_access.elsewhere(workspace)
+        ours = [service for service in services.wanted(workspace) if service.name not in named]
         if note:
             _refuse_other_ports(workspace, requested)
             return _start_again(note, {service.name for service in ours})
         end(list(marked(workspace)))  # left by a killed supervisord
-        _adopt(workspace)
-        usual = {service.name: service.port for service in ours if service.port}
-        memory = workspace.platform / "ports.json"
-        chosen, notes = ports.choose(memory, {k: v for k, v in usual.items() if not _serves(workspace, k)}, requested)
+        server, usual = PrefectServer(workspace), {service.name: service.port for service in ours if service.port}
+        if server.state() and not server.is_leased():
+            server.stop()
+        if server.state():  # a running loop's server: the platform uses it as it is
+            usual.pop("prefect", None)
+        chosen, notes = ports.choose(workspace.platform / "ports.json", usual, requested)
         if "prefect" in chosen:
-            PrefectServer(workspace).want_port(chosen["prefect"])
+            server.want_port(chosen["prefect"])
         server_access.make_secret(workspace)
         write_text(workspace.platform / FRESH, "")
         environ = {**processes.unmarked(os.environ), **stores.environment(workspace), **pool_environment(workspace)}
@@ -189,18 +192,6 @@ def _start_again(note: dict[str, Any], wanted: set[str]) -> list[str]:
         pid = note["process"]["pid"]
         raise StoreError(f"supervisord (pid {pid}) does not answer ({error}): `loopline down`, then up") from error
     return messages
-
-
-def _adopt(workspace: Workspace) -> None:
-    """End a Prefect server without leases: the platform starts its own."""
-    server = PrefectServer(workspace)
-    if server.state() and not server.is_leased():
-        server.stop()
-
-
-def _serves(workspace: Workspace, name: str) -> bool:
-    """Return whether a running loop's Prefect server is up already: the platform uses it as it is."""
-    return name == "prefect" and PrefectServer(workspace).state() is not None
 
 
 def _shut_down(note: dict[str, Any]) -> None:

@@ -104,7 +104,7 @@ def send(workspace: Workspace, event: Event) -> bool:
 
     from tasks.host.tables import events
 
-    row = {"id": event.id, "project": event.project, "content": event.model_dump(mode="json"), "state": WAITING}
+    row = {"id": event.id, "project": event.project, "content": database.plain(event), "state": WAITING}
     is_open = event.is_signal and bool(event.payload.get("signal"))
     with database.writing(workspace.state) as connection:
         if connection.scalar(select(events.c.id).where(events.c.id == event.id)) is None:

@@ -72,7 +72,7 @@ class StepRecords:
         same = [step_records.c[name] == value for name, value in mine.items()]
         with database.writing(self._state.parents[1]) as connection:
             connection.execute(step_records.delete().where(*same))  # saved again, it is the newest
-            connection.execute(step_records.insert(), {**mine, "content": record.model_dump(mode="json")})
+            connection.execute(step_records.insert(), {**mine, "content": database.plain(record)})
 
     def broken(self, record: StepRecord, hashes: Hashes) -> str | None:
         """Return why the record no longer counts (`output missing: ...`), or None if it counts."""

@@ -335,7 +335,7 @@ def test_the_reaper_ends_what_a_killed_loop_left_open(project: Project, place: W
     save_loop(state, replace(last, loop_id="tiny-killed", state="running", process=dead))
     from tasks.state.outbox import Outbox
 
-    box = Outbox(state / "outbox" / "tiny-killed.jsonl")
+    box = Outbox(state, "tiny-killed")
     box.start_run("loop", "tiny-killed", {"loopline.loop_id": "tiny-killed"})
     box.start_run("trial-0", "tiny-killed/trial-0", {}, parent="loop")
     from models.project_spec.reader import read_spec

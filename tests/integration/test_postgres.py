@@ -33,7 +33,7 @@ from tasks.mlflow.registry_reader import aliased
 from tasks.platform.open_signals import undecided
 from tasks.prefect.events import of_signal, send
 from tasks.tools.optuna_study import ask, open_study, reaching_studies, trials_of
-from tests.integration.test_delivery import LOOP, deliver, fill, runs
+from tests.integration.test_delivery import LOOP, deliver, fill, forget_progress, runs
 from tests.integration.test_registry import register
 
 pytestmark = [
@@ -132,10 +132,10 @@ def place(databases: str, workspace: Workspace, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_loop_is_delivered_once(place: Workspace) -> None:
-    path, _ = fill(place)
+    fill(place)
     for _ in range(2):
-        deliver(place, path)
-        path.with_suffix(".delivered.json").unlink()
+        deliver(place)
+        forget_progress(place)
     names = sorted(run.info.run_name for run in runs(client()))
     assert names == [LOOP, f"{LOOP}/trial-0"]
 

@@ -20,11 +20,11 @@ from tasks.loop.champion import open_registry
 from tasks.mlflow import registry as registry_module
 from tasks.mlflow import registry_reader
 from tasks.mlflow.delivery import client, experiment_id
-from tasks.mlflow.mlflow_server import serving
 from tasks.mlflow.model_cache import cached_version, with_verdict
 from tasks.mlflow.registry import Registry
 from tasks.mlflow.registry_reader import RegisteredModel, aliased, files_at, numbered, refuse_lost, registered
 from tests.integration.conftest import Processes
+from tests.mlflow_serving import serving
 from tests.told_facts import verdict
 
 

@@ -14,8 +14,10 @@ depends_on = None
 def upgrade() -> None:
     """Create the tables."""
     _create_decisions()
+    _create_deliveries()
     _create_events()
     _create_loops()
+    _create_outbox()
     _create_runners()
     _create_step_records()
     _create_store_sizes()
@@ -36,6 +38,18 @@ def _create_decisions() -> None:
     )
     op.create_index("decisions_by_flow_run", "decisions", ["project", "flow_run"])
     op.create_index("decisions_by_signal", "decisions", ["project", "signal"])
+
+
+def _create_deliveries() -> None:
+    op.create_table(
+        "deliveries",
+        sa.Column("loop_id", sa.Text(), nullable=False),
+        sa.Column("project", sa.Text(), nullable=False),
+        sa.Column("number", sa.Integer(), nullable=False),
+        sa.Column("runs", sa.JSON(), nullable=False),
+        sa.Column("at", sa.Float(), nullable=False),
+        sa.PrimaryKeyConstraint("loop_id"),
+    )
 
 
 def _create_events() -> None:
@@ -77,6 +91,19 @@ def _create_loops() -> None:
     )
     op.create_index("loops_by_end", "loops", ["project", "closed"])
     op.create_index("loops_by_state", "loops", ["project", "saved"])
+
+
+def _create_outbox() -> None:
+    op.create_table(
+        "outbox",
+        sa.Column("number", sa.Integer(), autoincrement=True, nullable=False),
+        sa.Column("project", sa.Text(), nullable=False),
+        sa.Column("loop_id", sa.Text(), nullable=False),
+        sa.Column("content", sa.JSON(), nullable=False),
+        sa.PrimaryKeyConstraint("number"),
+        sqlite_autoincrement=True,
+    )
+    op.create_index("outbox_by_loop", "outbox", ["project", "loop_id", "number"])
 
 
 def _create_runners() -> None:

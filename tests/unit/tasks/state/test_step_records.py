@@ -97,7 +97,13 @@ def test_records_of_two_projects_are_apart(records: StepRecords, tmp_path: Path)
 
 
 @settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.dictionaries(st.text(max_size=8), st.one_of(st.text(), st.floats(allow_nan=False), st.none()), max_size=4))
+@given(
+    st.dictionaries(
+        st.text(max_size=8),
+        st.one_of(st.text(), st.floats(allow_nan=False, allow_infinity=False), st.none()),
+        max_size=4,
+    )
+)
 def test_a_result_comes_back_as_it_was(records: StepRecords, result: dict[str, object]) -> None:
     saved = record().model_copy(update={"result": result})
     records.save(saved)
