@@ -6,11 +6,12 @@ import json
 from pathlib import Path
 
 from models.files import sha256, write_json
+from models.serving.registry import FILES
 from models.signing import TAG, signature
 from tasks.host.workspace import Workspace
 from tasks.loop.champion import open_registry
-from tasks.mlflow.artifacts import FILES, signing_key
 from tasks.mlflow.delivery import client, experiment_id
+from tasks.mlflow.model_cache import signing_key
 from tests.served_models import write_served
 
 

@@ -25,9 +25,9 @@ from typing import Any
 import psutil
 
 from models.files import read_json, sha256, write_json
+from models.serving.registry import FILES
 from tasks.host import ports, stores
 from tasks.host.workspace import Workspace
-from tasks.mlflow.artifacts import FILES
 from tests import warm
 from tests.conftest import OURS, QUIET
 from tests.served_models import write_served

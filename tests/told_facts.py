@@ -7,8 +7,9 @@ from typing import Any
 from models.judge.verdict import Difference, Estimate, Verdict
 from models.monitoring.report import Drift, MonitoringReport, WindowReport
 from models.project_spec import blocks as spec
-from models.report.facts import ChampionMove, DiskUsage, LastLoop, Overview, ProjectFacts, VersionSummary
+from models.report.facts import DiskUsage, LastLoop, Overview, ProjectFacts
 from models.report.light import light, workspace_light
+from models.serving.registry import ChampionMove, RegisteredVersion
 
 NOW = 1_800_000_000.0
 DAY = 86400.0
@@ -64,6 +65,12 @@ def findings(*windows: WindowReport, **told: Any) -> MonitoringReport:
     return MonitoringReport.model_validate({**given, **told})
 
 
+def version(number: str, verdict: Verdict | None, **tags: str) -> RegisteredVersion:
+    return RegisteredVersion(
+        number=number, tags={f"loopline.{name}": text for name, text in tags.items()}, verdict=verdict
+    )
+
+
 def facts(**told: Any) -> ProjectFacts:
     """A project whose champion, version 2, stands, and whose challenger, version 3, lost; its light is on."""
     moves = [
@@ -86,10 +93,8 @@ def facts(**told: Any) -> ProjectFacts:
     given: dict[str, Any] = {
         "name": "flights",
         "folder": "/srv/ml/projects/flights",
-        "champion": VersionSummary(
-            version="2", metric="roc_auc=0.73", dataset="d41d8.dir", code="c0ffee12345678", verdict=verdict()
-        ),
-        "challenger": VersionSummary(version="3", metric="roc_auc=0.72", verdict=lost),
+        "champion": version("2", verdict(), metric="roc_auc=0.73", dataset="d41d8.dir", code="c0ffee12345678"),
+        "challenger": version("3", lost, metric="roc_auc=0.72"),
         "previous": "1",
         "moves": moves,
         "loop": LastLoop(state="finished", loop_id="flights-20270101-030000-ab12", began=NOW - 7200),

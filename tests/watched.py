@@ -8,14 +8,16 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from models.files import sha256, write_json
 from models.inference.loaded_model import Prediction
 from models.inference.rows import InputRows
 from models.judge.verdict import Estimate, Verdict
 from models.project_spec.blocks import Judge
 from models.project_spec.reader import read_spec
 from models.serving.records import PredictionRecorder, label_record
+from models.serving.registry import RegisteredVersion
 from tasks.host.workspace import Project
-from tasks.mlflow import registry_reader, watched_versions
+from tasks.mlflow import delivery, registry_reader
 from tasks.operations import monitor as monitor
 from tasks.state.predictions import label_store, prediction_log
 from tasks.state.segments import SegmentWriter, segments_folder
@@ -35,13 +37,14 @@ class World:
         self.champion = "1"
         monkeypatch.setattr(registry_reader, "aliased", lambda model, alias="champion": self._version())
         monkeypatch.setattr(registry_reader, "numbered", lambda model, number: None)
-        monkeypatch.setattr(watched_versions, "log_metrics", self._log)
+        monkeypatch.setattr(delivery, "log_version_metrics", self._log)
         monkeypatch.setattr(monitor, "_write_page", self._keep_page)  # pictures take longer than all the rest
-        if not (self.state / "monitoring" / "versions").exists():
+        self.cached = project.workspace.cache / "models" / self.spec.name
+        if not self.cached.exists():
             self.register("1")
 
     def _version(self):
-        return registry_reader.RegisteredVersion(number=self.champion, tags={}) if self.champion else None
+        return RegisteredVersion(number=self.champion, tags={}) if self.champion else None
 
     def _log(self, model, version, batches) -> None:
         self.told |= {step: metrics for step, (_, metrics) in batches.items()}
@@ -50,7 +53,7 @@ class World:
         self.page = path, findings, spec
 
     def register(self, version: str, with_reference: bool = True) -> None:
-        folder = self.state / "monitoring" / "versions" / version
+        folder = self.cached / version
         folder.mkdir(parents=True)
         made.preparation().save(folder)
         if with_reference:
@@ -65,6 +68,7 @@ class World:
             challenger=promoted,
         )
         (folder / "verdict.json").write_text(verdict.model_dump_json())
+        write_json(self.cached / f"{version}.json", {path.name: sha256(path) for path in folder.iterdir()})
 
     def predict(self, num: int, begin: float = 0.0, seed: int = 7, version: str = "1", **told) -> pa.Table:
         table = made.rows(num, seed=seed, **told)

@@ -70,11 +70,11 @@ def _plain_project(one: ProjectFacts) -> dict[str, Any]:
         "state": one.loop.state,
         "loop_id": one.loop.loop_id,
         "began": one.loop.began,
-        "champion": champion.version if champion else None,
+        "champion": champion.number if champion else None,
         "champion_metric": champion.metric if champion else None,
         "champion_since": move.at if move else None,
         "champion_why": move.reason if move else None,
-        "challenger": one.challenger.version if one.challenger else None,
+        "challenger": one.challenger.number if one.challenger else None,
         "decision": one.loop.decision,
         "reasons": one.loop.reasons,
         "owed": one.owed,
@@ -132,7 +132,7 @@ def _more(one: ProjectFacts, now: float) -> list[tuple[str, str]]:
     lines += [("", line) for line in [labelled(one.data.feedback)] if line]
     lines += [("failing", line) for line in one.data.failing]
     if one.challenger:
-        lines.append(("challenger", f"version {one.challenger.version} ({one.challenger.metric.replace('=', ' ')})"))
+        lines.append(("challenger", f"version {one.challenger.number} ({one.challenger.metric.replace('=', ' ')})"))
     if one.search.trials:
         best = f"{show(one.search.value)}, " if one.search.value is not None else ""
         lines.append(("best trial", f"{best}{show(one.search.params)} ({one.search.trials} trials)"))
@@ -148,7 +148,7 @@ def _champion(one: ProjectFacts, now: float) -> str:
     estimate = one.champion.estimate
     span = f", {interval(estimate.low, estimate.high)}" if estimate and estimate.low is not None else ""
     since = f" since {ago(one.champion_since.at, now)}" if one.champion_since else ""
-    return f"v{one.champion.version} ({one.champion.metric.replace('=', ' ')}{span}){since}"
+    return f"v{one.champion.number} ({one.champion.metric.replace('=', ' ')}{span}){since}"
 
 
 def _print_platform(console: Console, facts: Overview) -> None:

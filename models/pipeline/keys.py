@@ -32,7 +32,6 @@ MACHINERY = (
     "tasks.mlflow.delivery",
     "tasks.mlflow.embedded_store",
     "tasks.mlflow.mlflow_server",
-    "tasks.mlflow.registry_history",
     "tasks.mlflow.registry_reader",
     "tasks.tools.dvc_view",
 )

@@ -7,8 +7,8 @@ from typing import Any, Literal
 from pydantic import Field
 
 from models.document import Document
-from models.judge.verdict import Difference, Estimate, Verdict
 from models.monitoring.report import MonitoringReport, WindowReport
+from models.serving.registry import ChampionMove, RegisteredVersion
 from models.triggers.signal import Decision, Outcome, Signal
 
 Colour = Literal["green", "amber", "red"]
@@ -25,40 +25,6 @@ class TrafficLight(Document):
     def reason(self) -> str:
         """The reason that decided the colour."""
         return self.reasons[0]
-
-
-class VersionSummary(Document):
-    """A registered version: its origin and its verdict. Texts may be empty."""
-
-    version: str
-    loop_id: str = ""
-    metric: str = Field("", description="`name=value`, as it was registered.")
-    dataset: str = ""
-    code: str = Field("", description="Commit, and whether there were changes on it.")
-    verdict: Verdict | None = Field(None, description="None where this machine has not kept it.")
-
-    @property
-    def estimate(self) -> Estimate | None:
-        """The version's own metric on the frozen test rows."""
-        return self.verdict.challenger if self.verdict else None
-
-    @property
-    def difference(self) -> Difference | None:
-        """The difference from the champion at the time of its verdict."""
-        return self.verdict.difference if self.verdict else None
-
-
-class ChampionMove(Document):
-    """One change of the champion, from the registry's journal."""
-
-    number: int
-    action: Literal["promote", "rollback"]
-    before: str | None
-    after: str | None
-    at: float
-    by: str = ""
-    loop_id: str = ""
-    reason: str = ""
 
 
 class LastLoop(Document):
@@ -140,8 +106,8 @@ class ProjectFacts(Document):
     description: str = ""
     error: str | None = Field(None, description="Why its spec or stores could not be read; the rest is then empty.")
     light: TrafficLight = TrafficLight(colour="amber", reasons=["nothing is known yet"])
-    champion: VersionSummary | None = None
-    challenger: VersionSummary | None = None
+    champion: RegisteredVersion | None = None
+    challenger: RegisteredVersion | None = None
     previous: str | None = Field(None, description="The version that a rollback would give the place to.")
     moves: list[ChampionMove] = Field(default_factory=list, description="Newest first.")
     loop: LastLoop = LastLoop()
@@ -166,7 +132,7 @@ class ProjectFacts(Document):
     def current_monitoring(self) -> MonitoringReport | None:
         """The last monitoring report, if it is about the present champion; else None."""
         return (
-            self.monitor if self.monitor and self.champion and self.monitor.champion == self.champion.version else None
+            self.monitor if self.monitor and self.champion and self.monitor.champion == self.champion.number else None
         )
 
     @property

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from models.report.data import has_many_unusable, labelled
-from models.report.facts import Colour, DiskUsage, ProjectFacts, ServiceSummary, TrafficLight, VersionSummary
+from models.report.facts import Colour, DiskUsage, ProjectFacts, ServiceSummary, TrafficLight
 from models.report.pages import interval, show
+from models.serving.registry import RegisteredVersion
 from models.triggers.signal import clock
 
 RANK: dict[Colour, int] = {"red": 0, "amber": 1, "green": 2}
@@ -70,12 +71,12 @@ def _watched(facts: ProjectFacts) -> Iterator[Check]:
         yield facts.current_monitoring.state, facts.current_monitoring.reason
 
 
-def _unwatched(champion: VersionSummary, yet: str) -> Check:
+def _unwatched(champion: RegisteredVersion, yet: str) -> Check:
     """Check a champion without a complete window: its verdict, unless a person promoted it against its verdict."""
     if champion.verdict and not champion.verdict.promoted:
         why = champion.verdict.reasons[0] if champion.verdict.reasons else champion.verdict.summary
-        return "amber", f"champion {champion.version} was promoted by hand against its verdict ({why}); {yet}"
-    return "green", f"champion {champion.version} holds its verdict{_value(champion)}; {yet}"
+        return "amber", f"champion {champion.number} was promoted by hand against its verdict ({why}); {yet}"
+    return "green", f"champion {champion.number} holds its verdict{_value(champion)}; {yet}"
 
 
 def _looped(facts: ProjectFacts) -> Iterator[Check]:
@@ -103,7 +104,7 @@ def _and_more(more: Sequence[object]) -> str:
     return f" (and {len(more)} more)" if more else ""
 
 
-def _value(version: VersionSummary) -> str:
+def _value(version: RegisteredVersion) -> str:
     verdict = version.verdict
     if verdict is None:
         return f" ({version.metric.replace('=', ' ')})" if version.metric else ""

@@ -52,9 +52,9 @@ def _ask_promote(project: ProjectFacts) -> Confirmation | None:
     if challenger is None:
         return None
     lines = [f"Its verdict: {challenger.verdict.summary}" if challenger.verdict else f"It has {challenger.metric}."]
-    lines.append(f"The champion now is version {champion.version}." if champion else "There is no champion now.")
-    shown = {"version": challenger.version, "champion": champion.version if champion else ""}
-    return Confirmation(f"Make version {challenger.version} of {project.name} the champion?", lines, "Promote", shown)
+    lines.append(f"The champion now is version {champion.number}." if champion else "There is no champion now.")
+    shown = {"version": challenger.number, "champion": champion.number if champion else ""}
+    return Confirmation(f"Make version {challenger.number} of {project.name} the champion?", lines, "Promote", shown)
 
 
 def _promote(workspace: Workspace, project: ProjectFacts, form: FormData) -> ActionResult:
@@ -70,7 +70,7 @@ def _promote(workspace: Workspace, project: ProjectFacts, form: FormData) -> Act
 def _ask_rollback(project: ProjectFacts) -> Confirmation | None:
     if project.previous is None or project.champion is None:
         return None
-    now, before = project.champion.version, project.previous
+    now, before = project.champion.number, project.previous
     lines = [f"Version {before} was the champion before version {now}. A later promotion undoes it."]
     return Confirmation(f"Give {project.name} back to version {before}?", lines, "Roll back", {"champion": now})
 

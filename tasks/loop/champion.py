@@ -9,8 +9,9 @@ import contextlib
 import functools
 
 from models.errors import StoreError
+from models.serving.registry import ChampionMove
 from tasks.host.workspace import Workspace
-from tasks.mlflow.registry import PromotionEntry, Registry
+from tasks.mlflow.registry import Registry
 from tasks.prefect.events import CHAMPION_MOVED, Event, send
 
 
@@ -19,7 +20,7 @@ def open_registry(workspace: Workspace, model: str) -> Registry:
     return Registry(workspace, model, functools.partial(_announce, workspace, model))
 
 
-def _announce(workspace: Workspace, model: str, entry: PromotionEntry) -> None:
+def _announce(workspace: Workspace, model: str, entry: ChampionMove) -> None:
     moved = f"from version {entry.before} to {entry.after}" if entry.before else f"is version {entry.after}"
     text = f"{entry.action}: the champion {moved}: {entry.reason}"
     with contextlib.suppress(StoreError):  # a full disk loses the event; the champion has moved anyway

@@ -17,10 +17,10 @@ from models.pipeline.records import StepRecord
 from models.pipeline.steps import STEPS, External, PlannedStep, Step, plan
 from models.project_spec.blocks import Spec
 from models.project_spec.references import local_source, source_file
+from models.serving.registry import ALIASES, RegisteredVersion
 from tasks.host.workspace import Project
 from tasks.loop.inputs import Input, Inputs
 from tasks.mlflow import registry_reader
-from tasks.mlflow.registry_reader import RegisteredVersion
 from tasks.state.feedback import FeedbackSummary, feedback_of
 from tasks.state.ingest_segments import move
 from tasks.state.step_records import StepRecords
@@ -101,7 +101,7 @@ class StepCache:
             return str(before.parts[ORIGIN])
         assert self.spec.train.start is not None
         weights = self.spec.train.start.weights
-        if weights in registry_reader.ALIASES:
+        if weights in ALIASES:
             version = registry_reader.aliased(self.spec.name, weights)
             return version.identity if version else FRESH
         if weights.isdecimal():
@@ -111,7 +111,7 @@ class StepCache:
             return version.identity
         path = (self.project.folder / Path(weights).expanduser()).resolve()
         if not path.is_file():
-            expected = f"one of {', '.join(registry_reader.ALIASES)}, a version number or a safetensors file"
+            expected = f"one of {', '.join(ALIASES)}, a version number or a safetensors file"
             raise UsageError(f"train.start.weights: got {weights!r}, and there is no {path}: expected {expected}")
         return f"file:{self.hashes.of(path)}"
 

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import json
-import shutil
-import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from models.data.preparation import PREPARATION_FILE
 from models.errors import UsageError
-from models.files import replacing_folder
 from models.project_spec.blocks import Model
 from models.training.checkpoints.weights import weights_sha256
 from models.training.job import WEIGHTS_FILE, InitialWeights
 from tasks.loop.ledger import FRESH
 from tasks.loop.loop import Inputs, Loop
-from tasks.mlflow.artifacts import download_version
+from tasks.mlflow.model_cache import cached_version
 
 JOB_FILE = "job.json"
 
@@ -54,25 +51,14 @@ def begin(loop: Loop, inputs: Inputs) -> TrainingStart:
         path = (loop.project.folder / Path(start.weights).expanduser()).resolve()
         return TrainingStart(InitialWeights(weights=path, sha256=weights_sha256(path), label=str(path)))
     number = identity.partition(":")[0]
-    folder = _brought(loop, number, identity)
+    names = (WEIGHTS_FILE, PREPARATION_FILE, JOB_FILE)
+    folder = cached_version(loop.workspace, loop.spec.name, number, names).folder
     weights = folder / WEIGHTS_FILE
+    if not weights.exists():
+        raise UsageError(
+            f"train.start.weights: {loop.spec.name} version {number} is no net (it has no {WEIGHTS_FILE}): "
+            "begin from another version, or leave train.start out"
+        )
     origin = InitialWeights(weights=weights, sha256=weights_sha256(weights), label=f"{loop.spec.name} version {number}")
     loop.report.note(f"{step}: begins with {origin.label}")
     return TrainingStart(origin, json.loads((folder / JOB_FILE).read_text())["model"])
-
-
-def _brought(loop: Loop, number: str, identity: str) -> Path:
-    folder = loop.state / "work" / "origins" / identity.replace(":", "-")
-    if folder.exists():
-        return folder
-    with tempfile.TemporaryDirectory(dir=loop.workspace.cache) as place:
-        version = download_version(loop.workspace, loop.spec.name, number, Path(place))
-        if not (version / WEIGHTS_FILE).exists():
-            raise UsageError(
-                f"train.start.weights: {loop.spec.name} version {number} is no net (it has no {WEIGHTS_FILE}): "
-                "begin from another version, or leave train.start out"
-            )
-        with replacing_folder(folder) as temporary:
-            for name in (WEIGHTS_FILE, PREPARATION_FILE, JOB_FILE):
-                shutil.copyfile(version / name, temporary / name)
-    return folder

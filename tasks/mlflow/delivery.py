@@ -8,7 +8,7 @@ import json
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -140,6 +140,31 @@ class MlflowExporter:
             created = store.create_run(experiment, start_time=line["at_ms"], tags=tags, run_name=line["name"])
             known = created.info.run_id
         self._runs[run] = known
+
+
+def log_version_metrics(model: str, version: str, batches: Mapping[int, tuple[float, Mapping[str, float]]]) -> None:
+    """Log metrics of a version on its run and its model, one batch per step.
+
+    Args:
+        model: The registered model.
+        version: The version.
+        batches: Step -> Unix time and metrics.
+
+    Raises:
+        StoreError: The store is away: log them again later.
+    """
+    with reaching_store():
+        from mlflow.entities import Metric
+
+        store = client()
+        model_version = store.get_model_version(model, version)
+        if not model_version.run_id:
+            raise StoreError(f"{model} version {version} has no run to log metrics on")
+        model_id = getattr(model_version, "model_id", None)
+        linked: dict[str, Any] = {"model_id": model_id} if model_id else {}
+        for step, (at, metrics) in batches.items():
+            batch = [Metric(name, value, int(at * 1000), step, **linked) for name, value in metrics.items()]
+            store.log_batch(model_version.run_id, metrics=batch)
 
 
 def experiment_id(store: MlflowClient, workspace: Workspace, project: str) -> str:

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
+import os
 import shutil
 import tempfile
-from collections.abc import Callable
-from dataclasses import dataclass
+import urllib.error
+import urllib.parse
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import IO, Literal
 
 from models.errors import StoreError, UsageError
-from models.files import read_json, replacing_folder, write_json
+from models.files import read_json, replacing_folder, sha256, whole_file, write_json
+from models.judge.verdict import Verdict
+from models.serving.registry import ALIASES, FILES, RegisteredVersion
 from tasks.host.locks import FOREVER_S, held
 from tasks.host.workspace import Workspace
-from tasks.mlflow import registry_reader
-from tasks.mlflow.artifacts import FILES, bring_files, damage, download_version, refuse_damage
-from tasks.mlflow.registry_reader import RegisteredVersion
+from tasks.mlflow import embedded_store, registry_reader
+from tasks.mlflow.delivery import reaching_store
 
+VERDICT_FILE = "verdict.json"
+TIMEOUT_S = 30.0
+_SERVED, _LOCAL = "mlflow-artifacts:/", ("file://", "/")
+"""URIs of files on an MLflow server and on this machine; MLflow can read every kind."""
 _LAST = "aliases.json"
 
 
@@ -34,28 +42,40 @@ class CachedModel:
     note: str = ""
 
 
-def cached_version(workspace: Workspace, model: str, wanted: str = "champion") -> CachedModel:
+def signing_key() -> str | None:
+    """Return the key that signs and verifies versions, `LOOPLINE_SIGNING_KEY`; None if it is not set."""
+    return os.environ.get("LOOPLINE_SIGNING_KEY") or None
+
+
+def cached_version(
+    workspace: Workspace, model: str, wanted: str = "champion", names: Collection[str] = ()
+) -> CachedModel:
     """Return a version of a model, from the cache if it is complete there, else from the registry.
 
     Args:
         workspace: The workspace whose cache is used.
         model: The registered model, which has the project's name.
         wanted: `champion`, another alias, or a number.
+        names: The files that are needed; default: all.
 
     Raises:
         UsageError: There is no such version.
         StoreError: The registry is away and the cache does not contain the version, or the registry's files are not
             what was registered.
     """
-    place = workspace.cache / "models" / model
+    look_up = registry_reader.aliased if wanted in ALIASES else registry_reader.numbered
     try:
-        version = _look_up(model, wanted)
+        version = look_up(model, wanted)
     except StoreError as error:
-        return _without_registry(place, model, wanted, error)
+        try:
+            cached = local_copy(workspace, model, wanted, names)
+        except StoreError as trouble:
+            raise StoreError(f"{error}; {trouble}") from error
+        return replace(cached, note=f"{error}: going on with version {cached.number} from the cache")
     if version is None:
         cure = f"`loopline run {model}` makes one" if wanted == "champion" else "name another"
         raise UsageError(f"{model}: there is no version {wanted!r}: {cure}")
-    return cached_copy(workspace, model, version, fetch, wanted)
+    return cached_copy(workspace, model, version, fetch, wanted, names)
 
 
 def cached_copy(
@@ -64,8 +84,9 @@ def cached_copy(
     version: RegisteredVersion,
     fetched: Callable[[Workspace, str, str, Path], None],
     alias: str = "",
+    names: Collection[str] = (),
 ) -> CachedModel:
-    """Return the cached copy of a registered version; every file is checked against the hashes in the version's tags.
+    """Return the cached copy of a registered version; its files are checked against the hashes in the version's tags.
 
     Args:
         workspace: The workspace whose cache is used.
@@ -73,55 +94,51 @@ def cached_copy(
         version: The version from the registry.
         fetched: Downloads the version into a folder if its files are neither on this machine nor on an MLflow server.
         alias: If it is an alias, the cache saves its version number for when the registry is away.
+        names: The files that are needed; default: all.
 
     Raises:
         StoreError: The version cannot be downloaded, or the registry's files are not what was registered.
     """
     place = workspace.cache / "models" / model
-    hashes: dict[str, str] = json.loads(version.tags.get(FILES, "{}"))
-    folder = place / version.number
+    hashes, folder = version.hashes, place / version.number
     with held(workspace.locks / f"cache-{model}.lock", lambda: f"{folder}: in use", FOREVER_S):
-        whole = hashes and not any(damage(folder, hashes))
-        if not whole and not (hashes and _copied(model, version.number, folder, hashes)):
+        broken = [name for name, _ in damage(folder, _chosen(hashes, names))]
+        if not hashes or (broken and not _copied(model, version, folder, broken)):
             fetched(workspace, model, version.number, folder)
-        if alias in registry_reader.ALIASES:
+        if alias in ALIASES:
             write_json(place / _LAST, {**read_json(place / _LAST), alias: version.number})
         write_json(folder.with_suffix(".json"), hashes)
     return CachedModel(version.number, folder, hashes)
 
 
-def _copied(model: str, number: str, folder: Path, hashes: dict[str, str]) -> bool:
-    """Copy the files without MLflow; return False if they are in a store that only MLflow can read."""
-    with contextlib.suppress(_RemoteStore), replacing_folder(folder) as place:
-        if not bring_files(model, number, hashes, place):
-            raise _RemoteStore
-        refuse_damage(model, number, place, hashes)
-        return True
-    return False
+def local_copy(workspace: Workspace, model: str, wanted: str = "champion", names: Collection[str] = ()) -> CachedModel:
+    """Return a version that is in the cache, without a look at the registry; an alias as it was at the last look.
 
-
-class _RemoteStore(Exception):  # noqa: N818 - it states a place, it is no error
-    pass
-
-
-def _look_up(model: str, wanted: str) -> RegisteredVersion | None:
-    if wanted in registry_reader.ALIASES:
-        return registry_reader.aliased(model, wanted)
-    return registry_reader.numbered(model, wanted) if wanted.isdecimal() else None
-
-
-def _without_registry(place: Path, model: str, wanted: str, error: StoreError) -> CachedModel:
-    number = read_json(place / _LAST).get(wanted, wanted)
+    Raises:
+        StoreError: The version is not in the cache, or a file of it is missing or changed.
+    """
+    place = workspace.cache / "models" / model
+    number = str(read_json(place / _LAST).get(wanted, wanted))
     folder = place / number
     hashes = read_json(folder.with_suffix(".json"))
     if not hashes:
-        raise StoreError(f"{error}; the cache {place} does not hold version {wanted!r} either") from error
-    for name, got in damage(folder, hashes):
+        raise StoreError(f"the cache {place} does not hold version {wanted!r} either")
+    for name, got in damage(folder, _chosen(hashes, names)):
         words = {"missing": "is missing", "changed": "is not what was registered"}[got]
-        raise StoreError(
-            f"{error}; and in the cache {folder / name} {words}: it can be used again when the registry is back"
-        )
-    return CachedModel(number, folder, hashes, f"{error}: going on with version {number} from the cache")
+        raise StoreError(f"and in the cache {folder / name} {words}: it can be used again when the registry is back")
+    return CachedModel(number, folder, hashes)
+
+
+def with_verdict(model: str, version: RegisteredVersion) -> RegisteredVersion:
+    """Return the version with its verdict, unless only MLflow can read it or another Loopline wrote it.
+
+    Raises:
+        StoreError: The registry is unavailable.
+    """
+    place = registry_reader.files_at(model, version.number)
+    with suppress(OSError, ValueError), _opened(place, VERDICT_FILE) as file:
+        return version.model_copy(update={"verdict": Verdict.model_validate_json(file.read())})
+    return version
 
 
 def fetch(workspace: Workspace, model: str, number: str, folder: Path) -> None:
@@ -130,7 +147,90 @@ def fetch(workspace: Workspace, model: str, number: str, folder: Path) -> None:
     Raises:
         StoreError: The version cannot be downloaded, or is not what was registered.
     """
+    import mlflow
+
+    embedded_store.initialise(workspace)
+    version = registry_reader.numbered(model, number)
     with replacing_folder(folder) as place, tempfile.TemporaryDirectory(dir=place.parent) as temporary:
-        version = download_version(workspace, model, number, Path(temporary))
-        for path in version.iterdir():
+        with reaching_store():
+            files = Path(mlflow.artifacts.download_artifacts(f"models:/{model}/{number}", dst_path=temporary))
+        for name, got in damage(files, version.hashes if version else {}):
+            raise _refusal(model, number, name, got)
+        for path in files.iterdir():
             shutil.move(path, place / path.name)
+
+
+def damage(folder: Path, hashes: Mapping[str, str]) -> Iterator[tuple[str, Literal["changed", "missing"]]]:
+    """Yield the files of a version that are not what was registered, with the kind of damage."""
+    for name, digest in hashes.items():
+        path = folder / name
+        if not path.is_file():
+            yield name, "missing"
+        elif sha256(path) != digest:
+            yield name, "changed"
+
+
+def _chosen(hashes: Mapping[str, str], names: Collection[str]) -> dict[str, str]:
+    return {name: digest for name, digest in hashes.items() if not names or name in names}
+
+
+def _copied(model: str, version: RegisteredVersion, folder: Path, broken: Collection[str]) -> bool:
+    """Copy files without MLflow; return False if they are in a store that only MLflow can read."""
+    number, hashes = version.number, version.hashes
+    place = registry_reader.files_at(model, number)
+    if not place.startswith((_SERVED, *_LOCAL)):
+        return False
+    for name in broken:
+        try:
+            with whole_file(_inside(folder, name)) as temporary:
+                with _opened(place, name) as file, temporary.open("wb") as to:
+                    shutil.copyfileobj(file, to)
+                if sha256(temporary) != hashes[name]:
+                    raise _refusal(model, number, name, "changed")
+        except FileNotFoundError as error:
+            raise _refusal(model, number, name, "missing") from error
+        except OSError as error:
+            raise StoreError(f"{model} version {number}: its files cannot be had from {place}: {error}") from error
+    for path in folder.rglob("*"):
+        if path.is_file() and path.relative_to(folder).as_posix() not in hashes:
+            path.unlink()  # of another version with this number: the registry was made anew
+    return True
+
+
+def _inside(folder: Path, name: str) -> Path:
+    """Return the path of a file in a version's folder; refuse a name that leads out of it."""
+    path = Path(name)
+    if path.is_absolute() or ".." in path.parts or not path.name:
+        raise StoreError(f"got a file called {name!r} in {FILES}, expected one inside the version")
+    return folder / path
+
+
+def _opened(place: str, name: str) -> IO[bytes]:
+    """Open a file of a version on this machine, on the registry's server, or on the server that `place` names.
+
+    Raises:
+        FileNotFoundError: There is no such file, or only MLflow can read the place.
+        OSError: The file cannot be read now.
+
+    Source: MLflow's REST API.
+    """
+    parts = urllib.parse.urlsplit(place)
+    if place.startswith(_LOCAL):
+        return (Path(urllib.parse.unquote(parts.path)) / name).open("rb")
+    if not place.startswith(_SERVED):
+        raise FileNotFoundError(place)
+    server = f"http://{parts.netloc}" if parts.netloc else os.environ["MLFLOW_TRACKING_URI"].rstrip("/")
+    path = urllib.parse.quote(f"{parts.path.strip('/')}/{name}")
+    try:
+        return registry_reader.opened(f"{server}/api/2.0/mlflow-artifacts/artifacts/{path}", TIMEOUT_S)
+    except urllib.error.HTTPError as error:
+        if error.code == 404:
+            raise FileNotFoundError(place) from error
+        raise
+
+
+def _refusal(model: str, number: str, name: str, got: str) -> StoreError:
+    return StoreError(
+        f"{model} version {number}: {name} is {got} in the store: it is not what was registered; "
+        "restore the artifacts, or roll back with `loopline rollback`"
+    )

@@ -15,47 +15,31 @@ import os
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from models.document import Document
 from models.errors import GateRefused, StoreError, UsageError
+from models.serving.registry import KEY, ChampionMove, JournalEntry, champions_in_force
 from models.serving.releases import PLAN
 from tasks.host import processes, stores
 from tasks.host.locks import held
 from tasks.host.workspace import Workspace
-from tasks.mlflow import embedded_store
+from tasks.mlflow import embedded_store, registry_reader
 from tasks.mlflow.delivery import client, reaching_store
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
-JOURNAL = "loopline.journal."
-KEY = "loopline.key"
+Entry = TypeVar("Entry", bound=JournalEntry)
 HOLDER = "loopline.holder"
 LOCK_TIMEOUT_S = 60.0
 STALE_LOCK_S = 300.0
 POLL_S = 0.5
-_NOT_THERE = ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE")
-"""MLflow's error codes for a version or an alias that does not exist."""
-
-
-class PromotionEntry(Document):
-    """One entry of the journal: the champion moved from one version to another, or is about to move."""
-
-    number: int
-    action: Literal["promote", "rollback"]
-    before: str | None
-    after: str | None
-    at: float
-    by: str
-    loop_id: str = ""
-    reason: str = ""
 
 
 class Registry:
     """The registered model of one project."""
 
-    def __init__(self, workspace: Workspace, model: str, on_move: Callable[[PromotionEntry], None]) -> None:
+    def __init__(self, workspace: Workspace, model: str, on_move: Callable[[ChampionMove], None]) -> None:
         self._workspace = workspace
         self._on_move = on_move
         self.model = model
@@ -97,17 +81,11 @@ class Registry:
             UsageError: There is no such version.
             StoreError: The registry is unavailable.
         """
-        from mlflow.exceptions import MlflowException
-
-        with reaching_store():
-            try:
-                return dict(self._store.get_model_version(self.model, version).tags)
-            except MlflowException as error:
-                if error.error_code not in _NOT_THERE:
-                    raise
-            known = sorted(int(one.version) for one in self._store.search_model_versions(f"name='{self.model}'"))
-        there = ", ".join(map(str, known[-8:])) or "none yet"
-        raise UsageError(f"{self.model} has no version {version!r}: there is {there}")
+        registered = registry_reader.numbered(self.model, version)
+        if registered is None:
+            there = ", ".join(sorted(self._versions(), key=int)[-8:]) or "none yet"
+            raise UsageError(f"{self.model} has no version {version!r}: there is {there}")
+        return registered.tags
 
     def run_of(self, version: str) -> str:
         """Return the id of the MLflow run that made a version."""
@@ -122,15 +100,8 @@ class Registry:
 
     def alias(self, name: str) -> str | None:
         """Return the version that an alias points at; None if there is no such alias."""
-        from mlflow.exceptions import MlflowException
-
-        with reaching_store():
-            try:
-                return str(self._store.get_model_version_by_alias(self.model, name).version)
-            except MlflowException as error:
-                if error.error_code in _NOT_THERE:
-                    return None
-                raise
+        version = registry_reader.aliased(self.model, name)
+        return version.number if version else None
 
     def set_alias(self, name: str, version: str | None) -> None:
         """Point an alias at a version, or delete the alias (None)."""
@@ -140,29 +111,25 @@ class Registry:
             elif self.alias(name) is not None:
                 self._store.delete_registered_model_alias(self.model, name)
 
-    def journal(self) -> list[PromotionEntry]:
+    def journal(self) -> list[ChampionMove]:
         """Return every move of the champion, oldest first; empty if nothing is registered."""
-        texts = [value for name, value in self.model_tags().items() if name.startswith(JOURNAL)]
-        return sorted((PromotionEntry.model_validate_json(text) for text in texts), key=lambda entry: entry.number)
+        return registry_reader.registered(self.model).moves()[::-1]
 
-    def model_tags(self) -> dict[str, str]:
-        """Return the tags of the registered model; empty if nothing is registered."""
-        from mlflow.exceptions import MlflowException
-
+    def write(self, prefix: str, kind: type[Entry], reason: str, **fields: Any) -> Entry:
+        """Append an entry to one of the journals in the tags of the registered model."""
+        newest = registry_reader.registered(self.model).journal(prefix, most=1)
+        entry = kind(
+            number=kind.model_validate_json(newest[0]).number + 1 if newest else 1,
+            at=time.time(),
+            by="{host}:{pid}".format(**processes.identity()),
+            reason=reason[:1000],
+            **fields,
+        )
         with reaching_store():
-            try:
-                return dict(self._store.get_registered_model(self.model).tags)
-            except MlflowException as error:
-                if error.error_code == "RESOURCE_DOES_NOT_EXIST":
-                    return {}
-                raise
+            self._store.set_registered_model_tag(self.model, f"{prefix}{entry.number:06d}", entry.model_dump_json())
+        return entry
 
-    def set_model_tag(self, name: str, value: str) -> None:
-        """Set a tag of the registered model."""
-        with reaching_store():
-            self._store.set_registered_model_tag(self.model, name, value)
-
-    def promote(self, version: str, expected: str | None, *, loop_id: str = "", reason: str = "") -> PromotionEntry:
+    def promote(self, version: str, expected: str | None, *, loop_id: str = "", reason: str = "") -> ChampionMove:
         """Make `version` the champion if the champion is still `expected`.
 
         A loop that was killed after the move and calls again gets the entry of its own move. A person is refused if
@@ -186,7 +153,7 @@ class Registry:
             entry = self._move("promote", champion, version, loop_id, reason)
         return self._announced(entry)
 
-    def rollback(self, reason: str = "", expected: str | None = None) -> PromotionEntry:
+    def rollback(self, reason: str = "", expected: str | None = None) -> ChampionMove:
         """Make the previous champion the champion again; repeated calls go further back.
 
         Args:
@@ -209,7 +176,7 @@ class Registry:
             entry = self._move("rollback", held[-1], back, "", reason)
         return self._announced(entry)
 
-    def _announced(self, entry: PromotionEntry) -> PromotionEntry:
+    def _announced(self, entry: ChampionMove) -> ChampionMove:
         self._on_move(entry)
         return entry
 
@@ -231,7 +198,7 @@ class Registry:
         after: str,
         loop_id: str,
         reason: str,
-    ) -> PromotionEntry:
+    ) -> ChampionMove:
         """Write the journal first, then move the aliases: the next call finishes an interrupted move (`_champion`)."""
         if self.tags(after).get(PLAN):  # a release plan from its last time as champion: it is over
             self.set_tags(after, {PLAN: ""})
@@ -241,20 +208,9 @@ class Registry:
 
     def _entry(
         self, action: Literal["promote", "rollback"], before: str | None, after: str, loop_id: str, reason: str
-    ) -> PromotionEntry:
-        journal = self.journal()
-        entry = PromotionEntry(
-            number=journal[-1].number + 1 if journal else 1,
-            action=action,
-            before=before,
-            after=after,
-            at=time.time(),
-            by="{host}:{pid}".format(**processes.identity()),
-            loop_id=loop_id,
-            reason=reason[:1000],
-        )
-        self.set_model_tag(f"{JOURNAL}{entry.number:06d}", entry.model_dump_json())
-        return entry
+    ) -> ChampionMove:
+        fields = {"action": action, "before": before, "after": after, "loop_id": loop_id}
+        return self.write(registry_reader.JOURNAL, ChampionMove, reason, **fields)
 
     def _champion(self) -> str | None:
         """Return the champion; first finish an interrupted move, and journal a move that a person made in MLflow."""
@@ -265,7 +221,7 @@ class Registry:
         self._settle()
         return self.alias("champion")
 
-    def _is_cut_short(self, journal: list[PromotionEntry], alias: str) -> bool:
+    def _is_cut_short(self, journal: list[ChampionMove], alias: str) -> bool:
         """Return whether the aliases still are as they were before the last entry of the journal."""
         before = _back(champions_in_force(journal[:-1]), self._versions())
         return journal[-1].before == alias and self.alias("previous") == before
@@ -296,22 +252,6 @@ class Registry:
         except MlflowException as error:
             if error.error_code != "RESOURCE_ALREADY_EXISTS":
                 raise
-
-
-def champions_in_force(journal: list[PromotionEntry]) -> list[str]:
-    """Return the row of champions up to the current one, oldest first; a rollback removes the last of the row."""
-    held: list[str] = []
-    for entry in journal:
-        if entry.action == "rollback":
-            del held[-1:]
-            while entry.after in held[:-1] and held[-1] != entry.after:  # skip those deleted in MLflow
-                del held[-1]
-            continue
-        if entry.before is not None and not held:
-            held.append(entry.before)  # a person had set the alias in MLflow before the first promotion
-        if entry.after is not None and entry.after not in held[-1:]:
-            held.append(entry.after)
-    return held
 
 
 def _back(held: list[str], there: set[str]) -> str | None:

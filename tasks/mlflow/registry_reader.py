@@ -1,6 +1,6 @@
-"""Reads aliases and tags of the registry without importing MLflow: from the local file, or over REST.
+"""Reads the registry: SQL on the embedded store's file, MLflow's REST API on a server, MLflow's client elsewhere.
 
-Importing MLflow takes more than a second; a loop with nothing to do, and every plan, must avoid this cost.
+Importing MLflow takes more than a second; a loop with nothing to do, every plan and every status avoid this cost.
 """
 
 from __future__ import annotations
@@ -11,43 +11,78 @@ import sqlite3
 import urllib.error
 import urllib.parse
 import urllib.request
+from collections.abc import Mapping
 from contextlib import closing
+from http.client import HTTPResponse
 from pathlib import Path
-from typing import Any, Literal
-
-from pydantic import BaseModel
+from typing import Any, NamedTuple
 
 from models.errors import StoreError
+from models.serving.registry import ChampionMove, RegisteredVersion
 from tasks.host import stores
 from tasks.host.store_addresses import without_password
 from tasks.host.workspace import Workspace
 from tasks.state.step_records import StepRecords
 
-_DELETED = "Deleted_Internal"
-"""The stage that MLflow gives a deleted version. Source: mlflow.entities.model_registry.model_version_stages."""
-ALIASES = ("champion", "challenger", "previous")
+JOURNAL = "loopline.journal."
+"""Prefix of the tags that hold the moves of the champion."""
+_NOT_THERE = ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE")
+"""MLflow's error codes for a model, a version or an alias that does not exist."""
+_TAGS = "(select json_group_array(json_object('key', key, 'value', value)) from"
+_VERSION = f"""select json_object('model_version', json_object('version', version, 'tags',
+    {_TAGS} model_version_tags as tag where tag.name = found.name and tag.version = found.version))) from"""
+_SQL = {
+    "registered-models/alias": f"{_VERSION} registered_model_aliases as found where name = :name and alias = :alias",
+    "model-versions/get": f"""{_VERSION} model_versions as found
+        where name = :name and version = :version and current_stage != 'Deleted_Internal'""",
+    "model-versions/get-download-uri": """select json_object('artifact_uri', storage_location) from model_versions
+        where name = :name and version = :version""",
+    "registered-models/get": f"""select json_object('registered_model', json_object(
+        'aliases', (select json_group_array(json_object('alias', alias, 'version', version))
+            from registered_model_aliases where name = :name),
+        'tags', {_TAGS} registered_model_tags where workspace = 'default' and name = :name)))""",  # noqa: S608 - constants
+    "experiments/get-by-name": "select json_object('experiment', name) from experiments where name = :experiment_name",
+}
+"""The endpoints of MLflow's REST API that Loopline reads, as SQL on MLflow's tables that gives the same JSON.
+
+`default` is MLflow's only workspace; `Deleted_Internal` is the stage of a deleted version, and
+`model_versions.storage_location` the place of its files. Source: mlflow.store.model_registry.dbmodels.models.
+"""
+_CLIENT = {
+    "registered-models/alias": ("get_model_version_by_alias", "model_version"),
+    "model-versions/get": ("get_model_version", "model_version"),
+    "model-versions/get-download-uri": ("get_model_version_download_uri", "artifact_uri"),
+    "registered-models/get": ("get_registered_model", "registered_model"),
+    "experiments/get-by-name": ("get_experiment_by_name", "experiment"),
+}
+"""The same endpoints as methods of MLflow's client, and the field of the answer."""
 
 
-class RegisteredVersion(BaseModel):
-    """A registered version: its number and tags."""
+class RegisteredModel(NamedTuple):
+    """A registered model: the version that each alias points at, and the model's tags."""
 
-    number: str
+    aliases: dict[str, str]
     tags: dict[str, str]
 
-    @property
-    def weights(self) -> str:
-        """SHA-256 of its weights."""
-        return self.tags.get("loopline.weights_sha256", "")
+    def journal(self, prefix: str, most: int | None = None) -> list[str]:
+        """Return the JSON of a journal's entries, whose tags begin with `prefix`; newest first, at most `most`."""
+        names = sorted((name for name in self.tags if name.startswith(prefix)), reverse=True)
+        return [self.tags[name] for name in names[:most]]
 
-    @property
-    def key(self) -> str:
-        """The key of the work that it was registered for."""
-        return self.tags.get("loopline.key", "")
+    def moves(self, most: int | None = None) -> list[ChampionMove]:
+        """Return the moves of the champion, newest first, at most `most`."""
+        return [ChampionMove.model_validate_json(text) for text in self.journal(JOURNAL, most)]
 
-    @property
-    def identity(self) -> str:
-        """Number and weights, by which a verdict names the version that it compared with."""
-        return f"{self.number}:{self.weights[:16]}"
+
+def registered(model: str) -> RegisteredModel:
+    """Return the aliases and tags of a model; both are empty if it is not registered.
+
+    Raises:
+        StoreError: The registry is unavailable.
+    """
+    fields = _field("registered_model", _ask("registered-models/get", name=model))
+    aliases = {pair["alias"]: str(pair["version"]) for pair in fields.get("aliases", [])}
+    return RegisteredModel(aliases, _tags(fields))
 
 
 def aliased(model: str, alias: str = "champion") -> RegisteredVersion | None:
@@ -56,12 +91,7 @@ def aliased(model: str, alias: str = "champion") -> RegisteredVersion | None:
     Raises:
         StoreError: The registry is unavailable.
     """
-    uri = os.environ["MLFLOW_TRACKING_URI"]
-    if stores.is_embedded(uri):
-        return _from_file(stores.database_file(uri), model, alias)
-    if uri.startswith(("http://", "https://")):
-        return _over_rest(uri, model, alias)
-    return _through_mlflow("get_model_version_by_alias", model, alias)
+    return _version(_ask("registered-models/alias", name=model, alias=alias))
 
 
 def numbered(model: str, number: str) -> RegisteredVersion | None:
@@ -70,30 +100,17 @@ def numbered(model: str, number: str) -> RegisteredVersion | None:
     Raises:
         StoreError: The registry is unavailable.
     """
-    uri = os.environ["MLFLOW_TRACKING_URI"]
-    if stores.is_embedded(uri):
-        return _numbered_in_file(stores.database_file(uri), model, number)
-    if uri.startswith(("http://", "https://")):
-        answer = _get(uri, "model-versions/get", name=model, version=number)
-        return None if answer is None else _version(uri, answer)
-    return _through_mlflow("get_model_version", model, number)
+    return _version(_ask("model-versions/get", name=model, version=number))
 
 
-def files_at(model: str, number: str) -> str | None:
-    """Return the MLflow URI of a version's files; None if there is no such version, or if only MLflow can tell.
+def files_at(model: str, number: str) -> str:
+    """Return the URI of a version's files in MLflow's artifact store; empty if there is no such version.
 
     Raises:
         StoreError: The registry is unavailable.
     """
-    uri = os.environ["MLFLOW_TRACKING_URI"]
-    if stores.is_embedded(uri):
-        sql = "select storage_location from model_versions where name = ? and version = ?"
-        rows = _rows(stores.database_file(uri), sql, model, number)
-        return str(rows[0][0]) if rows and rows[0][0] else None
-    if uri.startswith(("http://", "https://")):
-        answer = _get(uri, "model-versions/get-download-uri", name=model, version=number)
-        return str(answer["artifact_uri"]) if answer and answer.get("artifact_uri") else None
-    return None
+    answer = _ask("model-versions/get-download-uri", name=model, version=number) or {}
+    return str(answer.get("artifact_uri") or "")
 
 
 def refuse_lost(workspace: Workspace, model: str) -> None:
@@ -111,7 +128,7 @@ def refuse_lost(workspace: Workspace, model: str) -> None:
     if made is None or made.result.get("store") != stores.name_of(workspace, uri):
         return
     try:
-        if _has_experiment(uri, model) or numbered(model, str(made.result["version"])):
+        if _ask("experiments/get-by-name", experiment_name=model) or numbered(model, str(made.result["version"])):
             return
     except StoreError:
         if stores.is_embedded(uri):
@@ -127,93 +144,82 @@ def refuse_lost(workspace: Workspace, model: str) -> None:
     )
 
 
-def _has_experiment(uri: str, name: str) -> bool:
+def _ask(what: str, **query: str) -> dict[str, Any] | None:
+    """Return the answer of an endpoint of MLflow's REST API, from a store of any kind; None if nothing is there."""
+    uri = os.environ["MLFLOW_TRACKING_URI"]
     if stores.is_embedded(uri):
-        return bool(_rows(stores.database_file(uri), "select 1 from experiments where name = ?", name))
+        return _from_file(stores.database_file(uri), what, query)
     if uri.startswith(("http://", "https://")):
-        return _get(uri, "experiments/get-by-name", experiment_name=name) is not None
-    from tasks.mlflow.delivery import client, reaching_store
-
-    with reaching_store():
-        return client().get_experiment_by_name(name) is not None
+        return _get(uri, what, query)
+    return _through_mlflow(what, query)
 
 
-def _from_file(path: Path, model: str, alias: str) -> RegisteredVersion | None:
-    rows = _rows(path, "select version from registered_model_aliases where name = ? and alias = ?", model, alias)
-    return _tagged(path, model, str(rows[0][0])) if rows else None
-
-
-def _numbered_in_file(path: Path, model: str, number: str) -> RegisteredVersion | None:
-    sql = "select version from model_versions where name = ? and version = ? and current_stage != ?"
-    rows = _rows(path, sql, model, number, _DELETED)
-    return _tagged(path, model, str(rows[0][0])) if rows else None
-
-
-def _tagged(path: Path, model: str, number: str) -> RegisteredVersion:
-    sql = "select key, value from model_version_tags where name = ? and version = ?"
-    return RegisteredVersion(number=number, tags=dict(_rows(path, sql, model, number)))
-
-
-def _rows(path: Path, sql: str, *values: str) -> list[Any]:
+def _from_file(path: Path, what: str, query: Mapping[str, str]) -> dict[str, Any] | None:
     if not path.exists():
-        return []
+        return None
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=10)) as connection:
-            return connection.execute(sql, values).fetchall()
+            row = connection.execute(_SQL[what], query).fetchone()
     except sqlite3.DatabaseError as error:
         if "no such table" in str(error):
-            return []
+            return None
         cure = "" if isinstance(error, sqlite3.OperationalError) else ": put the file back from a copy"
         raise StoreError(f"{path}: the registry cannot be read: {error}{cure}") from error
+    return dict(json.loads(row[0])) if row else None
 
 
-def _over_rest(uri: str, model: str, alias: str) -> RegisteredVersion | None:
-    answer = _get(uri, "registered-models/alias", name=model, alias=alias)
-    return None if answer is None else _version(uri, answer)
-
-
-def _get(uri: str, what: str, **query: str) -> dict[str, Any] | None:
-    """Return the registry's REST answer, or None if the registry does not know the object."""
-    request = urllib.request.Request(  # noqa: S310 - the address the user configured
-        f"{uri.rstrip('/')}/api/2.0/mlflow/{what}?{urllib.parse.urlencode(query)}", headers=authorization()
-    )
+def _get(uri: str, what: str, query: Mapping[str, str]) -> dict[str, Any] | None:
     try:
-        with urllib.request.urlopen(request, timeout=10) as answer:  # noqa: S310
+        with opened(f"{uri.rstrip('/')}/api/2.0/mlflow/{what}?{urllib.parse.urlencode(query)}") as answer:
             return dict(json.load(answer))
     except urllib.error.HTTPError as error:
         if error.code in (400, 404):
             return None
         raise StoreError(f"the registry at {uri} answered {error.code}") from error
-    except (urllib.error.URLError, OSError, ValueError) as error:
+    except (OSError, ValueError) as error:
         raise StoreError(f"the registry at {uri} cannot be reached: {error}") from error
 
 
-def _version(uri: str, answer: dict[str, Any]) -> RegisteredVersion:
-    fields = answer.get("model_version", {})
-    if "version" not in fields:
-        raise StoreError(f"the registry at {uri} cannot be reached: what answers there is no registry")
-    return RegisteredVersion(number=str(fields["version"]), tags=_tags(fields.get("tags", [])))
-
-
-def _through_mlflow(
-    what: Literal["get_model_version", "get_model_version_by_alias"], *which: str
-) -> RegisteredVersion | None:
+def _through_mlflow(what: str, query: Mapping[str, str]) -> dict[str, Any] | None:
     from mlflow.exceptions import MlflowException
+    from mlflow.utils.proto_json_utils import message_to_json
 
     from tasks.mlflow.delivery import client, reaching_store
 
+    method, field = _CLIENT[what]
     with reaching_store():
         try:
-            entity = getattr(client(), what)(*which)
+            answer = getattr(client(), method)(*query.values())
         except MlflowException as error:
-            if error.error_code in ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE"):
+            if error.error_code in _NOT_THERE:
                 return None
             raise
-    return RegisteredVersion(number=str(entity.version), tags=dict(entity.tags))
+    if answer is None:
+        return None
+    return {field: answer if isinstance(answer, str) else json.loads(message_to_json(answer.to_proto()))}
 
 
-def _tags(pairs: list[dict[str, Any]]) -> dict[str, str]:
-    return {pair["key"]: pair["value"] for pair in pairs}
+def _version(answer: dict[str, Any] | None) -> RegisteredVersion | None:
+    fields = _field("model_version", answer)
+    return RegisteredVersion(number=str(fields["version"]), tags=_tags(fields)) if fields else None
+
+
+def _field(name: str, answer: dict[str, Any] | None) -> dict[str, Any]:
+    if answer is not None and name not in answer:
+        uri = os.environ["MLFLOW_TRACKING_URI"]
+        raise StoreError(f"the registry at {uri} cannot be reached: what answers there is no registry")
+    return dict(answer[name]) if answer else {}
+
+
+def _tags(fields: Mapping[str, Any]) -> dict[str, str]:
+    return {pair["key"]: pair["value"] for pair in fields.get("tags", [])}
+
+
+def opened(address: str, timeout_s: float = 10.0) -> HTTPResponse:
+    """Open an address of the registry's server; a context manager that gives the bytes."""
+    request = urllib.request.Request(address, headers=authorization())  # noqa: S310 - the address the user configured
+    answer: HTTPResponse = urllib.request.urlopen(request, timeout=timeout_s)  # noqa: S310
+    return answer
 
 
 def authorization() -> dict[str, str]:

@@ -6,33 +6,26 @@ journal is stored in tags of the registered model (`loopline.releases.000001`), 
 
 from __future__ import annotations
 
-import time
-from typing import Literal
-
-from pydantic import BaseModel, ConfigDict
+from typing import TYPE_CHECKING, Literal
 
 from models.errors import UsageError
+from models.serving.registry import JournalEntry, RegisteredVersion
 from models.serving.releases import PLAN, ReleasePlan
-from tasks.host import processes
-from tasks.mlflow.registry import Registry
-from tasks.mlflow.registry_reader import RegisteredVersion
+from tasks.mlflow.registry_reader import registered
+
+if TYPE_CHECKING:
+    from tasks.mlflow.registry import Registry
 
 JOURNAL = "loopline.releases."
 Action = Literal["canary", "shadow", "end", "return"]
 
 
-class ReleasePlanEntry(BaseModel):
+class ReleasePlanEntry(JournalEntry):
     """One entry of the journal. `champion`: the version that has the plan."""
 
-    model_config = ConfigDict(extra="ignore", frozen=True)
-
-    number: int
     action: Action
     champion: str
     plan: ReleasePlan
-    at: float
-    by: str
-    reason: str = ""
 
 
 def plan_of(champion: RegisteredVersion | None) -> ReleasePlan:
@@ -55,16 +48,8 @@ def change(registry: Registry, plan: ReleasePlan, action: Action, reason: str) -
             if version == champion:
                 raise UsageError(f"{registry.model}: version {version} is the champion: it answers already")
             registry.tags(version)
-        entry = ReleasePlanEntry(
-            number=max((each.number for each in entries(registry)), default=0) + 1,
-            action=action,
-            champion=champion,
-            plan=plan,
-            at=time.time(),
-            by="{host}:{pid}".format(**processes.identity()),
-            reason=reason[:1000],
-        )
-        registry.set_model_tag(f"{JOURNAL}{entry.number:06d}", entry.model_dump_json())
+        fields = {"action": action, "champion": champion, "plan": plan}
+        entry = registry.write(JOURNAL, ReleasePlanEntry, reason, **fields)
         registry.set_tags(champion, {PLAN: plan.model_dump_json()})
     return entry
 
@@ -79,7 +64,10 @@ def end(registry: Registry, reason: str, action: Action = "end") -> ReleasePlanE
     return change(registry, ReleasePlan(), action, reason)
 
 
-def entries(registry: Registry) -> list[ReleasePlanEntry]:
-    """Return every change of a plan, oldest first."""
-    texts = [value for name, value in registry.model_tags().items() if name.startswith(JOURNAL)]
-    return sorted((ReleasePlanEntry.model_validate_json(text) for text in texts), key=lambda entry: entry.number)
+def entries(model: str) -> list[ReleasePlanEntry]:
+    """Return every change of a plan, newest first.
+
+    Raises:
+        StoreError: The registry is unavailable.
+    """
+    return [ReleasePlanEntry.model_validate_json(text) for text in registered(model).journal(JOURNAL)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from models.data.preparation import PREPARATION_FILE, Preparation
 from models.data.seen_hashes import SortedHashSet
-from models.errors import StoreError
+from models.errors import StoreError, UsageError
 from models.files import write_text
 from models.judge.verdict import Estimate, Verdict
 from models.metrics.metrics import Metric, resolve_metric
@@ -21,14 +22,15 @@ from models.monitoring.alarms import signals
 from models.monitoring.assess import AssessmentRules, WindowPredictions, assess, sum_up
 from models.monitoring.contract import bounds_of
 from models.monitoring.examples import Keys, keys_of, label_values, sampled
+from models.monitoring.reference import REFERENCE_FILE, Reference
 from models.monitoring.report import MonitoringReport, WindowReport
 from models.monitoring.tally import Bounds
 from models.monitoring.windowing import OpenWindow, WindowingRules, fill
 from models.pipeline.keys import canonical, key_of
 from models.project_spec.blocks import Spec
-from tasks.host.workspace import Project
-from tasks.mlflow import registry_reader, watched_versions
-from tasks.mlflow.watched_versions import VersionFacts
+from tasks.host.workspace import Project, Workspace
+from tasks.mlflow import delivery, registry_reader
+from tasks.mlflow.model_cache import VERDICT_FILE, cached_version, local_copy
 from tasks.prefect import events
 from tasks.state import predictions
 from tasks.state.ingest_segments import move
@@ -71,6 +73,15 @@ def look(project: Project, spec: Spec, now: float | None = None) -> MonitoringRe
         _write_page(folder / PAGE_FILE, findings, spec)
         looking.tell(findings)
     return findings
+
+
+@dataclass(frozen=True)
+class VersionFacts:
+    """The files of a version that monitoring needs; all None if the registry does not have the version."""
+
+    preparation: Preparation | None = None
+    reference: Reference | None = None
+    verdict: Verdict | None = None
 
 
 class _MonitoringRun:
@@ -184,7 +195,7 @@ class _MonitoringRun:
         if not batches or self._facts_of(version).preparation is None:
             return
         try:
-            watched_versions.log_metrics(self._spec.name, version, batches)
+            delivery.log_version_metrics(self._spec.name, version, batches)
         except StoreError as error:
             self.notes.append(f"MLflow gets these metrics at the next monitoring run: {error}")
             return
@@ -254,8 +265,7 @@ class _MonitoringRun:
 
     def _facts_of(self, version: str) -> VersionFacts:
         if version not in self._facts:
-            folder = self._state / FOLDER / "versions"
-            facts = watched_versions.facts(self._project.workspace, self._spec.name, version, folder)
+            facts = _facts(self._project.workspace, self._spec.name, version)
             if facts.reference is not None:
                 facts = replace(facts, reference=facts.reference.without(self._spec.serve.log.redact))
             self._facts[version] = facts
@@ -267,6 +277,24 @@ class _MonitoringRun:
 
     def _judged_by(self) -> str:
         return canonical([self._spec.monitor.model_dump(), self._spec.goal.model_dump()])
+
+
+def _facts(workspace: Workspace, model: str, version: str) -> VersionFacts:
+    """Return the facts of a version, from the cache if it holds them, even if the registry lost the version since."""
+    names = (PREPARATION_FILE, REFERENCE_FILE, VERDICT_FILE)
+    try:
+        folder = local_copy(workspace, model, version, names).folder
+    except StoreError:
+        try:
+            folder = cached_version(workspace, model, version, names).folder
+        except UsageError:
+            return VersionFacts()
+    verdict = folder / VERDICT_FILE
+    return VersionFacts(
+        Preparation.load(folder),
+        Reference.load(folder),
+        Verdict.model_validate_json(verdict.read_text()) if verdict.exists() else None,
+    )
 
 
 def promised(verdict: Verdict, metric: str) -> Estimate | None:

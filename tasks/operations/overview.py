@@ -11,8 +11,6 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from pydantic import ValidationError
-
 from models.errors import LooplineError
 from models.files import read_json
 from models.monitoring.report import MonitoringReport
@@ -23,6 +21,7 @@ from models.project_spec.schedule import parse
 from models.report import facts
 from models.report.data import drifting, failing
 from models.report.light import light, workspace_light
+from models.serving.registry import RegisteredVersion
 from models.serving.releases import release_of
 from models.triggers.signal import Decision, Outcome, PastLoop
 from tasks.host import processes
@@ -30,8 +29,7 @@ from tasks.host.workspace import Project, Workspace
 from tasks.loop import decisions
 from tasks.loop.history import LoopRecord, is_running, last_loop, read_loops
 from tasks.loop.ledger import StepCache
-from tasks.mlflow import registry_history
-from tasks.mlflow.registry_history import RegistryHistory
+from tasks.mlflow import model_cache, registry_reader
 from tasks.platform import open_signals
 from tasks.platform.report_pages import known_pages
 from tasks.platform.services import ServiceState, services_of
@@ -39,6 +37,7 @@ from tasks.state.store_sizes import measured
 
 MOST_LOOPS = 30
 MOST_DECISIONS = 30
+MOST_MOVES = 50
 STATUSES = ("rejected", "error", "warned", "valid")  # worst first
 
 
@@ -121,7 +120,7 @@ def _facts(project: Project, spec: Spec, now: float) -> facts.ProjectFacts:
     owed = [item.step for item in planned if item.state != "done"]
     records = {item.step: item.record for item in planned if item.record and item.state == "done"}
     history = list(itertools.islice(ledger.records.newest("promote"), MOST_LOOPS))
-    registry_facts = registry_history.story(spec.name)
+    registered = registry_reader.registered(spec.name)
     last = last_loop(ledger.state)
     made = decisions.newest(ledger.state, MOST_DECISIONS)
     loops = read_loops(ledger.state, MOST_LOOPS)
@@ -129,16 +128,16 @@ def _facts(project: Project, spec: Spec, now: float) -> facts.ProjectFacts:
         name=spec.name,
         folder=str(project.folder),
         description=spec.description,
-        champion=_version_summary(registry_facts, "champion"),
-        challenger=_version_summary(registry_facts, "challenger"),
-        previous=previous.number if (previous := registry_facts.versions.get("previous")) else None,
-        moves=registry_facts.moves,
+        champion=_version(spec.name, registered.aliases.get("champion")),
+        challenger=_version(spec.name, registered.aliases.get("challenger")),
+        previous=registered.aliases.get("previous"),
+        moves=registered.moves(MOST_MOVES),
         loop=_loop(ledger.state, last, owed, history),
         history=_history(loops, history),
         owed=owed,
         data=_data(ledger, last, records),
         search=_search(ledger, records, spec),
-        monitor=_findings(ledger.state),
+        monitor=MonitoringReport.load(ledger.state),
         decisions=made,
         waiting=_waiting(made, spec.retrain.ask_timeout_s, now),
         undecided=[
@@ -172,19 +171,9 @@ def _backtest(state: Path) -> str:
     return str(next(iter(advice.get("words", [])), ""))
 
 
-def _version_summary(history: RegistryHistory, alias: str) -> facts.VersionSummary | None:
-    version = history.versions.get(alias)
-    if version is None:
-        return None
-    tags = version.tags
-    return facts.VersionSummary(
-        version=version.number,
-        loop_id=tags.get("loopline.loop_id", ""),
-        metric=tags.get("loopline.metric", ""),
-        dataset=tags.get("loopline.dataset", ""),
-        code=tags.get("loopline.code", ""),
-        verdict=history.verdicts.get(version.number),
-    )
+def _version(model: str, number: str | None) -> RegisteredVersion | None:
+    version = registry_reader.numbered(model, number) if number else None
+    return model_cache.with_verdict(model, version) if version else None
 
 
 def _loop(place: Path, last: LoopRecord | None, owed: list[str], history: list[StepRecord]) -> facts.LastLoop:
@@ -249,13 +238,6 @@ def _search(ledger: StepCache, records: dict[str, StepRecord], spec: Spec) -> fa
         value=result.get("best_value"),
         params=result.get("params", {}),
     )
-
-
-def _findings(state: Path) -> MonitoringReport | None:
-    try:
-        return MonitoringReport.model_validate_json((state / "monitoring" / "monitoring.json").read_bytes())
-    except (OSError, ValidationError):
-        return None  # never monitored, or written by a Loopline with another format: the next run writes it anew
 
 
 def _waiting(made: list[Decision], timeout_s: float, now: float) -> facts.PendingApproval | None:

@@ -16,12 +16,14 @@ from dataclasses import dataclass
 from models.errors import LooplineError, StoreError
 from models.parent_death import ends_with_parent
 from models.project_spec.serve import serve_rules_of
+from models.serving.registry import RegisteredVersion
 from models.serving.releases import Release, ReleasePlan, taken_back, wanted
 from tasks.host.logs import Repeated
 from tasks.host.workspace import CLONE, Workspace
 from tasks.mlflow import registry_reader
-from tasks.mlflow.registry_reader import RegisteredVersion
-from tasks.release.fetch_and_verify import bring, from_cache, try_out
+from tasks.mlflow.model_cache import local_copy
+from tasks.mlflow.release_plans import plan_of
+from tasks.release.fetch_and_verify import bring, try_out
 from tasks.release.registry_watcher import RegistryWatcher
 from tasks.release.rollback_guard import RollbackGuard
 from tasks.release.settings import ServerSettings
@@ -170,13 +172,15 @@ class ReleaseController:
         try:
             champion = self.watcher.champion()
         except StoreError:
-            number = from_cache(self._workspace, self.project) if release.stable is None else None
-            if number is None:
-                raise
-            _log.warning("%s: the registry is away: beginning with version %s from the cache", self.project, number)
-            self.release_state.publish(wanted(release, number, ReleasePlan(), {}, None, time.time()))
+            with contextlib.suppress(StoreError):
+                if release.stable is None:
+                    number = local_copy(self._workspace, self.project).number
+                    _log.warning(
+                        "%s: the registry is away: beginning with version %s from the cache", self.project, number
+                    )
+                    self.release_state.publish(wanted(release, number, ReleasePlan(), {}, None, time.time()))
             raise
-        plan = ReleasePlan.of_tags(champion.tags) if champion else ReleasePlan()
+        plan = plan_of(champion)
         if champion and plan.shadow is None and serve_rules_of(self._versions / champion.number).shadow:
             challenger = registry_reader.aliased(self.project, "challenger")
             plan = plan.model_copy(update={"shadow": challenger.number if challenger else None})

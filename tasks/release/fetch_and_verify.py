@@ -5,19 +5,16 @@ Work that needs MLflow, or that may crash, runs in short-lived processes.
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 from models.errors import StoreError
-from models.files import read_json
+from models.serving.registry import RegisteredVersion
 from models.signing import TAG, is_signed
 from tasks.host.workspace import CLONE, Workspace
-from tasks.mlflow.artifacts import FILES, damage, signing_key
-from tasks.mlflow.model_cache import cached_copy
-from tasks.mlflow.registry_reader import RegisteredVersion
+from tasks.mlflow.model_cache import cached_copy, signing_key
 
 FETCH_S = 600.0
 TRIAL_S = 120.0
@@ -29,21 +26,13 @@ def bring(workspace: Workspace, model: str, version: RegisteredVersion) -> Path:
     Raises:
         StoreError: The version cannot be downloaded, or is not what was registered.
     """
-    hashes: dict[str, str] = json.loads(version.tags.get(FILES, "{}"))
+    hashes = version.hashes
     name, key = f"{model} version {version.number}", signing_key()
     if not hashes:
         raise StoreError(f"{name}: nothing says what its files should be: register it by `loopline run {model}`")
     if key and not is_signed(key, model, hashes, version.tags.get(TAG, "")):
         raise StoreError(f"{name}: is not signed with this server's key: register it where LOOPLINE_SIGNING_KEY is set")
     return cached_copy(workspace, model, version, _fetched_elsewhere).folder
-
-
-def from_cache(workspace: Workspace, model: str) -> str | None:
-    """Return the last champion in the cache if its files are undamaged; it answers while the registry is away."""
-    place = workspace.cache / "models" / model
-    number = read_json(place / "aliases.json").get("champion")
-    hashes = read_json(place / f"{number}.json")
-    return str(number) if number and hashes and not any(damage(place / str(number), hashes)) else None
 
 
 def try_out(model: str, number: str, folder: Path) -> None:

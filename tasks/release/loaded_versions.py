@@ -16,7 +16,7 @@ from models.project_spec.serve import serve_rules_of
 from models.serving.releases import Release
 from tasks.host import processes
 from tasks.host.logs import Repeated
-from tasks.mlflow.artifacts import damage
+from tasks.mlflow.model_cache import damage
 from tasks.release.settings import ServerSettings
 from tasks.release.shared_state import SharedReleaseState, VersionOutcomes, WorkerReport
 

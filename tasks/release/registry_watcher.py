@@ -8,9 +8,9 @@ import time
 from pathlib import Path
 
 from models.errors import StoreError, UsageError
+from models.serving.registry import RegisteredVersion
 from tasks.host import stores
 from tasks.mlflow import registry_reader
-from tasks.mlflow.registry_reader import RegisteredVersion
 
 EMBEDDED_S, SERVER_S = 0.25, 1.0
 SETTLED_S = 1.0

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field
 
 from models.data.preparation import Preparation
 from models.judge.verdict import Estimate
@@ -15,9 +13,8 @@ from models.project_spec.blocks import Spec
 from models.serving.releases import Release, ReleasePlan
 from models.serving.shadow_comparison import ShadowComparison, compare
 from tasks.host.workspace import Project
-from tasks.loop.champion import open_registry
 from tasks.mlflow import registry_reader
-from tasks.mlflow.release_plans import ReleasePlanEntry, entries
+from tasks.mlflow.release_plans import ReleasePlanEntry, entries, plan_of
 from tasks.release.shared_state import SharedReleaseState, VersionOutcomes
 from tasks.state import shadows
 from tasks.state.predictions import label_store, latest_labels
@@ -66,12 +63,12 @@ def release_status(project: Project, spec: Spec) -> ReleaseStatus:
     return ReleaseStatus(
         project=spec.name,
         champion=champion.number if champion else None,
-        plan=ReleasePlan.of_tags(champion.tags) if champion else ReleasePlan(),
+        plan=plan_of(champion),
         workers=len(reports),
         release=release,
-        versions=_versions(release, tallies, _findings(state)) if release else [],
+        versions=_versions(release, tallies, MonitoringReport.load(state)) if release else [],
         comparison=compared(project, spec, shadow) if shadow else None,
-        journal=entries(open_registry(project.workspace, spec.name))[::-1],
+        journal=entries(spec.name),
     )
 
 
@@ -125,10 +122,3 @@ def _versions(
                 )
             )
     return versions
-
-
-def _findings(state: Path) -> MonitoringReport | None:
-    try:
-        return MonitoringReport.model_validate_json((state / "monitoring" / "monitoring.json").read_bytes())
-    except (OSError, ValidationError):
-        return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +12,7 @@ from models.judge.verdict import Parity, ServingCost, Verdict
 from models.metrics.metrics import resolve_metric
 from models.pipeline.records import StepRecord
 from tasks.loop.loop import Inputs, Loop, StepResult
-from tasks.mlflow import artifacts
+from tasks.mlflow.model_cache import cached_version
 from tasks.state.outbox import LOOP_RUN
 
 if TYPE_CHECKING:
@@ -146,24 +145,24 @@ def _champion(
 
     All three are None if there is no champion or it cannot read the rows.
     """
-    from models.data.preparation import Preparation
+    from models.data.preparation import KNOWN_ROWS_FILE, PREPARATION_FILE, Preparation
 
     if not rival:
         return None, None, None
     number = rival.partition(":")[0]
-    with tempfile.TemporaryDirectory(dir=loop.workspace.cache) as place:
-        folder = artifacts.download_version(loop.workspace, loop.spec.name, number, Path(place))
-        theirs = Preparation.load(folder)
-        if (theirs.task, theirs.target.classes) != (own.task, own.target.classes):
-            loop.report.note(f"the champion (version {number}) answers another question: judged by goal and baseline")
-            return None, None, None
-        try:
-            predictions = _predictions(inputs, folder / "model.onnx", theirs)
-            cost = _cost(inputs, folder / "model.onnx", theirs)
-        except DataError as error:
-            loop.report.note(f"the champion cannot read this data ({error}): judged by goal and baseline")
-            return None, None, None
-        return predictions, cost, _known(inputs, folder)
+    names = ("model.onnx", PREPARATION_FILE, KNOWN_ROWS_FILE)
+    folder = cached_version(loop.workspace, loop.spec.name, number, names).folder
+    theirs = Preparation.load(folder)
+    if (theirs.task, theirs.target.classes) != (own.task, own.target.classes):
+        loop.report.note(f"the champion (version {number}) answers another question: judged by goal and baseline")
+        return None, None, None
+    try:
+        predictions = _predictions(inputs, folder / "model.onnx", theirs)
+        cost = _cost(inputs, folder / "model.onnx", theirs)
+    except DataError as error:
+        loop.report.note(f"the champion cannot read this data ({error}): judged by goal and baseline")
+        return None, None, None
+    return predictions, cost, _known(inputs, folder)
 
 
 def _known(inputs: Inputs, champion: Path) -> np.ndarray | None:

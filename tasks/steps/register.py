@@ -13,6 +13,7 @@ from models.errors import StoreError
 from models.files import sha256, write_text
 from models.pipeline.keys import key_of
 from models.pipeline.records import StepRecord
+from models.serving.registry import FILES, KEY
 from models.signing import TAG, signature
 from models.training.costs.summary import of_results
 from tasks.host import stores
@@ -20,10 +21,9 @@ from tasks.loop.champion import open_registry
 from tasks.loop.ledger import REFERENCES
 from tasks.loop.loop import Inputs, Loop, StepResult
 from tasks.mlflow import provenance
-from tasks.mlflow.artifacts import FILES, signing_key
 from tasks.mlflow.delivery import client, experiment_id, reaching_store
+from tasks.mlflow.model_cache import signing_key
 from tasks.mlflow.onnx_model import onnx_model
-from tasks.mlflow.registry import KEY
 from tasks.state.outbox import LOOP_RUN
 
 SPEC = "spec.json"

@@ -83,7 +83,8 @@ def test_a_promotion_cut_between_journal_and_alias_is_finished_by_the_next_run(m
 WRITE_JOURNAL = """
 import time
 from mlflow import MlflowClient
-from tasks.mlflow.registry import JOURNAL, PromotionEntry
-entry = PromotionEntry(number=1, action="promote", before=None, after="1", at=time.time(), by="one that was killed")
+from models.serving.registry import ChampionMove
+from tasks.mlflow.registry_reader import JOURNAL
+entry = ChampionMove(number=1, action="promote", before=None, after="1", at=time.time(), by="one that was killed")
 MlflowClient().set_registered_model_tag("cut", JOURNAL + "000001", entry.model_dump_json())
 """

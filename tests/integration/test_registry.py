@@ -13,15 +13,16 @@ import pytest
 
 from models.errors import GateRefused, StoreError, UsageError
 from models.files import sha256
+from models.serving.registry import FILES, RegisteredVersion
 from tasks.host import processes, server_access, stores
 from tasks.host.workspace import Workspace
 from tasks.loop.champion import open_registry
 from tasks.mlflow import registry as registry_module
-from tasks.mlflow.artifacts import FILES, download_version
+from tasks.mlflow import registry_reader
 from tasks.mlflow.delivery import client, experiment_id
+from tasks.mlflow.model_cache import cached_version, with_verdict
 from tasks.mlflow.registry import Registry
-from tasks.mlflow.registry_history import RegistryHistory, story
-from tasks.mlflow.registry_reader import aliased
+from tasks.mlflow.registry_reader import RegisteredModel, aliased, files_at, numbered, refuse_lost, registered
 from tests.integration.conftest import Processes
 from tests.mlflow_serving import serving
 from tests.told_facts import verdict
@@ -208,21 +209,16 @@ def test_a_rollback_from_another_champion_than_the_one_seen_is_refused(place: Wo
 
 
 def test_the_story_tells_who_holds_which_place_and_since_when(place: Workspace, model: str) -> None:
-    assert story(model) == RegistryHistory()
+    assert registered(model) == RegisteredModel({}, {})
     made = register(place, model, 3)
     for version, expected in (("1", None), ("2", "1")):
         made.promote(version, expected, loop_id="l", reason="better")
     made.set_alias("challenger", "3")
-    told = story(model)
-    assert {alias: version.number for alias, version in told.versions.items()} == {
-        "champion": "2",
-        "previous": "1",
-        "challenger": "3",
-    }
-    assert told.versions["champion"].tags["n"] == "2"
-    assert [(move.number, move.before, move.after) for move in told.moves] == [(2, "1", "2"), (1, None, "1")]
-    assert [move.model_dump() for move in story(model, most_moves=1).moves] == [made.journal()[-1].model_dump()]
-    assert told.verdicts == {}
+    told = registered(model)
+    assert told.aliases == {"champion": "2", "previous": "1", "challenger": "3"}
+    assert made.tags("2")["n"] == "2"
+    assert [(move.number, move.before, move.after) for move in told.moves()] == [(2, "1", "2"), (1, None, "1")]
+    assert told.moves(1) == [made.journal()[-1]]
 
 
 def test_a_promotion_against_another_champion_is_refused(both: Workspace, model: str) -> None:
@@ -419,30 +415,36 @@ def log_files(workspace: Workspace, model: str, content: str) -> dict[str, str]:
     return hashes
 
 
-def test_a_versions_files_are_brought_and_checked(both: Workspace, model: str, tmp_path: Path) -> None:
+def test_a_versions_files_are_brought_and_checked(both: Workspace, model: str) -> None:
     log_files(both, model, "graph")
-    champion = aliased(model)
-    assert champion is not None
-    folder = download_version(both, model, champion.number, tmp_path / "here")
+    folder = cached_version(both, model).folder
     assert (folder / "model.onnx").read_text() == "graph"
 
 
 def test_the_verdict_of_a_version_is_read_from_its_files(place: Workspace, model: str) -> None:
     log_files(place, model, "graph")
-    assert story(model).verdicts == {"1": verdict()}
-
-
-@pytest.mark.parametrize("spoil", ["changed", "missing"])
-def test_a_file_that_is_not_the_one_registered_is_refused(
-    tracked: Workspace, model: str, tmp_path: Path, spoil: str
-) -> None:
-    log_files(tracked, model, "graph")
-    (stored,) = (tracked.state / "mlflow" / "artifacts").rglob("model.onnx")
-    if spoil == "changed":
-        stored.write_text("GRAPH")
-    else:
-        stored.rename(stored.with_name("other"))
     champion = aliased(model)
     assert champion is not None
-    with pytest.raises(StoreError, match=rf"model\.onnx is {spoil}.*loopline rollback"):
-        download_version(tracked, model, champion.number, tmp_path / "here")
+    assert with_verdict(model, champion).verdict == verdict()
+
+
+def test_every_way_into_the_registry_gives_the_same(
+    both: Workspace, model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file and the server are read without MLflow, a database elsewhere through its client."""
+
+    def views() -> list[object]:
+        versions = [numbered(model, "1"), numbered(model, "2"), numbered(model, "x"), numbered(f"{model}-2", "1")]
+        places = [files_at(model, "1"), files_at(model, "9")]
+        return [registered(model), registered(f"{model}-2"), aliased(model), aliased(model, "none"), *versions, *places]
+
+    log_files(both, model, "graph")
+    run = client().create_run(experiment_id(client(), both, model)).info
+    open_registry(both, model).create("key-2", f"{run.artifact_uri}/model", run.run_id, None, {}, "")
+    client().delete_model_version(model, "2")
+    seen = views()
+    refuse_lost(both, model)
+    monkeypatch.setattr(registry_reader, "_ask", lambda what, **query: registry_reader._through_mlflow(what, query))
+    assert seen == views()
+    assert isinstance(seen[4], RegisteredVersion)
+    assert [seen[1], seen[3], *seen[5:8], seen[9]] == [RegisteredModel({}, {}), None, None, None, None, ""]

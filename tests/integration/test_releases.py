@@ -22,11 +22,11 @@ from click.testing import CliRunner
 from flows.cli import loopline as program
 from models.errors import GateRefused, UsageError
 from models.files import read_json, sha256, write_json
+from models.serving.registry import FILES
 from models.serving.releases import Canary, Release, ReleasePlan
 from tasks.host import server_access
 from tasks.host.workspace import Workspace
 from tasks.loop.champion import open_registry
-from tasks.mlflow.artifacts import FILES
 from tasks.mlflow.delivery import client
 from tasks.mlflow.registry_reader import aliased
 from tasks.mlflow.release_plans import change, end, entries, plan_of
@@ -232,7 +232,7 @@ def test_a_real_registry_is_followed_and_may_go_away(
             assert by_key == {key: answering(server, key=key) for key in by_key}, "sticky by the caller's id"
             end(registry, "enough")
             wait_for(server, workspace, canary=None)
-            assert [entry.action for entry in entries(registry)] == ["canary", "end"]
+            assert [entry.action for entry in entries("tiny")] == ["end", "canary"]
             if process is not None:
                 for one in [*psutil.Process(process.pid).children(recursive=True), process]:
                     one.kill()
@@ -261,8 +261,8 @@ def test_a_canary_that_does_not_do_gives_its_share_back_and_the_registry_hears_o
                 assert "took longer than 1e-06 ms a row" in release(workspace)["returned"]["2"]
                 server.wait_until(lambda: release(workspace)["returned"] == {})
             assert callers.failed == 0
-        assert [entry.action for entry in entries(registry)] == ["canary", "return"]
-        assert "took longer than 1e-06 ms a row" in entries(registry)[-1].reason
+        assert [entry.action for entry in entries("tiny")] == ["return", "canary"]
+        assert "took longer than 1e-06 ms a row" in entries("tiny")[0].reason
 
 
 def test_the_registry_is_told_of_a_return_once_and_only_while_it_still_names_the_version(
@@ -333,7 +333,7 @@ def test_a_person_tries_a_version_and_sees_how_it_does(
         told = json.loads(loopline("--json")[1])
         assert (told["plan"]["shadow"], told["comparison"]["num_labelled"]) == ("2", 60)
         assert "champion 1; workers here" in loopline("--return", "--reason", "enough")[1]
-        assert [entry.reason for entry in entries(registry)][-1] == "enough"
+        assert entries("tiny")[0].reason == "enough"
         assert loopline("--return")[0] == 3, "one champion so far"
 
 

@@ -24,10 +24,3 @@ def test_windows_of_a_former_champion_are_not_todays() -> None:
     assert [each.id for each in facts(monitor=findings(window(1), window(2, whole=False))).windows] == ["2/1"]
     assert facts(monitor=findings(window(1, version="1"), champion="1")).windows == []
     assert facts(monitor=findings(window(1)), champion=None).windows == []
-
-
-def test_a_version_without_its_verdict_still_stands() -> None:
-    champion = facts().champion
-    assert champion is not None
-    assert champion.model_copy(update={"verdict": None}).estimate is None
-    assert champion.model_copy(update={"verdict": None}).difference is None

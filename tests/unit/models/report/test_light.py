@@ -2,8 +2,9 @@
 
 import pytest
 
-from models.report.facts import DiskUsage, IngestSummary, LastLoop, PendingApproval, ServiceSummary, VersionSummary
+from models.report.facts import DiskUsage, IngestSummary, LastLoop, PendingApproval, ServiceSummary
 from models.report.light import light, workspace_light
+from models.serving.registry import RegisteredVersion
 from models.triggers.signal import Signal
 from tests.told_facts import NOW, facts, findings, verdict, window
 
@@ -22,7 +23,7 @@ def test_a_champion_that_nobody_watches_is_green_by_its_verdict() -> None:
 
 def test_a_champion_that_a_person_promoted_against_its_verdict_does_not_hold_it() -> None:
     refused = verdict(decision="keep", reasons=["Not promoted. Refused by: champion"])
-    told = light(facts(champion=VersionSummary(version="3", verdict=refused)))
+    told = light(facts(champion=RegisteredVersion(number="3", verdict=refused)))
     assert (told.colour, told.reason) == (
         "amber",
         "champion 3 was promoted by hand against its verdict (Not promoted. Refused by: champion); not watched yet",

@@ -13,11 +13,11 @@ from models.pipeline.keys import code_parts, key_of
 from models.pipeline.records import StepRecord, digest_of
 from models.pipeline.steps import BY_NAME, STEPS, PlannedStep
 from models.project_spec.reader import read_spec
+from models.serving.registry import RegisteredVersion
 from tasks.host import database
 from tasks.host.workspace import Project
 from tasks.loop.ledger import FRESH, ORIGIN, REFERENCES, StepCache
 from tasks.mlflow import registry_reader
-from tasks.mlflow.registry_reader import RegisteredVersion
 from tasks.tools import dvc_view
 from tests.conftest import MakeProject
 

@@ -2,39 +2,46 @@
 
 import json
 import shutil
+from pathlib import Path
 
 import pytest
 
 from models.errors import StoreError, UsageError
 from models.files import sha256
-from tasks.mlflow import model_cache
-from tasks.mlflow.artifacts import FILES
-from tasks.mlflow.model_cache import cached_version
-from tasks.mlflow.registry_reader import RegisteredVersion
+from models.serving.registry import FILES, RegisteredVersion
+from tasks.mlflow import model_cache, registry_reader
+from tasks.mlflow.model_cache import cached_version, local_copy, with_verdict
+from tests.told_facts import verdict
 
 
 @pytest.fixture
-def registry(monkeypatch, tmp_path):
-    """A registry with version 3, which is the champion; says what was fetched of it, and can go away."""
-    store = tmp_path / "store"
-    store.mkdir()
+def store(tmp_path):
+    """The files of version 3."""
+    folder = tmp_path / "store"
+    folder.mkdir()
     for name in ("model.onnx", "preparation.json"):
-        (store / name).write_text(name)
+        (folder / name).write_text(name)
+    return folder
+
+
+@pytest.fixture
+def registry(monkeypatch, store):
+    """A registry with version 3, which is the champion; says what was fetched of it, and can go away."""
     tags = {FILES: json.dumps({path.name: sha256(path) for path in store.iterdir()})}
     fetched: list[str] = []
 
-    def found(model, wanted):
+    def found(model, wanted="champion"):
         if fetched[-1:] == ["away"]:
             raise StoreError("the registry cannot be reached")
         return RegisteredVersion(number="3", tags=tags) if wanted in ("champion", "3") else None
 
-    def download(workspace, model, version, to):
-        fetched.append(version)
-        shutil.copytree(store, to / "files")
-        return to / "files"
+    def located(model, number):
+        fetched.append(number)
+        return str(store)
 
-    monkeypatch.setattr(model_cache, "_look_up", found)
-    monkeypatch.setattr(model_cache, "download_version", download)
+    monkeypatch.setattr(registry_reader, "aliased", found)
+    monkeypatch.setattr(registry_reader, "numbered", found)
+    monkeypatch.setattr(registry_reader, "files_at", located)
     return fetched
 
 
@@ -73,3 +80,56 @@ def test_while_the_registry_is_away_the_cache_answers_if_it_is_whole(workspace, 
 def test_no_such_version_is_told(workspace, registry):
     with pytest.raises(UsageError, match="no version '9': name another"):
         cached_version(workspace, "tiny", "9")
+
+
+def test_only_the_files_that_are_needed_are_brought(workspace, registry):
+    folder = cached_version(workspace, "tiny", names=("preparation.json",)).folder
+    assert [path.name for path in folder.iterdir()] == ["preparation.json"]
+    with pytest.raises(StoreError, match=r"model\.onnx is missing"):
+        local_copy(workspace, "tiny")
+    assert local_copy(workspace, "tiny", "3", ("preparation.json",)).folder == folder
+    assert (cached_version(workspace, "tiny").folder / "model.onnx").is_file()
+    assert registry == ["3", "3"]
+
+
+def test_files_of_another_version_with_the_number_do_not_stay(workspace, registry):
+    """Its registry was lost, and another one counts from 1 again."""
+    folder = cached_version(workspace, "tiny").folder
+    for name in ("old.npy", "model.onnx"):
+        (folder / name).write_text("old")
+    cached_version(workspace, "tiny")
+    assert sorted(path.name for path in folder.iterdir()) == ["model.onnx", "preparation.json"]
+
+
+@pytest.mark.parametrize(("spoil", "got"), [(lambda path: path.write_text("x"), "changed"), (Path.unlink, "missing")])
+def test_what_the_store_does_not_hold_any_more_is_refused(workspace, registry, store, spoil, got):
+    spoil(store / "model.onnx")
+    with pytest.raises(StoreError, match=rf"model\.onnx is {got} in the store: .* `loopline rollback`"):
+        cached_version(workspace, "tiny")
+
+
+def test_from_a_store_that_only_mlflow_reads_it_fetches(workspace, registry, store, monkeypatch):
+    monkeypatch.setattr(registry_reader, "files_at", lambda *_: "s3://bucket/3")
+    monkeypatch.setattr(model_cache, "fetch", lambda workspace, model, number, folder: shutil.copytree(store, folder))
+    assert (cached_version(workspace, "tiny").folder / "model.onnx").read_text() == "model.onnx"
+
+
+def test_the_cache_remembers_a_champion_that_is_whole(workspace, registry):
+    with pytest.raises(StoreError):
+        local_copy(workspace, "tiny")
+    folder = cached_version(workspace, "tiny").folder
+    assert local_copy(workspace, "tiny").number == "3"
+    (folder / "model.onnx").write_text("tampered")
+    with pytest.raises(StoreError):
+        local_copy(workspace, "tiny")
+
+
+def test_a_verdict_is_read_where_it_is_and_none_where_it_cannot_be(registry, store, monkeypatch):
+    version = RegisteredVersion(number="3")
+    assert with_verdict("tiny", version) == version
+    (store / "verdict.json").write_text(verdict().model_dump_json())
+    assert with_verdict("tiny", version).verdict == verdict()
+    (store / "verdict.json").write_text('{"another": "form"}')
+    assert with_verdict("tiny", version) == version
+    monkeypatch.setattr(registry_reader, "files_at", lambda *_: f"s3:/{store}")
+    assert with_verdict("tiny", version) == version

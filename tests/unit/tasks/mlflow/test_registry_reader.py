@@ -1,6 +1,8 @@
 """The quick look into the registry gives what MLflow would say, and an absent registry is no registry."""
 
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import closing
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -11,9 +13,10 @@ import pytest
 
 from models.errors import StoreError
 from models.pipeline.records import StepRecord
+from models.serving.registry import RegisteredVersion
 from tasks.host import stores
 from tasks.host.workspace import Workspace
-from tasks.mlflow.registry_reader import RegisteredVersion, aliased, refuse_lost
+from tasks.mlflow.registry_reader import aliased, refuse_lost
 from tasks.state.step_records import StepRecords
 
 TABLES = """
@@ -166,3 +169,20 @@ def test_a_store_named_relative_to_the_working_directory(tmp_path: Path, monkeyp
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "sqlite:///mlflow.db")
     assert aliased("tiny") is not None
+
+
+LOOK = """
+import sys
+from tasks.mlflow import model_cache, registry, release_plans
+from tasks.mlflow.registry_reader import aliased, registered
+assert aliased("tiny").number == "3"
+assert registered("tiny").aliases == {"champion": "3"}
+assert release_plans.entries("tiny") == []
+assert "mlflow" not in sys.modules
+"""
+
+
+def test_a_look_does_not_import_mlflow(database: Path) -> None:
+    """Its import takes more than a second; `plan`, `status` and a loop with nothing to do only look."""
+    write(database, TABLES + "create table registered_model_tags (workspace text, name text, key text, value text);")
+    subprocess.run([sys.executable, "-c", LOOK], check=True, cwd=Path(__file__).parents[4])

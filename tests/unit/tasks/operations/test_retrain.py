@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
+from models.serving.registry import RegisteredVersion
 from models.triggers.signal import Signal
 from tasks.host import processes
 from tasks.host.workspace import Project
 from tasks.loop import decisions
 from tasks.loop.history import LoopRecord, save_loop
 from tasks.mlflow import registry_reader
-from tasks.mlflow.registry_reader import RegisteredVersion
 from tasks.operations import retrain
 from tasks.operations.retrain import answered, loop_overrides, open_question, run_signal, unanswered, weigh
 from tests.conftest import MakeProject

@@ -14,9 +14,9 @@ from types import SimpleNamespace
 import pytest
 
 from models.files import sha256, write_json
+from models.serving.registry import FILES
 from models.serving.releases import PLAN, Canary, ReleasePlan
 from tasks.host import processes, stores
-from tasks.mlflow.artifacts import FILES
 from tasks.release import controller
 from tasks.release.controller import SWAPS_FILE, Background, ReleaseController, follow
 from tasks.release.settings import ServerSettings

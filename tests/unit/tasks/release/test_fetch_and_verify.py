@@ -6,12 +6,12 @@ import os
 import pytest
 
 from models.errors import StoreError
-from models.files import sha256, write_json
+from models.files import sha256
+from models.serving.registry import FILES, RegisteredVersion
 from models.signing import TAG, signature
-from tasks.mlflow.artifacts import FILES
-from tasks.mlflow.registry_reader import RegisteredVersion, numbered
+from tasks.mlflow.registry_reader import numbered
 from tasks.release import fetch_and_verify
-from tasks.release.fetch_and_verify import bring, from_cache, try_out
+from tasks.release.fetch_and_verify import bring, try_out
 from tests.served_models import write_served
 from tests.serving import register
 
@@ -37,10 +37,12 @@ def test_it_is_copied_and_stays_whole(workspace, stored):
 def test_what_the_store_changed_is_refused_and_what_was_here_is_kept(workspace, stored):
     folder = bring(workspace, "tiny", numbered("tiny", "1"))
     (folder / "preparation.json").unlink()
-    (stored / "model.onnx").write_bytes(b"tampered")
-    with pytest.raises(StoreError, match=r"model\.onnx is changed in the store"):
+    for name in ("model.onnx", "preparation.json"):
+        (stored / name).write_bytes(b"tampered")
+    with pytest.raises(StoreError, match=r"preparation\.json is changed in the store"):
         bring(workspace, "tiny", numbered("tiny", "1"))
     assert (folder / "model.onnx").is_file()
+    assert not (folder / "preparation.json").exists()
 
 
 def test_with_a_key_only_what_is_signed_is_let_in(workspace, stored, monkeypatch):
@@ -70,15 +72,6 @@ def test_from_another_store_another_process_fetches(workspace, stored, monkeypat
     bring(workspace, "tiny", numbered("tiny", "1"))
     wanted = ("tasks.release.registry_jobs", fetch_and_verify.FETCH_S, str(workspace.root), "tiny", "fetch", "1")
     assert asked == [wanted]
-
-
-def test_the_cache_remembers_a_champion_that_is_whole(workspace, stored):
-    assert from_cache(workspace, "tiny") is None
-    folder = bring(workspace, "tiny", numbered("tiny", "1"))
-    write_json(folder.parent / "aliases.json", {"champion": "1"})
-    assert from_cache(workspace, "tiny") == "1"
-    (folder / "model.onnx").write_bytes(b"tampered")
-    assert from_cache(workspace, "tiny") is None
 
 
 def test_a_model_that_does_not_answer_is_refused_with_its_own_words(stored):

@@ -1,13 +1,14 @@
-"""The journal by itself: who holds the champion's place after any row of promotions and rollbacks."""
+"""A registered version by its tags; who holds the champion's place after any row of promotions and rollbacks."""
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.mlflow.registry import PromotionEntry, champions_in_force
+from models.serving.registry import FILES, ChampionMove, RegisteredVersion, champions_in_force
+from tests.told_facts import verdict
 
 
-def entry(number: int, action: str, before: str | None, after: str | None) -> PromotionEntry:
-    return PromotionEntry.model_validate(
+def entry(number: int, action: str, before: str | None, after: str | None) -> ChampionMove:
+    return ChampionMove.model_validate(
         {"number": number, "action": action, "before": before, "after": after, "at": 0.0, "by": "h:1"}
     )
 
@@ -29,7 +30,7 @@ def test_a_rollback_goes_back_one_and_the_next_one_further() -> None:
 
 @given(st.lists(st.sampled_from(["promote", "rollback"]), max_size=30))
 def test_the_place_is_always_that_of_the_last_move(moves: list[str]) -> None:
-    journal: list[PromotionEntry] = []
+    journal: list[ChampionMove] = []
     for move in moves:
         held = champions_in_force(journal)
         if move == "promote":
@@ -47,4 +48,13 @@ def test_a_champion_that_a_person_had_set_in_mlflow_can_be_gone_back_to() -> Non
 
 def test_an_entry_survives_the_store() -> None:
     made = entry(1, "promote", None, "1")
-    assert PromotionEntry.model_validate_json(made.model_dump_json()) == made
+    assert ChampionMove.model_validate_json(made.model_dump_json()) == made
+
+
+def test_a_version_tells_what_its_tags_hold() -> None:
+    tags = {"loopline.weights_sha256": "0123456789abcdef" * 4, "loopline.metric": "auc=1", FILES: '{"a": "b"}'}
+    version = RegisteredVersion(number="3", tags=tags)
+    assert (version.identity, version.metric, version.hashes) == ("3:0123456789abcdef", "auc=1", {"a": "b"})
+    bare = RegisteredVersion(number="3")
+    assert (bare.identity, bare.key, bare.metric, bare.hashes, bare.estimate) == ("3:", "", "", {}, None)
+    assert bare.model_copy(update={"verdict": verdict()}).estimate == verdict().challenger
