@@ -7,12 +7,12 @@ from collections.abc import Sequence
 
 from models.backtest.policies import EVERY
 from models.backtest.regret import FEW_PERIODS, PolicyRegret
-from models.document import Document
+from models.frozen_model import FrozenModel
 from models.judge.gates import number
 from models.judge.verdict import Estimate
 
 
-class Advice(Document):
+class Advice(FrozenModel):
     """The recommended policy and the reasons; the first sentence is the summary."""
 
     policy: str

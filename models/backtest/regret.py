@@ -15,7 +15,7 @@ from pydantic import Field
 
 from models.backtest.replay import PolicyHistory
 from models.backtest.score import Score
-from models.document import Document
+from models.frozen_model import FrozenModel
 from models.judge.verdict import Estimate
 from models.metrics.bootstrap import draws, percentile_interval
 from models.metrics.metrics import Array
@@ -28,7 +28,7 @@ Scores = Mapping[tuple[str, str], Score]
 """Scores by model and period."""
 
 
-class PeriodMetric(Document):
+class PeriodMetric(FrozenModel):
     """A policy in one period: its model's metric with the interval of row resampling."""
 
     period: str
@@ -36,7 +36,7 @@ class PeriodMetric(Document):
     metric: Estimate
 
 
-class PolicyRegret(Document):
+class PolicyRegret(FrozenModel):
     """The result of a policy. A regret is the other policy's gain: above zero the other was better, in any metric."""
 
     policy: str

@@ -15,8 +15,8 @@ from pydantic import Field
 
 from models.backtest.periods import LabelClock, Period, RowRange, iso
 from models.backtest.policies import Policy
-from models.document import Document
 from models.errors import TrainingError
+from models.frozen_model import FrozenModel
 from models.project_spec.monitor_and_retrain import Retrain
 from models.project_spec.schedule import parse
 from models.triggers.signal import Decision, Outcome, PastLoop, ProjectHistory, Signal
@@ -70,7 +70,7 @@ class ReplayBackend(Protocol):
         ...
 
 
-class ReplayedLoop(Document):
+class ReplayedLoop(FrozenModel):
     """A loop that was run in the replay."""
 
     at: float
@@ -85,7 +85,7 @@ class ReplayedLoop(Document):
     device_seconds: float = 0.0
 
 
-class ReplayedPeriod(Document):
+class ReplayedPeriod(FrozenModel):
     """One period under a policy: the model that served it, and the decisions at its end."""
 
     period: str
@@ -95,7 +95,7 @@ class ReplayedPeriod(Document):
     loop: ReplayedLoop | None = None
 
 
-class PolicyHistory(Document):
+class PolicyHistory(FrozenModel):
     """The replayed history under one policy."""
 
     policy: str

@@ -9,10 +9,10 @@ from pydantic import Field
 from models.backtest.advice import Advice
 from models.backtest.regret import PolicyRegret
 from models.backtest.replay import PolicyHistory, ReplayedLoop
-from models.document import Document
+from models.frozen_model import FrozenModel
 
 
-class BacktestPeriod(Document):
+class BacktestPeriod(FrozenModel):
     """A period that was replayed."""
 
     name: str
@@ -21,7 +21,7 @@ class BacktestPeriod(Document):
     rows: int
 
 
-class Backtest(Document):
+class Backtest(FrozenModel):
     """The past replayed under several policies."""
 
     version: int = 1

@@ -11,7 +11,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from models.document import Document
+from models.frozen_model import FrozenModel
 from models.project_spec.blocks import Image, Kind, Task, Window
 
 ROWS_FILE = "rows.parquet"
@@ -20,7 +20,7 @@ KNOWN_ROWS_FILE = "known_rows.npy"
 SPLITS = ("train", "validation", "test")
 
 
-class NumericInput(Document):
+class NumericInput(FrozenModel):
     """A numeric input: `(value or fill - shift) / scale`, in float64, then float32."""
 
     name: str
@@ -29,7 +29,7 @@ class NumericInput(Document):
     scale: float = 1.0
 
 
-class CategoricalInput(Document):
+class CategoricalInput(FrozenModel):
     """A categorical input: index 0 is unseen or missing, index i + 1 is `categories[i]`.
 
     Values are compared as text; `dtype` is the type of the raw column (integers lose a trailing `.0`).
@@ -45,7 +45,7 @@ class CategoricalInput(Document):
         return len(self.categories) + 1
 
 
-class TargetEncoding(Document):
+class TargetEncoding(FrozenModel):
     """The target of the prediction.
 
     Classification: `classes` in the order of the outputs (binary: [negative, positive]).
@@ -59,7 +59,7 @@ class TargetEncoding(Document):
     scale: float = 1.0
 
 
-class ImageInput(Document):
+class ImageInput(FrozenModel):
     """Images: uint8 (channel, height, width); the net's input is `(pixel / 255 - mean) / std` for each channel."""
 
     image: Image
@@ -67,7 +67,7 @@ class ImageInput(Document):
     std: list[float]
 
 
-class TextInput(Document):
+class TextInput(FrozenModel):
     """A text: index 0 is a character unseen in training, index i + 1 is `alphabet[i]`.
 
     A window is `length` input characters; each of them predicts the next character.
@@ -84,7 +84,7 @@ class TextInput(Document):
         return len(self.alphabet) + 1
 
 
-class Preparation(Document):
+class Preparation(FrozenModel):
     """All steps between a raw record and the tensors of a net."""
 
     version: int = 1

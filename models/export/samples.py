@@ -8,7 +8,7 @@ import torch
 
 from models.data.preparation import TextInput
 from models.data.text import indices_of
-from models.document import Document
+from models.frozen_model import FrozenModel
 from models.sources.code_points import code_points
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ TEMPERATURES = (0.5, 0.8, 1.0)
 LENGTH = 240
 
 
-class Sample(Document):
+class Sample(FrozenModel):
     """A prompt and its continuation, drawn at a temperature (below 1: more probable characters)."""
 
     temperature: float

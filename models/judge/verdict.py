@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
-from models.document import Document
+from models.frozen_model import FrozenModel
 from models.project_spec import blocks as spec
 
 
@@ -22,7 +22,7 @@ Number = Annotated[float | None, BeforeValidator(_finite)]
 """A number, or None if it is undefined or was not measured, because JSON has no NaN."""
 
 
-class Estimate(Document):
+class Estimate(FrozenModel):
     """A value (of a metric, or a difference of metrics) with its interval."""
 
     value: Number
@@ -30,7 +30,7 @@ class Estimate(Document):
     high: Number = None
 
 
-class Difference(Document):
+class Difference(FrozenModel):
     """Challenger minus the other, in the metric's own unit; `p_value` against "does not reach the threshold".
 
     `reached`: the evidence suffices at the verdict's confidence.
@@ -43,7 +43,7 @@ class Difference(Document):
     reached: bool = False
 
 
-class Slice(Document):
+class Slice(FrozenModel):
     """One value of a slice column. `p_holm`: p-value for a loss of more than `slice_margin`; Holm over all slices."""
 
     column: str
@@ -57,14 +57,14 @@ class Slice(Document):
     note: str = ""
 
 
-class ServingCost(Document):
+class ServingCost(FrozenModel):
     """Serving cost of one model: p50 latency of one row on one thread, and the size of the loaded file."""
 
     latency_ms: Number = None
     size_mb: Number = None
 
 
-class Parity(Document):
+class Parity(FrozenModel):
     """The distance between the exported graph's predictions and the trained net's."""
 
     max_difference: float
@@ -73,7 +73,7 @@ class Parity(Document):
     label_flips: int = Field(0, description="Examples whose predicted class differs.")
 
 
-class Gate(Document):
+class Gate(FrozenModel):
     """One condition of promotion."""
 
     name: Literal["sample", "champion", "goal", "baseline", "slices", "latency", "size", "parity"]
@@ -81,7 +81,7 @@ class Gate(Document):
     reason: str
 
 
-class Verdict(Document):
+class Verdict(FrozenModel):
     """The judged comparison of a challenger with the champion, the goal and the trivial baseline."""
 
     version: int = 1

@@ -10,20 +10,20 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from models.document import Document
+from models.frozen_model import FrozenModel
 
 Array = NDArray[np.float64]
 MOST_KNOTS = 200
 
 
-class CalibrationCurve(Document):
+class CalibrationCurve(FrozenModel):
     """Predicted probabilities, ascending, and the observed frequency of each; linear in between."""
 
     stated: list[float]
     observed: list[float]
 
 
-class Calibration(Document):
+class Calibration(FrozenModel):
     """One curve for each class; a binary model has one, of its positive class."""
 
     curves: list[CalibrationCurve] = Field(min_length=1)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from models.data.columns import as_text
-from models.document import Document
+from models.frozen_model import FrozenModel
 from models.monitoring.grid import BinEdges
 
 NUM_BINS = 256
@@ -26,7 +26,7 @@ MOST_QUANTILE_VALUES = 1_000_000
 Counts = NDArray[np.int64]
 
 
-class NumericBins(Document):
+class NumericBins(FrozenModel):
     """The bins of a numeric column: bin i holds `edges[i - 1] <= value < edges[i]`."""
 
     kind: Literal["numeric"] = "numeric"
@@ -85,7 +85,7 @@ class NumericBins(Document):
         return int(counts[-2] + counts[-1])
 
 
-class CategoricalBins(Document):
+class CategoricalBins(FrozenModel):
     """The categories of a column, most frequent in training first."""
 
     kind: Literal["categorical"] = "categorical"

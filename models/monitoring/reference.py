@@ -13,9 +13,9 @@ from typing import Annotated
 import numpy as np
 from pydantic import BeforeValidator, Field, PlainSerializer
 
-from models.document import Document
 from models.errors import StoreError
 from models.files import write_text
+from models.frozen_model import FrozenModel
 from models.monitoring.calibration import Calibration
 from models.monitoring.histogram import Bins, Counts
 from models.project_spec.blocks import Task
@@ -31,7 +31,7 @@ CountList = Annotated[
 ]
 
 
-class ReferenceColumn(Document, arbitrary_types_allowed=True):
+class ReferenceColumn(FrozenModel, arbitrary_types_allowed=True):
     """A column, or the score, with its counts in training (for the score: on the test rows)."""
 
     bins: Bins
@@ -54,7 +54,7 @@ class ReferenceColumn(Document, arbitrary_types_allowed=True):
         return int(self.bins.values_of(self.counts).sum()) + self.bins.num_missing(self.counts)
 
 
-class Reference(Document):
+class Reference(FrozenModel):
     """The distributions that monitoring compares predictions with."""
 
     version: int = 1

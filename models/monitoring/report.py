@@ -12,14 +12,14 @@ from typing import Literal
 
 from pydantic import Field, ValidationError
 
-from models.document import Document
+from models.frozen_model import FrozenModel
 from models.judge.verdict import Estimate, Number
 
 State = Literal["green", "amber", "red"]
 Level = Literal["none", "warn", "strong"]
 
 
-class ContractBreach(Document):
+class ContractBreach(FrozenModel):
     """A column that breaks the data contract of the model."""
 
     column: str
@@ -29,7 +29,7 @@ class ContractBreach(Document):
     reason: str = Field(description="In words, with what was allowed.")
 
 
-class Drift(Document):
+class Drift(FrozenModel):
     """The distance of a column, or of the predictions, from the reference. Numbers are None where there is no test."""
 
     name: str
@@ -51,7 +51,7 @@ class Drift(Document):
     seasonal: bool = Field(False, description="Its drift is expected: shown, never said.")
 
 
-class Correlation(Document):
+class Correlation(FrozenModel):
     """Rank correlation of two numeric columns in training and now.
 
     `changed` is True when the test is significant and the change is large enough.
@@ -65,7 +65,7 @@ class Correlation(Document):
     changed: bool
 
 
-class WindowReport(Document):
+class WindowReport(FrozenModel):
     """A fixed number of successive predictions of one version, with the result of each check."""
 
     id: str = Field(description="`version/number`: the same however often it is looked at.")
@@ -92,7 +92,7 @@ class WindowReport(Document):
         return any(drift.level != "none" for drift in self.predictions)
 
 
-class MonitoringReport(Document):
+class MonitoringReport(FrozenModel):
     """All results of one monitoring run; `monitoring.json` holds the latest.
 
     `state` is the state of the champion's checks over the last windows, by the spec's rule of `alarms` out of `of`.

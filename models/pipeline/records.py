@@ -7,11 +7,11 @@ from typing import Any
 
 from pydantic import Field
 
-from models.document import Document
+from models.frozen_model import FrozenModel
 from models.pipeline.keys import Parts, key_of
 
 
-class StepRecord(Document):
+class StepRecord(FrozenModel):
     """The record of one finished step.
 
     `outputs` maps a path (relative to the workspace if it is inside) to its SHA-256. `digest` is a hash over them, on

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from models.document import Document
+from models.frozen_model import FrozenModel
 from models.monitoring.report import MonitoringReport, WindowReport
 from models.serving.registry import ChampionMove, RegisteredVersion
 from models.triggers.signal import Decision, Outcome, Signal
@@ -15,7 +15,7 @@ Colour = Literal["green", "amber", "red"]
 LoopState = Literal["never run", "running", "finished", "rejected", "failed", "killed"]
 
 
-class TrafficLight(Document):
+class TrafficLight(FrozenModel):
     """A traffic light; `reasons` in words, the reason that decided the colour first."""
 
     colour: Colour
@@ -27,7 +27,7 @@ class TrafficLight(Document):
         return self.reasons[0]
 
 
-class LastLoop(Document):
+class LastLoop(FrozenModel):
     """The last loop, from its loop record. `step` is its current or last step; empty when it finished."""
 
     state: LoopState = "never run"
@@ -40,7 +40,7 @@ class LastLoop(Document):
     reasons: list[str] = Field(default_factory=list)
 
 
-class FinishedLoop(Document):
+class FinishedLoop(FrozenModel):
     """One finished loop: a row of the history. `reason` is the verdict's, if there is one."""
 
     loop_id: str
@@ -53,7 +53,7 @@ class FinishedLoop(Document):
     reason: str = ""
 
 
-class IngestSummary(Document):
+class IngestSummary(FrozenModel):
     """The last ingest, and its failed expectations."""
 
     ingested: float | None = None
@@ -65,7 +65,7 @@ class IngestSummary(Document):
     drifting: list[str] = Field(default_factory=list, description="Where it differs from the champion's data.")
 
 
-class SearchSummary(Document):
+class SearchSummary(FrozenModel):
     """The last search and its best trial."""
 
     study: str = ""
@@ -74,14 +74,14 @@ class SearchSummary(Document):
     params: dict[str, Any] = Field(default_factory=dict)
 
 
-class PredictionLogSummary(Document):
+class PredictionLogSummary(FrozenModel):
     """The content of the prediction log, by its files; monitoring counts the rows."""
 
     last: float | None = Field(None, description="When the last prediction was logged.")
     size_bytes: int = 0
 
 
-class ServingSummary(Document):
+class ServingSummary(FrozenModel):
     """The versions that a server of this workspace serves, or served last."""
 
     workers: int = Field(0, description="Processes that answer now.")
@@ -89,7 +89,7 @@ class ServingSummary(Document):
     troubles: list[str] = Field(default_factory=list, description="Versions that were refused or gave a place back.")
 
 
-class PendingApproval(Document):
+class PendingApproval(FrozenModel):
     """A run that waits for approval by a person."""
 
     flow_run: str = Field(description="Id of the Prefect run that waits.")
@@ -98,7 +98,7 @@ class PendingApproval(Document):
     until: float = Field(description="When it stops waiting; Unix time.")
 
 
-class ProjectFacts(Document):
+class ProjectFacts(FrozenModel):
     """All known facts of a project, from records, files and registry alone."""
 
     name: str
@@ -146,7 +146,7 @@ class ProjectFacts(Document):
         return self.moves[0] if self.moves else None
 
 
-class ServiceSummary(Document):
+class ServiceSummary(FrozenModel):
     """One service of the platform. `url` is its page, None if it has none."""
 
     state: Literal["running", "starting", "backing off", "failed", "stopped", "elsewhere", "unknown"]
@@ -155,21 +155,21 @@ class ServiceSummary(Document):
     detail: str = Field("", description="Its last trouble in words.")
 
 
-class StoreUsage(Document):
+class StoreUsage(FrozenModel):
     """The size of a store."""
 
     name: str
     size_bytes: int
 
 
-class DiskUsage(Document):
+class DiskUsage(FrozenModel):
     """The disk with the workspace."""
 
     free_bytes: int
     total_bytes: int
 
 
-class Overview(Document):
+class Overview(FrozenModel):
     """The state of a whole workspace."""
 
     workspace: str

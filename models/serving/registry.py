@@ -8,6 +8,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from models.frozen_model import FrozenModel
 from models.judge.verdict import Estimate, Verdict
 
 ALIASES = ("champion", "challenger", "previous")
@@ -16,10 +17,8 @@ FILES = "loopline.files"
 """The tag with the SHA-256 of each file of a version."""
 
 
-class RegisteredVersion(BaseModel):
+class RegisteredVersion(FrozenModel):
     """A registered version: its number and tags."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     number: str
     tags: dict[str, str] = Field(default_factory=dict)

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from models.document import Document
+from models.frozen_model import FrozenModel
 from models.project_spec.blocks import Model, Train
 from models.training.costs.summary import Costs
 
@@ -19,7 +19,7 @@ RESULT_FILE = "result.json"
 Stage = Literal["train", "pretrain", "teacher"]
 
 
-class InitialWeights(Document):
+class InitialWeights(FrozenModel):
     """Initial weights: a safetensors file, its `weights_sha256`, and a text that names their origin.
 
     A `preparation.json` in the same folder lists the columns, categories and classes that they were trained on.
@@ -30,7 +30,7 @@ class InitialWeights(Document):
     label: str
 
 
-class TrainingJob(Document):
+class TrainingJob(FrozenModel):
     """One net to train: for a trial, for a fold or for the final model.
 
     `folder` holds everything the job writes: `checkpoints/`, the best weights and `result.json`.
@@ -62,7 +62,7 @@ class TrainingJob(Document):
     peak_flops_per_s: float | None = Field(None, gt=0, description="Of one rank, as measured; None: a GPU's by name.")
 
 
-class Rendezvous(Document):
+class Rendezvous(FrozenModel):
     """The rendezvous of the nodes of one rank pool, as one node sees it."""
 
     host: str = "127.0.0.1"
@@ -76,7 +76,7 @@ class Rendezvous(Document):
         return self.port != 0
 
 
-class EpochReport(Document):
+class EpochReport(FrozenModel):
     """The report of a job after each epoch.
 
     `values` holds train_loss, val_loss, val_<metric>, lr, and those values of `costs.MEASURED` that are known.
@@ -89,7 +89,7 @@ class EpochReport(Document):
     stage: str = "train"
 
 
-class TrainingResult(Document):
+class TrainingResult(FrozenModel):
     """The result of a finished job, stored in `result.json`; `pruned` is true if the caller stopped it early."""
 
     best_epoch: int

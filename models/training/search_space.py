@@ -12,8 +12,8 @@ from typing import Any, Literal, Protocol
 
 from pydantic import Field, ValidationError
 
-from models.document import Document
 from models.errors import TrainingError, UsageError
+from models.frozen_model import FrozenModel
 from models.nets.catalogue import default_space, net_name, unused
 from models.project_spec.blocks import Model, Spec, Train
 from models.project_spec.search import Dimension, Search
@@ -38,7 +38,7 @@ class TrialSuggestions(Protocol):
         ...
 
 
-class Trial(Document):
+class Trial(FrozenModel):
     """One finished trial. `reason` is the cause of a failed trial."""
 
     number: int

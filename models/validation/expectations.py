@@ -17,7 +17,7 @@ from pydantic import Field
 
 from models.data.check import least_rows
 from models.data.preparation import ROWS_FILE, Preparation
-from models.document import Document
+from models.frozen_model import FrozenModel
 from models.project_spec.blocks import Data
 from models.project_spec.reserved_columns import ROW_COLUMN, SPLIT_COLUMN
 from models.sources.read import read_table
@@ -32,7 +32,7 @@ _TAIL = 0.0005
 _UNSEEN = 0.001
 
 
-class ExpectationCheck(Document):
+class ExpectationCheck(FrozenModel):
     """One check to run, with its origin and its severity."""
 
     expectation: str = Field(description="Snake case, such as `column_values_to_be_between`.")

@@ -12,15 +12,15 @@ from typing import Literal
 
 from pydantic import ValidationError
 
-from models.document import Document
 from models.errors import LooplineError
+from models.frozen_model import FrozenModel
 from tasks.host import stores
 from tasks.host.workspace import Workspace
 
 TIMEOUT_S = 120.0
 
 
-class ActionRequest(Document):
+class ActionRequest(FrozenModel):
     """The requested action; `expected` is the champion that the page showed."""
 
     action: Literal["promote", "rollback"]
@@ -30,7 +30,7 @@ class ActionRequest(Document):
     reason: str = ""
 
 
-class ActionResult(Document):
+class ActionResult(FrozenModel):
     """The result of an action, with a text for the person."""
 
     done: bool

@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 
 from pydantic import Field
 
-from models.document import Document
 from models.errors import StoreError
+from models.frozen_model import FrozenModel
 from models.pipeline.keys import key_of
 from models.triggers.signal import Kind, Signal
 from tasks.host import database
@@ -49,7 +49,7 @@ WAITING = "waiting"
 _NAMESPACE = uuid.UUID("6c6f6f70-6c69-6e65-8000-6576656e7473")
 
 
-class Event(Document):
+class Event(FrozenModel):
     """An event of a project; `text` describes it for a person."""
 
     name: str

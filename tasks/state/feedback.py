@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
-from models.document import Document
 from models.feedback.columns import LABEL
 from models.files import write_text
+from models.frozen_model import FrozenModel
 from tasks.state.predicted_ids import are_known, id_hashes
 from tasks.state.predictions import label_store, labelled_ids, latest_labels, prediction_log
 
@@ -22,7 +22,7 @@ FILE = "feedback.json"
 _SCORES = ("score", "scores", "origin")
 
 
-class FeedbackSummary(Document):
+class FeedbackSummary(FrozenModel):
     """The labelled predictions up to two cursors: their number, a hash of ids and labels, whether labels still wait."""
 
     predictions: int = 0

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import Field
 
-from models.document import Document
+from models.frozen_model import FrozenModel
 
 _FLOPS_OF_A_DAY = 1e15 * 86_400
 
@@ -17,7 +17,7 @@ MEASURED = frozenset(
 """The cost values of an epoch; all but `flops` differ between runs."""
 
 
-class Costs(Document):
+class Costs(FrozenModel):
     """The cost of work on devices. A value that was not or cannot be measured is None, never zero or a guess."""
 
     device: str = Field("cpu", description="Kind of device: cpu, or the GPU's own name.")

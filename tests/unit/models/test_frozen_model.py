@@ -1,10 +1,10 @@
 import pytest
 from pydantic import ValidationError
 
-from models.document import Document
+from models.frozen_model import FrozenModel
 
 
-class Size(Document):
+class Size(FrozenModel):
     width: int = 1
 
 
