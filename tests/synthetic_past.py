@@ -30,7 +30,6 @@ class Synthetic:
     drifts: bool = False
     fails_at: frozenset[int] = frozenset()
     trained: list[RowRange] = field(default_factory=list)
-    judged: list[RowRange] = field(default_factory=list)
     predicted: list[tuple[str, Period]] = field(default_factory=list)
     watched: list[tuple[Period, Period, int]] = field(default_factory=list)
 
@@ -49,8 +48,7 @@ class Synthetic:
     def value(self, model: str, period: Period) -> float:
         return 0.8 if self.is_new(model) == (period.begin >= JUMP) else 0.6
 
-    def judge(self, challenger: str, champion: str | None, rows: RowRange) -> VerdictOutcome:
-        self.judged.append(rows)
+    def judge(self, challenger: str, champion: str | None) -> VerdictOutcome:
         return VerdictOutcome(True, ["Promoted."])
 
     def predict(self, model: str, period: Period) -> None:

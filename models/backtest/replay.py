@@ -53,8 +53,8 @@ class ReplayBackend(Protocol):
         """
         ...
 
-    def judge(self, challenger: str, champion: str | None, rows: RowRange) -> VerdictOutcome:
-        """Return the verdict on held-out recent rows among `rows`, the challenger's data."""
+    def judge(self, challenger: str, champion: str | None) -> VerdictOutcome:
+        """Return the verdict on the challenger's held-out recent rows."""
         ...
 
     def predict(self, model: str, period: Period) -> None:
@@ -235,7 +235,7 @@ class _Simulation:
         rules, rows = self._policy.rules, RowRange(0, self._clock.labelled(self._now))
         newest = rules.rows if champion else None  # a person starts the first loop, not the policy
         trained = self._world.train(rows, newest, champion if rules.start == "champion" else None)
-        judged = self._world.judge(trained.model, champion, rows) if not trained.failure else None
+        judged = self._world.judge(trained.model, champion) if not trained.failure else None
         outcome: Outcome = "failed" if judged is None else "promoted" if judged.promoted else "kept"
         self._labels_at_loop = rows.stop
         self._loops.append(

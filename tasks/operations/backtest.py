@@ -21,8 +21,7 @@ from tasks.host.locks import held
 from tasks.host.workspace import Project
 from tasks.loop.ledger import StepCache
 from tasks.loop.loop import Reporter
-from tasks.operations.backtest_cache import FOLDER, BacktestCache
-from tasks.operations.replay_progress import ReplayProgress
+from tasks.operations.backtest_cache import FOLDER, BacktestCache, ReplayProgress
 from tasks.ranks.rank_pool import RankPool
 
 if TYPE_CHECKING:
@@ -73,10 +72,10 @@ def backtest(project: Project, overrides: Sequence[str], request: BacktestReques
         past = _past(project, spec, cut, cutting.parse_delay(request.label_delay))
         policies = _policies(request.policies, spec, past.clock)
         plan = _plan(past, cut, request, spec)
-        progress = ReplayProgress(report, plan.moments(past.clock), len(policies), len(plan.replayed))
+        progress = ReplayProgress(report, plan.moments(past.clock), len(policies) * len(plan.replayed))
         world = BacktestCache(project, spec, past, pool, progress)
         courses = _replayed(policies, plan, past.clock, world, progress)
-        result = _weighed(spec, world, past, plan, courses)
+        result = _weighed(project, spec, world, past, plan, courses)
         result = result.model_copy(
             update={
                 "settings": settings,
@@ -132,13 +131,13 @@ def _replayed(
 
     courses = []
     for policy in policies:
-        progress.under(policy.name)
+        progress.policy = policy.name
         courses.append(replay(policy, plan.periods, plan.num_first, clock, world, decide))
     return courses
 
 
 def _weighed(
-    spec: Spec, world: BacktestCache, past: TimeOrderedRows, plan: _Plan, courses: list[PolicyHistory]
+    project: Project, spec: Spec, world: BacktestCache, past: TimeOrderedRows, plan: _Plan, courses: list[PolicyHistory]
 ) -> Backtest:
     from models.backtest.advice import advise
     from models.backtest.contest import metric_of
@@ -146,7 +145,7 @@ def _weighed(
     from models.backtest.result import Backtest, BacktestPeriod
 
     by_name = {period.name: period for period in plan.replayed}
-    metric = metric_of(spec, world.preparation(courses[0].first.model), world.base)
+    metric = metric_of(spec, world.preparation(courses[0].first.model), project.folder)
     served = {(step.model, step.period) for course in courses for step in course.steps}
     scores = {(model, name): world.score(model, by_name[name], metric) for model, name in sorted(served)}
     confidence = spec.judge.confidence
@@ -165,8 +164,8 @@ def _weighed(
         policy_regrets=regrets,
         advice=advise(regrets, metric.name, spec.judge.margin, confidence),
         notes=[*past.notes, *_remainder_note(past, plan), *world.notes, *_first_champion_note(courses[0])],
-        trained=world.counts.trained,
-        reused=world.counts.reused,
+        trained=world.trained,
+        reused=world.reused,
     )
 
 

@@ -102,7 +102,7 @@ def test_a_lost_verdict_leaves_the_champion_and_opens_the_breaker(past: Past):
     from models.backtest.replay import VerdictOutcome
 
     class Strict(Synthetic):
-        def judge(self, challenger, champion, rows):
+        def judge(self, challenger, champion):
             return VerdictOutcome(champion is None, ["Not promoted."])
 
     course = past.course("monthly", Strict(past.clock), breaker=2, breaker_s=400 * 86_400.0)
