@@ -24,7 +24,7 @@ def backtest(
     period: str = "month",
     label_delay: str = "0",
 ) -> dict[str, Any]:
-    """Replay a project's past under retraining policies; the advice appears on the run's page.
+    """Replay a project's past under retraining policies; the recommendation appears on the run's page.
 
     Args:
         project: A name under projects/, or the path of a folder with a project.yaml.

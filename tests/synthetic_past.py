@@ -6,10 +6,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from models.backtest.advice import advise
 from models.backtest.periods import LabelClock, Period, PeriodRule, RowRange, cut_periods, parse_date
 from models.backtest.policies import Policy, plain
-from models.backtest.regret import policy_regrets
+from models.backtest.regret import policy_regrets, recommended, summary
 from models.backtest.replay import PolicyHistory, TrainingOutcome, VerdictOutcome, replay
 from models.backtest.result import Backtest, BacktestPeriod
 from models.backtest.score import Score
@@ -112,7 +111,8 @@ def made_backtest(policies: tuple[str, ...] = ("never", "monthly", "decay", "eve
         periods=[BacktestPeriod(name=p.name, begin=p.begin, end=p.end, rows=p.num_rows) for p in past.periods[2:]],
         courses=courses,
         policy_regrets=standing,
-        advice=advise(standing, "accuracy", 0.01, 0.95),
+        recommended=recommended(standing, 0.01).policy,
+        summary=summary(recommended(standing, 0.01), "accuracy"),
         notes=["every training took the spec's own settings"],
         trained=9,
         made_at=1.6e9,

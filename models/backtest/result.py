@@ -6,9 +6,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from models.backtest.advice import Advice
 from models.backtest.regret import PolicyRegret
-from models.backtest.replay import PolicyHistory, ReplayedLoop
+from models.backtest.replay import PolicyHistory
 
 
 class _Part(BaseModel):
@@ -32,14 +31,15 @@ class Backtest(_Part):
     metric: str
     direction: Literal["maximize", "minimize"]
     confidence: float
-    margin: float = Field(description="The spec's judge.margin: what the advice counts as no loss.")
+    margin: float = Field(description="The spec's judge.margin: what the recommendation counts as no loss.")
     cut: str = Field(description="How the past was cut: month, week, day or a number of rows.")
     label_delay_s: float = 0.0
     first_rows: int = Field(description="Rows of the periods that trained the first champion.")
     periods: list[BacktestPeriod] = Field(description="Those replayed, oldest first.")
     courses: list[PolicyHistory]
     policy_regrets: list[PolicyRegret] = Field(description="One a course, in the same order.")
-    advice: Advice
+    recommended: str = Field(description="The cheapest policy that is shown to lose no more than the margin.")
+    summary: str = Field(description="The recommendation in one sentence.")
     settings: dict[str, Any] = Field(default_factory=dict, description="Searched settings that every training took.")
     notes: list[str] = Field(default_factory=list, description="What a reader must know to trust it.")
     trained: int = Field(0, description="Trainings made for this run; others were found.")
@@ -57,9 +57,3 @@ class Backtest(_Part):
         for course in self.courses:
             by_models.setdefault(tuple(step.model for step in course.steps), []).append(course.policy)
         return list(by_models.values())
-
-    @property
-    def loops(self) -> list[tuple[str, ReplayedLoop]]:
-        """Every loop with its policy, by time."""
-        loops = [(course.policy, loop) for course in self.courses for loop in course.loops]
-        return sorted(loops, key=lambda each: each[1].at)

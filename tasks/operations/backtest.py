@@ -139,9 +139,8 @@ def _replayed(
 def _weighed(
     project: Project, spec: Spec, world: BacktestCache, past: TimeOrderedRows, plan: _Plan, courses: list[PolicyHistory]
 ) -> Backtest:
-    from models.backtest.advice import advise
     from models.backtest.contest import metric_of
-    from models.backtest.regret import policy_regrets
+    from models.backtest.regret import FEW_PERIODS, policy_regrets, recommended, summary
     from models.backtest.result import Backtest, BacktestPeriod
 
     by_name = {period.name: period for period in plan.replayed}
@@ -150,6 +149,8 @@ def _weighed(
     scores = {(model, name): world.score(model, by_name[name], metric) for model, name in sorted(served)}
     confidence = spec.judge.confidence
     regrets = policy_regrets(courses, scores, metric.sign, confidence, spec.train.seed)
+    chosen, num = recommended(regrets, spec.judge.margin), len(plan.replayed)
+    few = [f"only {num} periods were replayed: the intervals are too narrow for future periods"] * (num < FEW_PERIODS)
     return Backtest(
         project=spec.name,
         metric=metric.name,
@@ -162,8 +163,9 @@ def _weighed(
         periods=[BacktestPeriod(name=p.name, begin=p.begin, end=p.end, rows=p.num_rows) for p in plan.replayed],
         courses=courses,
         policy_regrets=regrets,
-        advice=advise(regrets, metric.name, spec.judge.margin, confidence),
-        notes=[*past.notes, *_remainder_note(past, plan), *world.notes, *_first_champion_note(courses[0])],
+        recommended=chosen.policy,
+        summary=summary(chosen, metric.name),
+        notes=[*past.notes, *_remainder_note(past, plan), *world.notes, *_first_champion_note(courses[0]), *few],
         trained=world.trained,
         reused=world.reused,
     )

@@ -168,9 +168,8 @@ def _serving(state: Path) -> facts.ServingSummary | None:
 
 
 def _backtest(state: Path) -> str:
-    """Return the first sentence of the last backtest's advice."""
-    advice = read_json(state / "backtest" / "backtest.json").get("advice", {})
-    return str(next(iter(advice.get("words", [])), ""))
+    """Return the summary of the last backtest."""
+    return str(read_json(state / "backtest" / "backtest.json").get("summary", ""))
 
 
 def _version_summary(history: RegistryHistory, alias: str) -> facts.VersionSummary | None:
