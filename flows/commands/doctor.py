@@ -8,7 +8,6 @@ import click
 
 from flows.console import options
 from tasks.host import stores
-from tasks.host.workspace import Workspace
 
 COLOURS = {"ok": "green", "warn": "yellow", "wrong": "red"}
 
@@ -22,8 +21,7 @@ def command(as_json: bool) -> None:
     """
     from tasks.operations.doctor import examine
 
-    workspace = Workspace.find()
-    stores.configure(workspace)
+    workspace = stores.open_workspace()
     findings = examine(workspace)
     if as_json:
         options.print_json([finding.model_dump() for finding in findings])

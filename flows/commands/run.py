@@ -10,9 +10,8 @@ import click
 
 from flows.console import options
 from models.errors import GateRefused
-from models.project_spec.reader import read_spec
 from tasks.host import stores
-from tasks.host.workspace import Project, Workspace
+from tasks.host.workspace import Project
 from tasks.loop.ledger import StepCache
 from tasks.operations.reap import is_owed
 
@@ -34,11 +33,10 @@ def command(project: str, overrides: tuple[str, ...], refresh: tuple[str, ...], 
 
     Example: loopline run flights -s train.epochs=3
     """
-    workspace = Workspace.find()
-    stores.configure(workspace)
+    workspace = stores.open_workspace()
     this_project = workspace.project(project)
     _check_refresh(refresh)
-    spec = read_spec(this_project.spec_path, overrides, this_project.shown_spec)
+    spec = this_project.spec(overrides)
     ledger = StepCache(this_project, spec)
     done = not refresh and all(planned.state == "done" for planned in ledger.plan()) and not is_owed(workspace, spec)
     if not done:

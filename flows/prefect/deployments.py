@@ -16,7 +16,6 @@ from uuid import UUID
 
 from models.errors import LooplineError, StoreError
 from models.project_spec.blocks import Spec
-from models.project_spec.reader import read_spec
 from models.project_spec.schedule import Schedule, parse
 from tasks.host.workspace import Project, Workspace
 from tasks.prefect.events import TAG
@@ -127,7 +126,7 @@ def prefect_file(projects: list[Project]) -> str:
     """
     from ruamel.yaml import YAML
 
-    specs = [(project, read_spec(project.spec_path, (), project.shown_spec)) for project in projects]
+    specs = [(project, project.spec()) for project in projects]
     documents = [_as_yaml(one) for project, spec in specs for one in planned(project, spec)]
     text = io.StringIO()
     yaml = YAML()
@@ -206,7 +205,7 @@ def _specs(projects: list[Project], note: Callable[[str], None]) -> Iterator[tup
     owners: dict[str, Path] = {}
     for project in projects:
         try:
-            spec = read_spec(project.spec_path, (), project.shown_spec)
+            spec = project.spec()
             project.refuse_namesake(spec.name)
             if owners.setdefault(spec.name, project.folder) != project.folder:
                 raise project.name_taken(spec.name, owners[spec.name])

@@ -142,7 +142,7 @@ def _means(values: Array, weight: Array) -> Array:
     weight = np.where(np.isfinite(values).all(axis=0), weight, 0.0)
     total = weight.sum(axis=0)
     sums = np.einsum("pnr,nr->pr", np.where(weight > 0, values, 0.0), weight)
-    return np.divide(sums, total, out=np.full(sums.shape, np.nan), where=total > 0)
+    return np.asarray(np.divide(sums, total, out=np.full(sums.shape, np.nan), where=total > 0))
 
 
 def _spread(value: float, drawn: Array, confidence: float, sign: int = 1) -> IntervalEstimate:

@@ -15,7 +15,7 @@ from models.backtest.replay import PolicyHistory
 from models.errors import UsageError
 from models.files import read_json, write_json, write_text
 from models.project_spec.blocks import Spec
-from models.project_spec.reader import read_document, read_spec
+from models.project_spec.reader import read_document
 from models.training.search_space import with_params
 from tasks.host.locks import held
 from tasks.host.workspace import Project
@@ -56,7 +56,7 @@ def backtest(project: Project, overrides: Sequence[str], request: BacktestReques
         StoreError: Another backtest of the project runs.
     """
     began = time.perf_counter()
-    spec = read_spec(project.spec_path, overrides, project.shown_spec)
+    spec = project.spec(overrides)
     settings = _settings(project, spec)
     model, train = with_params(spec.model, spec.train, settings)
     begins = train.start is not None and train.start.weights == "champion"
