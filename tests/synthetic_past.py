@@ -6,12 +6,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from models.backtest.contest import Score
 from models.backtest.periods import LabelClock, Period, PeriodRule, RowRange, cut_periods, parse_date
 from models.backtest.policies import Policy, plain
-from models.backtest.regret import policy_regrets, recommended, summary
+from models.backtest.regret import Backtest, BacktestPeriod, policy_regrets, recommended, summary
 from models.backtest.replay import PolicyHistory, TrainingOutcome, VerdictOutcome, replay
-from models.backtest.result import Backtest, BacktestPeriod
-from models.backtest.score import Score
 from models.project_spec.monitor_and_retrain import Retrain
 from models.triggers.policy import decide
 from models.triggers.signal import Signal

@@ -14,8 +14,7 @@ from tasks.operations.backtest import BacktestRequest, backtest
 from tasks.steps import ingest as ingesting
 
 if TYPE_CHECKING:
-    from models.backtest.regret import IntervalEstimate
-    from models.backtest.result import Backtest
+    from models.backtest.regret import Backtest, IntervalEstimate
 
 MOST_POLICY = 16
 

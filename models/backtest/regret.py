@@ -1,4 +1,4 @@
-"""Each policy's loss against the best policy and against retraining every period, with confidence intervals.
+"""The result of a backtest: each policy's loss against the best one and against retraining every period.
 
 A policy's value is the mean over periods, weighted by their rows, of the metric of the model that served. Every
 interval comes from a two-level paired bootstrap: it draws periods, and rows within each period, the same for every
@@ -8,13 +8,14 @@ policy.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
+from models.backtest.contest import Score
 from models.backtest.policies import EVERY
 from models.backtest.replay import PolicyHistory, ReplayedPeriod
-from models.backtest.score import Score
 from models.judge.gates import number
 from models.judge.verdict import Number
 from models.metrics.bootstrap import draws, percentile_interval
@@ -28,30 +29,28 @@ Scores = Mapping[tuple[str, str], Score]
 """Scores by model and period."""
 
 
-class IntervalEstimate(BaseModel):
-    """A number with its interval."""
-
+class _Part(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class IntervalEstimate(_Part):
+    """A number with its interval."""
 
     value: Number
     low: Number = None
     high: Number = None
 
 
-class PeriodMetric(BaseModel):
+class PeriodMetric(_Part):
     """A policy in one period: its model's metric with the interval of row resampling."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     period: str
     rows: int
     metric: IntervalEstimate
 
 
-class PolicyRegret(BaseModel):
+class PolicyRegret(_Part):
     """The result of a policy. A regret is the other policy's gain: above zero the other was better, in any metric."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     policy: str
     points: list[PeriodMetric]
@@ -63,6 +62,51 @@ class PolicyRegret(BaseModel):
     lost: int
     failed: int
     device_seconds: float
+
+
+class BacktestPeriod(_Part):
+    """A period that was replayed."""
+
+    name: str
+    begin: float = Field(description="Unix time, seconds.")
+    end: float
+    rows: int
+
+
+class Backtest(_Part):
+    """The past replayed under several policies."""
+
+    version: int = 1
+    project: str
+    metric: str
+    direction: Literal["maximize", "minimize"]
+    confidence: float
+    margin: float = Field(description="The spec's judge.margin: what the recommendation counts as no loss.")
+    cut: str = Field(description="How the past was cut: month, week, day or a number of rows.")
+    label_delay_s: float = 0.0
+    first_rows: int = Field(description="Rows of the periods that trained the first champion.")
+    periods: list[BacktestPeriod] = Field(description="Those replayed, oldest first.")
+    courses: list[PolicyHistory]
+    policy_regrets: list[PolicyRegret] = Field(description="One a course, in the same order.")
+    recommended: str = Field(description="The cheapest policy that is shown to lose no more than the margin.")
+    summary: str = Field(description="The recommendation in one sentence.")
+    settings: dict[str, Any] = Field(default_factory=dict, description="Searched settings that every training took.")
+    notes: list[str] = Field(default_factory=list, description="What a reader must know to trust it.")
+    trained: int = Field(0, description="Trainings made for this run; others were found.")
+    reused: int = 0
+    seconds: float = 0.0
+    made_at: float = Field(0.0, description="Unix time, seconds.")
+
+    def course(self, policy: str) -> PolicyHistory:
+        """Return the history of one policy."""
+        return next(course for course in self.courses if course.policy == policy)
+
+    def alike(self) -> list[list[str]]:
+        """Return groups of policies that had the same champion in every period."""
+        by_models: dict[tuple[str, ...], list[str]] = {}
+        for course in self.courses:
+            by_models.setdefault(tuple(step.model for step in course.steps), []).append(course.policy)
+        return list(by_models.values())
 
 
 def policy_regrets(

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 
 from models.backtest.periods import iso
-from models.backtest.regret import FEW_PERIODS, PolicyRegret
-from models.backtest.result import Backtest
+from models.backtest.regret import FEW_PERIODS, Backtest, PolicyRegret
 from models.report.backtest_figures import loops_over_time, metric_over_time, regrets, spent
 from models.report.card import Figure
 from models.report.pages import render

@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from models.backtest.regret import IntervalEstimate
-from models.backtest.result import Backtest
+from models.backtest.regret import Backtest, IntervalEstimate
 from models.judge.gates import number
 from models.report.style import INK, PALETTE, draw, look, shorten
 

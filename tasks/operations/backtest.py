@@ -25,8 +25,8 @@ from tasks.operations.backtest_cache import FOLDER, BacktestCache, ReplayProgres
 from tasks.ranks.rank_pool import RankPool
 
 if TYPE_CHECKING:
-    from models.backtest.ordered import TimeOrderedRows
-    from models.backtest.result import Backtest
+    from models.backtest.periods import TimeOrderedRows
+    from models.backtest.regret import Backtest
 
 RESULT_FILE = "backtest.json"
 PAGE_FILE = "backtest.html"
@@ -140,8 +140,7 @@ def _weighed(
     project: Project, spec: Spec, world: BacktestCache, past: TimeOrderedRows, plan: _Plan, courses: list[PolicyHistory]
 ) -> Backtest:
     from models.backtest.contest import metric_of
-    from models.backtest.regret import FEW_PERIODS, policy_regrets, recommended, summary
-    from models.backtest.result import Backtest, BacktestPeriod
+    from models.backtest.regret import FEW_PERIODS, Backtest, BacktestPeriod, policy_regrets, recommended, summary
 
     by_name = {period.name: period for period in plan.replayed}
     metric = metric_of(spec, world.preparation(courses[0].first.model), project.folder)
@@ -239,7 +238,7 @@ def _policy(name: str, spec: Spec, clock: LabelClock) -> Policy:
 
 
 def _past(project: Project, spec: Spec, cut: PeriodRule, delay_s: float) -> TimeOrderedRows:
-    from models.backtest.ordered import in_time_order
+    from models.backtest.periods import in_time_order
     from models.sources.read import read_table
 
     return in_time_order(read_table(project.raw), spec.data, cut, delay_s)

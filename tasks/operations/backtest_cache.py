@@ -23,12 +23,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from models.backtest.ordered import TimeOrderedRows
-from models.backtest.periods import Period, RowRange
+from models.backtest.periods import Period, RowRange, TimeOrderedRows
 from models.backtest.replay import TrainingOutcome, VerdictOutcome
 from models.errors import DataError, TrainingError
 from models.files import read_json, replacing_folder, sha256, storing, write_json
-from models.pipeline.keys import Parts, code_parts, key_of
+from models.pipeline.keys import Parts, key_of
 from models.pipeline.steps import BY_NAME
 from models.project_spec.blocks import Spec
 from models.training.job import WEIGHTS_FILE, InitialWeights, TrainingJob
@@ -39,8 +38,8 @@ from tasks.ranks.rank_pool import RankPool, default_threads
 from tasks.state.keyed_cache import KeyedCache, arrays, document
 
 if TYPE_CHECKING:
+    from models.backtest.contest import Score
     from models.backtest.monitor import PastPredictions
-    from models.backtest.score import Score
     from models.data.preparation import Preparation
     from models.judge.verdict import Estimate, Verdict
     from models.metrics.metrics import Metric
@@ -53,21 +52,19 @@ FOLDER = "backtest"
 TRAINED_FILE = "trained.json"
 MODEL_FILE = "model.onnx"
 PREPARED = "prepared"
-# The live steps with the code that decides their results, without the code that only runs them.
-_MADE_BY = tuple(
-    replace(BY_NAME[name], code=code)
-    for name, code in (
-        ("prepare", ("models.data.prepare",)),
-        ("train", ("models.data.encode", "models.training.rank")),
-        ("export", ("models.export.export",)),
-    )
-)
-_JUDGED_BY = replace(BY_NAME["judge"], code=("models.backtest.contest",))
-_WATCHED_BY = replace(_JUDGED_BY, reads=("monitor", "goal", "data.expectations"), code=("models.backtest.monitor",))
-_SCORED_BY = replace(_JUDGED_BY, reads=("goal.metric", "goal.direction"), code=("models.backtest.score",))
-_PREDICTED_BY = ("models.backtest.period_rows", "models.inference.predict")
-_REFERRED_BY = ("models.monitoring.build",)
-_KINDS = ("models", "predictions", "references", "scores", "verdicts", "windows")
+# The code that decides each kind of entry, without the code that only runs it, and the parts of the spec that it reads.
+_MADE_BY = {
+    "prepare": ("models.data.prepare",),
+    "train": ("models.data.encode", "models.training.rank"),
+    "export": ("models.export.export",),
+}
+_DECIDED_BY: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "predictions": (("models.backtest.period_rows", "models.inference.predict"), ()),
+    "references": (("models.monitoring.build",), ()),
+    "scores": (("models.backtest.contest",), ("goal.metric", "goal.direction")),
+    "verdicts": (("models.backtest.contest",), BY_NAME["judge"].reads),
+    "windows": (("models.backtest.monitor",), ("monitor", "goal", "data.expectations")),
+}
 
 
 class ReplayProgress:
@@ -125,15 +122,13 @@ class BacktestCache:
         self, project: Project, spec: Spec, past: TimeOrderedRows, pool: RankPool, progress: ReplayProgress
     ) -> None:
         self._project, self._spec, self._past, self._pool, self._progress = project, spec, past, pool, progress
-        self._entries = {kind: KeyedCache(project.state(spec.name) / FOLDER / kind) for kind in _KINDS}
-        self._steps = StepCache(project, spec)
-        self._made_by: Parts = {}
-        for step in _MADE_BY:
-            self._made_by |= self._steps.own_parts(step)
-        self._judged_by = self._steps.own_parts(_JUDGED_BY)
-        self._scored_by = self._steps.own_parts(_SCORED_BY)
-        self._watched_by = self._steps.own_parts(_WATCHED_BY)
-        self._predicted_by, self._referred_by = code_parts(_PREDICTED_BY), code_parts(_REFERRED_BY)
+        steps = StepCache(project, spec)
+        made_by = [steps.own_parts(replace(BY_NAME[name], code=code)) for name, code in _MADE_BY.items()]
+        self._parts: dict[str, Parts] = {"models": {name: part for parts in made_by for name, part in parts.items()}}
+        for kind, (code, reads) in _DECIDED_BY.items():
+            metric = ("goal.metric",) if reads else ()
+            self._parts[kind] = steps.own_parts(replace(BY_NAME["judge"], reads=reads, code=code, references=metric))
+        self._entries = {kind: KeyedCache(project.state(spec.name) / FOLDER / kind) for kind in self._parts}
         self._loaded: dict[str, Preparation] = {}
         self._watches: dict[str, AssessmentRules] = {}
         self._promised: dict[str, Estimate] = {}
@@ -145,7 +140,7 @@ class BacktestCache:
         """Return a model from these rows: from the cache, from a training continued after a kill, or newly trained."""
         newest = newest or self._spec.data.newest
         inputs = {"input:rows": self._past.digest(rows), "input:start": start or ""}
-        key = _key(self._made_by, {"spec:data.newest": newest, **inputs})
+        key = self._key("models", {"spec:data.newest": newest, **inputs})
         done = self._done(key)
         if done is None:
             self._progress.training(rows)
@@ -190,7 +185,7 @@ class BacktestCache:
                 "promised": self._promised[model].model_dump(),
                 "before": key,  # which covers the earlier windows
             }
-            key = _key(self._watched_by, inputs)
+            key = self._key("windows", inputs)
             make = functools.partial(self._window, model, served, part, labelled, reports)
             reports = [*reports, self._entries["windows"].get(key, document(WindowReport), make)]
         return signals_of(self._spec.name, now.end, reports, watched)
@@ -228,7 +223,7 @@ class BacktestCache:
         from models.monitoring.build import build
         from models.monitoring.reference import Reference
 
-        folder, key = self._model_folder(model), _key(self._referred_by, {"model": model})
+        folder, key = self._model_folder(model), self._key("references", {"model": model})
         make = functools.partial(build, folder / PREPARED, folder / MODEL_FILE, self.preparation(model))
         return self._entries["references"].get(key, document(Reference), make)
 
@@ -237,7 +232,7 @@ class BacktestCache:
         from models.backtest.contest import contest
         from models.judge.verdict import Verdict
 
-        key = _key(self._judged_by, {"input:challenger": challenger, "input:champion": champion or ""})
+        key = self._key("verdicts", {"input:challenger": challenger, "input:champion": champion or ""})
         folders = self._model_folder(challenger), self._model_folder(champion) if champion else None
         make = functools.partial(contest, *folders, self._spec, self._project.folder)
         return self._entries["verdicts"].get(key, document(Verdict), make)
@@ -251,7 +246,7 @@ class BacktestCache:
 
     def score(self, model: str, period: Period, metric: Metric) -> Score:
         """Return the goal's metric of a model in a period."""
-        from models.backtest.score import RESAMPLES, Score, score
+        from models.backtest.contest import RESAMPLES, Score, score
 
         rows, seed = RowRange(period.first, period.stop), self._spec.train.seed
         inputs = {"predictions": self._prediction_key(model, rows), "resamples": RESAMPLES, "seed": seed}
@@ -261,7 +256,7 @@ class BacktestCache:
             made = score(metric, predicted.target, predicted.prediction, self.preparation(model), seed)
             return {"value": np.array(made.value), "drawn": made.drawn, "num_rows": np.array(made.num_rows)}
 
-        stored = self._entries["scores"].get(_key(self._scored_by, inputs), arrays(), make)
+        stored = self._entries["scores"].get(self._key("scores", inputs), arrays(), make)
         return Score(float(stored["value"]), stored["drawn"], int(stored["num_rows"]))
 
     def preparation(self, model: str) -> Preparation:
@@ -277,6 +272,9 @@ class BacktestCache:
         for entries in self._entries.values():
             entries.prune(older_than_s)
 
+    def _key(self, kind: str, inputs: Parts) -> str:
+        return key_of({**self._parts[kind], **inputs})[:24]
+
     def _model_folder(self, key: str) -> Path:
         return self._entries["models"].path(key)
 
@@ -284,7 +282,7 @@ class BacktestCache:
         """Return the key of predictions; it covers all earlier rows if features or windows may read them."""
         reaches_back = self._spec.data.features.make or self.preparation(model).window
         digest = self._past.digest(RowRange(0, rows.stop) if reaches_back else rows)
-        return _key(self._predicted_by, {"model": model, "rows": digest, "first": rows.first if reaches_back else None})
+        return self._key("predictions", {"model": model, "rows": digest, "first": rows.first if reaches_back else None})
 
     def _done(self, key: str) -> dict[str, Any] | None:
         """Return the content of `trained.json`, or None unless the model file has the hash named there."""
@@ -380,7 +378,3 @@ class BacktestCache:
                 "target": targets(folder, "test"),
                 "row": rows_predicted(folder),
             }
-
-
-def _key(parts: Parts, inputs: Parts) -> str:
-    return key_of({**parts, **inputs})[:24]

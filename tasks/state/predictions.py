@@ -150,12 +150,6 @@ def new_labels(state: Path, since: float) -> int:
     return count_known(state, _ids_labelled_since(state, since))
 
 
-def unmatched(state: Path) -> int:
-    """Return how many ids have a label but no prediction; their labels are matched when the prediction comes."""
-    ids = _ids_labelled_since(state, None)
-    return len(ids) - count_known(state, ids)
-
-
 def count_known(state: Path, hashes: np.ndarray) -> int:
     """Return how many of these ids (sorted `id_hashes`) have a prediction; see `are_known`."""
     return int(are_known(prediction_log(state), hashes).sum())

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from models.backtest.regret import IntervalEstimate, PolicyRegret, policy_regrets, recommended
-from models.backtest.score import Score
-from tests.synthetic_past import Past
+from models.backtest.contest import Score
+from models.backtest.regret import Backtest, IntervalEstimate, PolicyRegret, policy_regrets, recommended
+from tests.synthetic_past import Past, made_backtest
 
 
 @pytest.fixture
@@ -103,3 +103,27 @@ def test_the_cheapest_that_is_shown_to_be_within_the_margin_is_recommended(margi
 
 def test_a_policy_alone_is_recommended():
     assert recommended([FAR], 0.0).policy == "never"
+
+
+def test_to_json_and_back():
+    found = made_backtest()
+    assert Backtest.model_validate_json(found.model_dump_json()) == found
+
+
+def test_courses_by_name():
+    found = made_backtest()
+    assert found.course("decay").policy == "decay"
+    with pytest.raises(StopIteration):
+        found.course("yearly")
+
+
+def test_the_summary_names_the_recommended_policy_and_its_cost():
+    found = made_backtest()
+    assert found.recommended == "decay"
+    assert found.summary == (
+        "Take decay: mean accuracy 0.7797, regret 0, at most 0 by the interval; 1 loop, 10 device-seconds."
+    )
+
+
+def test_policies_that_had_the_same_champions_are_alike():
+    assert made_backtest().alike() == [["never"], ["monthly", "every"], ["decay"]]

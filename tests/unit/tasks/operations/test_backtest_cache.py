@@ -12,8 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from models.backtest.ordered import TimeOrderedRows, in_time_order
-from models.backtest.periods import Period, PeriodRule, RowRange
+from models.backtest.periods import Period, PeriodRule, RowRange, TimeOrderedRows, in_time_order
 from models.backtest.replay import TrainingOutcome
 from models.export.export import export
 from models.project_spec.reader import read_spec
