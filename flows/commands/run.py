@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from typing import Any
 
@@ -56,14 +55,12 @@ def _check_refresh(refresh: tuple[str, ...]) -> None:
 
 def _tell(project: Project, ledger: StepCache, as_json: bool, ran: bool) -> None:
     """Print the summary with results, decision and reasons; exit with 3 if the verdict was to keep the champion."""
-    from flows.console.summary import summary
+    from flows.console.summary import print_summary, summary
 
     document: dict[str, Any] = summary(project, ledger, ran)
     if as_json:
-        click.echo(json.dumps(document, indent=2, default=str))
+        options.print_json(document)
     else:
-        from flows.console.summary import print_summary
-
         print_summary(document)
     if document["decision"] != "promote":
         sys.exit(GateRefused.exit_code)

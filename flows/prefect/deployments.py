@@ -43,44 +43,33 @@ class FlowKind:
     """
 
     flow: str
-    module: str
     does: str
-    when: Callable[[Spec], str | None]
-    collision: Literal["ENQUEUE", "CANCEL_NEW"]
-    is_loop: bool
+    when: Callable[[Spec], str | None] = lambda _: None
+    collision: Literal["ENQUEUE", "CANCEL_NEW"] = "ENQUEUE"
+    is_loop: bool = False
+
+    @property
+    def module(self) -> str:
+        """The flow's module."""
+        return f"flows.{self.flow}"
 
 
 KINDS = (
-    FlowKind(
-        "train", "flows.train", "Run the loop of {name}, as `loopline run` does.", lambda _: None, "ENQUEUE", True
-    ),
+    FlowKind("train", "Run the loop of {name}, as `loopline run` does.", is_loop=True),
     FlowKind(
         "retrain",
-        "flows.retrain",
         "Decide by the policy of the spec whether to retrain {name}, and retrain it.",
         lambda spec: spec.retrain.schedule,
-        "ENQUEUE",
-        True,
+        is_loop=True,
     ),
     FlowKind(
         "monitor",
-        "flows.monitor",
         "Monitor the newest predictions of {name}: data contract, realised metric, drift.",
         lambda spec: spec.monitor.schedule,
         "CANCEL_NEW",
-        False,
     ),
-    FlowKind(
-        "predict", "flows.predict", "Predict a file with the champion of {name}.", lambda _: None, "ENQUEUE", False
-    ),
-    FlowKind(
-        "backtest",
-        "flows.backtest",
-        "Replay the past of {name} under other policies of retraining.",
-        lambda _: None,
-        "ENQUEUE",
-        False,
-    ),
+    FlowKind("predict", "Predict a file with the champion of {name}."),
+    FlowKind("backtest", "Replay the past of {name} under other policies of retraining."),
 )
 
 

@@ -34,3 +34,15 @@ def test_the_nearest_name_is_the_cure() -> None:
 def test_the_tree_in_the_docstring_is_the_tree() -> None:
     kinds = [name for name, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, Exception)]
     assert all(name in (errors.__doc__ or "") for name in kinds)
+
+
+def test_the_errors_that_led_to_an_error_are_known() -> None:
+    with pytest.raises(ValueError, match="third") as caught:
+        try:
+            try:
+                raise KeyError("first")
+            except KeyError:
+                int("second")
+        except ValueError as error:
+            raise ValueError("third") from error
+    assert [type(cause) for cause in errors.with_causes(caught.value)] == [ValueError, ValueError, KeyError]
