@@ -37,12 +37,6 @@ def test_the_tree_in_the_docstring_is_the_tree() -> None:
 
 
 def test_the_errors_that_led_to_an_error_are_known() -> None:
-    with pytest.raises(ValueError, match="third") as caught:
-        try:
-            try:
-                raise KeyError("first")
-            except KeyError:
-                int("second")
-        except ValueError as error:
-            raise ValueError("third") from error
-    assert [type(cause) for cause in errors.with_causes(caught.value)] == [ValueError, ValueError, KeyError]
+    first, second, third = KeyError("first"), ValueError("second"), OSError("third")
+    third.__cause__, second.__context__ = second, first
+    assert list(errors.with_causes(third)) == [third, second, first]
