@@ -12,7 +12,6 @@ from models.backtest.policies import Policy, plain
 from models.backtest.regret import Backtest, BacktestPeriod, policy_regrets, recommended, summary
 from models.backtest.replay import PolicyHistory, TrainingOutcome, VerdictOutcome, replay
 from models.project_spec.monitor_and_retrain import Retrain
-from models.triggers.policy import decide
 from models.triggers.signal import Signal
 
 DAY = 86_400.0
@@ -75,7 +74,7 @@ class Past:
     def course(self, policy: str | Policy, world: Synthetic | None = None, **rules: object) -> PolicyHistory:
         own = Retrain.model_validate(rules)
         chosen = plain(policy, own) if isinstance(policy, str) else policy
-        return replay(chosen, self.periods, 2, self.clock, world or self.world(), decide)
+        return replay(chosen, self.periods, 2, self.clock, world or self.world())
 
     def scores(self, courses: list[PolicyHistory], noise: float = 0.01) -> dict[tuple[str, str], Score]:
         world = self.world()

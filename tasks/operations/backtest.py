@@ -127,12 +127,11 @@ def _replayed(
     policies: list[Policy], plan: _Plan, clock: LabelClock, world: BacktestCache, progress: ReplayProgress
 ) -> list[PolicyHistory]:
     from models.backtest.replay import replay
-    from models.triggers.policy import decide
 
     courses = []
     for policy in policies:
         progress.policy = policy.name
-        courses.append(replay(policy, plan.periods, plan.num_first, clock, world, decide))
+        courses.append(replay(policy, plan.periods, plan.num_first, clock, world))
     return courses
 
 
