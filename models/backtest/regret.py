@@ -11,11 +11,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from models.backtest.contest import Score
 from models.backtest.policies import EVERY
 from models.backtest.replay import PolicyHistory, ReplayedPeriod
+from models.frozen_model import FrozenModel
 from models.judge.gates import number
 from models.judge.verdict import Number
 from models.metrics.bootstrap import draws, percentile_interval
@@ -29,11 +30,7 @@ Scores = Mapping[tuple[str, str], Score]
 """Scores by model and period."""
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class IntervalEstimate(_Part):
+class IntervalEstimate(FrozenModel):
     """A number with its interval."""
 
     value: Number
@@ -41,7 +38,7 @@ class IntervalEstimate(_Part):
     high: Number = None
 
 
-class PeriodMetric(_Part):
+class PeriodMetric(FrozenModel):
     """A policy in one period: its model's metric with the interval of row resampling."""
 
     period: str
@@ -49,7 +46,7 @@ class PeriodMetric(_Part):
     metric: IntervalEstimate
 
 
-class PolicyRegret(_Part):
+class PolicyRegret(FrozenModel):
     """The result of a policy. A regret is the other policy's gain: above zero the other was better, in any metric."""
 
     policy: str
@@ -64,7 +61,7 @@ class PolicyRegret(_Part):
     device_seconds: float
 
 
-class BacktestPeriod(_Part):
+class BacktestPeriod(FrozenModel):
     """A period that was replayed."""
 
     name: str
@@ -73,7 +70,7 @@ class BacktestPeriod(_Part):
     rows: int
 
 
-class Backtest(_Part):
+class Backtest(FrozenModel):
     """The past replayed under several policies."""
 
     version: int = 1

@@ -11,11 +11,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from models.backtest.periods import LabelClock, Period, RowRange, iso
 from models.backtest.policies import Policy
 from models.errors import TrainingError
+from models.frozen_model import FrozenModel
 from models.project_spec.schedule import parse
 from models.triggers.policy import decide
 from models.triggers.signal import Decision, Outcome, PastLoop, ProjectHistory, Signal
@@ -67,13 +68,7 @@ class ReplayBackend(Protocol):
         ...
 
 
-class ReplayData(BaseModel):
-    """Base of a replay's plain data."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class ReplayedLoop(ReplayData):
+class ReplayedLoop(FrozenModel):
     """A loop that was run in the replay."""
 
     at: float
@@ -88,7 +83,7 @@ class ReplayedLoop(ReplayData):
     device_seconds: float = 0.0
 
 
-class ReplayedPeriod(ReplayData):
+class ReplayedPeriod(FrozenModel):
     """One period under a policy: the model that served it, and the decisions at its end."""
 
     period: str
@@ -98,7 +93,7 @@ class ReplayedPeriod(ReplayData):
     loop: ReplayedLoop | None = None
 
 
-class PolicyHistory(ReplayData):
+class PolicyHistory(FrozenModel):
     """The replayed history under one policy."""
 
     policy: str

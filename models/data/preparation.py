@@ -9,8 +9,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from models.frozen_model import FrozenModel
 from models.project_spec.blocks import Image, Kind, Task, Window
 
 ROWS_FILE = "rows.parquet"
@@ -19,11 +20,7 @@ KNOWN_ROWS_FILE = "known_rows.npy"
 SPLITS = ("train", "validation", "test")
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class NumericInput(_Part):
+class NumericInput(FrozenModel):
     """A numeric input: `(value or fill - shift) / scale`, in float64, then float32."""
 
     name: str
@@ -32,7 +29,7 @@ class NumericInput(_Part):
     scale: float = 1.0
 
 
-class CategoricalInput(_Part):
+class CategoricalInput(FrozenModel):
     """A categorical input: index 0 is unseen or missing, index i + 1 is `categories[i]`.
 
     Values are compared as text; `dtype` is the type of the raw column (integers lose a trailing `.0`).
@@ -48,7 +45,7 @@ class CategoricalInput(_Part):
         return len(self.categories) + 1
 
 
-class TargetEncoding(_Part):
+class TargetEncoding(FrozenModel):
     """The target of the prediction.
 
     Classification: `classes` in the order of the outputs (binary: [negative, positive]).
@@ -62,7 +59,7 @@ class TargetEncoding(_Part):
     scale: float = 1.0
 
 
-class ImageInput(_Part):
+class ImageInput(FrozenModel):
     """Images: uint8 (channel, height, width); the net's input is `(pixel / 255 - mean) / std` for each channel."""
 
     image: Image
@@ -70,7 +67,7 @@ class ImageInput(_Part):
     std: list[float]
 
 
-class TextInput(_Part):
+class TextInput(FrozenModel):
     """A text: index 0 is a character unseen in training, index i + 1 is `alphabet[i]`.
 
     A window is `length` input characters; each of them predicts the next character.
@@ -87,7 +84,7 @@ class TextInput(_Part):
         return len(self.alphabet) + 1
 
 
-class Preparation(_Part):
+class Preparation(FrozenModel):
     """All steps between a raw record and the tensors of a net."""
 
     version: int = 1

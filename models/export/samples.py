@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import torch
-from pydantic import BaseModel, ConfigDict
 
 from models.data.preparation import TextInput
 from models.data.text import indices_of
+from models.frozen_model import FrozenModel
 from models.sources.code_points import code_points
 
 if TYPE_CHECKING:
@@ -18,10 +18,8 @@ TEMPERATURES = (0.5, 0.8, 1.0)
 LENGTH = 240
 
 
-class Sample(BaseModel):
+class Sample(FrozenModel):
     """A prompt and its continuation, drawn at a temperature (below 1: more probable characters)."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     temperature: float
     prompt: str

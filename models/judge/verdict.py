@@ -8,8 +8,9 @@ from __future__ import annotations
 import math
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BeforeValidator, Field
 
+from models.frozen_model import FrozenModel
 from models.project_spec import blocks as spec
 
 
@@ -21,11 +22,7 @@ Number = Annotated[float | None, BeforeValidator(_finite)]
 """A number, or None if it is undefined or was not measured, because JSON has no NaN."""
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Estimate(_Part):
+class Estimate(FrozenModel):
     """A metric's value on the test examples, with its interval."""
 
     value: Number
@@ -33,7 +30,7 @@ class Estimate(_Part):
     high: Number = None
 
 
-class Difference(_Part):
+class Difference(FrozenModel):
     """Challenger minus the other, in the metric's own unit; `p_value` against "does not reach the threshold".
 
     `reached`: the evidence suffices at the verdict's confidence.
@@ -46,7 +43,7 @@ class Difference(_Part):
     reached: bool = False
 
 
-class Slice(_Part):
+class Slice(FrozenModel):
     """One value of a slice column. `p_holm`: p-value for a loss of more than `slice_margin`; Holm over all slices."""
 
     column: str
@@ -60,14 +57,14 @@ class Slice(_Part):
     note: str = ""
 
 
-class ServingCost(_Part):
+class ServingCost(FrozenModel):
     """Serving cost of one model: p50 latency of one row on one thread, and the size of the loaded file."""
 
     latency_ms: Number = None
     size_mb: Number = None
 
 
-class Parity(_Part):
+class Parity(FrozenModel):
     """The distance between the exported graph's predictions and the trained net's."""
 
     max_difference: float
@@ -76,7 +73,7 @@ class Parity(_Part):
     label_flips: int = Field(0, description="Examples whose predicted class differs.")
 
 
-class Gate(_Part):
+class Gate(FrozenModel):
     """One condition of promotion."""
 
     name: Literal["sample", "champion", "goal", "baseline", "slices", "latency", "size", "parity"]
@@ -84,7 +81,7 @@ class Gate(_Part):
     reason: str
 
 
-class Verdict(_Part):
+class Verdict(FrozenModel):
     """The judged comparison of a challenger with the champion, the goal and the trivial baseline."""
 
     version: int = 1

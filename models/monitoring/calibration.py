@@ -8,25 +8,23 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
+
+from models.frozen_model import FrozenModel
 
 Array = NDArray[np.float64]
 MOST_KNOTS = 200
 
 
-class CalibrationCurve(BaseModel):
+class CalibrationCurve(FrozenModel):
     """Predicted probabilities, ascending, and the observed frequency of each; linear in between."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     stated: list[float]
     observed: list[float]
 
 
-class Calibration(BaseModel):
+class Calibration(FrozenModel):
     """One curve for each class; a binary model has one, of its positive class."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     curves: list[CalibrationCurve] = Field(min_length=1)
 

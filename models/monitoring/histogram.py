@@ -14,9 +14,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from models.data.columns import as_text
+from models.frozen_model import FrozenModel
 from models.monitoring.grid import BinEdges
 
 NUM_BINS = 256
@@ -25,11 +26,7 @@ MOST_QUANTILE_VALUES = 1_000_000
 Counts = NDArray[np.int64]
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class NumericBins(_Part):
+class NumericBins(FrozenModel):
     """The bins of a numeric column: bin i holds `edges[i - 1] <= value < edges[i]`."""
 
     kind: Literal["numeric"] = "numeric"
@@ -88,7 +85,7 @@ class NumericBins(_Part):
         return int(counts[-2] + counts[-1])
 
 
-class CategoricalBins(_Part):
+class CategoricalBins(FrozenModel):
     """The categories of a column, most frequent in training first."""
 
     kind: Literal["categorical"] = "categorical"

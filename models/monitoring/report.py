@@ -9,19 +9,16 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from models.frozen_model import FrozenModel
 from models.judge.verdict import Estimate, Number
 
 State = Literal["green", "amber", "red"]
 Level = Literal["none", "warn", "strong"]
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class ContractBreach(_Part):
+class ContractBreach(FrozenModel):
     """A column that breaks the data contract of the model."""
 
     column: str
@@ -31,7 +28,7 @@ class ContractBreach(_Part):
     reason: str = Field(description="In words, with what was allowed.")
 
 
-class Drift(_Part):
+class Drift(FrozenModel):
     """The distance of a column, or of the predictions, from the reference. Numbers are None where there is no test."""
 
     name: str
@@ -53,7 +50,7 @@ class Drift(_Part):
     seasonal: bool = Field(False, description="Its drift is expected: shown, never said.")
 
 
-class Correlation(_Part):
+class Correlation(FrozenModel):
     """Rank correlation of two numeric columns in training and now.
 
     `changed` is True when the test is significant and the change is large enough.
@@ -67,7 +64,7 @@ class Correlation(_Part):
     changed: bool
 
 
-class WindowReport(_Part):
+class WindowReport(FrozenModel):
     """A fixed number of successive predictions of one version, with the result of each check."""
 
     id: str = Field(description="`version/number`: the same however often it is looked at.")
@@ -94,7 +91,7 @@ class WindowReport(_Part):
         return any(drift.level != "none" for drift in self.predictions)
 
 
-class MonitoringReport(_Part):
+class MonitoringReport(FrozenModel):
     """All results of one monitoring run; `monitoring.json` holds the latest.
 
     `state` is the state of the champion's checks over the last windows, by the spec's rule of `alarms` out of `of`.

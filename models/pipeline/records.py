@@ -15,10 +15,11 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from models.errors import StoreError
 from models.files import CLOCK_TICK_NS, Hashes, write_text
+from models.frozen_model import FrozenModel
 from models.pipeline.keys import Parts, key_of
 
 FINISHED = re.compile(rb'^ "finished": ([-+.\deE]+)', re.MULTILINE)
@@ -28,14 +29,12 @@ REMEMBERED = 64
 """Number of newest records in the note; no page shows more."""
 
 
-class StepRecord(BaseModel):
+class StepRecord(FrozenModel):
     """The record of one finished step.
 
     `outputs` maps a path (relative to the workspace if it is inside) to its SHA-256. `digest` is a hash over them, on
     which later steps depend. `result` holds the step's findings for people and for later steps.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     step: str
     key: str

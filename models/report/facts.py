@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from models.frozen_model import FrozenModel
 from models.judge.verdict import Difference, Estimate, Verdict
 from models.monitoring.report import MonitoringReport, WindowReport
 from models.triggers.signal import Decision, Outcome, Signal
@@ -14,11 +15,7 @@ Colour = Literal["green", "amber", "red"]
 LoopState = Literal["never run", "running", "finished", "rejected", "failed", "killed"]
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class TrafficLight(_Part):
+class TrafficLight(FrozenModel):
     """A traffic light; `reasons` in words, the reason that decided the colour first."""
 
     colour: Colour
@@ -30,7 +27,7 @@ class TrafficLight(_Part):
         return self.reasons[0]
 
 
-class VersionSummary(_Part):
+class VersionSummary(FrozenModel):
     """A registered version: its origin and its verdict. Texts may be empty."""
 
     version: str
@@ -51,7 +48,7 @@ class VersionSummary(_Part):
         return self.verdict.difference if self.verdict else None
 
 
-class ChampionMove(_Part):
+class ChampionMove(FrozenModel):
     """One change of the champion, from the registry's journal."""
 
     number: int
@@ -64,7 +61,7 @@ class ChampionMove(_Part):
     reason: str = ""
 
 
-class LastLoop(_Part):
+class LastLoop(FrozenModel):
     """The last loop, from its loop record. `step` is its current or last step; empty when it finished."""
 
     state: LoopState = "never run"
@@ -77,7 +74,7 @@ class LastLoop(_Part):
     reasons: list[str] = Field(default_factory=list)
 
 
-class FinishedLoop(_Part):
+class FinishedLoop(FrozenModel):
     """One finished loop: a row of the history. `reason` is the verdict's, if there is one."""
 
     loop_id: str
@@ -90,7 +87,7 @@ class FinishedLoop(_Part):
     reason: str = ""
 
 
-class IngestSummary(_Part):
+class IngestSummary(FrozenModel):
     """The last ingest, and its failed expectations."""
 
     ingested: float | None = None
@@ -102,7 +99,7 @@ class IngestSummary(_Part):
     drifting: list[str] = Field(default_factory=list, description="Where it differs from the champion's data.")
 
 
-class SearchSummary(_Part):
+class SearchSummary(FrozenModel):
     """The last search and its best trial."""
 
     study: str = ""
@@ -111,7 +108,7 @@ class SearchSummary(_Part):
     params: dict[str, Any] = Field(default_factory=dict)
 
 
-class PredictionLogSummary(_Part):
+class PredictionLogSummary(FrozenModel):
     """The content of the prediction log, by its files; monitoring counts the rows."""
 
     last: float | None = Field(None, description="When the last prediction was logged.")
@@ -119,7 +116,7 @@ class PredictionLogSummary(_Part):
     labels_last: float | None = Field(None, description="When the last label came.")
 
 
-class ServingSummary(_Part):
+class ServingSummary(FrozenModel):
     """The versions that a server of this workspace serves, or served last."""
 
     workers: int = Field(0, description="Processes that answer now.")
@@ -127,7 +124,7 @@ class ServingSummary(_Part):
     troubles: list[str] = Field(default_factory=list, description="Versions that were refused or gave a place back.")
 
 
-class PendingApproval(_Part):
+class PendingApproval(FrozenModel):
     """A run that waits for approval by a person."""
 
     flow_run: str = Field(description="Id of the Prefect run that waits.")
@@ -136,7 +133,7 @@ class PendingApproval(_Part):
     until: float = Field(description="When it stops waiting; Unix time.")
 
 
-class ProjectFacts(_Part):
+class ProjectFacts(FrozenModel):
     """All known facts of a project, from records, files and registry alone."""
 
     name: str
@@ -184,7 +181,7 @@ class ProjectFacts(_Part):
         return self.moves[0] if self.moves else None
 
 
-class ServiceSummary(_Part):
+class ServiceSummary(FrozenModel):
     """One service of the platform. `url` is its page, None if it has none."""
 
     state: Literal["running", "starting", "backing off", "failed", "stopped", "elsewhere", "unknown"]
@@ -193,21 +190,21 @@ class ServiceSummary(_Part):
     detail: str = Field("", description="Its last trouble in words.")
 
 
-class StoreUsage(_Part):
+class StoreUsage(FrozenModel):
     """The size of a store."""
 
     name: str
     size_bytes: int
 
 
-class DiskUsage(_Part):
+class DiskUsage(FrozenModel):
     """The disk with the workspace."""
 
     free_bytes: int
     total_bytes: int
 
 
-class Overview(_Part):
+class Overview(FrozenModel):
     """The state of a whole workspace."""
 
     workspace: str

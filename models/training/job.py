@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from models.frozen_model import FrozenModel
 from models.project_spec.blocks import Model, Train
 from models.training.costs.summary import Costs
 
@@ -18,26 +19,22 @@ RESULT_FILE = "result.json"
 Stage = Literal["train", "pretrain", "teacher"]
 
 
-class InitialWeights(BaseModel):
+class InitialWeights(FrozenModel):
     """Initial weights: a safetensors file, its `weights_sha256`, and a text that names their origin.
 
     A `preparation.json` in the same folder lists the columns, categories and classes that they were trained on.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     weights: Path
     sha256: str
     label: str
 
 
-class TrainingJob(BaseModel):
+class TrainingJob(FrozenModel):
     """One net to train: for a trial, for a fold or for the final model.
 
     `folder` holds everything the job writes: `checkpoints/`, the best weights and `result.json`.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     folder: Path
     prepared: Path = Field(description="Folder of preparation.json.")
@@ -65,10 +62,8 @@ class TrainingJob(BaseModel):
     peak_flops_per_s: float | None = Field(None, gt=0, description="Of one rank, as measured; None: a GPU's by name.")
 
 
-class Rendezvous(BaseModel):
+class Rendezvous(FrozenModel):
     """The rendezvous of the nodes of one rank pool, as one node sees it."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     host: str = "127.0.0.1"
     port: int = 0
@@ -81,14 +76,12 @@ class Rendezvous(BaseModel):
         return self.port != 0
 
 
-class EpochReport(BaseModel):
+class EpochReport(FrozenModel):
     """The report of a job after each epoch.
 
     `values` holds train_loss, val_loss, val_<metric>, lr, and those values of `costs.MEASURED` that are known.
     Stages before the main training use other names there: pretrain_loss, teacher_val_loss.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     epoch: int
     epochs: int
@@ -96,10 +89,8 @@ class EpochReport(BaseModel):
     stage: str = "train"
 
 
-class TrainingResult(BaseModel):
+class TrainingResult(FrozenModel):
     """The result of a finished job, stored in `result.json`; `pruned` is true if the caller stopped it early."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     best_epoch: int
     value: float = Field(description="The goal's metric on validation, at the best epoch.")

@@ -10,9 +10,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Protocol
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from models.errors import TrainingError, UsageError
+from models.frozen_model import FrozenModel
 from models.nets.catalogue import default_space, net_name, unused
 from models.project_spec.blocks import Model, Spec, Train
 from models.project_spec.search import Dimension, Search
@@ -37,10 +38,8 @@ class TrialSuggestions(Protocol):
         ...
 
 
-class Trial(BaseModel):
+class Trial(FrozenModel):
     """One finished trial. `reason` is the cause of a failed trial."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     number: int
     state: State

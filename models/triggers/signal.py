@@ -8,7 +8,9 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
+
+from models.frozen_model import FrozenModel
 
 Kind = Literal["schedule", "new_data", "decay", "broken_data", "drift", "person"]
 Action = Literal["retrain", "ask", "wait"]
@@ -20,11 +22,7 @@ def clock(at: float) -> str:
     return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M} UTC"
 
 
-class _Fact(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Signal(_Fact):
+class Signal(FrozenModel):
     """A request for a loop. `id` stays the same if the signal is sent again: a signal counts once."""
 
     id: str
@@ -34,7 +32,7 @@ class Signal(_Fact):
     evidence: dict[str, Any] = Field(default_factory=dict, description="The numbers behind the reason.")
 
 
-class PastLoop(_Fact):
+class PastLoop(FrozenModel):
     """A past loop, with the facts that the policy needs.
 
     `kept`: its challenger lost. `rejected`: its data failed the data validation. `unchanged`: no input of the model had
@@ -49,7 +47,7 @@ class PastLoop(_Fact):
     device_seconds: float = 0.0
 
 
-class ProjectHistory(_Fact):
+class ProjectHistory(FrozenModel):
     """The history: loops, oldest first; labelled rows since the start of the last loop; the running loop."""
 
     loops: list[PastLoop] = Field(default_factory=list)
@@ -61,7 +59,7 @@ class ProjectHistory(_Fact):
     )
 
 
-class Decision(_Fact):
+class Decision(FrozenModel):
     """The decision of the policy about a signal, with all reasons. A decision not to retrain is recorded too."""
 
     signal: Signal

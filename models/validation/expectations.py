@@ -13,10 +13,11 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from models.data.check import least_rows
 from models.data.preparation import ROWS_FILE, Preparation
+from models.frozen_model import FrozenModel
 from models.project_spec.blocks import Data
 from models.project_spec.reserved_columns import ROW_COLUMN, SPLIT_COLUMN
 from models.sources.read import read_table
@@ -31,10 +32,8 @@ _TAIL = 0.0005
 _UNSEEN = 0.001
 
 
-class ExpectationCheck(BaseModel):
+class ExpectationCheck(FrozenModel):
     """One check to run, with its origin and its severity."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     expectation: str = Field(description="Snake case, such as `column_values_to_be_between`.")
     arguments: dict[str, Any] = Field(default_factory=dict)

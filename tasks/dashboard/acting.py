@@ -10,19 +10,18 @@ import sys
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ValidationError
 
 from models.errors import LooplineError
+from models.frozen_model import FrozenModel
 from tasks.host import stores
 from tasks.host.workspace import Workspace
 
 TIMEOUT_S = 120.0
 
 
-class ActionRequest(BaseModel):
+class ActionRequest(FrozenModel):
     """The requested action; `expected` is the champion that the page showed."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     action: Literal["promote", "rollback"]
     model: str
@@ -31,10 +30,8 @@ class ActionRequest(BaseModel):
     reason: str = ""
 
 
-class ActionResult(BaseModel):
+class ActionResult(FrozenModel):
     """The result of an action, with a text for the person."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     done: bool
     text: str

@@ -12,8 +12,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict
-
+from models.frozen_model import FrozenModel
 from models.pipeline.keys import key_of
 from models.pipeline.records import StepRecord
 from models.project_spec import references
@@ -26,13 +25,11 @@ SETTLE_S = 2.0
 COUNTED = (".parquet", ".csv", ".tsv", ".txt")
 
 
-class SourceGrowth(BaseModel):
+class SourceGrowth(FrozenModel):
     """New data at the source since it was last read.
 
     `key` is the same until the source changes again or is read. `rows` is the number of new rows, if cheap to count.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     key: str
     text: str

@@ -17,9 +17,8 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import BaseModel, ConfigDict
-
 from models.errors import GateRefused, StoreError, UsageError
+from models.frozen_model import FrozenModel
 from models.serving.releases import PLAN
 from tasks.host import processes, stores
 from tasks.host.locks import held
@@ -40,10 +39,8 @@ _NOT_THERE = ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE")
 """MLflow's error codes for a version or an alias that does not exist."""
 
 
-class PromotionEntry(BaseModel):
+class PromotionEntry(FrozenModel):
     """One entry of the journal: the champion moved from one version to another, or is about to move."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     number: int
     action: Literal["promote", "rollback"]

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ValidationError
 
 from models.feedback.columns import LABEL
 from models.files import write_text
+from models.frozen_model import FrozenModel
 from tasks.state.predicted_ids import are_known, id_hashes
 from tasks.state.predictions import label_store, labelled_ids, latest_labels, prediction_log
 
@@ -21,10 +22,8 @@ FILE = "feedback.json"
 _SCORES = ("score", "scores", "origin")
 
 
-class FeedbackSummary(BaseModel):
+class FeedbackSummary(FrozenModel):
     """The labelled predictions up to two cursors: their number, a hash of ids and labels, whether labels still wait."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     predictions: int = 0
     labels: int = 0

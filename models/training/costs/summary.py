@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
+
+from models.frozen_model import FrozenModel
 
 _FLOPS_OF_A_DAY = 1e15 * 86_400
 
@@ -15,10 +17,8 @@ MEASURED = frozenset(
 """The cost values of an epoch; all but `flops` differ between runs."""
 
 
-class Costs(BaseModel):
+class Costs(FrozenModel):
     """The cost of work on devices. A value that was not or cannot be measured is None, never zero or a guess."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     device: str = Field("cpu", description="Kind of device: cpu, or the GPU's own name.")
     device_seconds: float = Field(0.0, description="Ranks x seconds, training and evaluation, over all restarts.")
