@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import asdict
 
 import click
 
@@ -24,7 +25,7 @@ def command(as_json: bool) -> None:
     workspace = stores.open_workspace()
     findings = examine(workspace)
     if as_json:
-        options.print_json([finding._asdict() for finding in findings])
+        options.print_json([asdict(finding) for finding in findings])
     else:
         for finding in findings:
             click.secho(f"{finding.state:<6}", fg=COLOURS[finding.state], nl=False)

@@ -6,9 +6,10 @@ import os
 import shutil
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
@@ -29,7 +30,8 @@ from tasks.state.part_log import DAMAGED
 SHOWN = 3
 
 
-class Finding(NamedTuple):
+@dataclass(frozen=True)
+class Finding:
     """The result of one check: `wrong` needs the cure before a loop can run, `warn` does not stop a loop."""
 
     what: str
