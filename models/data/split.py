@@ -9,9 +9,8 @@
 | position | its position: the first train, the last test | no: a row may move from test towards train, never back |
 | time | its time: the oldest train, the newest test | no: a row may move from test towards train, never back |
 
-Equal rows count as different rows, in any order: a counter distinguishes them (`row_identities`).
-Shares are exact to about one row for each class for stratified, to one timestamp for time, and in expectation
-otherwise.
+Equal rows count as different rows, in any order: a counter distinguishes them (`row_identities`). Shares are exact to
+about one row for each class for stratified, to one timestamp for time, and in expectation otherwise.
 """
 
 from __future__ import annotations

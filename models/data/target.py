@@ -19,8 +19,7 @@ def infer_task(column: pa.ChunkedArray, data: Data) -> Task:
     """Return the task of a target, from its training rows.
 
     `data.task` takes precedence. Otherwise text and booleans are classes; integers are classes when there are at most
-    20
-    different values (floats: exactly two, both whole); all other numbers are a regression. Two classes are binary.
+    20 different values (floats: exactly two, both whole); all other numbers are a regression. Two classes are binary.
 
     Raises:
         DataError: The target's type fits no task, or not the declared one.
