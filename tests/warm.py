@@ -324,13 +324,6 @@ class WarmNurseries(_Standard):
             return server().start(FORK_SERVER, (), env, ROOT, files)
 
 
-class WarmServers(_Standard):
-    """The `subprocess` with which a test's own process starts a server of ours."""
-
-    def Popen(self, command: list[str], *, stdout: BinaryIO, **_: Any) -> Started:  # noqa: N802
-        return start_python(command[command.index(MODULE) :], dict(os.environ), ROOT, stdout)
-
-
 class _Subprocess(_Standard):
     """The `subprocess` that the rank pool of a command uses."""
 

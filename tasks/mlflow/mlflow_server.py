@@ -1,4 +1,4 @@
-"""MLflow's server over the workspace's store: its UI, and the REST API that tests and other machines use.
+"""MLflow's server over the workspace's store: its UI, and the REST API that other machines use.
 
 `mlflow server` imports MLflow for its command line, then starts a second process that imports it again and serves. Here
 the first process serves: this saves 3 s of CPU until it answers and 190 MB while it runs (mlflow 3.17.2).
@@ -6,21 +6,12 @@ the first process serves: this saves 3 s of CPU until it answers and 190 MB whil
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import os
-import socket
-import subprocess
 import sys
-import time
-import urllib.error
-import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from models.errors import StoreError
-from models.parent_death import ends_with_parent
 from tasks.host import server_access, stores
 from tasks.host.http_guard import CHALLENGE, bears_secret
 from tasks.host.workspace import Workspace
@@ -29,8 +20,6 @@ from tasks.mlflow import embedded_store
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
-START_TIMEOUT_S = 60.0
-POLL_S = 0.2
 HEALTH = "/health"
 
 
@@ -51,35 +40,6 @@ class SecretMiddleware:
             if not bears_secret(authorization, self._secret):
                 app = PlainTextResponse(server_access.MISSING, 401, {"WWW-Authenticate": CHALLENGE})
         await app(scope, receive, send)
-
-
-@contextlib.contextmanager
-def serving(workspace: Workspace, port: int = 0) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
-    """Serve on loopback while in the block; yield the address and the process.
-
-    Raises:
-        StoreError: The port is taken, or the server did not start; names its log.
-    """
-    embedded_store.initialise(workspace)
-    port = _claim(port)
-    log = workspace.state / "mlflow" / "server.log"
-    with log.open("ab") as out:
-        process = subprocess.Popen(
-            ends_with_parent(["-m", __name__, str(workspace.root), "--port", str(port)]),
-            stdout=out,
-            stderr=out,
-            start_new_session=True,
-        )
-    try:
-        url = f"http://127.0.0.1:{port}"
-        _wait(url, process, str(log))
-        yield url, process
-    finally:
-        process.terminate()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(10)
-        process.kill()
-        process.wait()
 
 
 def _arguments(workspace: Workspace, port: int) -> list[str]:
@@ -103,25 +63,6 @@ def _serve_here(command: list[str], extra_env: dict[str, str], **_: Any) -> None
 
     app.add_middleware(SecretMiddleware, secret=server_access.make_secret(Workspace(Path(sys.argv[1]))))
     uvicorn(command[command.index("uvicorn") + 1 :])
-
-
-def _claim(port: int) -> int:
-    with socket.socket() as probe:
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError as error:
-            raise StoreError(f"port {port} on 127.0.0.1 is taken: choose another, or 0 for any") from error
-        return int(probe.getsockname()[1])
-
-
-def _wait(url: str, process: subprocess.Popen[bytes], log: str) -> None:
-    deadline = time.monotonic() + START_TIMEOUT_S
-    while time.monotonic() < deadline and process.poll() is None:
-        with contextlib.suppress(urllib.error.URLError, OSError):
-            urllib.request.urlopen(f"{url}{HEALTH}", timeout=5).close()  # noqa: S310 - our own server
-            return
-        time.sleep(POLL_S)
-    raise StoreError(f"MLflow's server at {url} did not come up: see {log}")
 
 
 def main() -> None:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tasks.host.workspace import Workspace
-from tasks.mlflow import mlflow_server
 from tasks.ranks import rank_pool
 from tasks.ranks.rank_pool import RankPool
 from tests import warm
@@ -42,10 +41,9 @@ def make_job(tmp_path: Path) -> MakeJob:
 
 @pytest.fixture(scope="session", autouse=True)
 def _warm_processes() -> Iterator[None]:
-    """No rank pool of a test's own process imports torch again, and no server MLflow."""
+    """No rank pool of a test's own process imports torch again."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rank_pool, "subprocess", warm.WarmNurseries())
-        patch.setattr(mlflow_server, "subprocess", warm.WarmServers())
         yield
 
 

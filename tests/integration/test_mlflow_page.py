@@ -12,8 +12,8 @@ from mlflow.tracking import MlflowClient
 
 from tasks.host import server_access
 from tasks.host.workspace import Workspace
-from tasks.mlflow.mlflow_server import serving
 from tasks.mlflow.registry_reader import authorization
+from tests.mlflow_serving import serving
 
 
 def test_one_process_serves_the_page_and_artifacts_and_refuses_strangers(

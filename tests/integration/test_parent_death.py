@@ -24,13 +24,6 @@ from tasks.host import ports
 from tasks.prefect import prefect_server
 block = contextlib.nullcontext(prefect_server._launch(workspace, ports.any_free([]), {}))
 """,
-    "a caller of MLflow's server": """
-from tasks.mlflow import embedded_store, mlflow_server
-embedded_store.initialise = lambda _: (workspace.state / "mlflow").mkdir(parents=True)
-mlflow_server._wait = lambda *_: None
-server = mlflow_server.serving(workspace)
-block = contextlib.nullcontext(server.__enter__()[1])
-""",
     "supervisord and a service": """
 import os, subprocess
 from models.files import write_text

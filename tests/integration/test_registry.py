@@ -19,11 +19,11 @@ from tasks.loop.champion import open_registry
 from tasks.mlflow import registry as registry_module
 from tasks.mlflow.artifacts import FILES, download_version
 from tasks.mlflow.delivery import client, experiment_id
-from tasks.mlflow.mlflow_server import serving
 from tasks.mlflow.registry import Registry
 from tasks.mlflow.registry_history import RegistryHistory, story
 from tasks.mlflow.registry_reader import aliased
 from tests.integration.conftest import Processes
+from tests.mlflow_serving import serving
 from tests.told_facts import verdict
 
 

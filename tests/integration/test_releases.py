@@ -28,7 +28,6 @@ from tasks.host.workspace import Workspace
 from tasks.loop.champion import open_registry
 from tasks.mlflow.artifacts import FILES
 from tasks.mlflow.delivery import client
-from tasks.mlflow.mlflow_server import serving
 from tasks.mlflow.registry_reader import aliased
 from tasks.mlflow.release_plans import change, end, entries, plan_of
 from tasks.release.registry_jobs import give_back
@@ -37,6 +36,7 @@ from tasks.state.predictions import label_store
 from tasks.state.shadows import shadow_log
 from tests.callers import ROWS, Callers
 from tests.conftest import MakeProject
+from tests.mlflow_serving import serving
 from tests.registered import register_served
 from tests.served_models import write_served
 from tests.serving import LiveServer, crown, live_server, register
