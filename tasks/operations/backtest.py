@@ -13,7 +13,7 @@ from models.backtest.periods import LabelClock, Period, PeriodRule
 from models.backtest.policies import DEFAULT, EVERY, Policy, drafted, plain
 from models.backtest.replay import PolicyHistory
 from models.errors import UsageError
-from models.files import read_json, write_json, write_text
+from models.files import write_json, write_text
 from models.project_spec.blocks import Spec
 from models.project_spec.reader import read_document
 from models.training.search_space import with_params
@@ -55,6 +55,9 @@ def backtest(project: Project, overrides: Sequence[str], request: BacktestReques
         DataError: The raw table is missing, or does not match the spec.
         StoreError: Another backtest of the project runs.
     """
+    from models.report.backtest import render_backtest
+    from models.sources.read import read_table
+
     began = time.perf_counter()
     spec = project.spec(overrides)
     settings = _settings(project, spec)
@@ -69,7 +72,8 @@ def backtest(project: Project, overrides: Sequence[str], request: BacktestReques
     busy = f"a backtest of {spec.name} runs already: wait for it, or end it"
     with held(project.state(spec.name) / FOLDER / "backtest.lock", lambda: busy), RankPool() as pool:
         report.step(STEP, "run")
-        past = _past(project, spec, cut, cutting.parse_delay(request.label_delay))
+        delay_s = cutting.parse_delay(request.label_delay)
+        past = cutting.in_time_order(read_table(project.raw), spec.data, cut, delay_s)
         policies = _policies(request.policies, spec, past.clock)
         plan = _plan(past, cut, request, spec)
         progress = ReplayProgress(report, plan.moments(past.clock), len(policies) * len(plan.replayed))
@@ -84,15 +88,11 @@ def backtest(project: Project, overrides: Sequence[str], request: BacktestReques
                 "made_at": time.time(),
             }
         )
-        _keep(project, spec, result)
+        write_json(page(project, spec.name).with_name(RESULT_FILE), result.model_dump(mode="json"))
+        write_text(page(project, spec.name), render_backtest(result))
         world.prune(KEEP_S)
         report.step(STEP, "ok", f"{result.seconds:.1f} s")
     return result
-
-
-def latest(project: Project, name: str) -> dict[str, Any] | None:
-    """Return the last backtest of a project as plain data, or None; `name` is the spec's name."""
-    return read_json(project.state(name) / FOLDER / RESULT_FILE) or None
 
 
 def page(project: Project, name: str) -> Path:
@@ -234,18 +234,3 @@ def _policy(name: str, spec: Spec, clock: LabelClock) -> Policy:
         return plain(name, spec.retrain, clock.has_calendar)
     path = Path(name).expanduser()
     return drafted(path.stem, read_document(path, name), spec.retrain, name)
-
-
-def _past(project: Project, spec: Spec, cut: PeriodRule, delay_s: float) -> TimeOrderedRows:
-    from models.backtest.periods import in_time_order
-    from models.sources.read import read_table
-
-    return in_time_order(read_table(project.raw), spec.data, cut, delay_s)
-
-
-def _keep(project: Project, spec: Spec, result: Backtest) -> None:
-    from models.report.backtest import render_backtest
-
-    folder = project.state(spec.name) / FOLDER
-    write_json(folder / RESULT_FILE, result.model_dump(mode="json"))
-    write_text(folder / PAGE_FILE, render_backtest(result))
