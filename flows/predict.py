@@ -29,11 +29,10 @@ def predict(
         version: `champion`, another alias, or a version number.
     """
     this_project = stores.open_project(project)
-    spec = this_project.spec()
     target = this_project.folder / out if out else None
     return predicting.predict(
         this_project,
-        spec,
+        this_project.spec(),
         this_project.folder / file,
         target,
         id_column=id_column,

@@ -23,10 +23,9 @@ def command(project: str, version: str | None, expect: str | None, reason: str, 
     """
     from tasks.loop.champion import open_registry
 
-    workspace = stores.open_workspace()
-    this_project = workspace.project(project)
+    this_project = stores.open_project(project)
     name = this_project.spec().name
-    registry = open_registry(workspace, name)
+    registry = open_registry(this_project.workspace, name)
     chosen = version or registry.alias("challenger")
     if chosen is None:
         raise UsageError(f"{name}: there is no challenger: name a version, as in `loopline promote {project} 1`")

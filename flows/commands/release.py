@@ -58,13 +58,12 @@ def command(
         raise UsageError("got several of --canary or --shadow, --end, --return: expected one of the three")
     if number is not None and canary is None and not shadow:
         raise UsageError("got --version alone: say what it is for, --canary SHARE or --shadow")
-    workspace = stores.open_workspace()
-    this_project = workspace.project(project)
+    this_project = stores.open_project(project)
     spec = this_project.spec()
     if canary is not None or shadow:
-        _try(open_registry(workspace, spec.name), canary, shadow, number, reason)
+        _try(open_registry(this_project.workspace, spec.name), canary, shadow, number, reason)
     elif is_end or is_return:
-        _stop(open_registry(workspace, spec.name), is_return, reason)
+        _stop(open_registry(this_project.workspace, spec.name), is_return, reason)
     status = release_status(this_project, spec)
     if as_json:
         options.print_json(status.model_dump())

@@ -22,10 +22,9 @@ def command(project: str, expect: str | None, reason: str, as_json: bool) -> Non
     """
     from tasks.loop.champion import open_registry
 
-    workspace = stores.open_workspace()
-    this_project = workspace.project(project)
+    this_project = stores.open_project(project)
     name = this_project.spec().name
-    entry = open_registry(workspace, name).rollback(reason, expect)
+    entry = open_registry(this_project.workspace, name).rollback(reason, expect)
     if as_json:
         options.print_json(entry.model_dump())
     else:

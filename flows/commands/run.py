@@ -32,12 +32,15 @@ def command(project: str, overrides: tuple[str, ...], refresh: tuple[str, ...], 
 
     Example: loopline run flights -s train.epochs=3
     """
-    workspace = stores.open_workspace()
-    this_project = workspace.project(project)
+    this_project = stores.open_project(project)
     _check_refresh(refresh)
     spec = this_project.spec(overrides)
     ledger = StepCache(this_project, spec)
-    done = not refresh and all(planned.state == "done" for planned in ledger.plan()) and not is_owed(workspace, spec)
+    done = (
+        not refresh
+        and all(planned.state == "done" for planned in ledger.plan())
+        and not is_owed(this_project.workspace, spec)
+    )
     if not done:
         from flows.local_run import carry_round
 

@@ -22,13 +22,6 @@ _PCIE = 25.0
 _ETHERNET = 1.4
 _GB = 1e9
 
-_COUNTS = ("nodes", "devices")
-
-
-def _number(value: Any) -> Any:
-    """Convert YAML's integers to floats."""
-    return float(value) if type(value) is int else value
-
 
 class Cluster(BaseModel):
     """A cluster of equal nodes with equal devices. One rank uses one device, or its share of a CPU's cores."""
@@ -56,18 +49,13 @@ class Cluster(BaseModel):
         """Fill in the known values of a device by its name."""
         if not isinstance(named, dict):
             return named
-        whole = {key: value if key in _COUNTS else _number(value) for key, value in named.items()}
-        if isinstance(whole.get("peak_tflops"), dict):
-            whole["peak_tflops"] = {key: _number(value) for key, value in whole["peak_tflops"].items()}
         known = find_device(str(named.get("device")))
         if known is None:
-            return whole
-        links = {
-            "within_gb_per_s": _NVLINK.get(known.name, _PCIE),
-            "between_gb_per_s": _NETWORK.get(known.name, _ETHERNET),
-        }
+            return named
+        within, between = _NVLINK.get(known.name, _PCIE), _NETWORK.get(known.name, _ETHERNET)
+        links = {"within_gb_per_s": within, "between_gb_per_s": between}
         peaks = {key: value / 1e12 for key, value in known.peaks.items()}
-        return {"memory_gb": float(known.memory_gb), "peak_tflops": peaks, **links, **whole}
+        return {"memory_gb": float(known.memory_gb), "peak_tflops": peaks, **links, **named}
 
     @property
     def world_size(self) -> int:

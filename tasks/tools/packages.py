@@ -11,7 +11,6 @@ import sys
 import tarfile
 import tempfile
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 
 from models.errors import DataError, StoreError, did_you_mean
@@ -108,15 +107,12 @@ def _run(command: list[str], cwd: Path, display_name: str) -> None:
     except subprocess.TimeoutExpired as error:
         raise StoreError(f"{display_name}: {command[0]} took more than {_TIMEOUT_S} s: run again") from error
     if done.returncode:
+        program, reason = Path(command[0]).name, _reason(done.stderr or done.stdout)
+        hint = " (for Debian: `apt-get update` first)" if program == "apt-get" else ""
         raise StoreError(
-            f"{display_name}: {Path(command[0]).name} could not fetch it ({_reason(done.stderr or done.stdout)}): is "
-            "this machine offline, or the name or version wrong? Nothing was kept; run again when the registry is "
-            f"reachable{_hint(command)}"
+            f"{display_name}: {program} could not fetch it ({reason}): is this machine offline, or the name or version "
+            f"wrong? Nothing was kept; run again when the registry is reachable{hint}"
         )
-
-
-def _hint(command: list[str]) -> str:
-    return " (for Debian: `apt-get update` first)" if Path(command[0]).name == "apt-get" else ""
 
 
 def _reason(output: str) -> str:
@@ -139,16 +135,12 @@ def _read_zip(archive: Path, member: str) -> bytes:
 
 def _read_tar(content: io.BytesIO, archive: Path, member: str) -> bytes:
     with tarfile.open(fileobj=content) as opened:
-        names = {_plain(info.name): info for info in _files(opened)}
+        names = {_plain(info.name): info for info in opened if info.isfile()}
         info = names.get(_plain(member))
         stream = opened.extractfile(info) if info else None
         if stream is None:
             raise DataError(_no_member(archive, member, list(names)))
         return stream.read()
-
-
-def _files(opened: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
-    return (info for info in opened if info.isfile())
 
 
 def _plain(name: str) -> str:
