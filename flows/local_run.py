@@ -12,7 +12,8 @@ from flows.console import reporting
 from models.errors import LooplineError, StoreError, with_causes
 from tasks.host import processes, server_access
 from tasks.host.workspace import Project, Workspace
-from tasks.loop.loop import read_loop_state, run_note
+from tasks.loop.history import last_loop
+from tasks.loop.runners import running_flow
 from tasks.operations.reap import reap
 from tasks.prefect.prefect_server import PrefectServer, is_healthy
 
@@ -47,7 +48,7 @@ def _carry(train: Flow[..., Any], project: Project, name: str, overrides: list[s
 
     # Joining the heartbeat's thread costs a second per flow; no heartbeat is needed: the reaper checks the process.
     unwatched = temporary_settings({PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None})
-    with unwatched, run_note(project.state(name)) as tag, tags(tag):
+    with unwatched, running_flow(project.state(name)) as tag, tags(tag):
         try:
             state = train(str(project.folder), overrides, refresh=refresh, return_state=True)
         except httpx.TransportError as error:
@@ -58,13 +59,13 @@ def _carry(train: Flow[..., Any], project: Project, name: str, overrides: list[s
 
 
 def _settle_without_prefect(error: Exception, state: Path) -> None:
-    """Check in `loop.json` how the loop ended, after Prefect's server became unreachable.
+    """Check in the loop's state how it ended, after Prefect's server became unreachable.
 
     Raises:
         LooplineError: The error that the loop raised, or that it could not begin.
     """
-    loop_state = read_loop_state(state) or {}
-    if loop_state.get("process") == processes.identity() and loop_state["state"] == "finished":
+    last = last_loop(state)
+    if last and last.process == processes.identity() and last.state == "finished":
         reporting.current().note("the Prefect server went away: its page does not show how the loop ended")
         return
     for cause in with_causes(error):

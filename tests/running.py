@@ -12,17 +12,20 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import filelock
 import psutil
 import pytest
+from sqlalchemy import select
 
 from models.errors import StoreError
-from tasks.host import processes, server_access
+from tasks.host import database, processes, server_access
+from tasks.host.tables import outbox, step_records
 from tasks.host.workspace import Workspace
+from tasks.loop.history import last_loop
 from tasks.loop.loop import OWNER
 from tasks.prefect.flow_runs import ask
 from tasks.prefect.prefect_server import PrefectServer
@@ -164,18 +167,24 @@ class Loopline:
 
     def records(self, name: str) -> dict[str, dict[str, Any]]:
         """Every record of a project by `step/key`."""
-        return {
-            f"{path.parent.name}/{path.stem}": json.loads(path.read_text())
-            for path in sorted((self.state(name) / "records").glob("*/*.json"))
-        }
+        rows = select(step_records.c.content).where(step_records.c.project == name).order_by(step_records.c.number)
+        with database.reading(self.home / ".loopline") as connection:
+            return {f"{record['step']}/{record['key']}": record for record in connection.scalars(rows)}
+
+    def outbox(self, name: str) -> list[dict[str, Any]]:
+        """Every line that the loops of a project have written for MLflow."""
+        rows = select(outbox.c.content).where(outbox.c.project == name).order_by(outbox.c.number)
+        with database.reading(self.home / ".loopline") as connection:
+            return list(connection.scalars(rows))
 
     def record(self, name: str, step: str) -> dict[str, Any]:
         """The latest record of a step."""
-        found = [record for record in self.records(name).values() if record["step"] == step]
-        return max(found, key=lambda record: record["finished"])
+        return [record for record in self.records(name).values() if record["step"] == step][-1]
 
     def book(self, name: str) -> dict[str, Any]:
-        return json.loads((self.state(name) / "loop.json").read_text())
+        loop = last_loop(self.state(name))
+        assert loop is not None
+        return asdict(loop)
 
     def query(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
         """Ask the embedded tracking store's file."""

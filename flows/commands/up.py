@@ -55,7 +55,7 @@ def command(port_options: tuple[str, ...], foreground: bool, as_json: bool) -> N
         if projects_to_serve(workspace):
             _say(f"The served models ask for the token in {token_path(workspace, SERVE_TOKEN)}")
         if as_json:
-            options.print_json({"services": {state.name: state.as_json() for state in services_of(workspace)}})
+            options.print_json({"services": {state.name: vars(state) for state in services_of(workspace)}})
         while foreground and supervisor(workspace):  # `loopline down` in another terminal also ends this
             time.sleep(LOOK_S)
 

@@ -7,7 +7,6 @@ import os
 from pathlib import Path
 
 from tasks.dashboard.app import application
-from tasks.dashboard.security import gate
 from tasks.host import stores
 from tasks.host.workspace import Workspace
 
@@ -32,7 +31,7 @@ def main() -> None:
     workspace = Workspace(args.root.resolve())
     workspace.make()
     stores.configure(workspace)
-    app = application(workspace, gate(workspace, args.host, args.name))
+    app = application(workspace, args.host, args.name)
     uvicorn.run(
         app,
         host=args.host,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from html import escape
 from urllib.parse import quote
 
@@ -20,10 +20,10 @@ from models.errors import StoreError
 from models.report import overview_page
 from models.report.facts import Overview, ProjectFacts
 from models.report.overview_page import Link
-from tasks.dashboard import api, buttons, login
+from tasks.dashboard import api, buttons, session
 from tasks.dashboard.guard import API, REPORT_POLICY, DashboardGuard
-from tasks.dashboard.security import AccessRules
-from tasks.dashboard.session import html, logout_token
+from tasks.dashboard.session import Sessions, cookie_of, logout_token
+from tasks.host.http_guard import AccessRules, token_of
 from tasks.host.workspace import Workspace
 from tasks.operations import overview as gathering
 from tasks.platform.report_pages import known_pages, path_of
@@ -39,8 +39,15 @@ PAGE_NAMES = {
 }
 
 
-def application(workspace: Workspace, gate: AccessRules) -> Starlette:
-    """Return the dashboard application of a workspace, protected by the access rules."""
+def application(workspace: Workspace, host: str, names: Iterable[str] = ()) -> Starlette:
+    """Return a workspace's dashboard that listens on `host`; `names` are further Host names, such as a proxy's.
+
+    Raises:
+        UsageError: LOOPLINE_DASHBOARD_TOKEN is too short to be safe.
+        StoreError: The token's file cannot be written.
+    """
+    token = token_of(workspace)
+    rules = AccessRules(host, [token], names)
     routes = [
         Route("/health", health),
         Route("/style.css", style),
@@ -48,17 +55,20 @@ def application(workspace: Workspace, gate: AccessRules) -> Starlette:
         Route("/projects/{name}", project),
         Route("/projects/{name}/pages/{page}", report),
         *buttons.ROUTES,
-        *login.ROUTES,
+        *session.ROUTES,
         *api.ROUTES,
     ]
     app = Starlette(
         routes=routes,
-        middleware=[Middleware(DashboardGuard, gate=gate)],
+        middleware=[
+            Middleware(Sessions, token=token, cookie=cookie_of(workspace)),
+            Middleware(DashboardGuard, rules=rules),
+        ],
         exception_handlers={HTTPException: _refused, 500: _failed},
         lifespan=_measuring,
     )
     app.state.workspace = workspace
-    app.state.gate = gate
+    app.state.rules = rules
     return app
 
 
@@ -77,28 +87,22 @@ def style(_: Request) -> Response:
 def index(request: Request) -> Response:
     """Return the page with all projects."""
     overview = gathering.overview(request.app.state.workspace)
-    return html(request, overview_page.render_index(overview, logout_token(request)))
+    return HTMLResponse(overview_page.render_index(overview, logout_token(request)))
 
 
 def project(request: Request) -> Response:
     """Return the page of one project with its history."""
-    workspace: Workspace = request.app.state.workspace
-    project = gathering.project_named(workspace, request.path_params["name"])
-    if project is None:
-        raise HTTPException(404, "There is no project of that name.")
-    overview = gathering.overview(workspace, [project])
+    overview = gathering.overview(request.app.state.workspace, [api.project_of(request)])
     facts = overview.projects[0]
-    return html(
-        request, overview_page.render_project(facts, overview.at, _links(overview, facts), logout_token(request))
+    return HTMLResponse(
+        overview_page.render_project(facts, overview.at, _links(overview, facts), logout_token(request))
     )
 
 
 def report(request: Request) -> Response:
     """Return a step's report page, from a fixed list, so that a request cannot name a file."""
-    workspace: Workspace = request.app.state.workspace
-    name = request.path_params["name"]
-    project = gathering.project_named(workspace, name)
-    pages = known_pages(project.state(gathering.name_of(project))) if project else {}
+    project, name = api.project_of(request), request.path_params["name"]
+    pages = known_pages(project.state(gathering.name_of(project)))
     path = pages.get(request.path_params["page"])
     if path is None:
         raise HTTPException(404, "There is no such page.")

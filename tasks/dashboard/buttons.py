@@ -8,20 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from urllib.parse import quote
 
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import FormData
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 from models.report.facts import ProjectFacts
 from models.report.overview_page import render_confirm, render_message
 from tasks.dashboard.acting import ActionRequest, ActionResult, act
 from tasks.dashboard.approvals import answer, request_retraining
-from tasks.dashboard.session import checked_form, form_token, html, logout_token, text_of
+from tasks.dashboard.session import checked_form, form_token, logout_token
 from tasks.host.workspace import Workspace
 from tasks.operations import overview
 
@@ -57,7 +58,7 @@ def _ask_promote(project: ProjectFacts) -> Confirmation | None:
 
 
 def _promote(workspace: Workspace, project: ProjectFacts, form: FormData) -> ActionResult:
-    version, champion = text_of(form, "version"), text_of(form, "champion")
+    version, champion = _text_of(form, "version"), _text_of(form, "champion")
     return act(
         workspace,
         ActionRequest(
@@ -75,7 +76,7 @@ def _ask_rollback(project: ProjectFacts) -> Confirmation | None:
 
 
 def _rollback(workspace: Workspace, project: ProjectFacts, form: FormData) -> ActionResult:
-    champion = text_of(form, "champion")
+    champion = _text_of(form, "champion")
     return act(
         workspace, ActionRequest(action="rollback", model=project.name, expected=champion or None, reason=_reason(form))
     )
@@ -104,37 +105,23 @@ def _retrain(workspace: Workspace, project: ProjectFacts, form: FormData) -> Act
     )
 
 
-def _ask_approve(project: ProjectFacts) -> Confirmation | None:
-    return _ask_answer(project, f"Retrain {project.name}, as was asked?", "Approve")
-
-
-def _ask_refuse(project: ProjectFacts) -> Confirmation | None:
-    return _ask_answer(project, f"Leave {project.name} as it is?", "Refuse")
-
-
-def _ask_answer(project: ProjectFacts, question: str, word: str) -> Confirmation | None:
+def _ask_answer(project: ProjectFacts, *, approved: bool) -> Confirmation | None:
     waiting = project.waiting
+    question = f"Retrain {project.name}, as was asked?" if approved else f"Leave {project.name} as it is?"
+    word = "Approve" if approved else "Refuse"
     return Confirmation(question, [waiting.reason], word, {"run": waiting.flow_run}) if waiting else None
 
 
-def _approve(workspace: Workspace, project: ProjectFacts, form: FormData) -> ActionResult:
-    return _answer(workspace, project, form, approved=True)
-
-
-def _refuse(workspace: Workspace, project: ProjectFacts, form: FormData) -> ActionResult:
-    return _answer(workspace, project, form, approved=False)
-
-
 def _answer(workspace: Workspace, project: ProjectFacts, form: FormData, *, approved: bool) -> ActionResult:
-    if project.waiting is None or project.waiting.flow_run != text_of(form, "run"):
+    if project.waiting is None or project.waiting.flow_run != _text_of(form, "run"):
         return ActionResult(done=False, text="That question was answered meanwhile, or waits no longer.")
-    return answer(workspace, project.waiting, approved, text_of(form, "reason"))
+    return answer(workspace, project.waiting, approved, _text_of(form, "reason"))
 
 
 BUTTONS = {
     "retrain": Action(_ask_retrain, _retrain),
-    "approve": Action(_ask_approve, _approve),
-    "refuse": Action(_ask_refuse, _refuse),
+    "approve": Action(partial(_ask_answer, approved=True), partial(_answer, approved=True)),
+    "refuse": Action(partial(_ask_answer, approved=False), partial(_answer, approved=False)),
     "promote": Action(_ask_promote, _promote),
     "rollback": Action(_ask_rollback, _rollback),
 }
@@ -146,9 +133,7 @@ def confirm(request: Request) -> Response:
     question = button.ask(project)
     back = _address(project.name)
     if question is None:
-        return html(
-            request, render_message("There is nothing to do", ["It was done, or undone, meanwhile."], back), 409
-        )
+        return HTMLResponse(render_message("There is nothing to do", ["It was done, or undone, meanwhile."], back), 409)
     form = {
         "action": request.url.path,
         "token": form_token(request, request.url.path),
@@ -156,7 +141,7 @@ def confirm(request: Request) -> Response:
         "fields": question.shown,
         "back": back,
     }
-    return html(request, render_confirm(project.name, question.question, question.lines, form, logout_token(request)))
+    return HTMLResponse(render_confirm(project.name, question.question, question.lines, form, logout_token(request)))
 
 
 async def press(request: Request) -> Response:
@@ -169,7 +154,7 @@ def _press(request: Request, form: FormData) -> Response:
     button, project = _target(request)
     outcome = button.act(request.app.state.workspace, project, form)
     title = "Done" if outcome.done else "It was refused"
-    return html(request, render_message(title, [outcome.text], _address(project.name)), 200 if outcome.done else 409)
+    return HTMLResponse(render_message(title, [outcome.text], _address(project.name)), 200 if outcome.done else 409)
 
 
 def _target(request: Request) -> tuple[Action, ProjectFacts]:
@@ -181,8 +166,13 @@ def _target(request: Request) -> tuple[Action, ProjectFacts]:
     return button, overview.overview(workspace, [project]).projects[0]
 
 
+def _text_of(form: FormData, name: str) -> str:
+    """Return a field of a form as one line of text, cut to 500 characters."""
+    return " ".join(str(form.get(name, "")).split())[:500]
+
+
 def _reason(form: FormData) -> str:
-    return text_of(form, "reason") or REASON
+    return _text_of(form, "reason") or REASON
 
 
 def _address(name: str) -> str:

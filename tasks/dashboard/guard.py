@@ -1,19 +1,19 @@
-"""Middleware of the dashboard: Host check, size limit, login, and response headers."""
+"""Middleware of the dashboard: Host check, size limit, who may ask, and response headers."""
 
 from __future__ import annotations
 
 from collections.abc import MutableMapping
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from tasks.dashboard.security import AccessRules
-from tasks.host.http_guard import FORWARDED, is_foreign
+from tasks.dashboard.session import LOGGED_IN
+from tasks.host.http_guard import AccessRules, is_foreign, is_forwarded
 
 FORM_BYTES = 64 * 1024
 API_BYTES = 16 * 1024 * 1024
@@ -26,6 +26,7 @@ POLICY = (
 REPORT_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'none'; sandbox"
 """The policy for report pages of steps: each page has its own style and may run nothing."""
 HEADERS = {
+    "Content-Security-Policy": POLICY,
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
     "Referrer-Policy": "same-origin",
@@ -38,9 +39,9 @@ HEADERS = {
 class DashboardGuard:
     """The middleware that checks each request and adds the response headers."""
 
-    def __init__(self, app: ASGIApp, gate: AccessRules) -> None:
+    def __init__(self, app: ASGIApp, rules: AccessRules) -> None:
         self._app = app
-        self._gate = gate
+        self._rules = rules
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer refused requests, pass on the others."""
@@ -50,7 +51,9 @@ class DashboardGuard:
 
         async def sending(message: Message) -> None:
             if message["type"] == "http.response.start":
-                _add_headers(message)
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers.setdefault(name, value)
             await send(message)
 
         refusal = self._refusal(Request(scope))
@@ -62,35 +65,22 @@ class DashboardGuard:
     def _refusal(self, request: Request) -> Response | None:
         """Return the response to a refused request, or None if the request is allowed."""
         path, headers = request.url.path, request.headers
-        if not self._gate.is_ours(headers.get("host", "")):
+        if not self._rules.names_us(headers.get("host", "")):
             return PlainTextResponse("this is not a name of this server; see the guide of the overview page", 421)
         length = headers.get("content-length", "0")
         if not length.isdecimal() or int(length) > _most_bytes(path):
             return PlainTextResponse(_too_large(path), 413)
+        has_token = self._rules.bearer(headers.get("authorization", "")) is not None
         if path.startswith(API):
-            return None if self._bears(headers) else _unauthorised()
+            return None if has_token else _unauthorised()
         if request.method not in ("GET", "HEAD") and is_foreign(headers):
             return PlainTextResponse("this form was sent from another site", 403)
-        is_open = self._gate.is_open and not any(name in headers for name in FORWARDED)
-        if is_open or path in OPEN or self._bears(headers) or self._is_logged_in(request):
+        is_open = self._rules.is_open and not is_forwarded(headers)
+        if is_open or path in OPEN or has_token or request.session.get(LOGGED_IN):
             return None
         if request.method in ("GET", "HEAD") and "text/html" in headers.get("accept", ""):
             return RedirectResponse(f"/login?next={quote(path)}", 303)
         return _unauthorised()
-
-    def _bears(self, headers: Headers) -> bool:
-        kind, _, token = headers.get("authorization", "").partition(" ")
-        return kind.lower() == "bearer" and self._gate.knows(token.strip())
-
-    def _is_logged_in(self, request: Request) -> bool:
-        return self._gate.is_logged_in(request.cookies.get(self._gate.cookie, ""))
-
-
-def safe_next(address: str) -> str:
-    """Return the redirect target after a login: `address` if it is a path of this server, else `/`."""
-    parts = urlsplit(address)
-    ours = address.startswith("/") and not address.startswith(("//", "/\\")) and not parts.netloc
-    return address if ours and address.isprintable() and "\\" not in address else "/"
 
 
 def _most_bytes(path: str) -> int:
@@ -119,9 +109,3 @@ def _too_large(path: str) -> str:
 def _unauthorised() -> Response:
     text = "a token is needed: send `Authorization: Bearer TOKEN`; it lies in .loopline/overview/token"
     return PlainTextResponse(text, 401, {"WWW-Authenticate": "Bearer"})
-
-
-def _add_headers(message: Message) -> None:
-    headers = MutableHeaders(scope=message)
-    for name, value in {"Content-Security-Policy": POLICY, **HEADERS}.items():
-        headers.setdefault(name, value)

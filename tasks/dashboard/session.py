@@ -1,50 +1,68 @@
-"""The session of a request: its cookie, the token of its forms, and the check that a form came from our page."""
+"""The session of a browser: login with the workspace's token, logout, and the tokens of its forms (CSRF).
+
+A page in another tab can send forms to an address on this machine. So each form carries a token of its session and
+path. A login is needed only if others can reach the page.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import hmac
+import secrets
+from urllib.parse import urlsplit
+
+from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import FormData
 from starlette.exceptions import HTTPException
+from starlette.middleware.sessions import SessionMiddleware
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
-from tasks.dashboard.security import SESSION_S, AccessRules
+from models.report.overview_page import render_login
+from tasks.host.workspace import Workspace
 
-
-def cookie_of(request: Request) -> str:
-    """Return the request's session; without a valid session, create one, the same for all calls of this request."""
-    gate: AccessRules = request.app.state.gate
-    if not hasattr(request.state, "session"):
-        cookie = request.cookies.get(gate.cookie, "")
-        request.state.session = cookie if gate.knows_session(cookie) else gate.begin(logged_in=False)
-    session: str = request.state.session
-    return session
+SESSION_S = 7 * 86400
+KEY, LOGGED_IN = "key", "logged_in"
 
 
-def html(request: Request, page: str, status: int = 200) -> Response:
-    """Return an HTML response that sets the session's cookie."""
-    return keep_session(request, HTMLResponse(page, status), cookie_of(request))
+class Sessions:
+    """starlette's sessions; their cookie is `Secure` if the request came over https, through a proxy.
+
+    Args:
+        app: The wrapped application.
+        token: The token that signs the cookie.
+        cookie: The cookie's name.
+    """
+
+    def __init__(self, app: ASGIApp, token: str, cookie: str) -> None:
+        self._plain = SessionMiddleware(app, token, cookie, SESSION_S)
+        self._secure = SessionMiddleware(app, token, cookie, SESSION_S, https_only=True)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on with its session."""
+        sessions = self._secure if scope.get("scheme") == "https" else self._plain
+        await sessions(scope, receive, send)
 
 
-def keep_session(request: Request, response: Response, session: str) -> Response:
-    """Set the session's cookie, which scripts cannot read and other sites' forms do not send."""
-    gate: AccessRules = request.app.state.gate
-    secure = request.url.scheme == "https"
-    response.set_cookie(
-        gate.cookie, session, max_age=int(SESSION_S), httponly=True, samesite="lax", secure=secure, path="/"
-    )
-    return response
+def cookie_of(workspace: Workspace) -> str:
+    """Return the name of the session's cookie; it differs between workspaces, because they share a host's cookies."""
+    return f"loopline_{hashlib.sha256(str(workspace.root).encode()).hexdigest()[:8]}"
 
 
 def form_token(request: Request, path: str) -> str:
-    """Return the token that a form of this session must carry to post to `path`."""
-    gate: AccessRules = request.app.state.gate
-    return gate.form_token(cookie_of(request), path)
+    """Return the token that a form of this session must carry to post to `path`; it begins a session if needed."""
+    return _token(request.session.setdefault(KEY, secrets.token_urlsafe()), path)
 
 
 def logout_token(request: Request) -> str:
-    """Return the token of the logout form; empty on loopback, where there is no login."""
-    gate: AccessRules = request.app.state.gate
-    return "" if gate.is_open else form_token(request, "/logout")
+    """Return the token of the logout form; empty if no login is needed.
+
+    Every page calls this and so begins the session: pages opened side by side then share it.
+    """
+    token = form_token(request, "/logout")
+    return "" if request.app.state.rules.is_open else token
 
 
 async def checked_form(request: Request) -> FormData:
@@ -53,15 +71,54 @@ async def checked_form(request: Request) -> FormData:
     Raises:
         HTTPException: 403, the form was made elsewhere, for another path, or too long ago.
     """
-    gate: AccessRules = request.app.state.gate
     form = await request.form(max_files=0, max_fields=20)
-    token, session = form.get("token", ""), request.cookies.get(gate.cookie, "")
-    if not isinstance(token, str) or not gate.accepts_form(token, session, request.url.path):
+    token, key = str(form.get("token", "")), request.session.get(KEY)
+    if key is None or not hmac.compare_digest(token.encode(), _token(key, request.url.path).encode()):
         raise HTTPException(403, "This form did not come from this page, or is too old: go back, look again, then ask.")
     return form
 
 
-def text_of(form: FormData, name: str, most: int = 500) -> str:
-    """Return a field of a form as one line of text, cut to `most` characters."""
-    value = form.get(name, "")
-    return " ".join(value.split())[:most] if isinstance(value, str) else ""
+def safe_next(address: str) -> str:
+    """Return the redirect target after a login: `address` if it is a path of this server, else `/`."""
+    parts = urlsplit(address)
+    ours = address.startswith("/") and not address.startswith(("//", "/\\")) and not parts.netloc
+    return address if ours and address.isprintable() and "\\" not in address else "/"
+
+
+def _token(key: str, path: str) -> str:
+    return hmac.new(key.encode(), path.encode(), "sha256").hexdigest()
+
+
+def _ask(request: Request) -> Response:
+    """Return the login form."""
+    return _form(request, safe_next(request.query_params.get("next", "/")), wrong=False)
+
+
+async def _enter(request: Request) -> Response:
+    """Begin a new session if the form has the right token."""
+    form = await checked_form(request)
+    secret, onward = str(form.get("secret", "")), safe_next(str(form.get("next", "/")))
+    if request.app.state.rules.known(secret.strip()) is None:
+        return await run_in_threadpool(_form, request, onward, wrong=True)
+    request.session.clear()
+    request.session.update({LOGGED_IN: True, KEY: secrets.token_urlsafe()})
+    return RedirectResponse(onward, 303)
+
+
+async def _leave(request: Request) -> Response:
+    """End the session in this browser."""
+    await checked_form(request)
+    request.session.clear()
+    return RedirectResponse("/login", 303)
+
+
+def _form(request: Request, onward: str, *, wrong: bool) -> Response:
+    page = render_login(form_token(request, "/login"), onward, wrong=wrong)
+    return HTMLResponse(page, 403 if wrong else 200)
+
+
+ROUTES = [
+    Route("/login", _ask, methods=["GET"]),
+    Route("/login", _enter, methods=["POST"]),
+    Route("/logout", _leave, methods=["POST"]),
+]

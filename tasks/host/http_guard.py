@@ -1,4 +1,4 @@
-"""HTTP guard: the workspace's tokens, a server's own Host names, and checks for loopback addresses.
+"""HTTP guard: the checks of Host, Origin and secret for all HTTP servers, and the files of the secrets.
 
 An attacker can make a foreign name resolve to this machine (DNS rebinding), so foreign Host headers are refused.
 """
@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import hashlib
 import hmac
 import ipaddress
 import os
 import secrets
 import socket
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -24,25 +25,53 @@ DASHBOARD_TOKEN, SERVE_TOKEN, NODES_TOKEN = "LOOPLINE_DASHBOARD_TOKEN", "LOOPLIN
 """Environment variables of three separate tokens: to promote, to predict, and to join a training with a machine."""
 LEAST_TOKEN = 16
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
-FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip")
+FORWARDED = frozenset({"forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip"})
 """Headers that a proxy adds: the client behind it is not on this machine."""
 CHALLENGE = 'Basic realm="loopline", charset="UTF-8"'
 """The `WWW-Authenticate` header of a 401 response; a browser then asks for user and password (RFC 7617)."""
 
 
-def names_us(host_header: str, names: Collection[str], *, any_address: bool) -> bool:
-    """Return whether a Host header names this server: a loopback name, one of `names`, or with `any_address` any IP.
+class AccessRules:
+    """A server's own Host names, its tokens, and whether it needs them.
 
-    IP addresses are safe, because only names can be rebound.
+    Args:
+        host: The address that the server listens on.
+        tokens: The valid tokens.
+        names: Further Host names, such as a proxy's.
     """
-    name = host_name(host_header)
-    return name in LOOPBACK_NAMES or name in names or (any_address and is_address(name))
+
+    def __init__(self, host: str, tokens: Iterable[str], names: Iterable[str] = ()) -> None:
+        machine = () if is_loopback(host) else (socket.gethostname(), socket.getfqdn(), host)
+        further = list(names)
+        self.is_open = is_loopback(host) and not further
+        """Whether no token is needed: on loopback without further names, no other machine reaches the server."""
+        self._names = LOOPBACK_NAMES | {name.lower() for name in (*machine, *further)}
+        self._digests = [_digest(token) for token in tokens]
+
+    def names_us(self, host_header: str) -> bool:
+        """Return whether a Host header names this server: a name of ours, or unless `is_open` any IP address.
+
+        IP addresses are safe, because only names can be rebound.
+        """
+        name = host_name(host_header)
+        return name in self._names or (not self.is_open and is_address(name))
+
+    def known(self, token: str) -> bytes | None:
+        """Return the hash of a valid token, else None."""
+        digest = _digest(token)
+        is_known = False
+        for own in self._digests:  # compare with all tokens, so that the response time reveals nothing
+            is_known |= hmac.compare_digest(own, digest)
+        return digest if is_known else None
+
+    def bearer(self, authorization: str) -> bytes | None:
+        """Return the hash of the valid token in an Authorization header `Bearer TOKEN`, else None."""
+        scheme, _, token = authorization.partition(" ")
+        return self.known(token.strip()) if scheme.lower() == "bearer" else None
 
 
-def own_names(host: str, names: Iterable[str] = ()) -> frozenset[str]:
-    """Return the names of a server that listens on `host`: `names`, and unless on loopback this machine's names."""
-    own = set() if is_loopback(host) else {socket.gethostname().lower(), socket.getfqdn().lower(), host.lower()}
-    return frozenset({*own, *(name.lower() for name in names)})
+def _digest(token: str) -> bytes:
+    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
 
 
 def token_path(workspace: Workspace, variable: str = DASHBOARD_TOKEN) -> Path:
@@ -119,6 +148,11 @@ def bears_secret(authorization: str, secret: str) -> bool:
 def is_loopback(host: str) -> bool:
     """Return whether only this machine can reach an address."""
     return host in LOOPBACK_NAMES or (is_address(host) and ipaddress.ip_address(host).is_loopback)
+
+
+def is_forwarded(headers: Mapping[str, str]) -> bool:
+    """Return whether a proxy forwarded a request; `headers` as for `is_foreign`."""
+    return not FORWARDED.isdisjoint(headers)
 
 
 def is_foreign(headers: Mapping[str, str]) -> bool:

@@ -85,7 +85,11 @@ def any_free(candidates: Iterable[int | None], but: Iterable[int] = ()) -> int:
     """Return the first candidate that is free and not among `but`, else any free port."""
     taken = set(but)
     fitting = (port for port in candidates if port and port not in taken and _is_free(port))
-    return next(fitting, None) or _free()
+    if port := next(fitting, None):
+        return port
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 def _is_free(port: int) -> bool:
@@ -94,9 +98,3 @@ def _is_free(port: int) -> bool:
         probe.bind(("127.0.0.1", port))
         return True
     return False
-
-
-def _free() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -16,6 +16,7 @@ TRACKING_URI = "MLFLOW_TRACKING_URI"
 OPTUNA_STORAGE = "LOOPLINE_OPTUNA_STORAGE"
 PREFECT_DATABASE = "PREFECT_API_DATABASE_CONNECTION_URL"
 PREFECT_API = "PREFECT_API_URL"
+STATE_URL = "LOOPLINE_STATE_URL"
 
 _SERVERS = ("http", "https")
 _ACCEPTED: Mapping[str, tuple[str, ...]] = {
@@ -23,6 +24,7 @@ _ACCEPTED: Mapping[str, tuple[str, ...]] = {
     OPTUNA_STORAGE: ("postgresql", "mysql", "mssql", "oracle", "sqlite"),
     PREFECT_DATABASE: ("postgresql", "sqlite"),
     PREFECT_API: _SERVERS,
+    STATE_URL: ("postgresql",),
 }
 """The kinds of address that each variable's tool can open (mlflow 3, optuna 4, prefect 3)."""
 _NOT_SQL = (*_SERVERS, "databricks", "file")

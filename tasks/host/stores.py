@@ -12,12 +12,12 @@ from pathlib import Path
 
 from models.errors import StoreError, UsageError
 from models.files import write_text
+from tasks.host.http_guard import LOOPBACK_NAMES
 from tasks.host.server_access import credentials
 from tasks.host.store_addresses import store_addresses, without_password
 from tasks.host.workspace import Project, Workspace
 
 LOCK_TIMEOUT_S = 120.0
-LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 # Columns of MLflow's tables with paths of artifacts (mlflow 3).
 PLACES = (
@@ -83,7 +83,7 @@ def _past_proxies() -> dict[str, str]:
     if not _proxies():
         return {}
     hosts = (os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or "").split(",")
-    spared = ",".join(dict.fromkeys(name.strip() for name in (*hosts, *LOOPBACK) if name.strip()))
+    spared = ",".join(dict.fromkeys(name.strip() for name in (*hosts, *sorted(LOOPBACK_NAMES)) if name.strip()))
     return {"no_proxy": spared, "NO_PROXY": spared}
 
 

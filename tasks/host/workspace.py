@@ -2,7 +2,8 @@
 
 <workspace>/projects/NAME/      the user's files: project.yaml, own Python, data/ (owned by DVC)
 <workspace>/.loopline/
-    projects/NAME/              records/, work/, outbox/, quarantine/, loop.json, loop.lock
+    state.db                    loops, records of steps, outbox, decisions, events (`tasks/host/tables.py`)
+    projects/NAME/              work/, quarantine/, loop.lock
     mlflow/ prefect/ optuna/    the stores of the tools, when no server is named
     cache/                      downloads and file hashes: may be deleted at any time
 """
@@ -18,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from models.errors import UsageError
-from models.files import SPEC_FILE, read_json, storing
+from models.files import SPEC_FILE, storing
 
 if TYPE_CHECKING:
     from models.project_spec.blocks import Spec
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 HOME = "LOOPLINE_HOME"
 STATE = ".loopline"
 LAYOUT_FILE = "layout"
-LAYOUT = "3"
+LAYOUT = "4"
 """The version of the state folder; it increases when files change their names or meaning. There is no migration."""
 IGNORE_FILE = ".gitignore"
 CLONE = Path(__file__).resolve().parents[2]
@@ -132,12 +133,24 @@ class Workspace:
     def elsewhere(self) -> dict[str, Project]:
         """Return existing projects in other folders of which this workspace ran a loop, by their specs' names."""
         here = {project.folder.name for project in self.projects()}
-        urls = {}
-        for path in sorted((self.state / "projects").glob("*/loop.json")):
-            project = Project(self, Path(read_json(path).get("folder", path.parent)))
-            if path.parent.name not in here and not project.inside and project.spec_path.is_file():
-                urls[path.parent.name] = project
-        return urls
+        ran = {name: Project(self, folder) for name, folder in sorted(self.folders().items()) if name not in here}
+        return {name: project for name, project in ran.items() if not project.inside and project.spec_path.is_file()}
+
+    def folders(self, only: str | None = None) -> dict[str, Path]:
+        """Return the folder of each project (or of one) of which this workspace ran a loop, by their specs' names."""
+        from tasks.host import database
+
+        if database.is_absent(self.state):  # a new workspace need not import SQLAlchemy
+            return {}
+        from sqlalchemy import func, select, tuple_
+
+        from tasks.host.tables import loops
+
+        named = [loops.c.project == only] if only else []
+        last = select(loops.c.project, func.max(loops.c.saved)).where(*named).group_by(loops.c.project)
+        folders = select(loops.c.project, loops.c.folder).where(tuple_(loops.c.project, loops.c.saved).in_(last))
+        with database.reading(self.state) as connection:
+            return {name: Path(folder) for name, folder in connection.execute(folders)}
 
 
 @dataclass(frozen=True)
@@ -201,7 +214,7 @@ class Project:
         Raises:
             UsageError: Another existing project has run loops under this name.
         """
-        owner = Path(read_json(self.state(name) / "loop.json").get("folder", self.folder))
+        owner = self.workspace.folders(name).get(name, self.folder)
         if owner.resolve() != self.folder.resolve() and (owner / SPEC_FILE).is_file() and not self._was_copied(owner):
             raise self.name_taken(name, owner)
 

@@ -1,18 +1,15 @@
-"""The record of all decisions on signals, to retrain or not, with the reasons: `decisions.jsonl`."""
+"""The record of all decisions on signals, to retrain or not, with the reasons; rows of the state database."""
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
-
-from pydantic import ValidationError
+from typing import TYPE_CHECKING
 
 from models.triggers.signal import Decision
-from tasks.state import journal
+from tasks.host import database
 
-FILE = "decisions.jsonl"
+if TYPE_CHECKING:
+    from sqlalchemy import ColumnElement
 
 
 def record(state: Path, decision: Decision) -> None:
@@ -23,30 +20,43 @@ def record(state: Path, decision: Decision) -> None:
         decision: The policy's or a person's decision about a signal.
 
     Raises:
-        StoreError: The disk is full or the folder is not writable.
+        StoreError: The database cannot be written.
     """
-    journal.append(state / FILE, decision.model_dump(mode="json"))
+    from tasks.host.tables import decisions
+
+    row = {
+        "project": state.name,
+        "signal": decision.signal.id,
+        "content": database.plain(decision),
+        **{name: getattr(decision, name) for name in ("flow_run", "at", "action", "until")},
+    }
+    with database.writing(state.parents[1]) as connection:
+        connection.execute(decisions.insert(), row)
 
 
-def read(state: Path, last: int | None = None) -> list[Decision]:
-    """Return the decisions, oldest first; with `last`, only this many of the newest."""
-    lines, _ = journal.read(state / FILE)
-    return list(_understood(lines if last is None else lines[-last:]))
+def read(state: Path) -> list[Decision]:
+    """Return the decisions, oldest first."""
+    return _newest(state)[::-1]
 
 
-def newest(state: Path) -> list[Decision]:
-    """Return the last decisions, newest first, without reading the whole file."""
-    return list(_understood(journal.newest(state / FILE)))
-
-
-def _understood(lines: Iterable[dict[str, Any]]) -> Iterator[Decision]:
-    for line in lines:
-        with contextlib.suppress(ValidationError):  # lines of a later Loopline are ignored like torn lines
-            yield Decision.model_validate(line)
+def newest(state: Path, most: int) -> list[Decision]:
+    """Return the last decisions, newest first, at most `most`."""
+    return _newest(state, most=most)
 
 
 def of_flow_run(state: Path, flow_run: str) -> Decision | None:
     """Return the last decision of a run of the `retrain` flow, or None; a repeated run does not decide again."""
-    lines, _ = journal.read(state / FILE)
-    mine = [line for line in lines if line.get("flow_run") == flow_run]
-    return Decision.model_validate(mine[-1]) if mine else None
+    from tasks.host.tables import decisions
+
+    return next(iter(_newest(state, decisions.c.flow_run == flow_run, most=1)), None)
+
+
+def _newest(state: Path, *conditions: ColumnElement[bool], most: int | None = None) -> list[Decision]:
+    from sqlalchemy import select
+
+    from tasks.host.tables import decisions
+
+    mine = select(decisions.c.content).where(decisions.c.project == state.name, *conditions)
+    with database.reading(state.parents[1]) as connection:
+        contents = connection.scalars(mine.order_by(decisions.c.number.desc()).limit(most))
+        return [Decision.model_validate(content) for content in contents]

@@ -1,33 +1,100 @@
-"""The history of a project as the policy sees it: finished loops, decisions, the running loop."""
+"""The loops of a project, and its history as the policy sees it: finished loops, decisions, the running loop."""
 
 from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
-
-from pydantic import ValidationError
+from typing import TYPE_CHECKING, Any
 
 from models.errors import StoreError
-from models.files import read_json
 from models.project_spec.blocks import Spec
 from models.triggers.signal import PastLoop, ProjectHistory
-from tasks.host import processes
+from tasks.host import database, processes
 from tasks.host.workspace import Project
-from tasks.loop import decisions
-from tasks.state import journal
 
-LOOPS = "loops.jsonl"
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
 LOOP_LOCK = "loop.lock"
 """The lock that a project's loop holds while it runs."""
 OVER = ("finished", "rejected")
 """States of a loop that is never continued: the next loop, perhaps on other data, has a new id."""
 
 
+@dataclass(frozen=True)
+class LoopRecord:
+    """The state of a loop.
+
+    `state` is running, finished, failed, rejected or killed. `step` is the step that failed. `process` is the identity
+    of the process that ran it (`tasks/host/processes.py`).
+    """
+
+    loop_id: str
+    state: str
+    intent: str = ""
+    folder: str = ""
+    process: Mapping[str, Any] = field(default_factory=dict)
+    began: float = 0.0
+    trigger: str = "person"
+    flow_run: str = ""
+    step: str = ""
+
+
+def save_loop(state: Path, loop: LoopRecord) -> None:
+    """Save the state of a loop, which becomes the project's last loop.
+
+    Args:
+        state: The project's folder under `.loopline/projects/`.
+        loop: The loop's new state.
+
+    Raises:
+        StoreError: The database cannot be written.
+    """
+    with database.writing(state.parents[1]) as connection:
+        _upsert(connection, state.name, "saved", asdict(loop))
+
+
+def record_loop(state: Path, loop: PastLoop) -> None:
+    """Record the end of a loop; of a loop that was killed and continued, the last end counts.
+
+    Raises:
+        StoreError: The database cannot be written.
+    """
+    with database.writing(state.parents[1]) as connection:
+        _upsert(connection, state.name, "closed", loop.model_dump())
+
+
+def read_loops(state: Path, newest: int | None = None) -> list[PastLoop]:
+    """Return the project's loops in the order in which they ended; with `newest`, only so many of the last."""
+    from sqlalchemy import select
+
+    from tasks.host.tables import loops
+
+    columns = [loops.c[name] for name in PastLoop.model_fields]
+    ended = select(*columns).where(loops.c.project == state.name, loops.c.closed.is_not(None))
+    with database.reading(state.parents[1]) as connection:
+        rows = connection.execute(ended.order_by(loops.c.closed.desc()).limit(newest))
+        return [PastLoop(**row) for row in rows.mappings()][::-1]
+
+
+def last_loop(state: Path) -> LoopRecord | None:
+    """Return the state of the project's last loop, or None."""
+    from sqlalchemy import select
+
+    from tasks.host.tables import loops
+
+    columns = [loops.c[name] for name in LoopRecord.__dataclass_fields__]
+    opened = select(*columns).where(loops.c.project == state.name, loops.c.saved.is_not(None))
+    with database.reading(state.parents[1]) as connection:
+        row = connection.execute(opened.order_by(loops.c.saved.desc()).limit(1)).mappings().first()
+    return LoopRecord(**row) if row else None
+
+
 def past(project: Project, spec: Spec, now: float | None = None) -> ProjectHistory:
-    """Return the history that the policy needs, from files alone; 10,000 loops and as many decisions take 0.2 s.
+    """Return the history that the policy needs.
 
     Args:
         project: The project.
@@ -44,48 +111,27 @@ def past(project: Project, spec: Spec, now: float | None = None) -> ProjectHisto
     )
 
 
-def record_loop(state: Path, loop: PastLoop) -> None:
-    """Append the end of a loop; a loop that was killed and continued has two entries, of which the last counts."""
-    journal.append(state / LOOPS, loop.model_dump(mode="json"))
-
-
-def read_loops(state: Path) -> list[PastLoop]:
-    """Return the project's loops in the order in which they ended."""
-    loops: dict[str, PastLoop] = {}
-    for loop in _understood(journal.read(state / LOOPS)[0]):
-        loops.pop(loop.loop_id, None)
-        loops[loop.loop_id] = loop
-    return list(loops.values())
-
-
-def newest_loops(state: Path) -> list[PastLoop]:
-    """Return the last loops, newest first, without reading the whole file; a continued loop has its last end."""
-    loops: dict[str, PastLoop] = {}
-    for loop in _understood(journal.newest(state / LOOPS)):
-        loops.setdefault(loop.loop_id, loop)
-    return list(loops.values())
-
-
-def _understood(lines: Iterable[dict[str, Any]]) -> Iterator[PastLoop]:
-    for line in lines:
-        with contextlib.suppress(ValidationError):  # lines of a later Loopline are ignored like torn lines
-            yield PastLoop.model_validate(line)
-
-
-def read_loop_state(state: Path) -> dict[str, Any] | None:
-    """Return `loop.json`, the state of the project's last loop: loop_id, state, process, intent, folder."""
-    return read_json(state / "loop.json") or None
-
-
 def running(state: Path) -> str | None:
     """Return the id of the running loop, or None; a loop whose process is gone does not run."""
-    loop_state = read_loop_state(state)
-    return str(loop_state["loop_id"]) if loop_state and is_running(state, loop_state) else None
+    loop = last_loop(state)
+    return loop.loop_id if loop and is_running(state, loop) else None
 
 
-def is_running(state: Path, loop_state: dict[str, Any]) -> bool:
+def is_running(state: Path, loop: LoopRecord) -> bool:
     """Return whether this loop runs: its process is alive, or a process on another host holds the project's lock."""
-    return loop_state["state"] == "running" and processes.is_alive(loop_state["process"], state / LOOP_LOCK)
+    return loop.state == "running" and processes.is_alive(loop.process, state / LOOP_LOCK)
+
+
+def _upsert(connection: Connection, project: str, order: str, values: dict[str, Any]) -> None:
+    """Write a loop's row; its number in the column `order` becomes the highest of the project."""
+    from sqlalchemy import func, select
+
+    from tasks.host.tables import loops
+
+    highest = connection.scalar(select(func.max(loops.c[order])).where(loops.c.project == project)) or 0
+    row = {**values, "project": project, order: highest + 1}
+    if not connection.execute(loops.update().where(loops.c.loop_id == row["loop_id"]).values(row)).rowcount:
+        connection.execute(loops.insert().values(row))
 
 
 def _new_labels(state: Path, loops: list[PastLoop]) -> int:
@@ -100,11 +146,15 @@ def _new_labels(state: Path, loops: list[PastLoop]) -> int:
 
 def _decided(state: Path, since: float) -> dict[str, Any]:
     """Return signals with a final decision, and the signal that waits for a person, unless the question timed out."""
-    last = {line["signal"]["id"]: line for line in journal.read(state / decisions.FILE)[0] if "signal" in line}
-    open_approval = [name for name, line in last.items() if line["action"] == "ask" and line["at"] > since]
-    settled = frozenset(name for name, line in last.items() if not _weighed_again(line))
+    from sqlalchemy import func, select
+
+    from tasks.host.tables import decisions
+
+    mine = decisions.c.project == state.name
+    last = select(func.max(decisions.c.number)).where(mine).group_by(decisions.c.signal)
+    columns = select(decisions.c.signal, decisions.c.action, decisions.c.at, decisions.c.until)
+    with database.reading(state.parents[1]) as connection:
+        made = connection.execute(columns.where(decisions.c.number.in_(last)).order_by(decisions.c.number)).all()
+    open_approval = [row.signal for row in made if row.action == "ask" and row.at > since]
+    settled = frozenset(row.signal for row in made if row.action != "wait" or row.until is None)
     return {"signals": settled, "open_approval": open_approval[-1] if open_approval else None}
-
-
-def _weighed_again(line: dict[str, Any]) -> bool:
-    return line["action"] == "wait" and line["until"] is not None

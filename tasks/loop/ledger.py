@@ -13,7 +13,7 @@ from models.errors import StoreError, UsageError
 from models.files import Hashes, read_json, write_text
 from models.nets.catalogue import NETS, net_name
 from models.pipeline.keys import Parts, code_parts, key_of, library_parts, spec_parts
-from models.pipeline.records import StepRecord, StepRecords
+from models.pipeline.records import StepRecord
 from models.pipeline.steps import STEPS, External, PlannedStep, Step, plan
 from models.project_spec.blocks import Spec
 from models.project_spec.references import local_source, source_file
@@ -23,6 +23,7 @@ from tasks.mlflow import registry_reader
 from tasks.mlflow.registry_reader import RegisteredVersion
 from tasks.state.feedback import FeedbackSummary, feedback_of
 from tasks.state.ingest_segments import move
+from tasks.state.step_records import StepRecords
 from tasks.tools import dvc_view
 
 RIVAL = "input:champion"
@@ -58,7 +59,7 @@ class StepCache:
         self.spec = spec
         self.state = project.state(spec.name)
         workspace = project.workspace
-        self.records = StepRecords(self.state / "records", workspace.root)
+        self.records = StepRecords(self.state, workspace.root)
         self.hashes = Hashes(workspace.cache / "hashes.json")
         self._code_memory_path = workspace.cache / "code.json"
         self._code_memory = read_json(self._code_memory_path)

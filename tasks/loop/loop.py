@@ -7,14 +7,14 @@ import json
 import os
 import secrets
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
 
-from models.files import storing, write_json
+from models.files import storing
 from models.pipeline.keys import key_of
 from models.pipeline.records import StepRecord, digest_of
 from models.pipeline.steps import BY_NAME
@@ -26,18 +26,16 @@ from tasks.host.locks import held
 from tasks.host.processes import OWNER as OWNER
 from tasks.host.workspace import Project, Workspace
 from tasks.loop import work_gc
-from tasks.loop.history import LOOP_LOCK, OVER
-from tasks.loop.history import read_loop_state as read_loop_state
+from tasks.loop.history import LOOP_LOCK, OVER, LoopRecord, last_loop, save_loop
 from tasks.loop.inputs import Inputs as Inputs
 from tasks.loop.ledger import StepCache
 from tasks.loop.outcome import conclude, conclude_killed, outcome_of
+from tasks.loop.runners import add_runner
 from tasks.mlflow import registry_reader
 from tasks.mlflow.delivery import BackgroundExporter, MlflowExporter
 from tasks.ranks.rank_pool import RankPool
 from tasks.state.outbox import LOOP_RUN, Outbox
 
-FLOW_RUNS = "flow_runs"
-RUNNERS = "runners"
 STOPS = ("KeyboardInterrupt", "TerminationSignal", "SystemExit")
 """Exceptions that stop a step from outside: the step itself did not fail."""
 TORCH_STEPS = ("search", "train", "export")
@@ -89,9 +87,8 @@ class Loop:
         self.report = reporter
         self.ledger = StepCache(project, spec)
         self.state = self.ledger.state
-        outbox_path = self.state / "outbox" / f"{loop_id}.jsonl"
-        self.outbox = Outbox(outbox_path)
-        self.delivery = MlflowExporter(self.workspace, spec.name, outbox_path, loop_id)
+        self.outbox = Outbox(self.state, loop_id)
+        self.delivery = MlflowExporter(self.workspace, spec.name, loop_id)
         self.rank_pool = RankPool()
         self.done: dict[str, StepRecord] = {}
         self.ran: list[str] = []
@@ -182,7 +179,7 @@ def open_loop(
     with _only_loop(state, spec.name), _marked(project.workspace, state, flow_run_id):
         loop_id = loop_id or name_loop(project, overrides)
         loop_state = _open_loop_state(state, project, spec, loop_id, trigger, flow_run_id or "")
-        loop = Loop(project, spec, loop_state["loop_id"], trigger, reporter or SilentReporter())
+        loop = Loop(project, spec, loop_id, trigger, reporter or SilentReporter())
         loop.refresh = frozenset(refresh)
         _begin_run(loop)
         exporter = BackgroundExporter(loop.delivery)
@@ -202,9 +199,8 @@ def open_loop(
         finally:
             for run in reversed(loop.outbox.open_runs()):
                 loop.outbox.end_run(run, "FINISHED" if status == "finished" else "FAILED")
-            failed_at = {} if failure is None else {"step": loop.at}
-            write_json(state / "loop.json", {**loop_state, "state": status, **failed_at})
-            conclude(loop, loop_state["began"], failure)
+            save_loop(state, replace(loop_state, state=status, step=loop.at if failure else ""))
+            conclude(loop, loop_state.began, failure)
             if trouble := exporter.finish():
                 loop.report.note(f"logging waits: {trouble}")
         _forget(loop, days)
@@ -234,48 +230,26 @@ def open_stage(project: Project, reporter: Reporter | None = None) -> Iterator[L
     project.workspace.make()
     with _only_loop(project.state(spec.name), spec.name):
         loop = Loop(project, spec, new_loop_id(spec.name), "dvc", reporter or SilentReporter())
-        loop.outbox = Outbox(None)
+        loop.outbox = Outbox(None, loop.id)
         yield loop
 
 
 def _only_loop(state: Path, name: str) -> AbstractContextManager[None]:
     def busy() -> str:
-        loop_state = read_loop_state(state) or {}
-        process = loop_state.get("process")
-        if process is None or not processes.is_alive(process):
+        last = last_loop(state)
+        if last is None or not processes.is_alive(last.process):
             return f"another command works on {name} now: wait for it"
-        return f"a loop of {name} runs already ({loop_state['loop_id']}, pid {process['pid']}): wait for it, or end it"
+        return f"a loop of {name} runs already ({last.loop_id}, pid {last.process['pid']}): wait for it, or end it"
 
     return held(state / LOOP_LOCK, busy)
 
 
 @contextlib.contextmanager
-def run_note(state: Path) -> Iterator[str]:
-    """Write a note for the reaper about a flow run that this process begins; yield the tag for the run.
-
-    If the process is killed before its loop is open, only this note leads to its Prefect run.
-    """
-    process = processes.identity()
-    note = state / RUNNERS / f"{process['pid']}.json"
-    write_json(note, process)
-    try:
-        yield tag_of(process)
-    finally:
-        note.unlink(missing_ok=True)
-
-
-def tag_of(process: Mapping[str, Any]) -> str:
-    """Return the tag of the flow runs that a process begins."""
-    return f"{process['host']}:{process['pid']}"
-
-
-@contextlib.contextmanager
 def _marked(workspace: Workspace, state: Path, flow_run_id: str | None) -> Iterator[None]:
     """Mark this process for the reaper: an environment variable for child processes, and a note of the flow run."""
-    process = processes.identity()
-    os.environ[OWNER] = json.dumps({**process, "workspace": str(workspace.root)})
-    if flow_run_id:  # the reaper removes the note once Prefect knows the end of the run
-        write_json(state / FLOW_RUNS / f"{flow_run_id}.json", process)
+    os.environ[OWNER] = json.dumps({**processes.identity(), "workspace": str(workspace.root)})
+    if flow_run_id:
+        add_runner(state, flow_run_id)  # the reaper removes the note once Prefect knows the end of the run
     try:
         yield
     finally:
@@ -285,9 +259,9 @@ def _marked(workspace: Workspace, state: Path, flow_run_id: str | None) -> Itera
 def name_loop(project: Project, overrides: Sequence[str] = ()) -> str:
     """Return the id of the next loop with this intent: a new one, or the id of the interrupted loop."""
     spec = read_spec(project.spec_path, overrides, project.shown_spec)
-    before = read_loop_state(project.state(spec.name))
-    if before and before["state"] not in OVER and before["intent"] == intent_of(spec):
-        return str(before["loop_id"])
+    before = last_loop(project.state(spec.name))
+    if before and before.state not in OVER and before.intent == intent_of(spec):
+        return before.loop_id
     return new_loop_id(spec.name)
 
 
@@ -298,28 +272,28 @@ def intent_of(spec: Spec) -> str:
 
 def _open_loop_state(
     state: Path, project: Project, spec: Spec, loop_id: str, trigger: str = "person", flow_run: str = ""
-) -> dict[str, Any]:
-    """Write `loop.json`.
+) -> LoopRecord:
+    """Save the state of a loop that begins or goes on.
 
     Raises:
         UsageError: Another project has the name.
     """
     project.refuse_namesake(spec.name)
-    before = read_loop_state(state)
-    goes_on = before is not None and before["loop_id"] == loop_id and before["state"] not in OVER
-    if before and before["state"] == "running" and not goes_on:
+    before = last_loop(state)
+    goes_on = before is not None and before.loop_id == loop_id and before.state not in OVER
+    if before and before.state == "running" and not goes_on:
         conclude_killed(project.workspace, state, before)
-    loop_state = {
-        "loop_id": loop_id,
-        "state": "running",
-        "intent": intent_of(spec),
-        "folder": str(project.folder),
-        "process": processes.identity(),
-        "began": before["began"] if before and goes_on else time.time(),
-        "trigger": trigger,
-        "flow_run": flow_run,
-    }
-    write_json(state / "loop.json", loop_state)
+    loop_state = LoopRecord(
+        loop_id=loop_id,
+        state="running",
+        intent=intent_of(spec),
+        folder=str(project.folder),
+        process=processes.identity(),
+        began=before.began if before and goes_on else time.time(),
+        trigger=trigger,
+        flow_run=flow_run,
+    )
+    save_loop(state, loop_state)
     return loop_state
 
 

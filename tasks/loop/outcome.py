@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from models.errors import DataError, GateRefused, StoreError
 from models.training.costs.summary import of_results
 from models.triggers.signal import Outcome, PastLoop
 from tasks.host.workspace import Workspace
 from tasks.loop import history
+from tasks.loop.history import LoopRecord
 from tasks.prefect.events import LOOP_ENDED, Event, send
 
 if TYPE_CHECKING:
@@ -41,12 +42,10 @@ def conclude(loop: Loop, began: float, error: BaseException | None) -> None:
         loop.report.note(f"the loop's end is not in its history: {trouble}")
 
 
-def conclude_killed(workspace: Workspace, state: Path, loop_state: dict[str, Any]) -> None:
-    """Record and send the end of a killed loop, from its `loop.json`, which still says `running`."""
-    trigger = loop_state.get("trigger", "person")
-    now = time.time()
-    facts = {"began": loop_state.get("began", now), "ended": now, "outcome": "failed", "trigger": trigger}
-    _tell(workspace, state, PastLoop(loop_id=loop_state["loop_id"], **facts), "it was killed; the champion stays")
+def conclude_killed(workspace: Workspace, state: Path, loop: LoopRecord) -> None:
+    """Record and send the end of a killed loop, whose state still says `running`."""
+    past = PastLoop(loop_id=loop.loop_id, began=loop.began, ended=time.time(), outcome="failed", trigger=loop.trigger)
+    _tell(workspace, state, past, "it was killed; the champion stays")
 
 
 def outcome_of(loop: Loop, error: BaseException | None) -> Outcome:

@@ -1,4 +1,4 @@
-"""Garbage collection of old loops: step folders that were not used for long, and delivered logs.
+"""Garbage collection of old loops: step folders that were not used for long, and delivered lines of the outbox.
 
 Versions (MLflow), data (DVC) and records stay. A step whose folder was removed runs again when it is needed.
 """
@@ -12,8 +12,8 @@ import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from models.errors import UsageError
-from models.files import read_json
+from models.errors import StoreError, UsageError
+from tasks.state.outbox import forget_delivered
 
 KEEP = "LOOPLINE_KEEP_WORK_DAYS"
 USUAL_DAYS = 14.0
@@ -34,7 +34,7 @@ def keep_days() -> float:
 
 
 def sweep(state: Path, used: Iterable[Path], days: float, now: float | None = None) -> int:
-    """Remove step folders and delivered logs not used for so many days; return the number of freed bytes.
+    """Remove step folders and delivered lines not used for so many days; return the freed bytes of the folders.
 
     The calling loop holds the project's lock. A folder is renamed before its removal, so that a kill leaves no partial
     folder under its name.
@@ -47,7 +47,7 @@ def sweep(state: Path, used: Iterable[Path], days: float, now: float | None = No
     """
     now = time.time() if now is None else now
     freed, before = 0, now - days * DAY_S
-    with contextlib.suppress(OSError):  # the next loop tries again
+    with contextlib.suppress(OSError, StoreError):  # the next loop tries again
         for folder in used:
             if folder.is_dir():
                 os.utime(folder, (now, now))
@@ -55,12 +55,7 @@ def sweep(state: Path, used: Iterable[Path], days: float, now: float | None = No
             freed += sum(path.lstat().st_size for path in folder.rglob("*") if not path.is_dir())
             doomed = folder.rename(folder.with_name(f".{folder.name}.tmp"))
             shutil.rmtree(doomed, ignore_errors=True)
-        for log in (state / "outbox").glob("*.jsonl"):
-            progress, size = log.with_suffix(".delivered.json"), log.stat().st_size
-            if log.stat().st_mtime < before and read_json(progress).get("offset") == size:
-                log.unlink()
-                progress.unlink()
-                freed += size
+        forget_delivered(state, before)
     return freed
 
 

@@ -13,12 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from models.errors import StoreError
-from models.files import write_json
 from tasks.host import stores
 from tasks.host.store_addresses import without_password
 from tasks.host.workspace import Workspace
 from tasks.mlflow import embedded_store, registry_reader
-from tasks.state import journal
+from tasks.state.outbox import Delivered, Outbox, delivered, set_delivered
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -78,22 +77,18 @@ def reaching_store() -> Iterator[None]:
 class MlflowExporter:
     """Delivers the outbox of one loop; exporters of different loops may run at the same time."""
 
-    def __init__(self, workspace: Workspace, project: str, path: Path, loop_id: str) -> None:
+    def __init__(self, workspace: Workspace, project: str, loop_id: str) -> None:
         self._workspace = workspace
         self._project = project
-        self._path = path
         self._loop_id = loop_id
-        self._progress = path.with_suffix(".delivered.json")
+        self._state = workspace.state / "projects" / project
+        self._outbox = Outbox(self._state, loop_id)
         self._lock = threading.Lock()
-        self._runs: dict[str, str] = {}
-        self._offset = 0
-        with contextlib.suppress(OSError, ValueError):
-            state = json.loads(self._progress.read_text())
-            self._runs, self._offset = state["runs"], state["offset"]
+        self._number, self._runs = delivered(self._state, loop_id)
 
     def pending(self) -> bool:
         """Return whether any line waits."""
-        return self._path.exists() and self._path.stat().st_size > self._offset
+        return bool(self._outbox.lines(self._number))
 
     def run_id(self, run: str) -> str | None:
         """Return MLflow's id of a run of this loop; None until it is delivered."""
@@ -106,17 +101,17 @@ class MlflowExporter:
             StoreError: The store is away; nothing is lost, call again later.
         """
         with self._lock:
-            lines, end = journal.read(self._path, self._offset)
+            lines = self._outbox.lines(self._number)
             if not lines:
                 return
             with reaching_store():
                 embedded_store.initialise(self._workspace)
                 store = client()
                 experiment = experiment_id(store, self._workspace, self._project)
-                for (op, run), group in itertools.groupby(lines, key=lambda line: (line["op"], line["run"])):
+                for (op, run), group in itertools.groupby(lines.values(), key=lambda line: (line["op"], line["run"])):
                     self._carry(store, experiment, op, run, list(group))
-            self._offset = end
-            write_json(self._progress, {"offset": self._offset, "runs": self._runs})
+            self._number = max(lines)
+            set_delivered(self._state, self._loop_id, Delivered(self._number, self._runs))
 
     def _carry(self, store: MlflowClient, experiment: str, op: str, run: str, lines: list[dict[str, Any]]) -> None:
         if op == "run":

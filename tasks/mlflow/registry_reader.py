@@ -18,10 +18,10 @@ from typing import Any, Literal
 from pydantic import BaseModel
 
 from models.errors import StoreError
-from models.pipeline.records import StepRecords
 from tasks.host import stores
 from tasks.host.store_addresses import without_password
 from tasks.host.workspace import Workspace
+from tasks.state.step_records import StepRecords
 
 _DELETED = "Deleted_Internal"
 """The stage that MLflow gives a deleted version. Source: mlflow.entities.model_registry.model_version_stages."""
@@ -105,7 +105,7 @@ def refuse_lost(workspace: Workspace, model: str) -> None:
     Raises:
         StoreError: The store was lost, or the file of the embedded store cannot be read.
     """
-    records = StepRecords(workspace.state / "projects" / model / "records", workspace.root)
+    records = StepRecords(workspace.state / "projects" / model, workspace.root)
     made = records.latest("register")
     uri = os.environ["MLFLOW_TRACKING_URI"]
     if made is None or made.result.get("store") != stores.name_of(workspace, uri):
@@ -118,10 +118,12 @@ def refuse_lost(workspace: Workspace, model: str) -> None:
             raise
         return  # the store is away: a loop continues without it as far as possible
     where = stores.database_file(uri) if stores.is_embedded(uri) else without_password(uri)
-    version, notes = made.result["version"], records.folder_of("register")
+    version = made.result["version"]
+    anew = f"delete from step_records where project = '{model}' and step = 'register'"  # noqa: S608 - for a person
     raise StoreError(
         f"{where}: holds nothing of {model}, whose version {version} was registered there: the store was lost or "
-        f"emptied. Put it back from a copy; or, to begin anew with version 1, remove {notes}"
+        f"emptied. Put it back from a copy; or, to begin anew with version 1, remove its record from the state "
+        f"database: {anew}"
     )
 
 

@@ -10,7 +10,6 @@ import shutil
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from pydantic import ValidationError
 
@@ -28,7 +27,7 @@ from models.triggers.signal import Decision, Outcome, PastLoop
 from tasks.host import processes
 from tasks.host.workspace import Project, Workspace
 from tasks.loop import decisions
-from tasks.loop.history import is_running, newest_loops, read_loop_state
+from tasks.loop.history import LoopRecord, is_running, last_loop, read_loops
 from tasks.loop.ledger import StepCache
 from tasks.mlflow import registry_history
 from tasks.mlflow.registry_history import RegistryHistory
@@ -122,9 +121,9 @@ def _facts(project: Project, spec: Spec, now: float) -> facts.ProjectFacts:
     records = {item.step: item.record for item in planned if item.record and item.state == "done"}
     history = list(itertools.islice(ledger.records.newest("promote"), MOST_LOOPS))
     registry_facts = registry_history.story(spec.name)
-    loop_state = read_loop_state(ledger.state) or {}
-    made = decisions.newest(ledger.state)
-    loops = newest_loops(ledger.state)[:MOST_LOOPS]
+    last = last_loop(ledger.state)
+    made = decisions.newest(ledger.state, MOST_DECISIONS)
+    loops = read_loops(ledger.state, MOST_LOOPS)
     return facts.ProjectFacts(
         name=spec.name,
         folder=str(project.folder),
@@ -133,13 +132,13 @@ def _facts(project: Project, spec: Spec, now: float) -> facts.ProjectFacts:
         challenger=_version_summary(registry_facts, "challenger"),
         previous=previous.number if (previous := registry_facts.versions.get("previous")) else None,
         moves=registry_facts.moves,
-        loop=_loop(ledger.state, loop_state, owed, history),
+        loop=_loop(ledger.state, last, owed, history),
         history=_history(loops, history),
         owed=owed,
-        data=_data(ledger, loop_state, records),
+        data=_data(ledger, last, records),
         search=_search(ledger, records, spec),
         monitor=_findings(ledger.state),
-        decisions=made[:MOST_DECISIONS],
+        decisions=made,
         waiting=_waiting(made, spec.retrain.ask_timeout_s, now),
         undecided=[
             signal
@@ -186,20 +185,18 @@ def _version_summary(history: RegistryHistory, alias: str) -> facts.VersionSumma
     )
 
 
-def _loop(place: Path, loop_state: dict[str, Any], owed: list[str], history: list[StepRecord]) -> facts.LastLoop:
-    state = loop_state.get("state", "never run")
-    if state == "running" and not is_running(place, loop_state):
-        state = "killed"
+def _loop(place: Path, last: LoopRecord | None, owed: list[str], history: list[StepRecord]) -> facts.LastLoop:
     outcome = history[0].result if history else {}
+    if last is None:
+        return facts.LastLoop(decision=outcome.get("decision"), reasons=outcome.get("reasons", []))
+    state = "killed" if last.state == "running" and not is_running(place, last) else last.state
     return facts.LastLoop(
         state=state,
-        loop_id=loop_state.get("loop_id"),
-        began=loop_state.get("began"),
-        trigger=loop_state.get("trigger", ""),
-        flow_run=loop_state.get("flow_run", ""),
-        step=(loop_state.get("step") or owed[0])
-        if owed and state in ("running", "failed", "rejected", "killed")
-        else "",
+        loop_id=last.loop_id,
+        began=last.began,
+        trigger=last.trigger,
+        flow_run=last.flow_run,
+        step=(last.step or owed[0]) if owed and state in ("running", "failed", "rejected", "killed") else "",
         decision=outcome.get("decision"),
         reasons=outcome.get("reasons", []),
     )
@@ -210,7 +207,7 @@ def _ended(record: StepRecord) -> facts.FinishedLoop:
     return facts.FinishedLoop(loop_id=record.loop_id, ended=record.finished, outcome=outcome, **_verdict(record))
 
 
-def _data(ledger: StepCache, loop_state: dict[str, Any], records: dict[str, StepRecord]) -> facts.IngestSummary:
+def _data(ledger: StepCache, last: LoopRecord | None, records: dict[str, StepRecord]) -> facts.IngestSummary:
     def of(step: str) -> StepRecord | None:
         return records.get(step) or ledger.records.latest(step)
 
@@ -219,8 +216,8 @@ def _data(ledger: StepCache, loop_state: dict[str, Any], records: dict[str, Step
     statuses = {str(check.result.get("status", "")) for check in checks}
     status = next((status for status in STATUSES if status in statuses), "")
     reports = [read_json(_report(ledger, check)) for check in checks]
-    for stage in ("raw", "prepared") if loop_state.get("state") in ("failed", "rejected") else ():
-        report = read_json(ledger.state / "quarantine" / str(loop_state.get("loop_id")) / stage / "report.json")
+    for stage in ("raw", "prepared") if last and last.state in ("failed", "rejected") else ():
+        report = read_json(ledger.state / "quarantine" / last.loop_id / stage / "report.json") if last else {}
         if report:
             status, reports = "rejected", [report]
     return facts.IngestSummary(

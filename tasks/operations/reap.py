@@ -1,6 +1,6 @@
 """The reaper: cleans up after dead loops in every store; it checks whether a process is alive, not how old it is.
 
-A loop is dead when nobody holds the project's lock and the process that `loop.json` names is gone, ran on another host,
+A loop is dead when nobody holds the project's lock and the process that ran it is gone, ran on another host,
 or ran under an earlier name of this host. The reaper then ends the loop's open MLflow runs as KILLED, its running
 Optuna trials as failed, and its Prefect runs and their tasks as Crashed. It also ends processes that the loop started,
 removes half-written files, and delivers log entries that wait for the tracking store.
@@ -16,31 +16,30 @@ import shutil
 import signal
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
-from uuid import UUID
 
 from models.errors import StoreError
-from models.files import read_json, write_json
+from models.files import read_json
 from models.project_spec.blocks import Spec
-from tasks.host import processes
+from tasks.host import database, processes
 from tasks.host.locks import tried
 from tasks.host.processes import OWNER
 from tasks.host.server_access import elsewhere
 from tasks.host.workspace import Workspace
-from tasks.loop.history import LOOP_LOCK, OVER, is_running
-from tasks.loop.loop import FLOW_RUNS, RUNNERS, intent_of, read_loop_state, tag_of
+from tasks.loop.history import LOOP_LOCK, OVER, is_running, last_loop, save_loop
+from tasks.loop.loop import intent_of
 from tasks.loop.outcome import conclude_killed
+from tasks.loop.runners import STALE_S, dead_runners, remove_runners
 from tasks.mlflow.delivery import MlflowExporter
 from tasks.prefect.crashed_runs import crash_runs
 from tasks.prefect.flow_runs import close_task_runs, ended_with_open_tasks
 from tasks.prefect.prefect_server import PrefectServer
 from tasks.prefect.worker import pool_of
-from tasks.state.outbox import Outbox
+from tasks.state.outbox import Outbox, undelivered
 from tasks.state.segments import KINDS, segments_folder
 from tasks.tools.optuna_study import fail_open_trials
 
-STALE_S = 3600.0
 WRITER = re.compile(r"\.(\d+)-\w{8,}\.tmp$")  # how `models.files` and the part logs name unfinished files
 
 
@@ -62,48 +61,41 @@ def reap(workspace: Workspace, only: str | None = None) -> list[str]:
 def is_owed(workspace: Workspace, spec: Spec) -> bool:
     """Return whether the project's last loop still needs the reaper: its state is open, or its log is undelivered.
 
-    Only `loop.json` and the outbox are read. A loop that was killed after its last step has no step left to run, but
-    its runs must not stay open or failed forever.
+    Only the loop's state and the outbox are read. A loop that was killed after its last step has no step left to run,
+    but its runs must not stay open or failed forever.
     """
     state = workspace.state / "projects" / spec.name
-    loop_state = read_loop_state(state)
+    loop_state = last_loop(state)
     if loop_state is None or is_running(state, loop_state):
         return False
-    if loop_state["state"] == "running" or (
-        loop_state["state"] not in OVER and loop_state["intent"] == intent_of(spec)
-    ):
+    if loop_state.state == "running" or (loop_state.state not in OVER and loop_state.intent == intent_of(spec)):
         return True
-    waiting = (
-        MlflowExporter(workspace, spec.name, path, path.stem).pending() for path in (state / "outbox").glob("*.jsonl")
-    )
-    return any(waiting)
+    return bool(undelivered(state))
 
 
 def _project(workspace: Workspace, state: Path) -> Iterator[str]:
     """Clean up a project whose lock this process holds: none of its loops runs, here or on another host."""
     yield from _half_written(state)
-    loop_state = read_loop_state(state)
-    if loop_state and loop_state["state"] == "running" and not processes.is_alive_here(loop_state["process"]):
+    loop_state = last_loop(state)
+    if loop_state and loop_state.state == "running" and not processes.is_alive_here(loop_state.process):
         yield from _studies(workspace, state)
-        outbox = Outbox(state / "outbox" / f"{loop_state['loop_id']}.jsonl")
+        outbox = Outbox(state, loop_state.loop_id)
         for run in reversed(outbox.open_runs()):
             outbox.end_run(run, "KILLED")
-        write_json(state / "loop.json", {**loop_state, "state": "killed"})
+        save_loop(state, replace(loop_state, state="killed"))
         conclude_killed(workspace, state, loop_state)
-        yield f"{loop_state['loop_id']}: was killed; marked so (`loopline run` goes on with it)"
+        yield f"{loop_state.loop_id}: was killed; marked so (`loopline run` goes on with it)"
     yield from _flow_runs(state)
     yield from _deliver(workspace, state)
 
 
 def _deliver(workspace: Workspace, state: Path) -> Iterator[str]:
-    for path in sorted((state / "outbox").glob("*.jsonl")):
-        delivery = MlflowExporter(workspace, state.name, path, path.stem)
-        if delivery.pending():
-            try:
-                delivery.deliver()
-                yield f"{path.stem}: delivered what waited for the tracking store"
-            except StoreError as error:
-                yield f"{path.stem}: still waits: {error}"
+    for loop_id in undelivered(state):
+        try:
+            MlflowExporter(workspace, state.name, loop_id).deliver()
+            yield f"{loop_id}: delivered what waited for the tracking store"
+        except StoreError as error:
+            yield f"{loop_id}: still waits: {error}"
 
 
 def _studies(workspace: Workspace, state: Path) -> Iterator[str]:
@@ -116,21 +108,16 @@ def _studies(workspace: Workspace, state: Path) -> Iterator[str]:
 
 
 def _flow_runs(state: Path) -> Iterator[str]:
-    """Mark the Prefect runs of dead processes as Crashed.
-
-    Prefect itself marks only the runs of its workers; these runs were started from a command line.
-    """
-    notes = {folder: _of_the_dead(state / folder) for folder in (FLOW_RUNS, RUNNERS)}
-    if not any(notes.values()) or not os.environ.get("PREFECT_API_URL"):
+    """Mark the Prefect runs of dead processes as Crashed."""
+    dead = dead_runners(state)
+    if not dead or not os.environ.get("PREFECT_API_URL"):
         return
-    named = {path: UUID(path.stem) for path in notes[FLOW_RUNS]}
-    runners = {path: tag_of(process) for path, process in notes[RUNNERS].items()}
     crashed: list[str] = []
-    for path, runs in crash_runs({**named, **runners}):
+    for number, runs in crash_runs(dead):
         for identity, name in runs:
             crashed.append(identity)
             yield f"{name}: Prefect run told as Crashed"
-        path.unlink(missing_ok=True)
+        remove_runners(state, [number])
     yield from close_task_runs(os.environ["PREFECT_API_URL"], crashed)
 
 
@@ -142,18 +129,6 @@ def _task_runs(workspace: Workspace) -> Iterator[str]:
     pool = pool_of(workspace) if "prefect" in elsewhere(workspace) else None
     with contextlib.suppress(StoreError):
         yield from close_task_runs(api, ended_with_open_tasks(api, pool, time.time()))
-
-
-def _of_the_dead(folder: Path) -> dict[Path, dict[str, Any]]:
-    """Return the notes of dead processes; another host's process may be about to begin a loop, so its note must age."""
-    notes = {path: read_json(path) for path in folder.glob("*.json")}
-    return {path: process for path, process in notes.items() if process and _is_over(path, process)}
-
-
-def _is_over(note: Path, process: dict[str, Any]) -> bool:
-    if processes.is_here(process):
-        return not processes.is_alive(process)
-    return time.time() - note.stat().st_mtime > STALE_S
 
 
 def _orphans(workspace: Workspace) -> Iterator[str]:
@@ -176,11 +151,10 @@ def _half_written(state: Path) -> Iterator[str]:
     gone. A part log may be written from another host, whose pids mean nothing here: there only age counts, as in
     `PartLog`.
     """
-    loop_state: dict[str, Any] = read_loop_state(state) or {}
+    last = last_loop(state)
     of_loops = [
         state / "work",
-        state / "records",
-        *([Path(loop_state["folder"]) / "data"] if "folder" in loop_state else []),
+        *([Path(last.folder) / "data"] if last else []),
     ]
     logs = [state / "predictions", state / "labels", *(segments_folder(state, kind) for kind in KINDS)]
     files = {path for folder in of_loops for path in folder.rglob(".*.tmp")}
@@ -191,8 +165,10 @@ def _half_written(state: Path) -> Iterator[str]:
 
 
 def _half_cached(workspace: Workspace) -> Iterator[str]:
-    """Remove half-written cache files whose writer is gone: all projects share the cache, and loops may be running."""
-    for path in sorted(path for path in workspace.cache.rglob(".*.tmp") if _is_left(path, by_pid=True)):
+    """Remove half-written cache files and databases of dead writers: projects share them, and loops may be running."""
+    for path in sorted([*workspace.cache.rglob(".*.tmp"), *workspace.state.glob(f".{database.FILE}.*.tmp*")]):
+        if not _is_left(path, by_pid=True):
+            continue
         shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
         yield f"{path.name}: half-written; removed"
 

@@ -1,4 +1,4 @@
-"""Undecided signals, in `.loopline/events/open/`: they are sent again until a decision on them is recorded.
+"""Undecided signals: they are sent again until a decision on them is recorded.
 
 A signal is acknowledged by its decision, not by Prefect's acceptance of its event: a server that is killed or busy
 while the run starts loses the event, or ends the run as Crashed before it began.
@@ -6,18 +6,16 @@ while the run starts loses the event, or ends the run as Crashed before it began
 
 from __future__ import annotations
 
-import os
+import functools
 import time
 import uuid
-from collections.abc import Iterator
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 from models.triggers.signal import Decision, Signal
 from tasks.host.workspace import Workspace
 from tasks.loop import decisions
-from tasks.prefect.events import OPEN, STORM_S, TIMEOUT_S, Event, automations_of, folder_of, posted, waits
+from tasks.prefect.events import STORM_S, TIMEOUT_S, Event, automations_of, change, open_signals, posted
 from tasks.prefect.flow_runs import all_runs, ask, begin_again, is_due_again
 from tasks.prefect.prefect_server import PrefectServer
 from tasks.prefect.worker import pool_of
@@ -29,8 +27,7 @@ _AGAIN = uuid.UUID("6c6f6f70-6c69-6e65-8000-61736b616765")
 
 def undecided(workspace: Workspace, project: str) -> list[Signal]:
     """Return the sent signals of a project without a decision, oldest first."""
-    events = [event for _, event in _open(workspace) if event.project == project]
-    signals = [Signal.model_validate(event.payload["signal"]) for event in events]
+    signals = [Signal.model_validate(event.payload["signal"]) for event, _ in open_signals(workspace, project)]
     if not signals:
         return []
     decided = decisions.read(workspace.state / "projects" / project)
@@ -50,38 +47,30 @@ def ask_again(workspace: Workspace, now: float | None = None) -> list[str]:
     now = time.time() if now is None else now
     api = PrefectServer(workspace).api()
     done: list[str] = begin_again(api, pool_of(workspace), now) if api else []
-    late = []
-    for path, event in _open(workspace):
-        signal = Signal.model_validate(event.payload["signal"])
-        if _is_decided(signal, decisions.read(workspace.state / "projects" / event.project)):
-            path.unlink(missing_ok=True)
-        elif not waits(workspace, event) and is_due_again(event.at, path.stat().st_mtime, now, FIRST_WAIT_S):
-            late.append((path, event))
+    late, decided = [], []
+    read = functools.cache(lambda project: decisions.read(workspace.state / "projects" / project))
+    for event, sent in open_signals(workspace):
+        if _is_decided(Signal.model_validate(event.payload["signal"]), read(event.project)):
+            decided.append(event)
+        elif sent is not None and is_due_again(event.at, sent, now, FIRST_WAIT_S):
+            late.append(event)
+    if decided:
+        change(workspace, decided, is_open=False)
     if not late or api is None:
         return done
-    runs = all_runs(api, _of_signals(min(event.at for _, event in late)))
-    for path, event in late:
+    runs = all_runs(api, _of_signals(min(event.at for event in late)))
+    for event in late:
         heard_by = _heard_by(api, event)
         states = {run["state_type"] for run in runs if run["deployment_id"] in heard_by and _names(run, event)}
         if not heard_by or states == {"CANCELLED"}:
-            path.unlink(missing_ok=True)
+            change(workspace, [event], is_open=False)
             done.append(f"{event.project}: {event.text}: closed, for its run was cancelled or no automation hears it")
         elif not states:
             again = {**posted(event), "id": str(uuid.uuid5(_AGAIN, f"{event.id} {now}"))}
             ask(api, "events", [again], timeout_s=TIMEOUT_S)
-            os.utime(path, (now, now))
+            change(workspace, [event], sent=now)
             done.append(f"{event.project}: {event.text}: asked again, for nothing was decided")
     return done
-
-
-def _open(workspace: Workspace) -> Iterator[tuple[Path, Event]]:
-    for path in sorted((folder_of(workspace) / OPEN).glob("*.json")):
-        try:
-            yield path, Event.model_validate_json(path.read_text())
-        except OSError:  # closed just now
-            continue
-        except ValueError:
-            path.unlink(missing_ok=True)
 
 
 def _is_decided(signal: Signal, decided: list[Decision]) -> bool:

@@ -16,7 +16,7 @@ from models.files import write_text
 from tasks.host import ports, processes, server_access, stores
 from tasks.host.locks import held
 from tasks.host.workspace import Workspace
-from tasks.loop.history import is_running, read_loop_state
+from tasks.loop.history import LoopRecord, is_running, last_loop
 from tasks.platform import services, supervision
 from tasks.platform.service_main import end, marked
 from tasks.platform.services import Service, ServiceState, services_of, supervisor
@@ -46,17 +46,20 @@ def start(workspace: Workspace, requested: dict[str, int]) -> list[str]:
     """
     with _alone(workspace):
         note = supervisor(workspace)
-        ours = [one for one in services.wanted(workspace) if one.name not in server_access.elsewhere(workspace)]
+        named = server_access.elsewhere(workspace)
+        ours = [service for service in services.wanted(workspace) if service.name not in named]
         if note:
             _refuse_other_ports(workspace, requested)
             return _start_again(note, {service.name for service in ours})
         end(list(marked(workspace)))  # left by a killed supervisord
-        _adopt(workspace)
-        usual = {service.name: service.port for service in ours if service.port}
-        memory = workspace.platform / "ports.json"
-        chosen, notes = ports.choose(memory, {k: v for k, v in usual.items() if not _serves(workspace, k)}, requested)
+        server, usual = PrefectServer(workspace), {service.name: service.port for service in ours if service.port}
+        if server.state() and not server.is_leased():
+            server.stop()
+        if server.state():  # a running loop's server: the platform uses it as it is
+            usual.pop("prefect", None)
+        chosen, notes = ports.choose(workspace.platform / "ports.json", usual, requested)
         if "prefect" in chosen:
-            PrefectServer(workspace).want_port(chosen["prefect"])
+            server.want_port(chosen["prefect"])
         server_access.make_secret(workspace)
         write_text(workspace.platform / FRESH, "")
         environ = {**processes.unmarked(os.environ), **stores.environment(workspace), **pool_environment(workspace)}
@@ -127,7 +130,7 @@ def flow_runs(workspace: Workspace) -> list[str]:
             run = process.environ().get(FLOW_RUN)
             if run:
                 flow_run_pids.setdefault(run, set()).add(process.pid)
-    loops = {loop_state["process"]["pid"]: loop_state["loop_id"] for loop_state in _running_loops(workspace)}
+    loops = {loop.process["pid"]: loop.loop_id for loop in _running_loops(workspace)}
     return [
         next((loops[pid] for pid in pids if pid in loops), f"flow run {run}") for run, pids in flow_run_pids.items()
     ]
@@ -135,7 +138,7 @@ def flow_runs(workspace: Workspace) -> list[str]:
 
 def loops(workspace: Workspace) -> list[str]:
     """Return the ids of loops among the current flow runs, which a person must agree to interrupt."""
-    known = {loop_state["loop_id"] for loop_state in _running_loops(workspace)}
+    known = {loop.loop_id for loop in _running_loops(workspace)}
     return [name for name in flow_runs(workspace) if name in known]
 
 
@@ -191,18 +194,6 @@ def _start_again(note: dict[str, Any], wanted: set[str]) -> list[str]:
     return messages
 
 
-def _adopt(workspace: Workspace) -> None:
-    """End a Prefect server without leases: the platform starts its own."""
-    server = PrefectServer(workspace)
-    if server.state() and not server.is_leased():
-        server.stop()
-
-
-def _serves(workspace: Workspace, name: str) -> bool:
-    """Return whether a running loop's Prefect server is up already: the platform uses it as it is."""
-    return name == "prefect" and PrefectServer(workspace).state() is not None
-
-
 def _shut_down(note: dict[str, Any]) -> None:
     with contextlib.suppress(Exception), supervision.connected(note["socket"]) as supervised:
         supervised.shutdown()
@@ -213,11 +204,11 @@ def _shut_down(note: dict[str, Any]) -> None:
         os.kill(note["process"]["pid"], 9)
 
 
-def _running_loops(workspace: Workspace) -> Iterator[dict[str, Any]]:
+def _running_loops(workspace: Workspace) -> Iterator[LoopRecord]:
     for state in (workspace.state / "projects").glob("*"):
-        loop_state = read_loop_state(state)
-        if loop_state and is_running(state, loop_state):
-            yield loop_state
+        loop = last_loop(state)
+        if loop and is_running(state, loop):
+            yield loop
 
 
 def _is_heard_of(workspace: Workspace, since: float) -> bool:

@@ -89,10 +89,6 @@ class ServiceState:
     restarts: int = 0
     detail: str = ""
 
-    def as_json(self) -> dict[str, Any]:
-        """Return the state as plain data for JSON."""
-        return {**self.__dict__}
-
 
 def wanted(workspace: Workspace) -> list[Service]:
     """Return the services that this workspace needs."""
@@ -130,7 +126,8 @@ def services_of(workspace: Workspace) -> list[ServiceState]:
     note, named = supervisor(workspace), elsewhere(workspace)
     processes = _processes(note) if note else {}
     exits = _exits(workspace.platform / "supervisord.log") if note else {}
-    numbers = ports(workspace)
+    urls = {name: f"http://127.0.0.1:{port}" for name, port in ports(workspace).items()}
+    prefect = _page("prefect", PrefectServer(workspace).url() or "") or None
     states = []
     for service in SERVICES:
         if service.is_optional and service.name not in (processes or ()):
@@ -140,14 +137,11 @@ def services_of(workspace: Workspace) -> list[ServiceState]:
         elif processes is None:
             states.append(ServiceState(service.name, "unknown", detail="supervisord does not answer"))
         elif service.name in processes:
-            url = (
-                _page("prefect", PrefectServer(workspace).url() or "")
-                if service.name == "prefect"
-                else _local(numbers, service.name)
-            )
+            url = prefect if service.name == "prefect" else urls.get(service.name)
             states.append(_state(service.name, processes[service.name], url, exits.get(service.name, [])))
-        else:
-            states.append(_alone(workspace, service.name))
+        else:  # while the platform is down, a loop may have its own Prefect server
+            url = prefect if service.name == "prefect" else None
+            states.append(ServiceState(service.name, "running" if url else "stopped", url))
     return states
 
 
@@ -159,22 +153,12 @@ def _state(name: str, process: dict[str, Any], url: str | None, exits: list[str]
     return ServiceState(
         name,
         state,
-        (url or None) if up else None,
+        url if up else None,
         process["pid"] or None,
         float(process["start"]) if up else None,
         len(exits),
         detail,
     )
-
-
-def _alone(workspace: Workspace, name: str) -> ServiceState:
-    """Return a service's state while the platform is down: a loop may still have its own Prefect server."""
-    url = PrefectServer(workspace).url() if name == "prefect" else None
-    return ServiceState(name, "running" if url else "stopped", _page(name, url) if url else None)
-
-
-def _local(numbers: dict[str, int], name: str) -> str | None:
-    return f"http://127.0.0.1:{numbers[name]}" if name in numbers else None
 
 
 def _page(name: str, url: str) -> str:

@@ -176,10 +176,12 @@ def connected(path: str, timeout_s: float = ANSWER_S) -> Iterator[Any]:
         OSError: supervisord does not respond.
     """
     try:
-        with xmlrpc.client.ServerProxy("http://supervisor", transport=_Local(path, timeout_s)) as proxy:
-            yield proxy.supervisor
+        with socket.socket(socket.AF_UNIX) as stream:
+            stream.settimeout(timeout_s)
+            stream.connect(path)
+            yield xmlrpc.client.ServerProxy("http://supervisor", transport=_Transport(stream)).supervisor
     except (http.client.HTTPException, xmlrpc.client.Error, ExpatError) as error:  # supervisord ends or was killed
-        raise ConnectionError(str(error)) from error
+        raise ConnectionError(repr(error)) from error
 
 
 def start_service(supervised: Any, name: str) -> None:
@@ -201,31 +203,14 @@ def start_service(supervised: Any, name: str) -> None:
             raise StoreError(f"{name}: supervisord cannot start it: {fault.faultString}: see its log") from fault
 
 
-class _Local(xmlrpc.client.Transport):
-    def __init__(self, path: str, timeout_s: float) -> None:
+class _Transport(xmlrpc.client.Transport):
+    """Sends requests over one open socket, which has a timeout; supervisor's `SupervisorTransport` has none."""
+
+    def __init__(self, stream: socket.socket) -> None:
         super().__init__()
-        self._path = path
-        self._timeout_s = timeout_s
+        self._http = http.client.HTTPConnection("localhost")
+        self._http.sock = stream
+        self._http.auto_open = 0  # a closed connection is an error; it would be opened again over TCP
 
     def make_connection(self, host: Any) -> http.client.HTTPConnection:
-        _, connection = self._connection
-        if connection is None:
-            connection = _LocalConnection(self._path, self._timeout_s)
-            self._connection = host, connection  # for the next call; `close` closes it
-        return connection
-
-
-class _LocalConnection(http.client.HTTPConnection):
-    def __init__(self, path: str, timeout_s: float) -> None:
-        super().__init__("localhost", timeout=timeout_s)
-        self._path = path
-
-    def connect(self) -> None:
-        """Connect to the socket."""
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(self.timeout)
-        try:
-            self.sock.connect(self._path)
-        except OSError:
-            self.close()
-            raise
+        return self._http

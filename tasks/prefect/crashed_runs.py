@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -13,26 +12,26 @@ if TYPE_CHECKING:
     from prefect.client.schemas.objects import FlowRun
 
 
-def crash_runs(wanted: Mapping[Path, UUID | str]) -> Iterator[tuple[Path, list[tuple[str, str]]]]:
+def crash_runs(wanted: Mapping[int, UUID | str]) -> Iterator[tuple[int, list[tuple[str, str]]]]:
     """Mark open runs that do not belong to a worker as Crashed.
 
     Args:
-        wanted: For the note file of each dead process: the id of its flow run, or the tag of all runs that it started.
+        wanted: By number, the id of a dead process's flow run, or the tag of all runs that it started.
 
     Yields:
-        Each note file with the (id, name) of the marked runs.
+        Each number with the (id, name) of the marked runs.
     """
     from prefect.client.orchestration import get_client
     from prefect.states import Crashed
 
     with get_client(sync_client=True) as client:
-        for note, which in wanted.items():
+        for number, which in wanted.items():
             marked = []
             for run in _run_of(client, which) if isinstance(which, UUID) else _open_runs_with(client, which):
                 if run.state is not None and not run.state.is_final() and run.deployment_id is None:
                     client.set_flow_run_state(run.id, Crashed(message="its process was killed"), force=True)
                     marked.append((str(run.id), run.name))
-            yield note, marked
+            yield number, marked
 
 
 def _run_of(client: SyncPrefectClient, identity: UUID) -> list[FlowRun]:

@@ -1,6 +1,6 @@
-"""Events for Prefect, stored on disk in `.loopline/events/` until Prefect has received them.
+"""Events for Prefect, stored in the state database until Prefect has received them.
 
-An event has the same id however often it is sent, and is delivered once; while no server answers, it waits in `queue/`.
+An event has the same id however often it is sent, and is delivered once; while no server answers, it waits.
 A signal of a project without a deployment in Prefect waits too, because no automation would receive it.
 The sender delivers at once if it can; else the compactor delivers, or the next command that contacts the server.
 """
@@ -9,21 +9,20 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import os
 import time
 import urllib.error
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from models.errors import StoreError
-from models.files import write_json
 from models.pipeline.keys import key_of
 from models.triggers.signal import Kind, Signal
+from tasks.host import database
+from tasks.host.locks import tried
 from tasks.host.workspace import Workspace
 from tasks.prefect.flow_runs import ask
 from tasks.prefect.prefect_server import PrefectServer
@@ -42,11 +41,10 @@ DECISION_MADE = "loopline.decision.made"
 
 STORM_S = 10.0
 """Signals of one kind and project that come within this time start one run."""
-OPEN = "open"
-"""The folder of the signals without a decision yet (`tasks/platform/open_signals.py`)."""
 BATCH = 50
 TIMEOUT_S = 10.0
-MOST_SENT_MARKS = 20_000
+MOST_SENT = 20_000
+WAITING = "waiting"
 _NAMESPACE = uuid.UUID("6c6f6f70-6c69-6e65-8000-6576656e7473")
 
 
@@ -87,33 +85,66 @@ def of_signal(project: str, signal: Signal) -> Event:
     return Event(name=SIGNALS[signal.kind], project=project, text=signal.reason, payload=payload, at=signal.at)
 
 
+class OpenSignal(NamedTuple):
+    """The event of a signal without a decision, and when it was last sent (Unix time); None while it waits."""
+
+    event: Event
+    sent: float | None
+
+
 def send(workspace: Workspace, event: Event) -> bool:
     """Store an event until Prefect has it, and try to deliver all waiting events; return whether none waits any longer.
 
     A signal is stored until it has a decision: `open_signals.ask_again` sends signals again that Prefect lost.
 
     Raises:
-        StoreError: The disk is full or not writable.
+        StoreError: The database cannot be written.
     """
-    folder = folder_of(workspace)
-    if not (folder / "sent" / event.id).exists() and not any((folder / "queue").glob(f"*-{event.id}.json")):
-        # The name begins with the time: the oldest are found without opening any.
-        name = f"{max(0, round(event.at * 1000)):015d}-{event.id}.json"
-        if event.is_signal and event.payload.get("signal"):
-            write_json(folder / OPEN / name, event.model_dump(mode="json"))
-        write_json(folder / "queue" / name, event.model_dump(mode="json"))
+    from sqlalchemy import select
+
+    from tasks.host.tables import events
+
+    row = {"id": event.id, "project": event.project, "content": database.plain(event), "state": WAITING}
+    is_open = event.is_signal and bool(event.payload.get("signal"))
+    with database.writing(workspace.state) as connection:
+        if connection.scalar(select(events.c.id).where(events.c.id == event.id)) is None:
+            connection.execute(events.insert().values(**row, is_open=is_open))
     deliver(workspace)
     return not waiting(workspace)
 
 
 def waiting(workspace: Workspace) -> int:
     """Return how many events Prefect has not received yet."""
-    return sum(1 for _ in (folder_of(workspace) / "queue").glob("*.json"))
+    from sqlalchemy import func, select
+
+    from tasks.host.tables import events
+
+    with database.reading(workspace.state) as connection:
+        return connection.scalar(select(func.count()).where(events.c.state == WAITING)) or 0
 
 
-def waits(workspace: Workspace, event: Event) -> bool:
-    """Return whether Prefect has not received this event yet."""
-    return any((folder_of(workspace) / "queue").glob(f"*-{event.id}.json"))
+def open_signals(workspace: Workspace, project: str | None = None) -> list[OpenSignal]:
+    """Return the signals without a decision, of one project or of all, in the order in which they were sent first."""
+    from sqlalchemy import select
+
+    from tasks.host.tables import events
+
+    mine = [events.c.project == project] if project else []
+    rows = select(events.c.content, events.c.sent).where(events.c.is_open, *mine).order_by(events.c.number)
+    with database.reading(workspace.state) as connection:
+        return [OpenSignal(Event.model_validate(row.content), row.sent) for row in connection.execute(rows)]
+
+
+def change(workspace: Workspace, chosen: Iterable[Event], **values: Any) -> None:
+    """Change columns of stored events, such as `is_open=False` for a decided signal.
+
+    Raises:
+        StoreError: The database cannot be written.
+    """
+    from tasks.host.tables import events
+
+    with database.writing(workspace.state) as connection:
+        connection.execute(events.update().where(events.c.id.in_([event.id for event in chosen])).values(values))
 
 
 def deliver(workspace: Workspace) -> int:
@@ -121,29 +152,39 @@ def deliver(workspace: Workspace) -> int:
 
     Several processes may call this at once: one delivers, the others return without work.
     """
-    import filelock
-
-    folder, address = folder_of(workspace), PrefectServer(workspace).api()
+    address = PrefectServer(workspace).api()
     if address is None or not waiting(workspace):
         return 0
-    with contextlib.suppress(filelock.Timeout), filelock.FileLock(folder / "deliver.lock", timeout=0):
-        return _deliver(folder, address)
-    return 0
+    workspace.make()
+    with tried(workspace.locks / "events.lock") as is_ours:
+        return _deliver(workspace, address) if is_ours else 0
 
 
-def _deliver(folder: Path, address: str) -> int:
-    taken, tried = 0, set[Path]()
+def _deliver(workspace: Workspace, address: str) -> int:
+    taken = last = 0
     is_deaf = functools.cache(functools.partial(_is_deaf, address))
     with contextlib.suppress(StoreError):
-        while paths := sorted(set((folder / "queue").glob("*.json")) - tried)[:BATCH]:
-            batch = _unsent(folder, paths)
-            heard = [(path, event) for path, event in batch if not (event.is_signal and is_deaf(event.project))]
-            if not _hand_over(folder, address, heard):
+        while batch := _waiting_after(workspace, last):
+            last = max(batch)
+            oldest_first = sorted(batch.values(), key=lambda event: event.at)
+            heard = [event for event in oldest_first if not (event.is_signal and is_deaf(event.project))]
+            if not _post(workspace, address, heard):
                 break
             taken += len(heard)
-            tried |= set(paths)  # signals without an automation and unreadable files wait for another time
-    _forget(folder / "sent")
+    _forget(workspace)
     return taken
+
+
+def _waiting_after(workspace: Workspace, last: int) -> dict[int, Event]:
+    """Return the next waiting events by their numbers; signals without an automation wait for another time."""
+    from sqlalchemy import select
+
+    from tasks.host.tables import events
+
+    rows = select(events.c.number, events.c.content).where(events.c.state == WAITING, events.c.number > last)
+    with database.reading(workspace.state) as connection:
+        batch = connection.execute(rows.order_by(events.c.number).limit(BATCH))
+        return {row.number: Event.model_validate(row.content) for row in batch}
 
 
 def _is_deaf(address: str, project: str) -> bool:
@@ -158,49 +199,24 @@ def automations_of(address: str, project: str) -> list[dict[str, Any]]:
     return automations
 
 
-def _unsent(folder: Path, paths: list[Path]) -> Iterator[tuple[Path, Event]]:
-    """Yield the events of these files, each once; delete torn files and files of events that were delivered before."""
-    seen: set[str] = set()
-    for path in paths:
-        try:
-            event = Event.model_validate_json(path.read_text())
-        except OSError:  # a passing error, such as no free file descriptor: keep the event
-            continue
-        except ValueError:
-            path.unlink(missing_ok=True)
-            continue
-        if event.id in seen or (folder / "sent" / event.id).exists():
-            path.unlink(missing_ok=True)
-        else:
-            seen.add(event.id)
-            yield path, event
-
-
-def _hand_over(folder: Path, address: str, batch: list[tuple[Path, Event]]) -> bool:
+def _post(workspace: Workspace, address: str, batch: list[Event]) -> bool:
     """Post a batch; return whether it is settled.
 
-    If Prefect refuses a batch as invalid, its events are posted one by one, and invalid events are moved to `refused/`.
+    If Prefect refuses a batch as invalid, its events are posted one by one, and invalid events are not sent again.
     """
     if not batch:
         return True
     try:
-        ask(address, "events", [posted(event) for _, event in batch], timeout_s=TIMEOUT_S)
+        ask(address, "events", [posted(event) for event in batch], timeout_s=TIMEOUT_S)
     except StoreError as error:
         refusal = error.__cause__
         if not isinstance(refusal, urllib.error.HTTPError) or refusal.code not in (400, 413, 422):
             return False
         if len(batch) > 1:
-            return all(_hand_over(folder, address, [one]) for one in batch)
-        (folder / "refused").mkdir(exist_ok=True)
-        batch[0][0].replace(folder / "refused" / batch[0][0].name)
-        (folder / OPEN / batch[0][0].name).unlink(missing_ok=True)  # a retry would be refused again
+            return all(_post(workspace, address, [event]) for event in batch)
+        change(workspace, batch, state="refused", is_open=False)
         return True
-    (folder / "sent").mkdir(exist_ok=True)
-    for path, event in batch:
-        (folder / "sent" / event.id).touch()
-        with contextlib.suppress(FileNotFoundError):  # no signal, or decided before the delivery
-            os.utime(folder / OPEN / path.name)
-        path.unlink(missing_ok=True)
+    change(workspace, batch, state="sent", sent=time.time())
     return True
 
 
@@ -223,15 +239,14 @@ def posted(event: Event) -> dict[str, Any]:
     }
 
 
-def _forget(sent: Path) -> None:
-    """Delete the oldest marks of sent events; a signal that is repeated later is still known by its decision."""
-    marks = list(sent.iterdir()) if sent.exists() else []
-    if len(marks) > MOST_SENT_MARKS:
-        with contextlib.suppress(OSError):
-            for mark in sorted(marks, key=lambda mark: mark.stat().st_mtime)[: len(marks) // 2]:
-                mark.unlink()
+def _forget(workspace: Workspace) -> None:
+    """Delete the oldest of the sent events; a signal that is repeated later is still known by its decision."""
+    from sqlalchemy import func, select
 
+    from tasks.host.tables import events
 
-def folder_of(workspace: Workspace) -> Path:
-    """Return the folder of a workspace's events."""
-    return workspace.state / "events"
+    settled = (events.c.state != WAITING, ~events.c.is_open)
+    newest = select(events.c.number).where(*settled).order_by(events.c.number.desc()).limit(MOST_SENT).subquery()
+    oldest = select(func.min(newest.c.number)).scalar_subquery()
+    with database.writing(workspace.state) as connection:
+        connection.execute(events.delete().where(*settled, events.c.number < oldest))

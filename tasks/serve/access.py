@@ -7,15 +7,12 @@ forwarded counts as a request from another machine.
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 from collections.abc import Sequence
 from pathlib import Path
 
-from models.errors import UsageError
 from models.files import storing
 from models.serving.http_errors import RequestError
-from tasks.host.http_guard import LEAST_TOKEN, SERVE_TOKEN, is_loopback, names_us, own_names, token_of
+from tasks.host.http_guard import SERVE_TOKEN, AccessRules, checked_token, is_loopback, token_of
 from tasks.host.workspace import Workspace
 from tasks.release.settings import ServerSettings
 from tasks.serve.rate_limit import RateLimiter
@@ -47,10 +44,8 @@ class AccessControl:
         rate: float | None = None,
         shared: Path | None = None,
     ) -> None:
-        self.is_open = is_certified or (is_loopback(host) and not names and not needs_token)
-        self._names = own_names(host, names)
-        self._any_address = not is_loopback(host) or bool(names)
-        self._digests = [_digest(token) for token in tokens]
+        self._rules = AccessRules(host, tokens, names)
+        self.is_open = is_certified or (self._rules.is_open and not needs_token)
         self._buckets = RateLimiter(rate, shared) if rate else None
         self._known_hosts: set[str] = set()
 
@@ -85,7 +80,7 @@ class AccessControl:
         """
         if header in self._known_hosts:
             return
-        if not names_us(header, self._names, any_address=self._any_address):
+        if not self._rules.names_us(header):
             raise RequestError(
                 421, "the Host header names another server: ask by a name of this one, or start it with --name"
             )
@@ -113,17 +108,13 @@ class AccessControl:
             if self._buckets is not None:
                 self._buckets.take(client)
             return
-        kind, _, token = authorization.partition(" ")
-        digest = _digest(token.strip())
-        is_known = False
-        for own in self._digests:  # compare with all tokens, so that the response time reveals nothing
-            is_known |= hmac.compare_digest(own, digest)
-        if kind.lower() != "bearer" or not is_known:
+        caller = self._rules.bearer(authorization)
+        if caller is None:
             raise RequestError(
                 401, "a token is needed: send `Authorization: Bearer TOKEN`", {"www-authenticate": "Bearer"}
             )
         if self._buckets is not None:
-            self._buckets.take(digest.hex())
+            self._buckets.take(caller.hex())
 
 
 def tokens_of(workspace: Workspace) -> list[str]:
@@ -140,13 +131,5 @@ def tokens_of(workspace: Workspace) -> list[str]:
             lines = path.read_text().splitlines()
         for number, line in enumerate(lines, 1):
             token = line.split("#")[0].split()[:1]
-            if token and len(token[0]) < LEAST_TOKEN:
-                raise UsageError(
-                    f"{path}:{number}: got a token of {len(token[0])} characters, expected {LEAST_TOKEN} or more"
-                )
-            tokens += token
+            tokens += [checked_token(one, f"{path}:{number}: token") for one in token]
     return tokens
-
-
-def _digest(token: str) -> bytes:
-    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()

@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from models.serving import http_errors, open_api
 from models.serving.http_errors import RequestError
-from tasks.host.http_guard import FORWARDED, is_foreign
+from tasks.host.http_guard import is_foreign, is_forwarded
 from tasks.host.logs import Repeated
 from tasks.serve.calls import HttpRequest, HttpResponse, WireEndpoint, named
 from tasks.serve.request_context import RequestContext, begin
@@ -34,7 +34,6 @@ SMALL_BYTES = 1 << 16
 CLIENT_LEFT = 499
 """The status of a request whose client disconnected first, as in nginx; it is only counted and logged, never sent."""
 MOST_DIGITS = 9
-_FORWARDED = frozenset(FORWARDED)
 Client = tuple[str, int] | None
 
 _log = logging.getLogger("loopline.serve")
@@ -146,11 +145,10 @@ class ServerMiddleware:
         if "host" in headers:
             access.check_host(headers["host"])
         if not is_open:
-            is_forwarded = not _FORWARDED.isdisjoint(headers)
             access.admit(
                 headers.get("authorization", ""),
                 client[0] if client else "",
-                is_forwarded=is_forwarded,
+                is_forwarded=is_forwarded(headers),
                 is_foreign=method == "POST" and is_foreign(headers),
             )
 

@@ -1,33 +1,40 @@
 """The outbox: a write-ahead log of what MLflow will receive, so that no run is lost while the tracking store is away.
 
-There is one file of JSON lines per loop. `tasks/mlflow/delivery.py` delivers it to MLflow, now or when the store is
-back; each line may be delivered twice without harm. The loop names its runs (`loop`, `trial-3`): MLflow's own ids come
-later.
+Each line is a row of the state database. `tasks/mlflow/delivery.py` delivers the lines of a loop to MLflow, now or when
+the store is back; each line may be delivered twice without harm. The loop names its runs (`loop`, `trial-3`): MLflow's
+own ids come later.
 """
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from tasks.state import journal
+from tasks.host import database
 
 LOOP_RUN = "loop"
 
 
+class Delivered(NamedTuple):
+    """What MLflow has of a loop: the number of the last line, and MLflow's ids of the runs by our names."""
+
+    number: int
+    runs: dict[str, str]
+
+
 class Outbox:
-    """Appends one line for each operation; safe to use from several threads of one process.
+    """Appends one line for each operation; safe to use from several threads.
 
     Args:
-        path: The file; None for work that is not tracked.
+        state: The project's folder under `.loopline/projects/`; None for work that is not tracked.
+        loop_id: The loop.
     """
 
-    def __init__(self, path: Path | None) -> None:
-        self.path = path
-        self._lock = threading.Lock()
+    def __init__(self, state: Path | None, loop_id: str) -> None:
+        self._state = state
+        self._loop_id = loop_id
 
     def start_run(self, run: str, name: str, tags: Mapping[str, str], parent: str | None = None) -> None:
         """Start a run, or continue it after a kill."""
@@ -61,18 +68,90 @@ class Outbox:
     def open_runs(self) -> list[str]:
         """Return runs that were started and not ended, in the order of their start."""
         running: dict[str, None] = {}
-        for line in journal.read(self.path)[0] if self.path else ():
+        for line in self.lines().values():
             if line["op"] == "run":
                 running[line["run"]] = None
             elif line["op"] == "end":
                 running.pop(line["run"], None)
         return list(running)
 
+    def lines(self, after: int = 0) -> dict[int, dict[str, Any]]:
+        """Return the lines with a higher number, by their numbers, in the order in which they were written."""
+        from sqlalchemy import select
+
+        from tasks.host.tables import outbox
+
+        if self._state is None:
+            return {}
+        mine = (outbox.c.loop_id == self._loop_id, outbox.c.number > after)
+        rows = select(outbox.c.number, outbox.c.content).where(*mine).order_by(outbox.c.number)
+        with database.reading(self._state.parents[1]) as connection:
+            return {row.number: row.content for row in connection.execute(rows)}
+
     def _write(self, line: dict[str, Any]) -> None:
-        if self.path is None:
+        from tasks.host.tables import outbox
+
+        if self._state is None:
             return
-        with self._lock:
-            journal.append(self.path, line, synced=False)
+        row = {"project": self._state.name, "loop_id": self._loop_id, "content": line}
+        with database.writing(self._state.parents[1], durable=False) as connection:
+            connection.execute(outbox.insert(), row)
+
+
+def delivered(state: Path, loop_id: str) -> Delivered:
+    """Return what MLflow has of a loop."""
+    from sqlalchemy import select
+
+    from tasks.host.tables import deliveries
+
+    with database.reading(state.parents[1]) as connection:
+        row = connection.execute(select(deliveries).where(deliveries.c.loop_id == loop_id)).first()
+    return Delivered(row.number, row.runs) if row else Delivered(0, {})
+
+
+def set_delivered(state: Path, loop_id: str, done: Delivered) -> None:
+    """Save what MLflow has of a loop.
+
+    Raises:
+        StoreError: The database cannot be written.
+    """
+    from tasks.host.tables import deliveries
+
+    with database.writing(state.parents[1]) as connection:
+        connection.execute(deliveries.delete().where(deliveries.c.loop_id == loop_id))
+        row = {"project": state.name, "loop_id": loop_id, "at": time.time(), "number": done.number, "runs": done.runs}
+        connection.execute(deliveries.insert(), row)
+
+
+def undelivered(state: Path) -> list[str]:
+    """Return the project's loops with lines that MLflow lacks, sorted."""
+    from sqlalchemy import func, select
+
+    from tasks.host.tables import deliveries, outbox
+
+    last = select(outbox.c.loop_id, func.max(outbox.c.number).label("number")).where(outbox.c.project == state.name)
+    written = last.group_by(outbox.c.loop_id).subquery()
+    known = func.coalesce(deliveries.c.number, 0)
+    owed = select(written.c.loop_id).outerjoin(deliveries, deliveries.c.loop_id == written.c.loop_id)
+    with database.reading(state.parents[1]) as connection:
+        return sorted(connection.scalars(owed.where(written.c.number > known)))
+
+
+def forget_delivered(state: Path, before: float) -> None:
+    """Remove the lines of the project's loops of which MLflow has had all since `before` (Unix time).
+
+    Raises:
+        StoreError: The database cannot be written.
+    """
+    from sqlalchemy import select
+
+    from tasks.host.tables import deliveries, outbox
+
+    whole = select(deliveries.c.loop_id).where(
+        deliveries.c.project == state.name, deliveries.c.at < before, deliveries.c.loop_id.not_in(undelivered(state))
+    )
+    with database.writing(state.parents[1]) as connection:
+        connection.execute(outbox.delete().where(outbox.c.loop_id.in_(whole)))
 
 
 def _now_ms() -> int:

@@ -6,17 +6,15 @@ Walking the files of 10,000 loops takes seconds, so readers do not wait for a me
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import time
 from pathlib import Path
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field
 
-from models.files import write_text
+from tasks.host import database
 from tasks.host.workspace import Workspace
 
-FILE = "store-sizes.json"
 STORES = ("projects", "mlflow", "prefect", "optuna", "dvc", "cache")
 
 
@@ -29,10 +27,13 @@ class StoreSizes(BaseModel):
 
 def measured(workspace: Workspace) -> StoreSizes:
     """Return the last measured sizes; empty if they were never measured."""
-    try:
-        return StoreSizes.model_validate(json.loads((workspace.cache / FILE).read_text()))
-    except (OSError, ValueError, ValidationError):
-        return StoreSizes()
+    from sqlalchemy import select
+
+    from tasks.host.tables import store_sizes
+
+    with database.reading(workspace.state) as connection:
+        rows = connection.execute(select(store_sizes)).all()
+    return StoreSizes(at=max((row.at for row in rows), default=None), stores={row.store: row.size for row in rows})
 
 
 def measure(workspace: Workspace) -> StoreSizes:
@@ -43,8 +44,13 @@ def measure(workspace: Workspace) -> StoreSizes:
     Raises:
         StoreError: The sizes cannot be saved.
     """
+    from tasks.host.tables import store_sizes
+
     sizes = StoreSizes(at=time.time(), stores={name: _size(workspace.state / name) for name in STORES})
-    write_text(workspace.cache / FILE, sizes.model_dump_json())
+    rows = [{"store": name, "size": size, "at": sizes.at} for name, size in sizes.stores.items()]
+    with database.writing(workspace.state) as connection:
+        connection.execute(store_sizes.delete())
+        connection.execute(store_sizes.insert(), rows)
     return sizes
 
 

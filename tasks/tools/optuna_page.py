@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 from tasks.host import server_access, stores
-from tasks.host.http_guard import CHALLENGE, bears_secret
+from tasks.host.http_guard import CHALLENGE, AccessRules, bears_secret, is_foreign
 from tasks.host.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -46,14 +46,16 @@ def guarded(app: Wsgi, secret: str) -> Wsgi:
 
     The supervisor's health check at `/health` needs no secret.
     """
+    rules = AccessRules("127.0.0.1", ())
 
     def ask(environ: dict[str, Any], start: Start) -> Iterable[bytes]:
-        is_ours = environ.get("HTTP_HOST", "").rpartition(":")[0] in server_access.NAMES
+        names = (name for name in environ if name.startswith("HTTP_"))
+        headers = {name[5:].replace("_", "-").lower(): environ[name] for name in names}
         is_looking = environ["REQUEST_METHOD"] in ("GET", "HEAD")  # a link on another site sends these
-        if not is_ours or (environ.get("HTTP_SEC_FETCH_SITE") in ("cross-site", "same-site") and not is_looking):
+        if not rules.names_us(headers.get("host", "")) or (is_foreign(headers) and not is_looking):
             start("403 Forbidden", [PLAIN])
             return [b"not asked from this page"]
-        if environ["PATH_INFO"] != HEALTH and not bears_secret(environ.get("HTTP_AUTHORIZATION", ""), secret):
+        if environ["PATH_INFO"] != HEALTH and not bears_secret(headers.get("authorization", ""), secret):
             start("401 Unauthorized", [PLAIN, ("WWW-Authenticate", CHALLENGE)])
             return [server_access.MISSING.encode()]
         return app(environ, start)

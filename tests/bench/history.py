@@ -26,6 +26,7 @@ from models.pipeline.keys import key_of
 from models.pipeline.records import StepRecord
 from models.pipeline.steps import STEPS
 from models.project_spec.reader import read_spec
+from tasks.host import database, tables
 from tasks.host.workspace import Workspace
 from tasks.loop.ledger import StepCache
 from tasks.mlflow import embedded_store
@@ -74,16 +75,9 @@ def make(workspace: Workspace, num_loops: int) -> None:
         made = StepRecord(
             step=step.name, key="KEY", parts=parts, digest="d", result=_result(), loop_id="LOOP", finished=0.5
         )
-        text = made.model_dump_json(indent=1)
-        folder = ledger.state / "records" / step.name
-        folder.mkdir(parents=True)
-        for age in ages:
-            at = time.time() - HOUR_S * age
-            path = folder / f"{key_of({'age': age})}.json"
-            path.write_text(text.replace("KEY", path.stem).replace("LOOP", f"{NAME}-{age}").replace("0.5", repr(at), 1))
-            os.utime(path, (at, at))
+        _records(workspace, made, ages)
         done[step.name] = made
-    _journals(ledger.state, ages)
+    _history(workspace, ages)
     _registry(workspace, ages)
 
 
@@ -92,16 +86,29 @@ def _result() -> dict[str, object]:
     return {"version": "1", "decision": "keep", "reasons": reasons, "weights_sha256": "x", "status": "valid", "rows": 3}
 
 
-def _journals(state: Path, ages: list[int]) -> None:
-    with (state / "loops.jsonl").open("w") as loops, (state / "decisions.jsonl").open("w") as decisions:
-        for age in ages:
-            at = time.time() - HOUR_S * age
-            loop = {"loop_id": f"{NAME}-{age}", "began": at - 300, "ended": at, "outcome": "kept", "trigger": "decay"}
-            signal = {"id": f"decay-{age}", "kind": "decay", "at": at, "reason": "it fell", "evidence": {}}
-            loops.write(json.dumps(loop) + "\n")
-            decisions.write(
-                json.dumps({"signal": signal, "at": at, "action": "retrain", "reasons": ["it fell"]}) + "\n"
-            )
+def _records(workspace: Workspace, made: StepRecord, ages: list[int]) -> None:
+    rows = []
+    for age in ages:
+        facts = {"key": key_of({"age": age}), "loop_id": f"{NAME}-{age}", "finished": time.time() - HOUR_S * age}
+        content = made.model_copy(update=facts).model_dump(mode="json")
+        rows.append({"project": NAME, "step": made.step, "key": facts["key"], "content": content})
+    with database.writing(workspace.state) as connection:
+        connection.execute(tables.step_records.insert(), rows)
+
+
+def _history(workspace: Workspace, ages: list[int]) -> None:
+    loops, decisions = [], []
+    for number, age in enumerate(ages, 1):
+        at = time.time() - HOUR_S * age
+        loop = {"loop_id": f"{NAME}-{age}", "began": at - 300, "ended": at, "outcome": "kept", "trigger": "decay"}
+        loops.append({**loop, "project": NAME, "closed": number, "device_seconds": 1.0})
+        signal = {"id": f"decay-{age}", "kind": "decay", "at": at, "reason": "it fell", "evidence": {}}
+        made = {"at": at, "action": "retrain"}
+        content = {**made, "signal": signal, "reasons": ["it fell"]}
+        decisions.append({**made, "project": NAME, "signal": signal["id"], "content": content})
+    with database.writing(workspace.state) as connection:
+        connection.execute(tables.loops.insert(), loops)
+        connection.execute(tables.decisions.insert(), decisions)
 
 
 def _registry(workspace: Workspace, ages: list[int]) -> None:

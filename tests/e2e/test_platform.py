@@ -17,11 +17,12 @@ import pytest
 
 from tasks.host import server_access
 from tasks.host.workspace import Workspace
+from tasks.loop import decisions
+from tasks.loop.history import last_loop
 from tasks.mlflow import registry_reader
 from tasks.platform.service_main import marked
 from tasks.platform.services import SERVICES, services_of, supervisor
 from tasks.prefect.flow_runs import ask
-from tasks.state.journal import read
 from tests.running import Loopline, eventually
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]  # months, and platforms killed, take longer than a test may
@@ -172,7 +173,7 @@ def test_what_a_person_switched_off_stays_off_and_a_removed_project_goes(home: P
 
 def test_a_loop_through_a_deployment_outlives_kills_of_worker_server_and_store(home: Platform):
     run, second = home.begin_run("train"), home.begin_run("train")
-    eventually(lambda: (home.state("tiny") / "loop.json").exists(), "the loop never began")
+    eventually(lambda: last_loop(home.state("tiny")), "the loop never began")
     loop_id = home.book("tiny")["loop_id"]
     refused = home("down")
     assert refused.code == 1
@@ -210,8 +211,8 @@ def test_new_data_begins_a_loop_by_itself(home: Platform):
     assert run["parameters"]["signal"]["kind"] == "new_data"
     assert run["name"] == home.book("tiny")["loop_id"]
     assert home.versions("tiny") == [1, 2]
-    (decided,) = read(home.state("tiny") / "decisions.jsonl")[0]
-    assert (decided["action"], decided["signal"]["id"]) == ("retrain", run["parameters"]["signal"]["id"])
+    (decided,) = decisions.read(home.state("tiny"))
+    assert (decided.action, decided.signal.id) == ("retrain", run["parameters"]["signal"]["id"])
 
 
 def test_a_killed_supervisord_is_put_right_by_the_next_up_and_down_leaves_nothing(home: Platform):

@@ -19,9 +19,10 @@ import pytest
 from infra.story import play
 from models.errors import StoreError
 from tasks.host.workspace import Workspace
+from tasks.loop import decisions
+from tasks.loop.history import read_loops
 from tasks.platform.service_main import marked
 from tasks.platform.services import services_of
-from tasks.state.journal import read
 from tests.running import ROOT, assert_gone, assert_unlocked, eventually
 
 pytestmark = [pytest.mark.e2e, pytest.mark.soak, pytest.mark.timeout(300)]
@@ -54,10 +55,6 @@ def state(player: Any) -> Path:
     return player.home / ".loopline" / "projects" / "flights"
 
 
-def lines(player: Any, name: str) -> list[dict[str, Any]]:
-    return list(read(state(player) / name)[0])
-
-
 def test_a_month_goes_round_by_itself_though_worker_and_server_are_killed(player: Any, months: dict[str, Any]):
     before = player.status()
     assert before["champion"] == "1"
@@ -69,11 +66,11 @@ def test_a_month_goes_round_by_itself_though_worker_and_server_are_killed(player
             os.kill(service.pid, signal.SIGKILL)
     after = player.wait(before)
     assert after["state"] == "finished"
-    loops = lines(player, "loops.jsonl")
-    assert [loop["trigger"] for loop in loops if loop["outcome"] in ("promoted", "kept")] == ["person", "new_data"]
-    decided = [line for line in lines(player, "decisions.jsonl") if line["signal"]["kind"] == "new_data"]
-    assert {line["action"] for line in decided} == {"retrain"}
-    assert len({line["signal"]["id"] for line in decided}) == 1
+    loops = read_loops(state(player))
+    assert [loop.trigger for loop in loops if loop.outcome in ("promoted", "kept")] == ["person", "new_data"]
+    decided = [made for made in decisions.read(state(player)) if made.signal.kind == "new_data"]
+    assert {made.action for made in decided} == {"retrain"}
+    assert len({made.signal.id for made in decided}) == 1
 
 
 def test_a_month_with_its_units_swapped_is_kept_out(player: Any, months: dict[str, Any]):
@@ -85,7 +82,7 @@ def test_a_month_with_its_units_swapped_is_kept_out(player: Any, months: dict[st
     assert "distance" in told["light_reason"]
     kept = list((state(player) / "quarantine" / told["loop_id"]).rglob("failing_rows.parquet"))
     assert len(kept) == 1
-    assert lines(player, "loops.jsonl")[-1]["outcome"] == "rejected"
+    assert read_loops(state(player))[-1].outcome == "rejected"
 
 
 def test_the_mended_month_is_taken_in(player: Any, months: dict[str, Any]):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 import signal
 import time
@@ -24,10 +23,8 @@ DRAWS = 12
 def epochs_told(home: Loopline, name: str, run: str) -> int:
     """How many epochs of a run the loop has noted down."""
     told = 0
-    for path in (home.state(name) / "outbox").glob("*.jsonl"):
-        for line in path.read_text().splitlines():
-            entry = json.loads(line) if line.endswith("}") else {}
-            told += entry.get("op") == "metrics" and entry.get("run") == run and "val_loss" in entry["metrics"]
+    for line in home.outbox(name):
+        told += line["op"] == "metrics" and line["run"] == run and "val_loss" in line["metrics"]
     return told
 
 
@@ -88,12 +85,11 @@ def test_killed_ranks_start_again_within_the_run(make_home, whole_on_two_ranks: 
 
 def test_a_fork_server_that_is_killed_as_a_trial_begins_costs_no_trial(make_home, whole: Loopline, api: str):
     home = make_home("nursery")
-    outbox = home.state("nursery") / "outbox"
     run = home.start("run", "nursery")
     run.wait_until(run.fork_server)
     fork_server = run.fork_server()
     fork_server.suspend()  # so that the first trial waits for it
-    run.wait_until(lambda: any('"run": "trial-0"' in path.read_text() for path in outbox.glob("*.jsonl")))
+    run.wait_until(lambda: any(line["run"] == "trial-0" for line in home.outbox("nursery")))
     time.sleep(0.5)
     fork_server.kill()
     assert run.ended().ok()

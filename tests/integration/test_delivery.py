@@ -2,30 +2,31 @@
 
 import json
 import time
-from pathlib import Path
 from typing import Any
 
 import pytest
 from mlflow import MlflowClient
 
 from models.errors import StoreError
+from tasks.host import database
+from tasks.host.tables import deliveries
 from tasks.host.workspace import Workspace
 from tasks.mlflow.delivery import MlflowExporter, client
-from tasks.state.outbox import Outbox
+from tasks.state.outbox import Outbox, delivered, set_delivered
 
 LOOP = "tiny-20260101-000000-abcd"
 
 
-def fill(workspace: Workspace, loop: str = LOOP) -> tuple[Path, Outbox]:
+def fill(workspace: Workspace) -> Outbox:
     """A loop with one trial, as a run leaves it."""
-    path = workspace.state / "projects" / "tiny" / "outbox" / f"{loop}.jsonl"
-    figure = path.parent / "card.html"
+    state = workspace.state / "projects" / "tiny"
+    figure = state / "card.html"
     figure.parent.mkdir(parents=True, exist_ok=True)
     figure.write_text("<html></html>")
-    box = Outbox(path)
-    box.start_run("loop", loop, {"loopline.loop_id": loop})
+    box = outbox(workspace)
+    box.start_run("loop", LOOP, {"loopline.loop_id": LOOP})
     box.params("loop", {"train.lr": 0.1, **{f"p{number}": number for number in range(150)}})
-    box.start_run("trial-0", f"{loop}/trial-0", {}, parent="loop")
+    box.start_run("trial-0", f"{LOOP}/trial-0", {}, parent="loop")
     for epoch in range(30):
         box.metrics("trial-0", {"val_loss": 1 / (epoch + 1), "val_accuracy": 0.5}, epoch)
     box.end_run("trial-0", "FINISHED")
@@ -43,14 +44,23 @@ def fill(workspace: Workspace, loop: str = LOOP) -> tuple[Path, Outbox]:
         "training",
     )
     box.artifact("loop", figure, "pages")
-    box.artifact("loop", path.parent / "deleted.png", "pages")
+    box.artifact("loop", state / "deleted.png", "pages")
     box.tags("loop", {"loopline.decision": "promote"})
     box.end_run("loop", "FINISHED")
-    return path, box
+    return box
 
 
-def deliver(workspace: Workspace, path: Path) -> MlflowExporter:
-    made = MlflowExporter(workspace, "tiny", path, path.stem)
+def outbox(workspace: Workspace) -> Outbox:
+    return Outbox(workspace.state / "projects" / "tiny", LOOP)
+
+
+def forget_progress(workspace: Workspace) -> None:
+    with database.writing(workspace.state) as connection:
+        connection.execute(deliveries.delete())
+
+
+def deliver(workspace: Workspace) -> MlflowExporter:
+    made = MlflowExporter(workspace, "tiny", LOOP)
     made.deliver()
     return made
 
@@ -84,71 +94,71 @@ def check_all(workspace: Workspace) -> None:
 
 
 def test_all_of_a_loop_is_delivered(tracked: Workspace) -> None:
-    path, _ = fill(tracked)
-    made = deliver(tracked, path)
+    fill(tracked)
+    made = deliver(tracked)
     assert not made.pending()
     assert made.run_id("loop") == the(client(), LOOP).info.run_id
     check_all(tracked)
 
 
 def test_delivered_twice_is_there_once(tracked: Workspace) -> None:
-    path, _ = fill(tracked)
+    fill(tracked)
     for _ in range(2):
-        deliver(tracked, path)
+        deliver(tracked)
     check_all(tracked)
 
 
-def test_a_lost_progress_file_changes_nothing(tracked: Workspace) -> None:
-    path, _ = fill(tracked)
+def test_lost_progress_changes_nothing(tracked: Workspace) -> None:
+    fill(tracked)
     for _ in range(2):
-        deliver(tracked, path)
-        path.with_suffix(".delivered.json").unlink()
+        deliver(tracked)
+        forget_progress(tracked)
     check_all(tracked)
 
 
 def test_a_loop_taken_up_again_goes_on_in_the_same_run(tracked: Workspace) -> None:
-    path, _ = fill(tracked)
-    deliver(tracked, path)
+    fill(tracked)
+    deliver(tracked)
     before = the(client(), LOOP).info.run_id
-    box = Outbox(path)
+    box = outbox(tracked)
     box.start_run("loop", LOOP, {})
     box.params("loop", {"train.lr": 0.1})
-    deliver(tracked, path)
+    deliver(tracked)
     assert the(client(), LOOP).info.status == "RUNNING"
     box.end_run("loop", "KILLED")
-    deliver(tracked, path)
+    deliver(tracked)
     after = the(client(), LOOP)
     assert (after.info.run_id, after.info.status) == (before, "KILLED")
 
 
 def test_a_run_that_a_person_deleted_is_restored_when_its_loop_goes_on(tracked: Workspace) -> None:
-    path, _ = fill(tracked)
-    before = deliver(tracked, path).run_id("loop")
+    fill(tracked)
+    before = deliver(tracked).run_id("loop")
     client().delete_run(str(before))
-    box = Outbox(path)
+    box = outbox(tracked)
     box.start_run("loop", LOOP, {})
     box.tags("loop", {"after": "wards"})
-    assert deliver(tracked, path).run_id("loop") == before
+    assert deliver(tracked).run_id("loop") == before
     assert the(client(), LOOP).data.tags["after"] == "wards"
 
 
 def test_a_run_that_is_gone_for_good_is_made_anew_when_its_loop_goes_on(tracked: Workspace) -> None:
-    path, _ = fill(tracked)
-    deliver(tracked, path)
-    progress = path.with_suffix(".delivered.json")
-    told = json.loads(progress.read_text())
-    client().delete_run(told["runs"]["loop"])  # as `mlflow gc` follows it
-    progress.write_text(json.dumps({**told, "runs": {**told["runs"], "loop": "0" * 32}}))
-    box = Outbox(path)
+    fill(tracked)
+    deliver(tracked)
+    state = tracked.state / "projects" / "tiny"
+    done = delivered(state, LOOP)
+    client().delete_run(done.runs["loop"])  # as `mlflow gc` follows it
+    set_delivered(state, LOOP, done._replace(runs={**done.runs, "loop": "0" * 32}))
+    box = outbox(tracked)
     box.start_run("loop", LOOP, {})
     box.tags("loop", {"after": "wards"})
-    deliver(tracked, path)
+    deliver(tracked)
     assert the(client(), LOOP).data.tags["after"] == "wards"
 
 
 @pytest.mark.parametrize("said", ["params", "tag key", "metric name", "missing run"])
 def test_one_line_that_mlflow_refuses_does_not_hold_up_the_rest(tracked: Workspace, said: str) -> None:
-    path, box = fill(tracked)
+    box = fill(tracked)
     if said == "params":
         box.params("loop", {"train.lr": "another value"})
     elif said == "tag key":
@@ -158,7 +168,7 @@ def test_one_line_that_mlflow_refuses_does_not_hold_up_the_rest(tracked: Workspa
     else:
         box.metrics("trial-9", {"x": 1.0})
     box.tags("loop", {"after": "wards"})
-    made = deliver(tracked, path)
+    made = deliver(tracked)
     assert not made.pending()
     assert the(client(), LOOP).data.tags["after"] == "wards"
 
@@ -166,23 +176,23 @@ def test_one_line_that_mlflow_refuses_does_not_hold_up_the_rest(tracked: Workspa
 def test_a_store_that_is_away_is_told_in_seconds_and_nothing_is_lost(
     tracked: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path, _ = fill(tracked)
+    fill(tracked)
     with monkeypatch.context() as patch:
         patch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:1")
         began = time.monotonic()
-        made = MlflowExporter(tracked, "tiny", path, LOOP)
+        made = MlflowExporter(tracked, "tiny", LOOP)
         with pytest.raises(StoreError, match=r"127\.0\.0\.1:1 cannot be used.*loopline reap"):
             made.deliver()
         assert time.monotonic() - began < 60, "patience of minutes"
         assert made.pending()
-    deliver(tracked, path)
+    deliver(tracked)
     check_all(tracked)
 
 
 def test_a_database_of_another_kind_is_a_store_error(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
-    path, _ = fill(workspace)
+    fill(workspace)
     broken = workspace.state / "broken.db"
     broken.write_text("no database " * 1000)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{broken}")
     with pytest.raises(StoreError, match=r"cannot be used.*not a database"):
-        MlflowExporter(workspace, "tiny", path, LOOP).deliver()
+        MlflowExporter(workspace, "tiny", LOOP).deliver()

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from models.files import write_json
 from models.monitoring.report import MonitoringReport
 from models.project_spec.monitor_and_retrain import Monitor
 from models.report.card import render_card
@@ -22,6 +21,7 @@ from tasks.host import processes, stores
 from tasks.host.workspace import Workspace
 from tasks.loop import decisions
 from tasks.loop.champion import open_registry
+from tasks.loop.history import LoopRecord, save_loop
 from tasks.mlflow.delivery import client, experiment_id
 from tasks.prefect import events
 from tests.integration.test_page import serving
@@ -77,8 +77,8 @@ def place(empty_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 def _loop(workspace: Workspace, name: str, state: str) -> None:
     process = processes.identity() if name != "killed" else {**processes.identity(), "started": 1.0}
-    book = {"loop_id": f"{name}-1", "state": state, "process": process, "began": time.time(), "intent": "i"}
-    write_json(workspace.state / "projects" / name / "loop.json", {**book, "folder": "", "step": "train"})
+    loop = LoopRecord(f"{name}-1", state, "i", process=process, began=time.time(), step="train")
+    save_loop(workspace.state / "projects" / name, loop)
 
 
 def _champion(workspace: Workspace, name: str) -> None:

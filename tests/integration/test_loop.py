@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ from models.training.job import TrainingJob
 from tasks.host import processes, stores
 from tasks.host.workspace import Project, Workspace
 from tasks.loop.champion import open_registry
+from tasks.loop.history import last_loop, save_loop
 from tasks.loop.ledger import StepCache
 from tasks.loop.loop import Loop, open_loop
 from tasks.mlflow.delivery import client
@@ -247,7 +249,9 @@ def test_the_champion_is_watched_against_the_reference_registered_with_it(first:
 def test_nothing_runs_and_nothing_is_open_after_it(first: Loop) -> None:
     assert first.outbox.open_runs() == []
     assert not first.delivery.pending()
-    assert json.loads((first.state / "loop.json").read_text())["state"] == "finished"
+    last = last_loop(first.state)
+    assert last is not None
+    assert last.state == "finished"
     assert reap(first.workspace) == []
 
 
@@ -326,16 +330,12 @@ def test_a_loop_may_begin_with_the_champion_s_weights(first: Loop, project: Proj
 def test_the_reaper_ends_what_a_killed_loop_left_open(project: Project, place: Workspace) -> None:
     state = project.state("tiny")
     dead = {**processes.identity(), "started": 1.0}
-    book = {
-        **json.loads((state / "loop.json").read_text()),
-        "loop_id": "tiny-killed",
-        "state": "running",
-        "process": dead,
-    }
-    (state / "loop.json").write_text(json.dumps(book))
+    last = last_loop(state)
+    assert last is not None
+    save_loop(state, replace(last, loop_id="tiny-killed", state="running", process=dead))
     from tasks.state.outbox import Outbox
 
-    box = Outbox(state / "outbox" / "tiny-killed.jsonl")
+    box = Outbox(state, "tiny-killed")
     box.start_run("loop", "tiny-killed", {"loopline.loop_id": "tiny-killed"})
     box.start_run("trial-0", "tiny-killed/trial-0", {}, parent="loop")
     from models.project_spec.reader import read_spec
@@ -410,7 +410,7 @@ def test_a_registry_that_was_emptied_is_no_new_one(first: Loop, project: Project
     database = stores.database_file(os.environ["MLFLOW_TRACKING_URI"])
     with closing(sqlite3.connect(database)) as connection:
         connection.execute("pragma wal_checkpoint(truncate)")
-    whole, book = database.read_bytes(), (first.state / "loop.json").read_bytes()
+    whole, book = database.read_bytes(), last_loop(first.state)
     database.write_bytes(b"")
     try:
         with pytest.raises(StoreError, match=r"holds nothing of tiny, whose version \d was .* copy; or, .* remove "):
@@ -418,7 +418,7 @@ def test_a_registry_that_was_emptied_is_no_new_one(first: Loop, project: Project
         with pytest.raises(StoreError, match="lost or emptied"):
             StepCache(project, read_spec(project.spec_path)).plan()
         assert database.read_bytes() == b""
-        assert (first.state / "loop.json").read_bytes() == book
+        assert last_loop(first.state) == book
     finally:
         database.write_bytes(whole)
     assert aliased("tiny") is not None

@@ -1,5 +1,6 @@
 """Grown out of SQLite: MLflow's store and registry, and Optuna's studies, in Postgres with the same code."""
 
+import functools
 import getpass
 import os
 import pwd
@@ -10,20 +11,29 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from sqlalchemy import select
 
 from models.errors import GateRefused, StoreError
 from models.project_spec.search import Dimension, Search
 from models.training.search_space import suggest
-from tasks.host.store_addresses import OPTUNA_STORAGE, TRACKING_URI, store_addresses
+from models.triggers.signal import Decision, PastLoop, Signal
+from tasks.host import database
+from tasks.host.store_addresses import OPTUNA_STORAGE, STATE_URL, TRACKING_URI, store_addresses
+from tasks.host.tables import loops
 from tasks.host.workspace import Workspace
+from tasks.loop import decisions
 from tasks.loop.champion import open_registry
+from tasks.loop.history import LoopRecord, last_loop, read_loops, record_loop, save_loop
 from tasks.mlflow.delivery import client
 from tasks.mlflow.registry_reader import aliased
+from tasks.platform.open_signals import undecided
+from tasks.prefect.events import of_signal, send
 from tasks.tools.optuna_study import ask, open_study, reaching_studies, trials_of
-from tests.integration.test_delivery import LOOP, deliver, fill, runs
+from tests.integration.test_delivery import LOOP, deliver, fill, forget_progress, runs
 from tests.integration.test_registry import register
 
 pytestmark = [
@@ -122,10 +132,10 @@ def place(databases: str, workspace: Workspace, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_loop_is_delivered_once(place: Workspace) -> None:
-    path, _ = fill(place)
+    fill(place)
     for _ in range(2):
-        deliver(place, path)
-        path.with_suffix(".delivered.json").unlink()
+        deliver(place)
+        forget_progress(place)
     names = sorted(run.info.run_name for run in runs(client()))
     assert names == [LOOP, f"{LOOP}/trial-0"]
 
@@ -141,6 +151,58 @@ def test_the_registry_promotes_refuses_and_rolls_back(place: Workspace) -> None:
     assert (seen.number, seen.tags["n"]) == ("2", "2")
     assert open_registry(place, "grown").rollback().after == "1"
     assert client().search_registered_models("name = 'grown.loopline-lock'") == []
+
+
+def test_loops_decisions_and_events_are_stored_there(
+    place: Workspace, databases: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import psycopg
+
+    with psycopg.connect(f"{databases}/postgres", autocommit=True) as connection:
+        connection.execute("create database state")
+    monkeypatch.setenv(STATE_URL, f"{databases}/state")
+    state = place.state / "projects" / "grown"
+    assert last_loop(state) is None
+    loop = LoopRecord(LOOP, "running", "i", str(place.root), {"pid": 1}, began=1.0)
+    save_loop(state, loop)
+    record_loop(state, PastLoop(loop_id=LOOP, began=1.0, ended=2.0, outcome="kept"))
+    assert last_loop(state) == loop
+    assert [past.outcome for past in read_loops(state)] == ["kept"]
+    assert place.folders() == {"grown": place.root}
+    signal = Signal(id="s1", kind="new_data", at=1e9, reason="3 rows")
+    assert not send(place, of_signal("grown", signal))
+    assert undecided(place, "grown") == [signal]
+    decisions.record(state, Decision(signal=signal, at=1e9, action="wait", reasons=["a loop runs"], flow_run="r"))
+    assert undecided(place, "grown") == []
+    assert decisions.of_flow_run(state, "r") is not None
+    assert not (place.state / database.FILE).exists()
+
+
+def test_writers_of_one_state_database_take_turns(
+    place: Workspace, databases: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each reads the highest number and writes the next one: no number is given twice."""
+    import psycopg
+
+    with psycopg.connect(f"{databases}/postgres", autocommit=True) as connection:
+        connection.execute("create database turns")
+    monkeypatch.setenv(STATE_URL, f"{databases}/turns")
+    state = place.state / "projects" / "grown"
+    with ThreadPoolExecutor(8) as pool:
+        ended = [PastLoop(loop_id=f"l{number}", began=1.0, ended=2.0, outcome="kept") for number in range(40)]
+        list(pool.map(functools.partial(record_loop, state), ended))
+    with database.reading(place.state) as connection:
+        assert sorted(connection.scalars(select(loops.c.closed))) == list(range(1, 41))
+
+
+def test_a_state_database_that_is_away_is_a_short_error(
+    place: Workspace, databases: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(STATE_URL, f"{databases}/never")
+    with pytest.raises(
+        StoreError, match=r"postgresql\+psycopg://127\.0\.0\.1:\d+/never: cannot be used: .*does not exist"
+    ):
+        last_loop(place.state / "projects" / "grown")
 
 
 def test_a_study_is_resumed(place: Workspace) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -11,8 +10,11 @@ import time
 from pathlib import Path
 from typing import Any
 
+from sqlalchemy import select
+
+from tasks.host import database
+from tasks.host.tables import runners
 from tasks.host.workspace import Workspace
-from tasks.loop.loop import RUNNERS
 from tasks.prefect.flow_runs import ask, close_task_runs, ended_with_open_tasks
 from tests.running import Loopline, flow_runs
 
@@ -22,7 +24,7 @@ from pathlib import Path
 from prefect import flow, tags, task
 from prefect.client.orchestration import get_client
 from prefect.runtime import task_run
-from tasks.loop.loop import run_note
+from tasks.loop.runners import running_flow
 
 @task(name="step", persist_result=False)
 def step():
@@ -40,7 +42,7 @@ def step():
 def train():
     step()
 
-with run_note(Path(sys.argv[1])) as tag, tags(tag):
+with running_flow(Path(sys.argv[1])) as tag, tags(tag):
     train()
 """
 
@@ -48,6 +50,11 @@ with run_note(Path(sys.argv[1])) as tag, tags(tag):
 def tasks_of(api: str) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = ask(api, "task_runs/filter", {"flow_runs": {"name": {"like_": "early"}}})
     return found
+
+
+def processes_of_runners(workspace: Workspace) -> list[dict[str, Any]]:
+    with database.reading(workspace.state) as connection:
+        return list(connection.scalars(select(runners.c.process)))
 
 
 def test_a_run_whose_process_was_killed_before_its_loop_was_open_is_told_as_crashed(
@@ -62,13 +69,12 @@ def test_a_run_whose_process_was_killed_before_its_loop_was_open_is_told_as_cras
     assert done.returncode == -signal.SIGKILL, done.stderr.decode()[-2000:]
     assert set(flow_runs(api, "early").values()) == {"RUNNING"}
     assert [task["state_type"] for task in tasks_of(api)] == ["RUNNING"]
-    (note,) = (state / RUNNERS).iterdir()
-    assert json.loads(note.read_text())["pid"] > 0
+    assert [process["pid"] > 0 for process in processes_of_runners(workspace)] == [True]
     loopline = Loopline(workspace.root, {"PREFECT_API_URL": api})
     assert "early-1: Prefect run told as Crashed" in loopline("reap").ok().out
     assert set(flow_runs(api, "early").values()) == {"CRASHED"}
     assert [task["state_type"] for task in tasks_of(api)] == ["CRASHED"]
-    assert not list((state / RUNNERS).iterdir())
+    assert processes_of_runners(workspace) == []
     assert "Crashed" not in loopline("reap").ok().out
 
 

@@ -15,6 +15,7 @@ from click.testing import CliRunner, Result
 from flows.cli import loopline, main
 from models.errors import DataError, GateRefused, LooplineError, StoreError, UsageError
 from tasks.host.workspace import Workspace
+from tasks.loop.history import LoopRecord, save_loop
 from tests.conftest import MakeProject
 
 PROGRAM = Path(sys.executable).with_name("loopline")
@@ -150,8 +151,7 @@ def test_run_with_an_unknown_step_to_refresh(workspace: Workspace, make_project:
 def test_status_of_a_project_elsewhere(workspace: Workspace, make_project: MakeProject, tmp_path: Path) -> None:
     away = make_project("away", folder=tmp_path / "away")
     assert call("status", "--json").output.count('"away"') == 0
-    workspace.state.joinpath("projects", "away").mkdir(parents=True)
-    workspace.state.joinpath("projects", "away", "loop.json").write_text(json.dumps({"folder": str(away.folder)}))
+    save_loop(workspace.state / "projects" / "away", LoopRecord("away-1", "finished", folder=str(away.folder)))
     assert [one["project"] for one in json.loads(call("status", "--json").output)["projects"]] == ["away"]
     assert json.loads(call("status", "away", "--json").output)["projects"][0]["folder"] == str(away.folder)
 

@@ -1,7 +1,6 @@
 """The summary is of the work that the spec asks for, not of whatever was done last."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -107,7 +106,8 @@ def test_a_project_that_never_ran(project: Project, capsys: pytest.CaptureFixtur
 def test_a_person_reads_decision_reason_number_and_place(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
     record_all(project, 0.9, 1)
     card = project.state("tiny") / "card.html"
-    Path(card).write_text("<html></html>")
+    card.parent.mkdir(parents=True)
+    card.write_text("<html></html>")
     print_summary(summary(project, ledger_of(project), ran=True))
     shown = capsys.readouterr().out
     for words in (

@@ -1,12 +1,13 @@
 """The token is made once and for its owner alone; a name that is not ours is told from an address."""
 
+import socket
 import stat
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from models.errors import UsageError
-from tasks.host.http_guard import bears_secret, host_name, is_loopback, names_us, own_names, token_of, token_path
+from tasks.host.http_guard import AccessRules, bears_secret, host_name, is_forwarded, is_loopback, token_of, token_path
 from tasks.host.workspace import Workspace
 
 
@@ -43,24 +44,72 @@ def test_who_bears_the_secret_is_known_by_it_alone(header: str, is_let_in: bool)
     assert bears_secret(header, "loopline:the-secret") is is_let_in
 
 
+HOME = AccessRules("127.0.0.1", ["secret-of-this-workspace"])
+NAMED = AccessRules("127.0.0.1", ["secret-of-this-workspace"], ["ML.example.org"])
+AWAY = AccessRules("0.0.0.0", ["secret-of-this-workspace"], ["ml.example.org"])
+
+
+@pytest.mark.parametrize("header", ["127.0.0.1:4300", "localhost", "LOCALHOST:1", "[::1]:4300"])
+def test_every_server_goes_by_the_names_of_loopback(header: str) -> None:
+    assert HOME.names_us(header)
+    assert NAMED.names_us(header)
+    assert AWAY.names_us(header)
+
+
 @pytest.mark.parametrize(
-    ("header", "any_address", "is_ours"),
+    "header", ["", "evil.example", "127.0.0.1.evil.example", "localhost.evil:80", "192.168.1.7.evil"]
+)
+def test_another_name_is_not_ours(header: str) -> None:
+    assert not HOME.names_us(header)
+    assert not NAMED.names_us(header)
+    assert not AWAY.names_us(header)
+
+
+@pytest.mark.parametrize("header", ["192.168.1.7:80", "[::2]"])
+def test_an_address_is_ours_unless_nobody_else_reaches_the_server(header: str) -> None:
+    assert not HOME.names_us(header)
+    assert NAMED.names_us(header)
+    assert AWAY.names_us(header)
+
+
+def test_further_names_are_ours_and_off_loopback_those_of_this_machine() -> None:
+    assert NAMED.names_us("ml.EXAMPLE.org:80")
+    assert not HOME.names_us("ml.example.org")
+    assert AccessRules("192.0.2.7", []).names_us(socket.gethostname())
+    assert not NAMED.names_us("some-machine")
+
+
+def test_only_a_server_on_loopback_without_further_names_needs_no_token() -> None:
+    assert [rules.is_open for rules in (HOME, NAMED, AWAY)] == [True, False, False]
+
+
+@pytest.mark.parametrize(
+    ("header", "is_known"),
     [
-        ("localhost:80", False, True),
-        ("ml.example.org", False, True),
-        ("evil.example", True, False),
-        ("192.168.1.7:80", True, True),
-        ("192.168.1.7:80", False, False),
-        ("127.0.0.1.evil.example", True, False),
+        ("Bearer secret-of-this-workspace", True),
+        ("bearer  secret-of-this-workspace ", True),
+        ("Bearer secret-of-this-workspacE", False),
+        ("Basic secret-of-this-workspace", False),
+        ("secret-of-this-workspace", False),
+        ("Bearer ", False),
+        ("", False),
+        ("Bearer \udcff", False),
     ],
 )
-def test_which_names_are_ours(header: str, any_address: bool, is_ours: bool) -> None:
-    assert names_us(header, {"ml.example.org"}, any_address=any_address) is is_ours
+def test_a_token_is_known_by_itself_alone(header: str, is_known: bool) -> None:
+    assert (HOME.bearer(header) is not None) is is_known
 
 
-def test_off_loopback_the_names_of_this_machine_are_ours() -> None:
-    assert own_names("127.0.0.1", ["ML.example.org"]) == {"ml.example.org"}
-    assert {"192.0.2.7", "ml.example.org"} < own_names("192.0.2.7", ["ML.example.org"])
+def test_callers_with_different_tokens_are_told_apart_and_the_token_is_not_shown() -> None:
+    rules = AccessRules("127.0.0.1", ["one-of-two-tokens", "two-of-two-tokens"])
+    assert rules.known("one-of-two-tokens") != rules.known("two-of-two-tokens")
+    assert "one-of-two-tokens" not in f"{rules!r} {vars(rules)} {rules.known('one-of-two-tokens')!r}"
+
+
+@pytest.mark.parametrize("name", ["x-forwarded-for", "forwarded", "x-real-ip", "x-forwarded-host"])
+def test_a_proxy_shows_in_the_headers(name: str) -> None:
+    assert is_forwarded({"host": "localhost", name: "203.0.113.7"})
+    assert not is_forwarded({"host": "localhost"})
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """Where things are: the workspace is found as a user expects, projects by name or path."""
 
-import json
 import shutil
 from pathlib import Path
 
@@ -8,6 +7,7 @@ import pytest
 
 from models.errors import StoreError, UsageError
 from tasks.host.workspace import CLONE, Project, Workspace
+from tasks.loop.history import LoopRecord, save_loop
 from tests.conftest import MakeProject
 
 
@@ -47,10 +47,9 @@ def test_a_project_elsewhere_goes_by_its_name_once_a_loop_was_run_of_it(
     workspace: Workspace, make_project: MakeProject, tmp_path: Path
 ) -> None:
     inside, outside = make_project("tiny"), make_project("far", folder=tmp_path / "elsewhere" / "far")
-    folders = {"far": str(outside.folder), "tiny": str(outside.folder), "again": str(inside.folder), "gone": "/no/such"}
-    for name, loop_state in {**{name: {"folder": folder} for name, folder in folders.items()}, "cut": {}}.items():
-        workspace.state.joinpath("projects", name).mkdir(parents=True)
-        workspace.state.joinpath("projects", name, "loop.json").write_text(json.dumps(loop_state))
+    folders = {"far": outside.folder, "tiny": outside.folder, "again": inside.folder, "gone": Path("/no/such")}
+    for name, folder in folders.items():
+        ran(workspace, name, folder)
     assert {name: project.folder for name, project in workspace.elsewhere().items()} == {"far": outside.folder}
     assert workspace.project("far").folder == outside.folder
     assert workspace.project("tiny").folder == inside.folder
@@ -99,6 +98,10 @@ def test_a_file_where_the_workspace_should_be_names_the_cure(tmp_path: Path, nam
         Workspace(tmp_path / "home").make()
 
 
+def ran(workspace: Workspace, name: str, folder: Path) -> None:
+    save_loop(workspace.state / "projects" / name, LoopRecord(f"{name}-1", "finished", folder=str(folder)))
+
+
 def test_where_state_and_data_lie(make_project: MakeProject) -> None:
     project = make_project("tiny")
     assert project.raw == project.folder / "data" / "raw" / "raw.parquet"
@@ -108,9 +111,7 @@ def test_where_state_and_data_lie(make_project: MakeProject) -> None:
 def test_a_name_is_one_projects(workspace: Workspace, make_project: MakeProject, tmp_path: Path) -> None:
     project, copy = make_project("tiny"), make_project("tiny", folder=tmp_path / "copy")
     copy.refuse_namesake("tiny")
-    state = project.state("tiny")
-    state.mkdir(parents=True)
-    (state / "loop.json").write_text(json.dumps({"folder": str(project.folder)}))
+    ran(workspace, "tiny", project.folder)
     with pytest.raises(UsageError, match=r"the name 'tiny' is taken by .*tiny: choose another `name`"):
         copy.refuse_namesake("tiny")
     project.refuse_namesake("tiny")
@@ -125,17 +126,15 @@ def test_a_copied_workspace_goes_on_beside_the_first(
     workspace: Workspace, make_project: MakeProject, tmp_path: Path
 ) -> None:
     project = make_project("tiny")
-    project.state("tiny").mkdir(parents=True)
-    (project.state("tiny") / "loop.json").write_text(json.dumps({"folder": str(project.folder)}))
+    ran(workspace, "tiny", project.folder)
     shutil.copytree(workspace.root, tmp_path / "copied")
     Workspace(tmp_path / "copied").project("tiny").refuse_namesake("tiny")
     other = make_project("other")
-    other.state("tiny").joinpath("loop.json").write_text(json.dumps({"folder": str(project.folder)}))
     with pytest.raises(UsageError, match="is taken by"):
         other.refuse_namesake("tiny")
 
 
-@pytest.mark.parametrize("layout", ["1", "4", None])
+@pytest.mark.parametrize("layout", ["1", "3", "99", None])
 def test_a_workspace_of_another_layout_is_refused_and_left_as_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, layout: str | None
 ) -> None:
@@ -146,6 +145,6 @@ def test_a_workspace_of_another_layout_is_refused_and_left_as_it_is(
     written = made.state / "layout"
     written.unlink() if layout is None else written.write_text(layout)
     before = sorted(made.state.rglob("*"))
-    with pytest.raises(UsageError, match=r"has layout [14], expected 3: .* Move the folder away and run again"):
+    with pytest.raises(UsageError, match=r"has layout (1|3|99), expected 4: .* Move the folder away and run again"):
         Workspace.find()
     assert sorted(made.state.rglob("*")) == before

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from models.files import write_json
 from models.project_spec.reader import read_spec
 from models.triggers.signal import Action, Decision, PastLoop, Signal
 from tasks.host import processes
 from tasks.host.locks import tried
 from tasks.host.workspace import Project
 from tasks.loop import decisions
-from tasks.loop.history import LOOP_LOCK, LOOPS, past, read_loops, record_loop, running
+from tasks.loop.history import LOOP_LOCK, LoopRecord, last_loop, past, read_loops, record_loop, running, save_loop
 from tests.conftest import MakeProject
 
 NOW = 1e9
@@ -84,10 +83,9 @@ def test_a_question_stands_until_it_is_answered_or_too_old(project: Project) -> 
 def test_only_a_living_process_runs_a_loop(project: Project) -> None:
     state = project.state("tiny")
     assert running(state) is None
-    loop_state = {"loop_id": "l1", "state": "running", "process": processes.identity()}
-    write_json(state / "loop.json", loop_state)
+    save_loop(state, LoopRecord("l1", "running", process=processes.identity()))
     assert running(state) == "l1"
-    write_json(state / "loop.json", {**loop_state, "process": {**processes.identity(), "started": "before"}})
+    save_loop(state, LoopRecord("l1", "running", process={**processes.identity(), "started": "before"}))
     assert running(state) is None
 
 
@@ -95,17 +93,29 @@ def test_a_loop_of_another_host_runs_while_it_holds_the_lock(project: Project) -
     """A host that was renamed, or a container made anew, finds the book of a loop that died under the earlier name."""
     state = project.state("tiny")
     elsewhere = {"host": "macbook.office.lan", "pid": 4242, "started": "deadbeef/1"}
-    write_json(state / "loop.json", {"loop_id": "l1", "state": "running", "process": elsewhere})
+    state.mkdir(parents=True)
+    save_loop(state, LoopRecord("l1", "running", process=elsewhere))
     assert running(state) is None
     with tried(state / LOOP_LOCK):
         assert running(state) == "l1"
 
 
-def test_ten_thousand_loops_and_a_torn_line_are_read(project: Project) -> None:
+def test_loops_come_back_in_the_order_of_their_ends_though_a_clock_went_back(project: Project) -> None:
     state = project.state("tiny")
-    state.mkdir(parents=True)
-    lines = [json.dumps(a_loop(f"l{number}", NOW + number).model_dump()) for number in range(10_000)]
-    (state / LOOPS).write_text("\n".join(lines) + '\n{"loop_id": "torn')
-    found = past(project, read_spec(project.spec_path))
-    assert len(found.loops) == 10_000
-    assert found.loops[-1].loop_id == "l9999"
+    for number in range(5):
+        record_loop(state, a_loop(f"l{number}", NOW - number))
+    record_loop(project.state("other"), a_loop("another project's"))
+    assert [loop.loop_id for loop in past(project, read_spec(project.spec_path)).loops] == [f"l{n}" for n in range(5)]
+    assert [loop.loop_id for loop in read_loops(state, 2)] == ["l3", "l4"]
+
+
+def test_the_last_loop_is_the_one_whose_state_was_saved_last(project: Project) -> None:
+    state = project.state("tiny")
+    first, second = LoopRecord("l1", "killed", began=NOW), LoopRecord("l2", "finished", began=NOW - 9)
+    for loop in (first, second):
+        save_loop(state, loop)
+        record_loop(state, a_loop(loop.loop_id))
+    assert last_loop(state) == second
+    save_loop(state, replace(first, state="running"))
+    assert last_loop(state) == replace(first, state="running")
+    assert [loop.loop_id for loop in read_loops(state)] == ["l1", "l2"], "it has not ended again"

@@ -13,6 +13,7 @@ from models.pipeline.keys import code_parts, key_of
 from models.pipeline.records import StepRecord, digest_of
 from models.pipeline.steps import BY_NAME, STEPS, PlannedStep
 from models.project_spec.reader import read_spec
+from tasks.host import database
 from tasks.host.workspace import Project
 from tasks.loop.ledger import FRESH, ORIGIN, REFERENCES, StepCache
 from tasks.mlflow import registry_reader
@@ -303,4 +304,4 @@ def test_a_file_to_begin_with_counts_by_its_content(project: Project) -> None:
 
 def test_planning_writes_no_record(project: Project) -> None:
     planned(project)
-    assert not (project.state("tiny") / "records").exists()
+    assert not (project.workspace.state / database.FILE).exists()

@@ -1,9 +1,9 @@
 """A step is carried out exactly once, whatever kills it; one loop of a project runs at a time."""
 
-import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +12,8 @@ from models.errors import StoreError, UsageError
 from models.pipeline.records import StepRecord
 from tasks.host import processes
 from tasks.host.workspace import Project
-from tasks.loop.loop import OWNER, Inputs, Loop, StepResult, name_loop, new_loop_id, open_stage, read_loop_state
+from tasks.loop.history import last_loop, save_loop
+from tasks.loop.loop import OWNER, Inputs, Loop, StepResult, name_loop, new_loop_id, open_stage
 from tasks.loop.loop import _open_loop_state as open_book
 from tests.conftest import MakeProject
 
@@ -157,7 +158,7 @@ def write_book(project: Project, state: str, *overrides: str) -> str:
     from models.project_spec.reader import read_spec
 
     loop_state = open_book(loop.state, project, read_spec(project.spec_path, overrides), "tiny-before")
-    (loop.state / "loop.json").write_text(json.dumps({**loop_state, "state": state}))
+    save_loop(loop.state, replace(loop_state, state=state))
     return "tiny-before"
 
 
@@ -174,12 +175,8 @@ def test_another_intent_is_another_loop(project: Project) -> None:
     assert name_loop(project, ["train.lr=0.5"]) != before
 
 
-def test_a_torn_book_is_no_book(project: Project) -> None:
-    state = project.state("tiny")
-    assert read_loop_state(state) is None
-    state.mkdir(parents=True)
-    (state / "loop.json").write_text("{")
-    assert read_loop_state(state) is None
+def test_a_project_that_was_never_run_has_no_loop(project: Project) -> None:
+    assert last_loop(project.state("tiny")) is None
     assert name_loop(project).startswith("tiny-")
 
 

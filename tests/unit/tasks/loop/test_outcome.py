@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -10,10 +9,11 @@ import pytest
 from models.errors import DataError, GateRefused, StoreError, TrainingError
 from models.pipeline.records import StepRecord
 from tasks.host.workspace import Project
-from tasks.loop.history import read_loops
+from tasks.loop.history import LoopRecord, read_loops
 from tasks.loop.loop import Loop, open_loop, open_stage
 from tasks.loop.outcome import conclude, conclude_killed, outcome_of
 from tests.conftest import MakeProject
+from tests.stored_events import stored_events
 
 
 @pytest.fixture
@@ -62,8 +62,7 @@ def test_only_what_this_loop_spent_counts(loop: Loop) -> None:
 
 def test_the_end_waits_as_an_event_with_its_outcome(loop: Loop) -> None:
     conclude(loop, 1.0, GateRefused("age is negative"))
-    (path,) = (loop.workspace.state / "events" / "queue").iterdir()
-    event = json.loads(path.read_text())
+    (event,) = stored_events(loop.workspace)
     assert event["labels"] == {"loopline.outcome": "rejected", "loopline.trigger": "dvc"}
     assert "age is negative" in event["text"]
 
@@ -77,6 +76,6 @@ def test_a_loop_of_any_end_is_on_record_with_what_asked_for_it(project: Project)
 
 
 def test_one_that_was_killed_is_told_as_failed(loop: Loop) -> None:
-    conclude_killed(loop.workspace, loop.state, {"loop_id": "tiny-1", "began": 5.0, "trigger": "drift"})
+    conclude_killed(loop.workspace, loop.state, LoopRecord("tiny-1", "running", began=5.0, trigger="drift"))
     (told,) = read_loops(loop.state)
     assert (told.loop_id, told.began, told.outcome, told.trigger) == ("tiny-1", 5.0, "failed", "drift")

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from models.errors import UsageError
-from models.files import write_json
 from tasks.loop.work_gc import DAY_S, KEEP, keep_days, sweep
 
 NOW = 2e9
@@ -25,9 +24,9 @@ def test_old_work_goes_and_what_stands_stays(tmp_path: Path) -> None:
     old, standing, new = (made(tmp_path / "work" / "train" / key / "best.pt", days) for key, days in
                           (("old", 15), ("standing", 40), ("new", 13)))  # fmt: skip
     tensors = made(tmp_path / "work" / "tensors" / "ab-cd" / "x.safetensors", 20)
-    records = made(tmp_path / "records" / "train" / "old.json", 20)
+    pages = made(tmp_path / "pages" / "old.html", 20)
     assert sweep(tmp_path, [standing.parent, tmp_path / "work" / "card" / "none"], 14, NOW) == 10
-    assert [path.exists() for path in (old, tensors, standing, new, records)] == [False, False, True, True, True]
+    assert [path.exists() for path in (old, tensors, standing, new, pages)] == [False, False, True, True, True]
     assert sorted(path.name for path in (tmp_path / "work" / "train").iterdir()) == ["new", "standing"]
     assert sweep(tmp_path, [], 14, NOW + 13 * DAY_S) == 5, "what stood is counted from then on"
     assert standing.exists()
@@ -39,19 +38,6 @@ def test_a_long_training_that_was_killed_is_gone_on_with(tmp_path: Path) -> None
     os.utime(folder, (NOW - 30 * DAY_S,) * 2)
     assert sweep(tmp_path, [], 14, NOW) == 0
     assert checkpoint.exists()
-
-
-def test_logs_go_once_they_were_delivered(tmp_path: Path) -> None:
-    for name, delivered in (("whole", 5), ("waiting", 3), ("untouched", None)):
-        log = made(tmp_path / "outbox" / f"{name}.jsonl", 20)
-        if delivered is not None:
-            write_json(log.with_suffix(".delivered.json"), {"offset": delivered, "runs": {}})
-    assert sweep(tmp_path, [], 14, NOW) == 5
-    assert sorted(path.name for path in (tmp_path / "outbox").iterdir()) == [
-        "untouched.jsonl",
-        "waiting.delivered.json",
-        "waiting.jsonl",
-    ]
 
 
 def test_how_long_is_said_by_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,10 +1,7 @@
 """The courier and the telling of trouble; the way to a real MLflow is tests/integration/test_delivery.py."""
 
-import json
 import os
 import time
-from pathlib import Path
-from typing import Any
 
 import pytest
 from boto3.exceptions import S3UploadFailedError
@@ -14,7 +11,7 @@ from models.errors import GateRefused, StoreError
 from tasks.host.workspace import Workspace
 from tasks.mlflow import delivery
 from tasks.mlflow.delivery import BackgroundExporter, MlflowExporter, reaching_store
-from tasks.state.outbox import Outbox
+from tasks.state.outbox import Delivered, Outbox, set_delivered
 
 
 class Carrier:
@@ -102,31 +99,26 @@ def test_patience_is_seconds_unless_the_user_has_more(monkeypatch: pytest.Monkey
     assert int(delivery.PATIENCE["MLFLOW_HTTP_REQUEST_MAX_RETRIES"]) <= 3
 
 
-@pytest.mark.parametrize("content", [None, "", "{"])
-def test_lost_progress_is_a_fresh_start(workspace: Workspace, content: str | None) -> None:
-    path = workspace.state / "loop.jsonl"
-    Outbox(path).start_run("loop", "l", {})
-    if content is not None:
-        path.with_suffix(".delivered.json").write_text(content)
-    made = MlflowExporter(workspace, "tiny", path, "l")
+def test_without_a_delivery_all_waits(workspace: Workspace) -> None:
+    Outbox(workspace.state / "projects" / "tiny", "l").start_run("loop", "l", {})
+    made = MlflowExporter(workspace, "tiny", "l")
     assert made.pending()
     assert made.run_id("loop") is None
 
 
 def test_what_is_delivered_is_not_pending(workspace: Workspace) -> None:
-    path = workspace.state / "loop.jsonl"
-    box = Outbox(path)
+    state = workspace.state / "projects" / "tiny"
+    box = Outbox(state, "l")
     box.start_run("loop", "l", {})
-    progress: dict[str, Any] = {"offset": path.stat().st_size, "runs": {"loop": "abc"}}
-    path.with_suffix(".delivered.json").write_text(json.dumps(progress))
-    made = MlflowExporter(workspace, "tiny", path, "l")
+    set_delivered(state, "l", Delivered(max(box.lines()), {"loop": "abc"}))
+    made = MlflowExporter(workspace, "tiny", "l")
     assert not made.pending()
     assert made.run_id("loop") == "abc"
     box.end_run("loop", "FINISHED")
     assert made.pending()
 
 
-def test_no_outbox_is_nothing_to_deliver(workspace: Workspace, tmp_path: Path) -> None:
-    made = MlflowExporter(workspace, "tiny", tmp_path / "absent.jsonl", "l")
+def test_no_outbox_is_nothing_to_deliver(workspace: Workspace) -> None:
+    made = MlflowExporter(workspace, "tiny", "l")
     assert not made.pending()
     made.deliver()

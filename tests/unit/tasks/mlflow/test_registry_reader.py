@@ -10,10 +10,11 @@ from threading import Thread
 import pytest
 
 from models.errors import StoreError
-from models.pipeline.records import StepRecord, StepRecords
+from models.pipeline.records import StepRecord
 from tasks.host import stores
 from tasks.host.workspace import Workspace
 from tasks.mlflow.registry_reader import RegisteredVersion, aliased, refuse_lost
+from tasks.state.step_records import StepRecords
 
 TABLES = """
 create table registered_model_aliases (name text, alias text, version integer);
@@ -57,7 +58,7 @@ def test_a_store_that_lost_what_was_registered_in_it_is_no_new_one(
     def registered(store: str) -> None:
         result = {"version": "3", "store": store}
         record = StepRecord(step="register", key="k", parts={}, digest="d", result=result, loop_id="l", finished=1.0)
-        StepRecords(workspace.state / "projects" / "tiny" / "records", workspace.root).save(record)
+        StepRecords(workspace.state / "projects" / "tiny", workspace.root).save(record)
 
     refuse_lost(workspace, "tiny")
     registered("own")

@@ -11,14 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from models.pipeline.records import StepRecord, StepRecords
+from models.pipeline.records import StepRecord
 from models.report.facts import ProjectFacts
 from models.triggers.signal import Decision, PastLoop, Signal
 from tasks.host import processes
 from tasks.host.workspace import Project, Workspace
 from tasks.loop import decisions, history
+from tasks.loop.history import LoopRecord, save_loop
 from tasks.operations.overview import known_projects, name_of, overview, project_facts, project_named
 from tasks.prefect import events
+from tasks.state.step_records import StepRecords
 from tests.conftest import MakeProject
 from tests.told_facts import findings, window
 
@@ -44,7 +46,7 @@ def told(project: Project) -> ProjectFacts:
 
 def loop_state(place: Path, project: Project, **more: object) -> None:
     given = {"loop_id": LOOP, "state": "finished", "folder": str(project.folder), "began": NOW - 60, "intent": "i"}
-    (place / "loop.json").write_text(json.dumps({**given, "process": processes.identity(), **more}))
+    save_loop(place, LoopRecord(**{**given, "process": processes.identity(), **more}))  # type: ignore[arg-type]
 
 
 def record(step: str, finished: float, loop_id: str = LOOP, key: str = "k", **result: object) -> StepRecord:
@@ -52,7 +54,7 @@ def record(step: str, finished: float, loop_id: str = LOOP, key: str = "k", **re
 
 
 def save(state: Path, project: Project, *found: StepRecord) -> None:
-    records = StepRecords(state / "records", project.workspace.root)
+    records = StepRecords(state, project.workspace.root)
     for each in found:
         records.save(each)
 
@@ -157,11 +159,8 @@ def test_a_question_waits_until_it_is_answered_or_too_old(project: Project, stat
     assert told(project).waiting is None
 
 
-def test_a_torn_line_and_strange_files_are_passed_over(project: Project, state: Path) -> None:
+def test_a_strange_file_is_passed_over(project: Project, state: Path) -> None:
     decisions.record(state, decision(1, "wait", NOW - 60))
-    with (state / "decisions.jsonl").open("a") as file:
-        file.write('{"signal": {"id": "torn\n\xff\n')
-    (state / "loop.json").write_text("{")
     (state / "monitoring").mkdir()
     (state / "monitoring" / "monitoring.json").write_text('{"version": 99}')
     facts = told(project)
@@ -194,8 +193,7 @@ def test_projects_elsewhere_are_known_by_their_loops(
 ) -> None:
     away = make_project("away", folder=tmp_path / "elsewhere" / "away")
     for name, folder in (("tiny", tmp_path), ("away", away.folder), ("gone", tmp_path / "gone")):
-        workspace.state.joinpath("projects", name).mkdir(parents=True)
-        workspace.state.joinpath("projects", name, "loop.json").write_text(json.dumps({"folder": str(folder)}))
+        save_loop(workspace.state / "projects" / name, LoopRecord(f"{name}-1", "finished", folder=str(folder)))
     assert [each.folder for each in known_projects(workspace)] == [project.folder, away.folder]
     found = project_named(workspace, "away")
     assert found is not None
@@ -236,10 +234,7 @@ def test_ten_thousand_loops_are_not_all_read(
     for number in range(many):
         at = NOW - 60.0 * (many - number)
         made = record("promote", at, f"l{number}", key=f"{number}", version="1", decision="keep", reasons=["Kept."])
-        path = state / "records" / "promote" / f"{number}.json"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(made.model_dump_json(indent=1))
-        os.utime(path, (at, at))
+        save(state, project, made)
     read: list[str] = []
     validate = StepRecord.model_validate
     monkeypatch.setattr(StepRecord, "model_validate", lambda given: read.append(given["key"]) or validate(given))

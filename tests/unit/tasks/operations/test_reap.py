@@ -6,17 +6,18 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
 import pytest
 
-from models.files import write_json
 from models.project_spec.reader import read_spec
 from tasks.host import processes
 from tasks.host.workspace import Workspace
+from tasks.loop.history import LoopRecord, last_loop, save_loop
 from tasks.loop.loop import OWNER, open_stage
-from tasks.operations.reap import _of_the_dead, is_owed, reap
+from tasks.operations.reap import is_owed, reap
 from tests.conftest import MakeProject
 
 
@@ -27,20 +28,14 @@ def state(workspace: Workspace, make_project: MakeProject) -> Path:
     made = project.state("tiny")
     dead = {**processes.identity(), "started": 1.0}
     made.mkdir(parents=True)
-    loop_state = {
-        "loop_id": "tiny-1",
-        "state": "running",
-        "intent": "i",
-        "folder": str(project.folder),
-        "process": dead,
-    }
-    (made / "loop.json").write_text(json.dumps(loop_state))
+    save_loop(made, LoopRecord("tiny-1", "running", "i", str(project.folder), dead))
     return made
 
 
-def loop_state(state: Path) -> dict[str, object]:
-    read: dict[str, object] = json.loads((state / "loop.json").read_text())
-    return read
+def the_loop(state: Path) -> LoopRecord:
+    loop = last_loop(state)
+    assert loop is not None
+    return loop
 
 
 def test_nothing_to_put_right(workspace: Workspace, make_project: MakeProject) -> None:
@@ -50,7 +45,7 @@ def test_nothing_to_put_right(workspace: Workspace, make_project: MakeProject) -
 
 def test_a_dead_loop_is_marked_once(workspace: Workspace, state: Path) -> None:
     assert reap(workspace) == ["tiny-1: was killed; marked so (`loopline run` goes on with it)"]
-    assert loop_state(state)["state"] == "killed"
+    assert the_loop(state).state == "killed"
     assert reap(workspace) == []
 
 
@@ -58,7 +53,7 @@ def test_a_living_loop_is_left_alone(workspace: Workspace, state: Path, make_pro
     (state / ".half.tmp").write_text("")
     with open_stage(make_project()):
         assert reap(workspace) == []
-    assert loop_state(state)["state"] == "running"
+    assert the_loop(state).state == "running"
     assert (state / ".half.tmp").exists()
 
 
@@ -66,48 +61,40 @@ ELSEWHERE = {"host": "macbook.office.lan", "pid": os.getpid(), "started": "deadb
 
 
 def test_a_loop_that_died_under_the_hosts_earlier_name_is_marked(workspace: Workspace, state: Path) -> None:
-    write_json(state / "loop.json", {**loop_state(state), "process": ELSEWHERE})
+    save_loop(state, replace(the_loop(state), process=ELSEWHERE))
     assert reap(workspace) == ["tiny-1: was killed; marked so (`loopline run` goes on with it)"]
-    assert loop_state(state)["state"] == "killed"
+    assert the_loop(state).state == "killed"
 
 
 def test_a_loop_that_another_host_runs_is_left_alone(
     workspace: Workspace, state: Path, make_project: MakeProject
 ) -> None:
-    write_json(state / "loop.json", {**loop_state(state), "process": ELSEWHERE})
+    save_loop(state, replace(the_loop(state), process=ELSEWHERE))
     project = make_project()
     spec = read_spec(project.spec_path)
     assert is_owed(workspace, spec)
     with open_stage(project):
         assert reap(workspace) == []
         assert not is_owed(workspace, spec)
-    assert loop_state(state)["state"] == "running"
-
-
-def test_the_note_of_another_hosts_flow_run_counts_for_an_hour(state: Path) -> None:
-    notes = state / "runners"
-    for name, process in (("young", ELSEWHERE), ("old", ELSEWHERE), ("here", processes.identity())):
-        write_json(notes / f"{name}.json", process)
-    os.utime(notes / "old.json", (0, 0))
-    assert [path.stem for path in _of_the_dead(notes)] == ["old"]
+    assert the_loop(state).state == "running"
 
 
 def test_another_projects_dead_loop_is_not_this_ones_business(workspace: Workspace, state: Path) -> None:
     assert reap(workspace, "other") == []
-    assert loop_state(state)["state"] == "running"
+    assert the_loop(state).state == "running"
 
 
 def test_half_written_files_and_folders_go(workspace: Workspace, state: Path) -> None:
-    data = Path(str(loop_state(state)["folder"])) / "data"
+    data = Path(the_loop(state).folder) / "data"
     (data / ".prepared.x.tmp").mkdir(parents=True)
     (data / ".prepared.x.tmp" / "rows").write_text("")
-    (state / "records").mkdir()
-    (state / "records" / ".key.json.abc.tmp").write_text("")
-    (state / "records" / "kept.json").write_text("")
+    (state / "work" / "train").mkdir(parents=True)
+    (state / "work" / "train" / ".key.json.abc.tmp").write_text("")
+    (state / "work" / "train" / "kept.json").write_text("")
     said = reap(workspace)
     assert sum("half-written" in line for line in said) == 2
     assert list(data.iterdir()) == []
-    assert [path.name for path in (state / "records").iterdir()] == ["kept.json"]
+    assert [path.name for path in (state / "work" / "train").iterdir()] == ["kept.json"]
 
 
 def test_what_a_living_process_writes_without_the_loops_lock_stays(workspace: Workspace, state: Path) -> None:
@@ -196,8 +183,7 @@ def test_what_a_killed_writer_left_in_the_cache_goes(workspace: Workspace) -> No
 
 @pytest.mark.parametrize("content", ["", "[]", '{"study"'])
 def test_a_damaged_note_holds_up_nothing(workspace: Workspace, state: Path, content: str) -> None:
-    for name in ("work/search/key/study.json", "runners/1.json"):
-        path = state / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(content)
+    path = state / "work" / "search" / "key" / "study.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content)
     assert reap(workspace) == ["tiny-1: was killed; marked so (`loopline run` goes on with it)"]

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import time
 from typing import Any
 
 import pytest
 
-from models.files import write_json
 from models.triggers.signal import Signal
 from tasks.host import processes
 from tasks.host.workspace import Project
 from tasks.loop import decisions
+from tasks.loop.history import LoopRecord, save_loop
 from tasks.mlflow import registry_reader
 from tasks.mlflow.registry_reader import RegisteredVersion
 from tasks.operations import retrain
 from tasks.operations.retrain import answered, loop_overrides, open_question, run_signal, unanswered, weigh
 from tests.conftest import MakeProject
+from tests.stored_events import stored_events
 
 
 @pytest.fixture
@@ -60,8 +60,7 @@ def test_an_approval_names_the_loop_and_a_refusal_its_author(project: Project) -
 
 def test_an_approval_waits_for_no_loop_that_runs(project: Project) -> None:
     question = weigh(project, a_signal(), "run-1")
-    loop_state = {"loop_id": "tiny-9", "state": "running", "process": processes.identity()}
-    write_json(project.state("tiny") / "loop.json", loop_state)
+    save_loop(project.state("tiny"), LoopRecord("tiny-9", "running", process=processes.identity()))
     answer = answered(project, question, True, "Ada")
     assert answer.action == "wait"
     assert "loop tiny-9 runs now: one at a time" in answer.reasons
@@ -81,8 +80,7 @@ def test_rows_that_grew_at_the_source_are_new_labels(project: Project, monkeypat
 
 def test_every_decision_is_told(project: Project) -> None:
     weigh(project, a_signal(), "run-1")
-    (path,) = (project.workspace.state / "events" / "queue").iterdir()
-    event = json.loads(path.read_text())
+    (event,) = stored_events(project.workspace)
     assert event["labels"] == {"loopline.action": "ask", "loopline.trigger": "decay"}
     assert event["payload"]["decision"]["flow_run"] == "run-1"
 

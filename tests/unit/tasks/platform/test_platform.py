@@ -10,6 +10,7 @@ from models.errors import UsageError
 from models.files import write_json, write_text
 from tasks.host import processes
 from tasks.host.workspace import Workspace
+from tasks.loop.history import LoopRecord
 from tasks.platform import platform, services
 from tasks.platform.services import ServiceState
 
@@ -68,5 +69,6 @@ def test_who_has_the_pid_of_a_supervisord_of_another_host_is_left_alone(
 
 def test_a_look_alone_is_no_loop_that_down_would_ask_for(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(platform, "flow_runs", lambda _: ["penguins-1", "flow run 7"])
-    monkeypatch.setattr(platform, "_running_loops", lambda _: [{"loop_id": "penguins-1"}, {"loop_id": "by-hand-2"}])
+    running = [LoopRecord("penguins-1", "running"), LoopRecord("by-hand-2", "running")]
+    monkeypatch.setattr(platform, "_running_loops", lambda _: running)
     assert platform.loops(workspace) == ["penguins-1"]

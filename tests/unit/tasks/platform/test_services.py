@@ -51,7 +51,7 @@ def test_while_nothing_runs_every_service_is_stopped(workspace: Workspace) -> No
     assert {state.name for state in states} == {service.name for service in SERVICES if not service.is_optional}
     assert {state.state for state in states} == {"stopped"}
     assert all(state.url is None for state in states)
-    assert json.dumps([state.as_json() for state in states])
+    assert json.dumps([vars(state) for state in states])
 
 
 def test_a_server_elsewhere_is_told_with_its_page(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:

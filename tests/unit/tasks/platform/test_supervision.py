@@ -1,5 +1,7 @@
 """What supervisord is told, read back by supervisord's own reader."""
 
+import socket
+import threading
 from pathlib import Path
 
 import pytest
@@ -85,6 +87,27 @@ def test_a_folder_that_others_may_write_to_holds_no_socket(tmp_path: Path) -> No
 def test_asking_where_nobody_listens_is_an_os_error(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="No such file"), connected(str(tmp_path / "none.sock")) as supervised:
         supervised.getState()
+
+
+def test_a_supervisord_that_does_not_answer_is_a_timeout(tmp_path: Path) -> None:
+    path = str(tmp_path / "s")
+    with socket.socket(socket.AF_UNIX) as silent:
+        silent.bind(path)
+        silent.listen()
+        with pytest.raises(TimeoutError, match="timed out"), connected(path, 0.1) as supervised:
+            supervised.getState()
+
+
+def test_a_connection_that_supervisord_closes_is_an_os_error_and_not_opened_again(tmp_path: Path) -> None:
+    path = str(tmp_path / "s")
+    with socket.socket(socket.AF_UNIX) as dying:
+        dying.bind(path)
+        dying.listen()
+        thread = threading.Thread(target=lambda: dying.accept()[0].close())
+        thread.start()
+        with pytest.raises(OSError, match=r".+"), connected(path) as supervised:
+            supervised.getState()
+        thread.join()
 
 
 @pytest.mark.parametrize("name", ["work #1", "a ;b"])

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from models.triggers.signal import Signal
 from tasks.host.workspace import Workspace
-from tasks.prefect.events import BATCH, Event, deliver, of_signal, send, waiting
+from tasks.prefect.events import BATCH, Event, change, deliver, of_signal, open_signals, send, waiting
+from tests.stored_events import stored_events
 
 
 class Receiver:
@@ -93,16 +92,27 @@ def test_the_same_thing_told_again_is_delivered_once(
     assert event["payload"]["text"] == "3 new rows"
 
 
-def test_an_event_killed_between_handing_over_and_taking_away_is_not_sent_again(
+def test_an_event_that_was_sent_is_not_sent_again_however_often_it_comes(
     workspace: Workspace, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    send(workspace, an_event())
-    (workspace.state / "events" / "sent").mkdir()
-    (workspace.state / "events" / "sent" / an_event().id).touch()
     monkeypatch.setenv("PREFECT_API_URL", receiver.url)
-    assert deliver(workspace) == 0
-    assert receiver.events == []
+    send(workspace, an_event())
+    monkeypatch.delenv("PREFECT_API_URL")
+    assert send(workspace, an_event())
+    assert len(receiver.events) == 1
     assert waiting(workspace) == 0
+
+
+def test_the_oldest_of_the_sent_events_are_forgotten_but_no_open_signal(
+    workspace: Workspace, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PREFECT_API_URL", receiver.url)
+    monkeypatch.setattr("tasks.prefect.events.MOST_SENT", 3)
+    send(workspace, of_signal("tiny", Signal(id="s1", kind="new_data", at=1e9, reason="3 new rows")))
+    for number in range(5):
+        send(workspace, an_event(number))
+    assert [event["payload"].get("n") for event in stored_events(workspace, "sent")] == [None, 2, 3, 4]
+    assert len(open_signals(workspace)) == 1
 
 
 def test_signals_that_nothing_hears_yet_hold_back_no_other_events(
@@ -121,45 +131,20 @@ def test_signals_that_nothing_hears_yet_hold_back_no_other_events(
     assert deliver(workspace) == 0
 
 
-def test_an_event_that_cannot_be_opened_for_a_moment_waits_and_a_torn_one_goes(
-    workspace: Workspace, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for number in range(3):
-        send(workspace, an_event(number))
-    first, second, _ = sorted((workspace.state / "events" / "queue").iterdir())
-    second.write_text("{")
-    read = Path.read_text
-
-    def without_a_descriptor(path: Path, *args: Any, **named: Any) -> str:
-        if path == first:
-            raise OSError(errno.EMFILE, "Too many open files", str(path))
-        return read(path, *args, **named)
-
-    monkeypatch.setenv("PREFECT_API_URL", receiver.url)
-    with monkeypatch.context() as short:
-        short.setattr(Path, "read_text", without_a_descriptor)
-        assert deliver(workspace) == 1
-        assert waiting(workspace) == 1
-    assert deliver(workspace) == 1
-    assert [event["payload"]["n"] for event in receiver.events] == [2, 0]
-
-
 def test_what_prefect_calls_wrong_is_laid_aside_and_stops_nothing(
     workspace: Workspace, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     receiver.bad = {"wrong"}
-    for number in range(4):
-        send(workspace, an_event(number, "wrong" if number == 1 else "loopline.loop.ended"))
-    folder = workspace.state / "events"
-    (folder / "open").mkdir(exist_ok=True)
-    for path in (folder / "queue").iterdir():
-        (folder / "open" / path.name).touch()
+    made = [an_event(number, "wrong" if number == 1 else "loopline.loop.ended") for number in range(4)]
+    for event in made:
+        send(workspace, event)
+    change(workspace, made, is_open=True)
     monkeypatch.setenv("PREFECT_API_URL", receiver.url)
     deliver(workspace)
     assert [event["payload"]["n"] for event in receiver.events] == [0, 2, 3]
-    (refused,) = (folder / "refused").iterdir()
-    assert not (folder / "open" / refused.name).exists(), "it is not asked again"
-    assert len(list((folder / "open").iterdir())) == 3
+    (refused,) = stored_events(workspace, "refused")
+    assert refused["name"] == "wrong"
+    assert [event.payload["n"] for event, _ in open_signals(workspace)] == [0, 2, 3], "it is not asked again"
     assert waiting(workspace) == 0
 
 

@@ -97,7 +97,7 @@ def test_further_tokens_stand_in_a_file(workspace: Workspace) -> None:
     path.write_text(f"# teams\n{OTHER}  # the other team\n\n{TOKEN} ours\n")
     assert tokens_of(workspace) == [token_of(workspace, SERVE_TOKEN), OTHER, TOKEN]
     path.write_text("short\n")
-    with pytest.raises(UsageError, match="tokens:1: got a token of 5 characters, expected 16 or more"):
+    with pytest.raises(UsageError, match="tokens:1: token: got 5 characters, expected 16 or more"):
         tokens_of(workspace)
 
 

@@ -9,6 +9,7 @@ import pytest
 from models.errors import DataError, UserCodeError
 from models.pipeline.records import StepRecord
 from models.project_spec.reader import read_spec
+from tasks.host import database
 from tasks.host.workspace import Project
 from tasks.loop.ledger import StepCache
 from tasks.loop.loop import SilentReporter, open_stage
@@ -61,7 +62,7 @@ def test_a_table_that_cannot_be_used_writes_nothing(make_project: MakeProject, r
     with pytest.raises(DataError, match=words):
         ingested(project)
     assert not project.raw.exists()
-    assert not (project.state("tiny") / "records" / "ingest").exists()
+    assert not (project.workspace.state / database.FILE).exists()
 
 
 def test_a_column_that_changed_its_type_names_both_and_keeps_the_old_table(make_project: MakeProject) -> None:

@@ -34,6 +34,8 @@ def test_a_strange_host_is_refused(environ: dict[str, str]) -> None:
 @pytest.mark.parametrize("site", ["cross-site", "same-site"])
 def test_a_form_of_another_page_is_refused(site: str) -> None:
     assert ask("DELETE", HTTP_SEC_FETCH_SITE=site) == "403 Forbidden"
+    assert ask("DELETE", HTTP_ORIGIN="http://evil.example") == "403 Forbidden"
+    assert ask("DELETE", HTTP_ORIGIN="http://127.0.0.1:4301") == "200 OK"
 
 
 def test_who_lacks_the_secret_learns_no_more_than_that_it_is_up() -> None:

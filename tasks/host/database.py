@@ -1,0 +1,221 @@
+"""The state database of a workspace: SQLite at `.loopline/state.db`, or Postgres by LOOPLINE_STATE_URL.
+
+`tasks/host/tables.py` declares the tables; `tasks/host/migrations/` holds the Alembic migrations. A database of an
+older Loopline is migrated when it is first opened; a database of a newer one is refused.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import os
+import uuid
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from models.errors import StoreError
+from models.files import DISK_IS_FULL, storing
+from tasks.host.locks import held
+from tasks.host.store_addresses import STATE_URL, normalised, without_password
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+    from sqlalchemy import Connection, Engine
+
+FILE = "state.db"
+REVISIONS = ("0001",)
+"""The schema's versions, oldest first: the files of `migrations/versions`."""
+BUSY_S = 60.0
+_MIGRATIONS = Path(__file__).parent / "migrations"
+_WRITER = 0x6C6F6F70  # the key of Postgres' advisory lock
+_CURES = {
+    "is full": DISK_IS_FULL,
+    "readonly": "it cannot be written: change its owner, or set LOOPLINE_HOME to a folder that can be written",
+    "unable to open": "it cannot be opened: change its owner, or set LOOPLINE_HOME to a folder that can be written",
+    "locked": f"another process has written for more than {BUSY_S:g} s: run again",
+    "malformed": "it is damaged: put it back from a copy, or move it away and lose the history of loops and decisions",
+    "not a database": "it is damaged: put it back from a copy, or move it away and lose the history of loops",
+}
+
+
+@contextlib.contextmanager
+def reading(state: Path) -> Iterator[Connection]:
+    """Yield a connection that only reads, all from one moment; a workspace without a database reads as empty.
+
+    Args:
+        state: The workspace's state folder, `.loopline`.
+
+    Raises:
+        StoreError: The database cannot be used, or a newer Loopline wrote it.
+    """
+    if is_absent(state):
+        with _nothing().connect() as connection:
+            yield connection
+    else:
+        with _begun(state) as connection:
+            yield connection
+
+
+@contextlib.contextmanager
+def writing(state: Path, *, durable: bool = True) -> Iterator[Connection]:
+    """Yield a connection in a transaction that excludes other writers; commit it, or roll it back on an error.
+
+    Args:
+        state: The workspace's state folder, `.loopline`.
+        durable: The change is on the disk on return, which costs some milliseconds; else a loss of power may undo it.
+
+    Raises:
+        StoreError: The database cannot be used, or a newer Loopline wrote it.
+    """
+    with _begun(state, writes=True, durable=durable) as connection:
+        yield connection
+
+
+def plain(model: BaseModel) -> Any:
+    """Return a model as plain JSON for a column; numbers that JSON does not know (NaN, infinity) become null."""
+    return json.loads(model.model_dump_json())
+
+
+def address(state: Path) -> str:
+    """Return the database's address for SQLAlchemy."""
+    named = os.environ.get(STATE_URL)
+    return normalised(STATE_URL, named) if named else f"sqlite:///{state / FILE}"
+
+
+def is_absent(state: Path) -> bool:
+    """Return whether the workspace has no database yet."""
+    return not os.environ.get(STATE_URL) and not (state / FILE).exists()
+
+
+@contextlib.contextmanager
+def _begun(state: Path, **options: bool) -> Iterator[Connection]:
+    """Yield a connection in a transaction; if the database's schema is not the newest, migrate it first."""
+    url, lock = address(state), state / "locks" / "state.lock"
+    with _converted(url), storing(state):
+        if is_absent(state):
+            with _alone(lock, url):
+                _create(state)
+        engine = _engine(url, os.getpid()).execution_options(**options)
+        with engine.begin() as connection:
+            revision = _revision(connection)
+            if revision == REVISIONS[-1]:
+                yield connection
+                return
+        if revision is not None and revision not in REVISIONS:
+            raise StoreError(
+                f"{_shown(url)}: has schema {revision}, expected {REVISIONS[-1]} or older: a newer Loopline wrote it. "
+                "Update this one; nothing was changed"
+            )
+        with _alone(lock, url):
+            _migrate(engine)
+        with engine.begin() as connection:
+            yield connection
+
+
+def _alone(lock: Path, url: str) -> AbstractContextManager[None]:
+    return held(lock, lambda: f"{_shown(url)}: another process makes or migrates it", BUSY_S)
+
+
+@functools.cache
+def _engine(url: str, pid: int) -> Engine:
+    """Return a database's engine, one per process, since connections survive no fork.
+
+    SQLite has no pool of connections: opening one costs less than a millisecond.
+    """
+    del pid
+    from sqlalchemy import NullPool, create_engine, event
+
+    is_sqlite = url.startswith("sqlite")
+    if is_sqlite:
+        engine = create_engine(url, poolclass=NullPool, connect_args={"timeout": BUSY_S})
+    else:
+        engine = create_engine(url, pool_pre_ping=True)
+
+    @event.listens_for(engine, "connect")
+    def prepare(connection: Any, _: Any) -> None:
+        if is_sqlite:
+            connection.isolation_level = None  # else Python's own module begins transactions, and too late
+
+    @event.listens_for(engine, "begin")
+    def begin(connection: Connection) -> None:
+        options = connection.get_execution_options()
+        if is_sqlite:
+            if not options.get("durable", True):
+                connection.exec_driver_sql("pragma synchronous = normal")
+            connection.exec_driver_sql("begin immediate" if options.get("writes") else "begin")
+        elif options.get("writes"):
+            connection.exec_driver_sql(f"select pg_advisory_xact_lock({_WRITER})")
+
+    return engine
+
+
+@functools.cache
+def _nothing() -> Engine:
+    """Return a database in memory with empty tables."""
+    from sqlalchemy import StaticPool, create_engine
+
+    from tasks.host.tables import METADATA
+
+    engine = create_engine("sqlite://", poolclass=StaticPool)
+    METADATA.create_all(engine)
+    return engine
+
+
+def _revision(connection: Connection) -> str | None:
+    """Return the version of the schema; None for an empty database."""
+    from sqlalchemy.exc import DBAPIError
+
+    try:  # Alembic's own reader takes .1 s to import
+        return connection.exec_driver_sql("select version_num from alembic_version").scalar()
+    except DBAPIError as error:
+        if "alembic_version" not in str(error.orig):
+            raise
+        return None
+
+
+def _create(state: Path) -> None:
+    """Make an SQLite database beside its place and move it there: no process ever sees it half made."""
+    if not is_absent(state):
+        return
+    temporary = state / f".{FILE}.{os.getpid()}-{uuid.uuid4().hex[:8]}.tmp"
+    engine = _engine.__wrapped__(f"sqlite:///{temporary}", os.getpid())
+    with contextlib.closing(engine.raw_connection()) as raw:
+        raw.cursor().execute("pragma journal_mode = wal")  # readers and the writer do not wait for each other
+    _migrate(engine)
+    temporary.replace(state / FILE)
+
+
+def _migrate(engine: Engine) -> None:
+    """Make the tables that the database lacks; another process may have made them meanwhile."""
+    from alembic import command
+    from alembic.config import Config
+
+    config = Config()
+    config.set_main_option("script_location", str(_MIGRATIONS).replace("%", "%%"))
+    with engine.execution_options(writes=True).begin() as connection:
+        config.attributes["connection"] = connection
+        command.upgrade(config, "head")
+
+
+@contextlib.contextmanager
+def _converted(url: str) -> Iterator[None]:
+    """Convert errors of the database to a StoreError that names the cure."""
+    try:
+        yield
+    except Exception as error:
+        from sqlalchemy.exc import DBAPIError
+
+        if not isinstance(error, DBAPIError):
+            raise
+        text = " ".join(str(error.orig).split())
+        cure = next((cure for sign, cure in _CURES.items() if sign in text), None)
+        if cure is None and url.startswith("sqlite"):
+            raise
+        raise StoreError(f"{_shown(url)}: {cure or f'cannot be used: {text[:300]}'}") from error
+
+
+def _shown(url: str) -> str:
+    return url.removeprefix("sqlite:///") if url.startswith("sqlite") else without_password(url)

@@ -1,0 +1,102 @@
+"""The tables of the state database; a change needs a migration (`tasks/host/migrations/versions`)."""
+
+from __future__ import annotations
+
+from sqlalchemy import JSON, BigInteger, Boolean, Column, Float, Index, Integer, MetaData, Table, Text
+
+METADATA = MetaData()
+
+loops = Table(
+    "loops",
+    METADATA,
+    Column("loop_id", Text, primary_key=True),
+    Column("project", Text, nullable=False),
+    Column("saved", Integer, comment="Orders the project's loops by the last change of their state."),
+    Column("state", Text, comment="running, finished, failed, rejected or killed"),
+    Column("intent", Text, comment="Hash of the spec: an interrupted loop is continued only with the same."),
+    Column("folder", Text, comment="The project's folder."),
+    Column("process", JSON, comment="Host, pid and start time of the process that runs the loop."),
+    Column("step", Text, comment="The step that failed."),
+    Column("flow_run", Text, comment="Prefect's id of the flow run."),
+    Column("trigger", Text, nullable=False),
+    Column("began", Float, nullable=False, comment="Unix time, seconds."),
+    Column("closed", Integer, comment="Orders the project's loops by their ends."),
+    Column("ended", Float, comment="Unix time, seconds."),
+    Column("outcome", Text, comment="promoted, kept, rejected, failed or unchanged"),
+    Column("device_seconds", Float, nullable=False, default=0.0),
+    Index("loops_by_state", "project", "saved"),
+    Index("loops_by_end", "project", "closed"),
+)
+runners = Table(
+    "runners",
+    METADATA,
+    Column("number", Integer, primary_key=True, autoincrement=True),
+    Column("project", Text, nullable=False),
+    Column("flow_run", Text, comment="Prefect's id of the flow run, once it is known."),
+    Column("process", JSON, nullable=False, comment="Host, pid and start time of the process that runs the flow."),
+    Column("since", Float, nullable=False, comment="Unix time, seconds."),
+)
+outbox = Table(
+    "outbox",
+    METADATA,
+    Column("number", Integer, primary_key=True, autoincrement=True),
+    Column("project", Text, nullable=False),
+    Column("loop_id", Text, nullable=False),
+    Column("content", JSON, nullable=False, comment="One operation on a run of MLflow."),
+    Index("outbox_by_loop", "project", "loop_id", "number"),
+    sqlite_autoincrement=True,  # a number that was delivered is not given again after its line was removed
+)
+deliveries = Table(
+    "deliveries",
+    METADATA,
+    Column("loop_id", Text, primary_key=True),
+    Column("project", Text, nullable=False),
+    Column("number", Integer, nullable=False, comment="The last line of the outbox that MLflow has."),
+    Column("runs", JSON, nullable=False, comment="MLflow's ids of the runs by our names."),
+    Column("at", Float, nullable=False, comment="Of the last delivery. Unix time, seconds."),
+)
+store_sizes = Table(
+    "store_sizes",
+    METADATA,
+    Column("store", Text, primary_key=True),
+    Column("size", BigInteger, nullable=False, comment="Bytes."),
+    Column("at", Float, nullable=False, comment="When it was measured. Unix time, seconds."),
+)
+step_records = Table(
+    "step_records",
+    METADATA,
+    Column("number", Integer, primary_key=True, autoincrement=True),
+    Column("project", Text, nullable=False),
+    Column("step", Text, nullable=False),
+    Column("key", Text, nullable=False, comment="Hash of all that decides the step's result."),
+    Column("content", JSON, nullable=False, comment="The whole record: parts of the key, outputs, result."),
+    Index("step_records_by_key", "project", "step", "key", unique=True),
+    Index("step_records_by_number", "project", "step", "number"),
+)
+decisions = Table(
+    "decisions",
+    METADATA,
+    Column("number", Integer, primary_key=True, autoincrement=True),
+    Column("project", Text, nullable=False),
+    Column("signal", Text, nullable=False, comment="Id of the signal."),
+    Column("flow_run", Text, comment="Prefect's id of the flow run that decided."),
+    Column("at", Float, nullable=False, comment="Unix time, seconds."),
+    Column("action", Text, nullable=False, comment="retrain, ask or wait"),
+    Column("until", Float, comment="When the signal is weighed again; empty if the decision is final."),
+    Column("content", JSON, nullable=False, comment="The whole decision."),
+    Index("decisions_by_signal", "project", "signal"),
+    Index("decisions_by_flow_run", "project", "flow_run"),
+)
+events = Table(
+    "events",
+    METADATA,
+    Column("number", Integer, primary_key=True, autoincrement=True),
+    Column("id", Text, nullable=False, unique=True),
+    Column("project", Text, nullable=False),
+    Column("content", JSON, nullable=False, comment="The whole event."),
+    Column("state", Text, nullable=False, comment="waiting, sent or refused (by Prefect, as invalid)"),
+    Column("is_open", Boolean, nullable=False, comment="A signal without a decision yet."),
+    Column("sent", Float, comment="When it was last sent. Unix time, seconds."),
+    Index("events_by_state", "state", "number"),
+    Index("events_by_project", "is_open", "project"),
+)
