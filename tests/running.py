@@ -15,14 +15,16 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
+from unittest import mock
 
 import filelock
 import psutil
 import pytest
-from sqlalchemy import select
+from sqlalchemy import Connection, select
 
 from models.errors import StoreError
 from tasks.host import database, processes, server_access
+from tasks.host.store_addresses import STATE_URL
 from tasks.host.tables import outbox, step_records
 from tasks.host.workspace import Workspace
 from tasks.loop.history import last_loop
@@ -168,21 +170,34 @@ class Loopline:
     def records(self, name: str) -> dict[str, dict[str, Any]]:
         """Every record of a project by `step/key`."""
         rows = select(step_records.c.content).where(step_records.c.project == name).order_by(step_records.c.number)
-        with database.reading(self.home / ".loopline") as connection:
+        with self._state_database() as connection:
             return {f"{record['step']}/{record['key']}": record for record in connection.scalars(rows)}
 
     def outbox(self, name: str) -> list[dict[str, Any]]:
         """Every line that the loops of a project have written for MLflow."""
         rows = select(outbox.c.content).where(outbox.c.project == name).order_by(outbox.c.number)
-        with database.reading(self.home / ".loopline") as connection:
+        with self._state_database() as connection:
             return list(connection.scalars(rows))
+
+    @contextlib.contextmanager
+    def _state_url(self) -> Iterator[None]:
+        """Have this process use the workspace's state database."""
+        url = {STATE_URL: self.environ[STATE_URL]} if STATE_URL in self.environ else {}
+        with mock.patch.dict(os.environ, url):
+            yield
+
+    @contextlib.contextmanager
+    def _state_database(self) -> Iterator[Connection]:
+        with self._state_url(), database.reading(self.home / ".loopline") as connection:
+            yield connection
 
     def record(self, name: str, step: str) -> dict[str, Any]:
         """The latest record of a step."""
         return [record for record in self.records(name).values() if record["step"] == step][-1]
 
     def book(self, name: str) -> dict[str, Any]:
-        loop = last_loop(self.state(name))
+        with self._state_url():
+            loop = last_loop(self.state(name))
         assert loop is not None
         return asdict(loop)
 

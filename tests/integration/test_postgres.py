@@ -1,18 +1,8 @@
 """Grown out of SQLite: MLflow's store and registry, and Optuna's studies, in Postgres with the same code."""
 
 import functools
-import getpass
-import os
-import pwd
-import shutil
-import signal
-import socket
-import subprocess
-import tempfile
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 from sqlalchemy import select
@@ -35,90 +25,25 @@ from tasks.prefect.events import of_signal, send
 from tasks.tools.optuna_study import ask, open_study, reaching_studies, trials_of
 from tests.integration.test_delivery import LOOP, deliver, fill, forget_progress, runs
 from tests.integration.test_registry import register
+from tests.postgres import is_installed, new_database, postgres
 
 pytestmark = [
     pytest.mark.postgres,
-    pytest.mark.skipif(not (shutil.which("postgres") and shutil.which("initdb")), reason="Postgres is not installed"),
+    pytest.mark.skipif(not is_installed(), reason="Postgres is not installed"),
 ]
-
-
-def _user() -> str | None:
-    """Postgres refuses to run as root: the account that its package makes, or nobody."""
-    if os.geteuid() != 0:
-        return None
-    for name in ("postgres", "nobody"):
-        try:
-            pwd.getpwnam(name)
-        except KeyError:
-            continue
-        return name
-    pytest.skip("Postgres does not run as root, and there is no account to run it by")
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[str]:
-    """A Postgres of our own on a free port; gives the address without a database."""
-    user = _user()
-    folder = Path(tempfile.mkdtemp(prefix="pg", dir="/tmp"))  # a socket's path must be short
-    if user:
-        shutil.chown(folder, user)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    data = folder / "data"
-    subprocess.run(
-        ["initdb", "-D", data, "-U", "loopline", "-A", "trust", "-N"],
-        check=True,
-        user=user,
-        capture_output=True,
-        cwd=folder,
-    )
-    command = [
-        "postgres",
-        "-D",
-        data,
-        "-p",
-        str(port),
-        "-c",
-        "listen_addresses=127.0.0.1",
-        "-c",
-        "fsync=off",
-        "-k",
-        folder,
-    ]
-    with (folder / "log").open("wb") as log:
-        process = subprocess.Popen(command, user=user, stdout=log, stderr=log, cwd=folder)
-    try:
-        _wait(port, process)
-        yield f"postgresql://loopline@127.0.0.1:{port}"
-    finally:
-        process.send_signal(signal.SIGINT)  # at once; SIGTERM waits for the clients to leave
-        process.wait(30)
-        shutil.rmtree(folder)
-
-
-def _wait(port: int, process: subprocess.Popen[bytes]) -> None:
-    import psycopg
-
-    deadline = time.monotonic() + 60
-    while process.poll() is None and time.monotonic() < deadline:
-        try:
-            psycopg.connect(f"postgresql://loopline@127.0.0.1:{port}/postgres").close()
-        except psycopg.OperationalError:
-            time.sleep(0.1)
-        else:
-            return
-    raise AssertionError(f"Postgres did not come up as {getpass.getuser()}")
+    with postgres() as address:
+        yield address
 
 
 @pytest.fixture(scope="module")
 def databases(server: str) -> str:
     """The server's address, with a database for MLflow and one for Optuna."""
-    import psycopg
-
-    with psycopg.connect(f"{server}/postgres", autocommit=True) as connection:
-        connection.execute("create database mlflow")
-        connection.execute("create database optuna")
+    for name in ("mlflow", "optuna"):
+        new_database(server, name)
     return server
 
 
@@ -156,11 +81,7 @@ def test_the_registry_promotes_refuses_and_rolls_back(place: Workspace) -> None:
 def test_loops_decisions_and_events_are_stored_there(
     place: Workspace, databases: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import psycopg
-
-    with psycopg.connect(f"{databases}/postgres", autocommit=True) as connection:
-        connection.execute("create database state")
-    monkeypatch.setenv(STATE_URL, f"{databases}/state")
+    monkeypatch.setenv(STATE_URL, new_database(databases, "state"))
     state = place.state / "projects" / "grown"
     assert last_loop(state) is None
     loop = LoopRecord(LOOP, "running", "i", str(place.root), {"pid": 1}, began=1.0)
@@ -182,11 +103,7 @@ def test_writers_of_one_state_database_take_turns(
     place: Workspace, databases: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each reads the highest number and writes the next one: no number is given twice."""
-    import psycopg
-
-    with psycopg.connect(f"{databases}/postgres", autocommit=True) as connection:
-        connection.execute("create database turns")
-    monkeypatch.setenv(STATE_URL, f"{databases}/turns")
+    monkeypatch.setenv(STATE_URL, new_database(databases, "turns"))
     state = place.state / "projects" / "grown"
     with ThreadPoolExecutor(8) as pool:
         ended = [PastLoop(loop_id=f"l{number}", began=1.0, ended=2.0, outcome="kept") for number in range(40)]
